@@ -9,13 +9,12 @@ with oneDNN in bfloat16. Peer: the model as it is. The error is the largest of t
 largest logit.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any
 
 import numpy as np
 import rounds
@@ -24,13 +23,13 @@ BATCH, SIDE, ROUNDS = 8, 224, 7
 ENGINES = ("plain", "onednn", "bfloat16")
 
 
-def refused_operations() -> Dict[str, str]:
+def refused_operations() -> dict[str, str]:
     """For each operation that a transformer needs, what Paddle says to operands in bfloat16; empty: it computes."""
     import paddle
     from paddle.nn import functional as F
 
     x, w = (paddle.ones(shape).astype("bfloat16") for shape in ([8, 16], [16, 4]))
-    attempts: Dict[str, Callable[[], Any]] = {
+    attempts: dict[str, Callable[[], Any]] = {
         "matmul": lambda: paddle.matmul(x, w),
         "linear": lambda: F.linear(x, w),
         "add": lambda: x + x,
@@ -71,7 +70,7 @@ def engine_of(folder: str, kind: str, pictures: np.ndarray) -> Callable[[], np.n
     return compute
 
 
-def measure(name: str) -> Dict[str, float]:
+def measure(name: str) -> dict[str, float]:
     """Print the table of one model; returns how many times as fast as the model itself each engine is."""
     import paddle
 
@@ -125,7 +124,7 @@ def main() -> None:
         print("in bfloat16, outside of the inference engine:")
         for operation, answer in said.items():
             print(f"  {operation}: {answer or 'computes'}")
-        result: Dict[str, float] = {"refused_operations": float(sum(bool(answer) for answer in said.values()))}
+        result: dict[str, float] = {"refused_operations": float(sum(bool(answer) for answer in said.values()))}
         for name in sys.argv[2:]:
             result.update(measure(name))
         rounds.print_result(result)

@@ -4,11 +4,9 @@ A GPU computes behind the program's back, so the time between two readings would
 this repository: a peer's interpreter reads the same clock.
 """
 
-from __future__ import annotations
-
 import sys
 import time
-from typing import Any, Dict, Optional
+from typing import Any
 
 
 def now() -> float:
@@ -25,7 +23,7 @@ def synchronise() -> None:
         (framework.device.cuda if framework.__name__ == "paddle" else framework.cuda).synchronize()
 
 
-def peak_bytes() -> Optional[int]:
+def peak_bytes() -> int | None:
     """The most memory that tensors have held at once on this process's GPU; None: it computes on a CPU."""
     framework = _on_gpu()
     if framework is None:
@@ -33,7 +31,7 @@ def peak_bytes() -> Optional[int]:
     return int((framework.device.cuda if framework.__name__ == "paddle" else framework.cuda).max_memory_allocated())
 
 
-def device_facts() -> Dict[str, Any]:
+def device_facts() -> dict[str, Any]:
     """``device``: its name, "CPU" where this process computes on one; ``framework`` with its version, ``cuda``'s."""
     framework = _on_gpu()
     loaded = framework or sys.modules.get("paddle") or sys.modules["torch"]
@@ -45,7 +43,7 @@ def device_facts() -> Dict[str, Any]:
     return {**facts, "device": framework.cuda.get_device_name(), "cuda": framework.version.cuda}
 
 
-def _on_gpu() -> Optional[Any]:
+def _on_gpu() -> Any | None:
     """The framework by which this process computes on a GPU."""
     paddle, torch = sys.modules.get("paddle"), sys.modules.get("torch")
     if paddle is not None:

@@ -7,8 +7,6 @@ are of processor time, because a process that waits for others on a shared machi
 that the process had resident, libraries included. The bytes are what a rank sends of 1,000 of these pictures.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -17,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, Dict, List
 
 import numpy as np
 from rounds import Spread, clean_environment, end, interleave, print_machine, print_result, ratios, start, table
@@ -79,12 +77,12 @@ def write_files(folder: Path, pictures: int) -> None:
 class Contender:
     """A program that is given both files; ``seconds``, ``megabytes`` and ``stats`` of each time that it ran."""
 
-    def __init__(self, command: List[str], folder: Path) -> None:
+    def __init__(self, command: list[str], folder: Path) -> None:
         self.command = [*command, str(folder / "annotations.json"), str(folder / "results.json")]
-        self.seconds: List[float] = []
-        self.wall: List[float] = []
-        self.megabytes: List[float] = []
-        self.stats: List[float] = []
+        self.seconds: list[float] = []
+        self.wall: list[float] = []
+        self.megabytes: list[float] = []
+        self.stats: list[float] = []
 
     def run(self) -> float:
         began = time.perf_counter()
@@ -131,7 +129,7 @@ def main() -> None:
             "ours": Contender([sys.executable, "-m", "paddlevit_dist", "evaluate", "detections", "-json"], folder),
             "pycocotools": Contender([sys.executable, "-c", PEER], folder),
         }
-        programs: Dict[str, Callable[[], float]] = {way: contender.run for way, contender in ways.items()}
+        programs: dict[str, Callable[[], float]] = {way: contender.run for way, contender in ways.items()}
         seconds = interleave(programs, options.rounds, warm_up=0)
         crossing = bytes_per_thousand(folder)
     if ways["ours"].stats != ways["pycocotools"].stats:

@@ -7,8 +7,6 @@ environment that nobody has tuned. Ours goes through memory, as it does on one m
 does between machines; the parts of both are timed one by one.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -18,8 +16,9 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any
 
 import rounds
 from rounds import Spread
@@ -42,7 +41,7 @@ OBJECT = "paddle all_gather_object"
 INFLATED = "pickle as int32, padded"
 
 
-def scalar_means(values: List[Any]) -> List[float]:
+def scalar_means(values: list[Any]) -> list[float]:
     """The peer for metrics: each scalar is reduced by itself and read at once."""
     import paddle
     from paddle import distributed as dist
@@ -55,34 +54,34 @@ def scalar_means(values: List[Any]) -> List[float]:
     return means
 
 
-def inflated_gather(data: Any) -> List[Any]:
+def inflated_gather(data: Any) -> list[Any]:
     """The peer for objects: each byte of the pickle becomes an int32, padded to the longest rank's."""
     import numpy as np
     import paddle
     from paddle import distributed as dist
 
     own = paddle.to_tensor(np.frombuffer(pickle.dumps(data), dtype=np.uint8).astype(np.int32))  # (bytes,)
-    sizes: List[Any] = []
+    sizes: list[Any] = []
     dist.all_gather(sizes, paddle.to_tensor([own.shape[0]], dtype="int64"))
     lengths = [int(size.item()) for size in sizes]
     if own.shape[0] < max(lengths):
         own = paddle.concat([own, paddle.zeros([max(lengths) - own.shape[0]], dtype="int32")])
-    gathered: List[Any] = []
+    gathered: list[Any] = []
     dist.all_gather(gathered, own)
     return [pickle.loads(part.numpy()[:length].astype(np.uint8).tobytes()) for part, length in zip(gathered, lengths)]
 
 
-def paddle_gather(data: Any) -> List[Any]:
+def paddle_gather(data: Any) -> list[Any]:
     """Paddle's own gathering of objects."""
     from paddle import distributed as dist
 
-    gathered: List[Any] = []
+    gathered: list[Any] = []
     dist.all_gather_object(gathered, data)
     return gathered
 
 
 @contextlib.contextmanager
-def handed_over() -> Iterator[Dict[str, int]]:
+def handed_over() -> Iterator[dict[str, int]]:
     """Counts the calls and bytes that this rank hands to Paddle's collectives inside the block."""
     from paddle.distributed.communication import stream
 
@@ -110,7 +109,7 @@ def handed_over() -> Iterator[Dict[str, int]]:
 
 
 @contextlib.contextmanager
-def stopwatch(owner: Any, name: str, part: str, seconds: Dict[str, float]) -> Iterator[None]:
+def stopwatch(owner: Any, name: str, part: str, seconds: dict[str, float]) -> Iterator[None]:
     """Adds what calls of ``owner.name`` take inside the block to ``seconds[part]``."""
     original = getattr(owner, name)
     seconds[part] = 0.0
@@ -145,7 +144,7 @@ class Group:
         """``function`` with our collectives going this way."""
 
         def call() -> Any:
-            self._collectives.use_way_of_messages(self.ways[way])
+            self._collectives._way_of_messages = self.ways[way]
             return function()
 
         return call
@@ -162,13 +161,13 @@ class Group:
 
         return call
 
-    def slowest(self, seconds: Dict[str, List[float]]) -> Dict[str, List[float]]:
+    def slowest(self, seconds: dict[str, list[float]]) -> dict[str, list[float]]:
         """For each round the seconds of the rank that took longest."""
         of_ranks = self._collectives.all_gather(seconds)
         return {name: [max(of_round) for of_round in zip(*(s[name] for s in of_ranks))] for name in seconds}
 
 
-def measure_start() -> Dict[str, float]:
+def measure_start() -> dict[str, float]:
     """Seconds of a request to the group's store as Paddle's client sends it, of the first collective, and of a later
     request."""
     import paddle
@@ -193,7 +192,7 @@ def measure_start() -> Dict[str, float]:
     return {"request before": before, "first all_gather": first, "request after": min(request() for _ in range(20))}
 
 
-def measure_small(group: Group) -> Dict[str, List[float]]:
+def measure_small(group: Group) -> dict[str, list[float]]:
     """Seconds of one call of each collective with next to nothing to carry."""
     from paddlevit_dist import all_gather, barrier, reduce_dict
 
@@ -208,7 +207,7 @@ def measure_small(group: Group) -> Dict[str, List[float]]:
     return group.slowest(rounds.interleave(contenders, ROUNDS))
 
 
-def measure_large(group: Group) -> Dict[str, Any]:
+def measure_large(group: Group) -> dict[str, Any]:
     """Seconds of each way to gather 10 MB from every rank, as an array, with what was handed to Paddle."""
     import numpy as np
 
@@ -231,20 +230,20 @@ def measure_large(group: Group) -> Dict[str, Any]:
     return {"seconds": group.slowest(seconds), "counted": counted, "pickle": len(pickle.dumps(data)), "parts": parts}
 
 
-def measure_parts(group: Group, way: str, data: Any) -> Dict[str, List[float]]:
+def measure_parts(group: Group, way: str, data: Any) -> dict[str, list[float]]:
     """Seconds of the parts of a gathering; what is left over is mostly copying."""
     from paddle import distributed as dist
 
     from paddlevit_dist.parallel import collectives, secret
 
-    rounds_of_parts: List[Dict[str, float]] = []
+    rounds_of_parts: list[dict[str, float]] = []
     for _ in range(ROUNDS):
-        parts: Dict[str, float] = {}
+        parts: dict[str, float] = {}
         group.ways[NETWORK].wait_for_all()
         with contextlib.ExitStack() as watches:
             watches.enter_context(stopwatch(collectives.pickle, "dump", "pickle.dump", parts))
             watches.enter_context(stopwatch(collectives.pickle, "loads", "pickle.loads", parts))
-            watches.enter_context(stopwatch(secret, "signature", "signing and verifying", parts))
+            watches.enter_context(stopwatch(secret, "_signature", "signing and verifying", parts))
             watches.enter_context(stopwatch(group.ways[way], "wait_for_all", "waiting for all", parts))
             if way == MEMORY:
                 keep = (group.ways[way], "_keep_long_message", "into memory")
@@ -259,7 +258,7 @@ def measure_parts(group: Group, way: str, data: Any) -> Dict[str, List[float]]:
     return {part: [parts[part] for parts in rounds_of_parts] for part in rounds_of_parts[0]}
 
 
-def measure_metrics() -> Dict[str, Any]:
+def measure_metrics() -> dict[str, Any]:
     """Seconds per step of each way to keep three metrics."""
     import paddle
 
@@ -322,11 +321,11 @@ def key(*words: Any) -> str:
     return re.sub(r"\W+", "_", "_".join(map(str, words)))
 
 
-def milliseconds(values: List[float]) -> str:
+def milliseconds(values: list[float]) -> str:
     return Spread.of(values).text(1e3, 2 if min(values) < 0.1 else 1)
 
 
-def show(start: str, ranks: int, measured: Dict[str, Any]) -> Dict[str, float]:
+def show(start: str, ranks: int, measured: dict[str, Any]) -> dict[str, float]:
     """Print the tables of one number of ranks and return the named medians and ratios."""
     print(f"\n== {ranks} ranks started by {'our launcher' if start == 'launcher' else 'dist.spawn'}")
     for what, seconds in measured["start"].items():
@@ -379,7 +378,7 @@ def main() -> None:
         run_workers(options.worker[0], int(options.worker[1]), options.worker[2])
         return
     rounds.print_machine()
-    result: Dict[str, float] = {}
+    result: dict[str, float] = {}
     for ranks in options.ranks:
         for start in options.start:
             tuned = rounds.tuned_environment(ranks)

@@ -6,19 +6,18 @@ A table over height and colour is filled with the classes of the training rooms'
 the class that is most frequent in its cell. No network is worth its name that does not beat this by far.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.rounds import print_result  # noqa: E402
-from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms  # noqa: E402
+from paddlevit_dist.points.data.rooms import SyntheticRooms  # noqa: E402
 
 HEIGHT_BIN_M = 0.05
 HEIGHT_BINS = 60
@@ -57,7 +56,7 @@ def mean_iou(found: np.ndarray, counts: np.ndarray) -> float:
     return float(np.mean(intersection[union > 0] / union[union > 0]))
 
 
-def baseline(train_rooms: int, val_rooms: int, **options: Any) -> Tuple[float, Dict[str, float]]:
+def baseline(train_rooms: int, val_rooms: int, **options: Any) -> tuple[float, dict[str, float]]:
     """The best mIoU on held-out rooms over all tables, and that of each."""
     train = SyntheticRooms(None, "train", None, num_train=train_rooms, **options)
     val = SyntheticRooms(None, "val", None, num_val=val_rooms, **options)

@@ -5,11 +5,10 @@
 Both models live in one process and take turns. Compiling happens in the warm-up; its seconds are given beside.
 """
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import Any, Callable, Dict
+from collections.abc import Callable
+from typing import Any
 
 import clock
 import rounds
@@ -19,7 +18,7 @@ NAME, BATCH, ROUNDS, PROCESSES = "vit_tiny_patch16_224", 8, 9, 2  # threads as w
 PLAIN, COMPILED = "as it is", "compiled"
 
 
-def contenders(training: bool) -> Dict[str, Callable[[], float]]:
+def contenders(training: bool) -> dict[str, Callable[[], float]]:
     """Seconds of a step of each model."""
     import numpy as np
     import paddle
@@ -60,7 +59,7 @@ def contenders(training: bool) -> Dict[str, Callable[[], float]]:
 
 def main() -> None:
     rounds.print_machine(cpu_only=False)
-    result: Dict[str, Any] = {}
+    result: dict[str, Any] = {}
     rows = []
     for what, training in (("training step", True), ("evaluation", False)):
         seconds = rounds.interleave(contenders(training), ROUNDS)

@@ -7,15 +7,14 @@ default, one training step of ViT-Ti/16 at 224 pixels with 8 images at a time, a
 number of rounds follows from the seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from typing import Callable, Dict, List, Mapping, NamedTuple, TextIO
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TextIO
 
 import rounds
 
@@ -34,7 +33,7 @@ class Contender(NamedTuple):
     removed: str = ""  # the beginning of their names
 
 
-def contenders(default: Mapping[str, str]) -> Dict[str, Contender]:
+def contenders(default: Mapping[str, str]) -> dict[str, Contender]:
     """All variants by name."""
     cores = devices.cpu_cores()
     counts = sorted({2**power for power in range(1, 8) if 2**power < cores} | ({cores} if cores > 1 else set()))
@@ -131,7 +130,7 @@ class Process:
         rounds.end(self._process)
 
 
-def compare(default: Process, name: str, other: Process, until: float) -> Dict[str, List[float]]:
+def compare(default: Process, name: str, other: Process, until: float) -> dict[str, list[float]]:
     """Take turns for about so many seconds; each one's seconds per step, or nothing if the variant is not to be had."""
     reply = other.reply()
     if reply != "ready":

@@ -6,8 +6,6 @@ The variables count only from a process's birth, so each contender is a process 
 and answers one request at a time: one training step of ViT-Ti/16 at 224 pixels with 8 images, or a matrix product.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import resource
@@ -16,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 import rounds
 from rounds import Spread
@@ -32,7 +31,7 @@ PLAIN, TUNED = "plain", "tuned"
 MALLOC_ONLY, KERNELS_ONLY = "malloc only", "MKL only"
 
 
-def environments() -> Dict[str, Dict[str, str]]:
+def environments() -> dict[str, dict[str, str]]:
     """Each contender's environment: with all, none or one part of what a tuned run adds; always one thread."""
     plain = {**rounds.tuned_environment(1, tuned=False), "FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1"}
     added = {k: v for k, v in rounds.tuned_environment(1).items() if k.startswith(("MKL_", "MALLOC_"))}
@@ -107,8 +106,8 @@ def read(process: subprocess.Popen) -> str:
 
 
 def show(
-    seconds: Dict[str, Dict[str, List[float]]], errors: Dict[str, Dict[str, float]], faults: Dict[str, float]
-) -> Dict[str, float]:
+    seconds: dict[str, dict[str, list[float]]], errors: dict[str, dict[str, float]], faults: dict[str, float]
+) -> dict[str, float]:
     """Print the tables and return how many times as fast the tuned process is."""
     result = {}
     step = seconds[STEP]
@@ -135,11 +134,11 @@ def show(
     return result
 
 
-def measure(processes: Dict[str, subprocess.Popen]) -> Dict[str, float]:
+def measure(processes: dict[str, subprocess.Popen]) -> dict[str, float]:
     """Question all contenders, print the tables, return the ratios."""
     errors = {name: json.loads(read(process)) for name, process in processes.items()}
 
-    def turns(request: str) -> Dict[str, List[float]]:
+    def turns(request: str) -> dict[str, list[float]]:
         contenders = {name: functools.partial(ask, process, request) for name, process in processes.items()}
         return rounds.interleave(contenders, ROUNDS, WARM_UP_ROUNDS)
 
@@ -158,7 +157,7 @@ def main() -> None:
     rounds.print_machine()
     variables = sorted(set(environments()[TUNED].items()) - set(environments()[PLAIN].items()))
     print("tuned adds: " + " ".join(f"{name}={value}" for name, value in variables))
-    processes: Dict[str, subprocess.Popen] = {}
+    processes: dict[str, subprocess.Popen] = {}
 
     def end_all() -> None:
         for process in processes.values():

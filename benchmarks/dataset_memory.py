@@ -5,16 +5,15 @@ process that unpickles the dataset and looks up 10,000 random entries; its priva
 before and after. Paths need not exist.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import pickle
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any
 
 import numpy as np
 from rounds import Spread, interleave, print_machine, print_result, table
@@ -74,7 +73,7 @@ def receive(content_file: str, start: Any, answers: Any) -> None:
     answers.put((private_bytes() - before, opened, looked_up))
 
 
-def measure(kind: Callable[[Path], Any], list_file: Path, receivers: int) -> "tuple[int, float, float, float]":
+def measure(kind: Callable[[Path], Any], list_file: Path, receivers: int) -> tuple[int, float, float, float]:
     """Pickled bytes, total private bytes, slowest opening and mean look-up in seconds."""
     content = pickle.dumps(kind(list_file), protocol=pickle.HIGHEST_PROTOCOL)
     content_file = list_file.parent / f"{kind.__name__}.pickle"
@@ -91,7 +90,7 @@ def measure(kind: Callable[[Path], Any], list_file: Path, receivers: int) -> "tu
     return len(content), sum(memory), max(opened), sum(looked_up) / receivers
 
 
-def main(arguments: List[str]) -> None:
+def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--receivers", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=7)

@@ -7,13 +7,12 @@ with channels last; the peers, Paddle's own convolution and torch's where there 
 as Paddle's and timm's models do, channels first.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import rounds
 
@@ -58,7 +57,7 @@ def of_paddle(case: Case, is_ours: bool) -> Callable[[str], float]:
     """Seconds of a part."""
     import paddle
 
-    from paddlevit_dist.images.kernels.pictures import DepthwiseConvolution
+    from paddlevit_dist.cpu.layers import DepthwiseConvolution
 
     channels, side, size = case.channels, case.side, case.kernel_size
     if is_ours:
@@ -79,7 +78,7 @@ def serve_torch() -> None:
     import torch
 
     torch.set_num_threads(1)
-    made: Dict[Case, Sequence[Any]] = {}
+    made: dict[Case, Sequence[Any]] = {}
     for line in sys.stdin:
         part, *values = json.loads(line)
         case = Case(*values)
@@ -109,8 +108,8 @@ def measure(peer_python: str) -> None:
     if peer_python:
         environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
         peer = rounds.start([peer_python, __file__, SERVES], environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    rows: List[List[str]] = []
-    result: Dict[str, float] = {}
+    rows: list[list[str]] = []
+    result: dict[str, float] = {}
     try:
         for case in CASES:
             timers = {OURS: of_paddle(case, True), PADDLE: of_paddle(case, False)}

@@ -9,8 +9,6 @@ asked; ``throughput.py`` has their loops. 'ours' has the environment that ``rest
 the number of threads, since the switches are Paddle's. PaddleViT is there with our environment and as shipped.
 """
 
-from __future__ import annotations
-
 import throughput
 
 if __name__ == "__main__":

@@ -14,15 +14,14 @@ switched off on both sides, and switched on. onnxruntime's fused attention is al
 too, by its environment variable, as a user would set it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -76,7 +75,7 @@ def rate(compute: Callable[[], Any], batch: int) -> float:
     return BATCHES_IN_A_TURN * batch / (time.perf_counter() - started)
 
 
-def compare(folder: Path, name: str, mode: str, batch: int, rounds: int) -> Dict[str, List[float]]:
+def compare(folder: Path, name: str, mode: str, batch: int, rounds: int) -> dict[str, list[float]]:
     """Rates of both contenders, one for each round."""
     precision = mode.split()[0]
     generator = torch.Generator("cuda").manual_seed(0)
@@ -89,14 +88,14 @@ def compare(folder: Path, name: str, mode: str, batch: int, rounds: int) -> Dict
     for compute in contenders.values():
         for _ in range(WARM_UP):
             compute()
-    rates: Dict[str, List[float]] = {who: [] for who in contenders}
+    rates: dict[str, list[float]] = {who: [] for who in contenders}
     for number in range(rounds):
         for who in sorted(contenders, reverse=bool(number % 2)):
             rates[who].append(rate(contenders[who], batch))
     return rates
 
 
-def shown(values: List[float], form: str = ",.0f") -> str:
+def shown(values: list[float], form: str = ",.0f") -> str:
     """Median, lowest and highest."""
     return f"{statistics.median(values):{form}} [{min(values):{form}}, {max(values):{form}}]"
 

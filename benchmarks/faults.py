@@ -12,8 +12,6 @@ Right is: the exit code and last line that docs/faults.md announces, within a mi
 that undisturbed run. About 40 minutes on two cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -25,8 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import injected_run
 import rounds
@@ -47,7 +46,7 @@ class Ended(NamedTuple):
     code: int
     text: str  # stdout and stderr
     seconds: float
-    left: List[str]  # processes, and files in shared memory
+    left: list[str]  # processes, and files in shared memory
 
     @property
     def last_line(self) -> str:
@@ -63,7 +62,7 @@ class Series:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.right: Dict[str, List[bool]] = {}
+        self.right: dict[str, list[bool]] = {}
         self.slowest = 0.0
         self.weights = ""
 
@@ -96,7 +95,7 @@ class Series:
         rounds.end(process)
         return Ended(code, self.text.read_text(encoding="utf-8", errors="replace"), took, left)
 
-    def resumes(self, output: Path) -> Tuple[bool, str]:
+    def resumes(self, output: Path) -> tuple[bool, str]:
         """Whether the run, started again, ends with the weights of the undisturbed one."""
         ended = self.finish(self.start(output, "-resume=auto"), WHOLE_RUN_SECONDS)
         if ended.code != 0:
@@ -118,7 +117,7 @@ def digest(output: Path) -> str:
     return hashlib.sha256((output / "checkpoints" / "last" / "model.pdparams").read_bytes()).hexdigest()
 
 
-def left_behind(session: int, seconds: float = 5.0) -> List[str]:
+def left_behind(session: int, seconds: float = 5.0) -> list[str]:
     """Processes of a session, and our files and semaphores in shared memory, that are there after a moment."""
     deadline = time.monotonic() + seconds
     while True:
@@ -132,7 +131,7 @@ def left_behind(session: int, seconds: float = 5.0) -> List[str]:
 BEFORE = {path.name for path in Path("/dev/shm").glob("*")}
 
 
-def members(session: int) -> List[int]:
+def members(session: int) -> list[int]:
     """Living processes of a session."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -186,7 +185,7 @@ def kills_of_the_group(series: Series, whole_seconds: float) -> None:
     while number < KILLS:
         process = series.start(output, "-resume=auto")
         try:
-            code: Optional[int] = process.wait(chance.uniform(0.2, whole_seconds))
+            code: int | None = process.wait(chance.uniform(0.2, whole_seconds))
         except subprocess.TimeoutExpired:
             code = None
         if code is None:
@@ -219,7 +218,7 @@ def waits_for_none(session: int) -> bool:
     return False
 
 
-def hidden_files(output: Path) -> List[str]:
+def hidden_files(output: Path) -> list[str]:
     """Half-written things in an output folder."""
     return [str(path) for path in output.rglob("*") if path.suffix == ".tmp" or path.parent.name.startswith(".epoch")]
 
@@ -238,7 +237,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-DAMAGES: Tuple[Tuple[str, Callable[[Path], None]], ...] = (
+DAMAGES: tuple[tuple[str, Callable[[Path], None]], ...] = (
     ("truncated", truncate),
     ("flipped", flip),
     ("emptied", empty),
@@ -283,7 +282,7 @@ def folder_of_a_negative_epoch(folder: Path) -> None:
     shutil.copytree((folder / "last").resolve(), folder / "epoch_-005")
 
 
-AROUND: Tuple[Tuple[str, Callable[[Path], None], int], ...] = (
+AROUND: tuple[tuple[str, Callable[[Path], None], int], ...] = (
     ("last is a loop", last_to("last"), 0),
     ("last leads nowhere", last_to("epoch_9999"), 0),
     ("last is a folder", last_a_folder, 0),
@@ -327,7 +326,7 @@ def damage_and_resume(series: Series, stopped: Path, name: str, damage: Callable
     series.note("checkpoints", name, problem, ended.last_line)
 
 
-def list_of(folder: Path) -> List[Tuple[str, int]]:
+def list_of(folder: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*"))
 
 
@@ -373,7 +372,7 @@ def main() -> None:
             )
         series.weights = digest(undisturbed)
         print(f"the undisturbed run takes {ended.seconds:.1f} s", flush=True)
-        acts: Dict[str, Callable[[], None]] = {
+        acts: dict[str, Callable[[], None]] = {
             "ends": lambda: ends_of_ranks(series),
             "kills": lambda: kills_of_the_group(series, 0.9 * ended.seconds),
             "checkpoints": lambda: damaged_checkpoints(series),

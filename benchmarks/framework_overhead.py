@@ -9,14 +9,13 @@ loop gets its turn, in the same processes and on the same data, read through ``p
 processes drive one each; ``gpu_throughput.py`` measures there what a whole GPU is busy with.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import clock
 import rounds
@@ -33,7 +32,7 @@ class Case(NamedTuple):
     """One model, batch and number of processes."""
 
     recipe: str
-    overrides: List[str]
+    overrides: list[str]
     synthetic_size_px: int  # 0: the recipe's own data
     processes: int
     block_updates: int  # updates in one turn
@@ -108,8 +107,8 @@ class Turns:
     def __init__(self, block_updates: int) -> None:
         self.block_updates = block_updates
         self.bare_steps: Iterator[None] = iter(())
-        self.seconds: Dict[str, List[float]] = {"engine": [], "bare": []}
-        self.cpu_seconds: Dict[str, List[float]] = {"engine": [], "bare": []}
+        self.seconds: dict[str, list[float]] = {"engine": [], "bare": []}
+        self.cpu_seconds: dict[str, list[float]] = {"engine": [], "bare": []}
         self._updates = 0
         self._started = (0.0, 0.0)
 
@@ -226,7 +225,7 @@ def work(name: str, folder: str) -> None:
         Path(folder, "turns.json").write_text(json.dumps(noted), encoding="utf-8")
 
 
-def measure(name: str) -> Tuple[Dict[str, List[List[float]]], str]:
+def measure(name: str) -> tuple[dict[str, list[list[float]]], str]:
     """Seconds per update of each round, of the clock and of the processor, for "engine" and "bare"; and the device."""
     case = CASES[name]
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
@@ -240,7 +239,7 @@ def measure(name: str) -> Tuple[Dict[str, List[List[float]]], str]:
     return per_update, noted["device"]
 
 
-def _per_update(turns: List[float], case: Case) -> List[float]:
+def _per_update(turns: list[float], case: Case) -> list[float]:
     sums = [sum(turns[first : first + case.blocks]) for first in range(0, len(turns), case.blocks)]
     return [total / case.round_updates for total in sums[WARM_UP_ROUNDS:]]
 

@@ -23,8 +23,6 @@ Contenders share the device's memory, where each holds its own, and its compute 
 ("Default"). One that fails is named with its last line; the others go on, and the exit code is 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -33,9 +31,10 @@ import math
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Listener, wait
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import rounds
 from gpu_throughput_worker import PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
@@ -64,15 +63,15 @@ class Contender:
         processes: that connect.
     """
 
-    def __init__(self, commands: List[Tuple[List[str], Dict[str, str]]], address: str, processes: int) -> None:
-        self.peak_bytes: Optional[int] = None
-        self.facts: Dict[str, Any] = {}
+    def __init__(self, commands: list[tuple[list[str], dict[str, str]]], address: str, processes: int) -> None:
+        self.peak_bytes: int | None = None
+        self.facts: dict[str, Any] = {}
         self._processes = processes
         self._listener = Listener(address)
         self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
         streams = {"stdin": subprocess.DEVNULL, "stdout": self._complaints, "stderr": self._complaints}
         self._started = [rounds.start(command, environment, **streams) for command, environment in commands]
-        self._ranks: List[Any] = []
+        self._ranks: list[Any] = []
 
     def wait_until_ready(self) -> None:
         """Raises Failed."""
@@ -98,7 +97,7 @@ class Contender:
         self.peak_bytes = None if None in peaks else max(peaks)
         return max(answer["seconds"] for answer in answers) / updates
 
-    def _answer(self, rank: Any) -> Dict[str, Any]:
+    def _answer(self, rank: Any) -> dict[str, Any]:
         if wait([rank], TURN_SECONDS):
             with contextlib.suppress(EOFError, OSError):
                 return rank.recv()
@@ -121,8 +120,8 @@ class Contender:
 class Cell(NamedTuple):
     """One contender in one column: seconds of an update by round, peak of a device's memory, or why it failed."""
 
-    seconds: List[float]
-    peak_bytes: Optional[int]
+    seconds: list[float]
+    peak_bytes: int | None
     problem: str = ""
 
 
@@ -130,7 +129,7 @@ def start(kind: str, options: argparse.Namespace, precision: str, processes: int
     """The processes of a contender, which then load their framework at the same time as the others do."""
     address = f"{folder}/{kind}"
     names = ("recipe", "classifies", "batch", "image_size", "updates", "classes", "keys", "peer_model")
-    told: Dict[str, Any] = {name: getattr(options, name) for name in names}
+    told: dict[str, Any] = {name: getattr(options, name) for name in names}
     told.update(processes=processes, tf32=options.tf32 == "on")
     told["workers"] = min(options.workers, default_workers(processes, cpu_cores())) if kind == RECIPE else 0
     words = [WORKER, kind, address, precision, json.dumps(told)]
@@ -144,7 +143,7 @@ def start(kind: str, options: argparse.Namespace, precision: str, processes: int
 
 
 @contextlib.contextmanager
-def started(options: argparse.Namespace, precision: str, processes: int) -> Iterator[Dict[str, Contender]]:
+def started(options: argparse.Namespace, precision: str, processes: int) -> Iterator[dict[str, Contender]]:
     kinds = [PLAIN, TRAINER, RECIPE]
     if options.peer_python and not precision.startswith("O2"):
         kinds.append(TIMM)
@@ -157,9 +156,9 @@ def started(options: argparse.Namespace, precision: str, processes: int) -> Iter
         yield running
 
 
-def measure(options: argparse.Namespace, precision: str, processes: int) -> Tuple[Dict[str, Cell], Dict[str, Dict]]:
+def measure(options: argparse.Namespace, precision: str, processes: int) -> tuple[dict[str, Cell], dict[str, dict]]:
     """What every contender has done in one column, and what each says about itself."""
-    problems: Dict[str, str] = {}
+    problems: dict[str, str] = {}
 
     with started(options, precision, processes) as running:
 
@@ -184,9 +183,9 @@ def measure(options: argparse.Namespace, precision: str, processes: int) -> Tupl
         return cells, {kind: contender.facts for kind, contender in running.items() if contender.facts}
 
 
-def ratios_of(cells: Mapping[str, Cell], precision: str) -> Dict[str, Tuple[Spread, Optional[float]]]:
+def ratios_of(cells: Mapping[str, Cell], precision: str) -> dict[str, tuple[Spread, float | None]]:
     """Each ratio with its goal, by name; above 1 the first is faster, or has more memory."""
-    found: Dict[str, Tuple[Spread, Optional[float]]] = {}
+    found: dict[str, tuple[Spread, float | None]] = {}
     for one, other, goal in SPEEDS:
         if all(kind in cells and cells[kind].seconds for kind in (one, other)):
             if other == TIMM and precision == "float32":
@@ -198,7 +197,7 @@ def ratios_of(cells: Mapping[str, Cell], precision: str) -> Dict[str, Tuple[Spre
     return found
 
 
-def show(name: str, cells: Mapping[str, Cell], samples: int, ratios: Mapping[str, Tuple[Spread, Any]]) -> None:
+def show(name: str, cells: Mapping[str, Cell], samples: int, ratios: Mapping[str, tuple[Spread, Any]]) -> None:
     """Print a column as soon as it is measured; ``samples`` are those of one update over all processes."""
     rows = []
     for kind, cell in cells.items():
@@ -220,12 +219,12 @@ def show(name: str, cells: Mapping[str, Cell], samples: int, ratios: Mapping[str
         print(f"  {what} {spread.text()}{said}", flush=True)
 
 
-def counts_of(gpus: int) -> List[int]:
+def counts_of(gpus: int) -> list[int]:
     """1, 2, 4 and so on to all of them."""
     return sorted({min(2**power, max(gpus, 1)) for power in range(max(gpus, 1).bit_length() + 1)})
 
 
-def parsed(arguments: Optional[List[str]]) -> argparse.Namespace:
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", default="", metavar="PYTHON", help="an interpreter that has torch and timm")
     parser.add_argument("--recipe", default="vit_tiny_patch16_224", help="of configs/, or a file")
@@ -252,7 +251,7 @@ def parsed(arguments: Optional[List[str]]) -> argparse.Namespace:
     return options
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     options = parsed(arguments)
     rounds.print_machine(cpu_only=False)
     gpus = count_gpus()
@@ -263,9 +262,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
         left_out = [name for name in precisions if name != "float32"]
         precisions = [name for name in precisions if name == "float32"]
         print(f"no GPU: on the CPU; left out, as this device has none: {', '.join(left_out)}, memory of a GPU")
-    result: Dict[str, float] = {}
+    result: dict[str, float] = {}
     failed, told = False, False
-    single: Dict[str, List[float]] = {}
+    single: dict[str, list[float]] = {}
     for processes in options.gpus or counts_of(gpus):
         for precision in precisions:
             cells, facts = measure(options, precision, processes)

@@ -7,14 +7,13 @@ Each process connects to the Unix socket ADDRESS, says its rank and device, and 
 updates, with the seconds that they took and the peak of its device's memory. OPTIONS is a JSON object.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
+from collections.abc import Callable
 from multiprocessing.connection import Client
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import clock
 
@@ -66,7 +65,7 @@ class Turns:
 # ---- Paddle ----------------------------------------------------------------------------------------------------
 
 
-def words_of(options: Dict[str, Any], precision: str, drops: bool) -> List[str]:
+def words_of(options: dict[str, Any], precision: str, drops: bool) -> list[str]:
     """The command line of the run that is measured, without its output folder.
 
     Args:
@@ -83,12 +82,12 @@ def words_of(options: Dict[str, Any], precision: str, drops: bool) -> List[str]:
     return words + (["-amp", "AMP_LEVEL", level, "AMP_DTYPE", dtype] if dtype else []) + options["keys"]
 
 
-def work(kind: str, address: str, precision: str, options: Dict[str, Any], folder: str) -> None:
+def work(kind: str, address: str, precision: str, options: dict[str, Any], folder: str) -> None:
     """Every process of a Paddle contender."""
     from paddlevit_dist import config, rank
     from paddlevit_dist.observe.record import prepare_folder
     from paddlevit_dist.parallel import gpu
-    from paddlevit_dist.transfers import is_on_gpu
+    from paddlevit_dist.runtime.transfers import is_on_gpu
 
     values = config.load([*words_of(options, precision, kind == RECIPE), f"-output={folder}"]).values
     prepare_folder(values.SAVE)
@@ -96,7 +95,7 @@ def work(kind: str, address: str, precision: str, options: Dict[str, Any], folde
     run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
 
 
-def samples_of(values: Any, task: Any) -> Dict[str, Any]:
+def samples_of(values: Any, task: Any) -> dict[str, Any]:
     """Those of a run: noise for a classifier, otherwise the recipe's own."""
     from framework_overhead import Repeated, Synthetic
 
@@ -223,7 +222,7 @@ def noise(shape: Any, classes: int, seed: int) -> Any:
 # ---- torch -----------------------------------------------------------------------------------------------------
 
 
-def timm_loop(address: str, precision: str, options: Dict[str, Any]) -> None:
+def timm_loop(address: str, precision: str, options: dict[str, Any]) -> None:
     """timm's model in a plain loop, eager: autocast, a scaler for float16, fused AdamW, DistributedDataParallel."""
     import timm
     import torch

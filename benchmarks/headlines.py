@@ -7,15 +7,13 @@
 A benchmark that fails or overruns its time is named, the others run on, and the exit code is 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional
+from typing import NamedTuple
 
 import rounds
 
@@ -32,7 +30,7 @@ class Headline(NamedTuple):
     whole: str  # of ``make bench-all``
     key: str
     goal: str
-    stored: Optional[float]
+    stored: float | None
     seconds: float  # that ``make bench`` gives it
 
 
@@ -85,8 +83,8 @@ HEADLINES = (
     Headline("tuned against plain, a step", "cpu_tuning.py", "cpu_tuning.py", "step_speedup", ">= 1.5", 1.94, 140),
     Headline(
         "compiled passes, a training step",
-        "compiled.py",
-        "compiled.py",
+        "runtime/compiled.py",
+        "runtime/compiled.py",
         "training_step_times_as_fast",
         ">= 1",
         1.17,
@@ -176,12 +174,12 @@ ONLY_WHOLE = (
 class Measured(NamedTuple):
     """How a benchmark ended."""
 
-    result: Dict[str, float]
+    result: dict[str, float]
     seconds: float
     problem: str
 
 
-def run(words: List[str], seconds: float, peer_python: str) -> Measured:
+def run(words: list[str], seconds: float, peer_python: str) -> Measured:
     """Run one benchmark to its end, its output shown as it comes."""
     peer = ["--peer-python", peer_python] if peer_python else []
     command = [sys.executable, str(FOLDER / words[0])]
@@ -207,7 +205,7 @@ def kept(value: float, goal: str) -> bool:
     return value <= float(bound) if sign == "<=" else value >= float(bound)
 
 
-def row_of(headline: Headline, measured: Measured) -> List[str]:
+def row_of(headline: Headline, measured: Measured) -> list[str]:
     """The table's row of a benchmark that has run."""
     value = measured.result.get(headline.key)
     stored = "" if headline.stored is None else f"{headline.stored:g}"
@@ -219,7 +217,7 @@ def row_of(headline: Headline, measured: Measured) -> List[str]:
     return [headline.name, shown, headline.goal, stored, verdict, f"{measured.seconds:.0f}"]
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="every benchmark in full")
     parser.add_argument("--peer-python", default="", help="an interpreter that has torch")

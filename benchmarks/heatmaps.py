@@ -13,8 +13,6 @@ processes for one label, each in new processes; and the seconds of an epoch of t
 labels, with 1 and 2 processes. In a round every contender has one turn; ratios are taken within a round.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing
@@ -22,8 +20,9 @@ import pickle
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any
 
 import numpy as np
 from process_memory import status_bytes
@@ -33,7 +32,7 @@ LANDMARKS, RADIUS = 20, 10
 SIZES = (128, 256)
 EPOCH_LABELS = ("loop", "vectorised", "coordinates")
 EPOCH_RADIUS = 6
-Shape = Tuple[int, int, int]
+Shape = tuple[int, int, int]
 
 
 def points_of(size: int) -> np.ndarray:
@@ -81,7 +80,7 @@ def vectorised(points: np.ndarray, shape: Shape, radius: int) -> np.ndarray:
     return maps
 
 
-LABELS: Dict[str, Callable[[np.ndarray, Shape, int], np.ndarray]] = {
+LABELS: dict[str, Callable[[np.ndarray, Shape, int], np.ndarray]] = {
     "loop": by_loop,
     "vectorised": vectorised,
     "coordinates": lambda points, shape, radius: points,
@@ -145,7 +144,7 @@ class Consumer:
 # ---- measurements ----------------------------------------------------------------------------------------------------
 
 
-def measure_labels(rounds: int) -> Dict[str, float]:
+def measure_labels(rounds: int) -> dict[str, float]:
     consumer = Consumer()
     results = {}
     for size in SIZES:
@@ -175,7 +174,7 @@ def measure_labels(rounds: int) -> Dict[str, float]:
     return results
 
 
-def measure_losses(rounds: int, size: int = 128) -> Dict[str, float]:
+def measure_losses(rounds: int, size: int = 128) -> dict[str, float]:
     """Squared error with its gradient, given the prediction: on factors, and on dense maps that are already there."""
     import paddle
 
@@ -262,14 +261,14 @@ def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.nda
     collate = task.collate
     weight = task.config.VOLUMES.PEAK_WEIGHT
 
-    def collate_dense(samples: List[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+    def collate_dense(samples: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         batch = collate(samples)
         if "index" not in batch:
             shape = batch["volume"].shape[2:]
             batch["maps"] = np.stack([make(points, shape, EPOCH_RADIUS) for points in batch["points"]])
         return batch
 
-    def train_step(model: Any, batch: Dict[str, Any], step: Any) -> Dict[str, Any]:
+    def train_step(model: Any, batch: dict[str, Any], step: Any) -> dict[str, Any]:
         import paddle
 
         from paddlevit_dist.contracts.task import Term
@@ -308,7 +307,7 @@ def epoch_seconds(label: str, processes: int) -> float:
     return [line["seconds"] for line in lines if line["kind"] == "epoch"][-1]
 
 
-def measure_epochs(rounds: int) -> Dict[str, float]:
+def measure_epochs(rounds: int) -> dict[str, float]:
     contenders = {
         f"{label}, {processes} process{'es' * (processes > 1)}": (
             lambda label=label, processes=processes: epoch_seconds(label, processes)
@@ -357,7 +356,7 @@ def everything(options: Any) -> None:
     print_result(results)
 
 
-def print_of(command: List[str]) -> None:
+def print_of(command: list[str]) -> None:
     """Run a part that needs the tuned environment; it prints its own tables."""
     import subprocess
 

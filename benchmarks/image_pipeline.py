@@ -15,14 +15,13 @@ Contenders, each through ``paddle.io.DataLoader`` with 0, 1 and 2 worker process
 package. In a round every contender reads all training images EPOCHS times; ratios are taken within a round.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import numpy as np
 from photographs import write_folder
@@ -111,8 +110,6 @@ def paddlevit_round(dataset: Any, workers: int, augment: bool = False) -> Callab
 def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset: str = "folder") -> Callable[[], float]:
     """Our loader on this folder, with the normalisation that the task does on the device."""
     from paddlevit_dist import config
-    from paddlevit_dist.images.transforms.operations_compiled import prepare as prepare_loops
-    from paddlevit_dist.images.transforms.policies import OPERATIONS
     from paddlevit_dist.loading.loader import Loader
     from paddlevit_dist.loading.sampler import TrainingSampler
     from paddlevit_dist.registry import resolve
@@ -121,7 +118,8 @@ def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset:
     values = config.load([*arguments, *overrides]).values
     task = resolve("task", values.TASK)(values)
     samples = task.build_dataset("train", cache)
-    prepare_loops(OPERATIONS)  # before loader processes are forked, as the task does
+    transform = samples.transform
+    getattr(transform, "exact", transform).prepare()  # before loader processes are forked, as the task does
     sampler = TrainingSampler(samples, BATCH, rank=0, world_size=1)
     loader = Loader(samples, sampler, task.collate, num_workers=workers, seed=0)
     first_epochs = iter(range(1, 1_000_000, EPOCHS))
@@ -173,12 +171,12 @@ def decode_only(dataset: Any) -> Callable[[], float]:
 
 def contenders(
     folder: Path, shards: Path, pages: Path, cache: Path, all_workers: bool
-) -> Dict[str, Callable[[], float]]:
+) -> dict[str, Callable[[], float]]:
     from paddlevit_dist.images.data.class_folders import ClassFolders
 
     dataset = ClassFolders(str(folder), "train", cache)
     augment = ["TRAIN.RAND_AUGMENT", RAND_AUGMENT]
-    made: Dict[str, Callable[[], float]] = {"decode only, one core": decode_only(dataset)}
+    made: dict[str, Callable[[], float]] = {"decode only, one core": decode_only(dataset)}
     for workers in (0, 1, 2) if all_workers else (2,):
         made[f"PaddleViT style, {workers} workers"] = paddlevit_round(dataset, workers)
         made[f"PaddleViT style + RandAugment, {workers} workers"] = paddlevit_round(dataset, workers, augment=True)
@@ -206,7 +204,7 @@ def prepare(folder: Path, shards: Path, *options: str) -> None:
     subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL)
 
 
-def main(arguments: List[str]) -> None:
+def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=7)

@@ -6,14 +6,13 @@ The rank first writes the time into the file MARKER. Whatever spawns workers imp
 the fault is in place before the work begins.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -74,9 +73,9 @@ def inject(phase: str, way: str, marker: str) -> None:
 
 def _inject_into_workers() -> None:
     """A worker knows its rank only when it joins the group, so this is where the fault is put in place."""
-    from paddlevit_dist.parallel import world
+    from paddlevit_dist.parallel import joining
 
-    join_group = world.join_group
+    join_group = joining.join_group
     phase, rank, way, marker = os.environ[VARIABLE].split(" ", 3)
 
     def join_with_fault(*arguments: Any, **named: Any) -> None:
@@ -87,7 +86,7 @@ def _inject_into_workers() -> None:
         if is_meant:
             inject(phase, way, marker)
 
-    world.join_group = join_with_fault
+    joining.join_group = join_with_fault
 
 
 if VARIABLE in os.environ and __name__ == "__mp_main__":  # what a spawned worker calls this file
@@ -95,6 +94,6 @@ if VARIABLE in os.environ and __name__ == "__mp_main__":  # what a spawned worke
 
 if __name__ == "__main__":
     from paddlevit_dist.commands import train
-    from paddlevit_dist.errors import run_and_report
+    from paddlevit_dist.runtime.errors import run_and_report
 
     sys.exit(run_and_report(lambda: train.run(sys.argv[1:])))

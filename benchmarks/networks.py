@@ -11,17 +11,16 @@
 PYTHON has torch and NumPy. Each side is a process of its own, with the variables of a tuned run and one thread.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any
 
 import numpy as np
 import rounds
@@ -34,7 +33,7 @@ VOXELS, CLASSES = 8_000, 20
 DEPTHS_34, WIDTHS_34C = (2, 3, 4, 6, 2, 2, 2, 2), (32, 64, 128, 256, 256, 128, 96, 96)
 
 
-def volumes() -> Tuple[np.ndarray, np.ndarray]:
+def volumes() -> tuple[np.ndarray, np.ndarray]:
     """Volumes (batch, 1, depth, height, width) and maps (batch, maps, depth, height, width), float32."""
     generator = np.random.default_rng(0)
     return tuple(generator.standard_normal((BATCH, n, *CROP)).astype(np.float32) for n in (1, MAPS))
@@ -151,7 +150,7 @@ def write_pairs(folder: Path) -> None:
     from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey
 
     plan = CoordinatePlan(room(VOXELS))
-    arrays: Dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for stride in (1, 2, 4, 8, 16):
         keys = [MapKey(stride, stride, 3), *([MapKey(stride, 2 * stride, 2)] if stride < 16 else [])]
         for key in [*keys, *([MapKey(1, 1, 5)] if stride == 1 else [])]:
@@ -168,7 +167,7 @@ def torch_minkunet(folder: Path) -> Callable[[], Any]:
     saved = np.load(folder / "pairs.npz")
 
     class Peer(TorchPeer):
-        def pairs(self, plan: Any, key: Any) -> List[Tuple[Any, Any]]:
+        def pairs(self, plan: Any, key: Any) -> list[tuple[Any, Any]]:
             names = [name for name in saved.files if name.startswith(f"{tuple(key)}/")]
             arrays = [saved[f"{tuple(key)}/{offset}"] for offset in range(len(names))]
             return [tuple(torch.from_numpy(rows.copy()) for rows in pair) for pair in arrays]
@@ -191,7 +190,7 @@ def serve(library: str, name: str, folder: Path) -> None:
         print(json.dumps({"seconds": time.perf_counter() - started}), flush=True)
 
 
-def measure(name: str, options: argparse.Namespace) -> Dict[str, float]:
+def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
     from scaling import Group, group_environments, started
 
     pythons = {OURS: sys.executable, **({TORCH: options.peer_python} if options.peer_python else {})}
@@ -222,7 +221,7 @@ def _seconds(group: Any) -> float:
     return group.ask()[0]["seconds"]
 
 
-def main(arguments: Optional[List[str]] = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", metavar="PYTHON", help="interpreter with torch; without it: ours alone")
     parser.add_argument("--only", choices=(LANDMARKS, MINKUNET))
@@ -236,7 +235,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     rounds.print_machine()
     if not options.peer_python:
         print("no --peer-python: measured without torch")
-    result: Dict[str, float] = {}
+    result: dict[str, float] = {}
     for name in [options.only] if options.only else [LANDMARKS, MINKUNET]:
         result.update(measure(name, options))
     rounds.print_result(result)

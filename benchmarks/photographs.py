@@ -1,9 +1,6 @@
 """A folder of JPEGs for the image benchmarks, cut from photographs that come with scikit-image and scikit-learn."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import List
 
 import numpy as np
 from PIL import Image
@@ -12,7 +9,7 @@ _SCIKIT_IMAGE = ("astronaut", "chelsea", "coffee", "motorcycle_left", "rocket", 
 _SCIKIT_LEARN = ("china", "flower")
 
 
-def sources() -> List[Path]:
+def sources() -> list[Path]:
     """The photographs that are installed."""
     found = []
     for package, folder, names in (("skimage", "data", _SCIKIT_IMAGE), ("sklearn", "datasets/images", _SCIKIT_LEARN)):
@@ -25,7 +22,7 @@ def sources() -> List[Path]:
     return found
 
 
-def write_folder(target: Path, number: int, size: "tuple[int, int]" = (500, 375), val_every: int = 5) -> int:
+def write_folder(target: Path, number: int, size: tuple[int, int] = (500, 375), val_every: int = 5) -> int:
     """Write ``number`` JPEGs (quality 90), one class per photograph, as ``train/<class>`` and ``val/<class>``.
 
     Each is a random window of its photograph, scaled to ``size``, so that no two are alike. Returns how many classes

@@ -5,16 +5,15 @@ Written for the comparison after the description of the pipeline in L. Jiang et 
 2004.01658. Voxels are made by our own function, a compiled hash table as the original's is.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.interpolate
 import scipy.ndimage
 
-PlainScene = Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # xyz, colours float32; labels, instances float64
+PlainScene = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # xyz, colours float32; labels, instances float64
 
 
 def distort(xyz: np.ndarray, noise: Sequence[np.ndarray], granularity: int, magnitude: float) -> np.ndarray:
@@ -29,7 +28,7 @@ def distort(xyz: np.ndarray, noise: Sequence[np.ndarray], granularity: int, magn
     return xyz + np.stack(shifts, axis=1) * magnitude
 
 
-def grid_of(xyz: np.ndarray, granularity: int) -> Tuple[int, ...]:
+def grid_of(xyz: np.ndarray, granularity: int) -> tuple[int, ...]:
     """Shape of the grid of noise around these points."""
     return tuple(np.abs(xyz).max(axis=0).astype(np.int32) // granularity + 3)
 
@@ -52,7 +51,7 @@ def elastic_twice(xyz: np.ndarray, generator: Any) -> np.ndarray:
     return xyz
 
 
-def crop(xyz: np.ndarray, max_points: int, generator: Any) -> Tuple[np.ndarray, np.ndarray]:
+def crop(xyz: np.ndarray, max_points: int, generator: Any) -> tuple[np.ndarray, np.ndarray]:
     """Shifted points, and which are kept."""
     limits = np.array([512.0] * 3)
     extent = xyz.max(axis=0) - xyz.min(axis=0)
@@ -75,7 +74,7 @@ def relabel(instance: np.ndarray) -> np.ndarray:
     return instance
 
 
-def instance_info(xyz: np.ndarray, instance: np.ndarray) -> Tuple[np.ndarray, List[int]]:
+def instance_info(xyz: np.ndarray, instance: np.ndarray) -> tuple[np.ndarray, list[int]]:
     """Mean, minimum and maximum of each point's instance, and the sizes of the instances."""
     info, sizes = np.full((len(xyz), 9), -100.0, np.float32), []
     for number in range(int(instance.max()) + 1):
@@ -86,7 +85,7 @@ def instance_info(xyz: np.ndarray, instance: np.ndarray) -> Tuple[np.ndarray, Li
     return info, sizes
 
 
-def prepare(scene: PlainScene, max_points: int, generator: Any) -> Dict[str, Any]:
+def prepare(scene: PlainScene, max_points: int, generator: Any) -> dict[str, Any]:
     """All steps for one scene."""
     xyz, colors, semantic, instance = scene
     middle = xyz @ matrix(generator)
@@ -108,7 +107,7 @@ def prepare(scene: PlainScene, max_points: int, generator: Any) -> Dict[str, Any
     }
 
 
-def merge(scenes: Sequence[Dict[str, Any]]) -> Dict[str, np.ndarray]:
+def merge(scenes: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
     """A batch with the fields of the original."""
     from paddlevit_dist.points.instances.batches import voxelize
 

@@ -1,10 +1,9 @@
 """Memory of whole process groups, as the kernel counts it, with what lies in shared memory for them."""
 
-from __future__ import annotations
-
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, NamedTuple, Sequence, Union
+from typing import NamedTuple
 
 
 class Memory(NamedTuple):
@@ -53,7 +52,7 @@ def own_memory_of(leaders: Sequence[int]) -> int:
     return total
 
 
-def members_of(leaders: Sequence[int]) -> List[str]:
+def members_of(leaders: Sequence[int]) -> list[str]:
     """The processes of these sessions."""
     members = []
     for entry in Path("/proc").iterdir():
@@ -63,12 +62,12 @@ def members_of(leaders: Sequence[int]) -> List[str]:
     return members
 
 
-def files_of(members: Sequence[str]) -> List[Path]:
+def files_of(members: Sequence[str]) -> list[Path]:
     """Files in shared memory that have one of these processes in their names, as Paddle's and our loaders' have."""
     return [file for file in Path("/dev/shm").iterdir() if any(f"_{pid}_" in file.name for pid in members)]
 
 
-def status_bytes(pid: Union[int, str], name: str) -> int:
+def status_bytes(pid: int | str, name: str) -> int:
     """A field of a process's status: VmRSS, what is resident, or VmHWM, the most that has been; shared memory included.
 
     Args:

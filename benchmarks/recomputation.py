@@ -8,14 +8,11 @@ model, gradients and optimizer state, which the first step has made: of the proc
 tensors on the GPU where there is one.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import statistics
 import subprocess
 import sys
-from typing import Dict, List, Set
 
 import clock
 import rounds
@@ -63,7 +60,7 @@ def work(name: str, way: str) -> None:
     print(json.dumps({"seconds": statistics.median(seconds), "bytes": peak - before, "device": device}))
 
 
-def measured(name: str, way: str, memory: Dict[str, List[float]], seen: Set[str]) -> float:
+def measured(name: str, way: str, memory: dict[str, list[float]], seen: set[str]) -> float:
     """Seconds of a step in a new process; its bytes go to ``memory``, its device to ``seen``."""
     command = [sys.executable, "-W", "ignore", __file__, "work", name, way]
     process = rounds.start(command, rounds.tuned_environment(1, hides_gpus=False), stdout=subprocess.PIPE)
@@ -79,12 +76,12 @@ def measured(name: str, way: str, memory: Dict[str, List[float]], seen: Set[str]
     return result["seconds"]
 
 
-def main(names: List[str]) -> None:
+def main(names: list[str]) -> None:
     rounds.print_machine(cpu_only=False)
     result = {}
     for name in names:
-        memory: Dict[str, List[float]] = {RECOMPUTED: [], KEPT: []}
-        seen: Set[str] = set()
+        memory: dict[str, list[float]] = {RECOMPUTED: [], KEPT: []}
+        seen: set[str] = set()
         ways = {way: functools.partial(measured, name, way, memory, seen) for way in (RECOMPUTED, KEPT)}
         seconds = rounds.interleave(ways, ROUNDS, warm_up=0)
         rows = [

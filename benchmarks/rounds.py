@@ -1,7 +1,5 @@
 """What the benchmarks share: interleaved rounds, medians with their spread, tables, and processes that end in time."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -13,8 +11,9 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
@@ -49,14 +48,14 @@ def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> Spread
     return Spread.of([a / b for a, b in zip(numerators, denominators)])
 
 
-def interleave(contenders: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1) -> Dict[str, List[float]]:
+def interleave(contenders: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
     """Let all contenders measure themselves once per round, each round beginning with the next of them.
 
     Returns:
         The measured values of each contender, in the order of the rounds, without the first ``warm_up`` rounds.
     """
     names = list(contenders)
-    values: Dict[str, List[float]] = {name: [] for name in names}
+    values: dict[str, list[float]] = {name: [] for name in names}
     for number in range(warm_up + rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
@@ -106,14 +105,14 @@ def print_result(values: Mapping[str, float]) -> None:
     print("RESULT " + json.dumps({name: round(value, 4) for name, value in values.items()}), flush=True)
 
 
-def clean_environment(hides_gpus: bool = True) -> Dict[str, str]:
+def clean_environment(hides_gpus: bool = True) -> dict[str, str]:
     """This process's environment without anything that changes Paddle's speed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if hides_gpus else {}
     return {**kept, **hidden, "PYTHONPATH": os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])}
 
 
-def tuned_environment(processes: int, tuned: bool = True, hides_gpus: bool = True) -> Dict[str, str]:
+def tuned_environment(processes: int, tuned: bool = True, hides_gpus: bool = True) -> dict[str, str]:
     """The environment that a run with ``processes`` processes gives itself; with ``tuned`` False its threads only."""
     clean = clean_environment(hides_gpus)
     # The mark says that the environment is there, so that the entry does not restart itself.

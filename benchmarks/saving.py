@@ -11,15 +11,14 @@ the time on a processor and in the queue for one (Linux counts them for each thr
 machine do not matter.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, NamedTuple
 
 import rounds
 from framework_overhead import Repeated, Synthetic
@@ -35,7 +34,7 @@ BEFORE = 6  # updates that nothing disturbs
 class Case(NamedTuple):
     """One model and number of processes."""
 
-    overrides: List[str]
+    overrides: list[str]
     processes: int
     after: int  # updates after the save, in which its writing should end; else the wait for it counts too
     rounds: int
@@ -68,7 +67,7 @@ class Script:
         self.folder = folder
         self.training: Any = None
         self.written = 0.0  # when the last checkpoint was
-        self.noted: Dict[str, List[float]] = {name: [] for name in "call asleep left writing waiting".split()}
+        self.noted: dict[str, list[float]] = {name: [] for name in "call asleep left writing waiting".split()}
         self.steps = self._steps()
 
     def say(self, line: str) -> None:

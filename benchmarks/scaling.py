@@ -15,8 +15,6 @@ layers (``core`` compares both where it can), DistributedDataParallel over gloo,
 operations. All have the same variables in their environment: one thread, and our settings of malloc.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -27,8 +25,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import rounds
@@ -60,14 +59,14 @@ class Group:
     def wait_until_ready(self) -> None:
         self._read(READY_SECONDS)
 
-    def ask(self, **request: Any) -> List[Dict[str, float]]:
+    def ask(self, **request: Any) -> list[dict[str, float]]:
         """Every process's answer to a request that all of them are sent."""
         for process in self._processes:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
         return self._read(ANSWER_SECONDS)
 
-    def _read(self, seconds: float) -> List[Dict[str, float]]:
+    def _read(self, seconds: float) -> list[dict[str, float]]:
         deadline = time.monotonic() + seconds
         answers = []
         for process in self._processes:
@@ -95,7 +94,7 @@ class Group:
             rounds.end(process)
 
 
-def group_environments(framework: str, processes: int) -> List[Dict[str, str]]:
+def group_environments(framework: str, processes: int) -> list[dict[str, str]]:
     """One environment for each rank: one thread, our settings of malloc, and where its group meets."""
     with contextlib.ExitStack() as sockets:
         free = [sockets.enter_context(socket.socket()) for _ in range(processes + 1)]
@@ -106,7 +105,7 @@ def group_environments(framework: str, processes: int) -> List[Dict[str, str]]:
     common = {**rounds.tuned_environment(devices.cpu_cores()), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     found = []
     for rank in range(processes):
-        own: Dict[str, str] = {}
+        own: dict[str, str] = {}
         if processes > 1 and framework != OURS:
             own = {"RANK": str(rank), "WORLD_SIZE": str(processes)}
             own.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])})
@@ -128,7 +127,7 @@ def started(groups: Mapping[str, Group]) -> Iterator[None]:
             group.end()
 
 
-def interleave_for(contenders: Mapping[str, Callable[[], float]], seconds: float) -> Dict[str, List[float]]:
+def interleave_for(contenders: Mapping[str, Callable[[], float]], seconds: float) -> dict[str, list[float]]:
     """Interleaved rounds for about so many seconds, after one that says how long they take."""
     began = time.perf_counter()
     rounds.interleave(contenders, 0)
@@ -152,7 +151,7 @@ def has_timm(python: str) -> bool:
     return subprocess.run([python, "-c", "import timm"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def measure_core(options: argparse.Namespace) -> Dict[str, float]:
+def measure_core(options: argparse.Namespace) -> dict[str, float]:
     """Training and evaluation of one process on one core."""
     kinds = [OURS]
     if options.peer_python:
@@ -181,7 +180,7 @@ def measure_core(options: argparse.Namespace) -> Dict[str, float]:
 # ---- processes -----------------------------------------------------------------------------------------------
 
 
-def measure_processes(options: argparse.Namespace) -> Dict[str, float]:
+def measure_processes(options: argparse.Namespace) -> dict[str, float]:
     """Training of 1, 2, 4, ... processes, with and without the exchange of gradients."""
     counts = [2**power for power in range(8) if 2**power <= (options.most or devices.cpu_cores())]
     kinds = [OURS, *([TORCH] if options.peer_python else [])]
@@ -238,7 +237,7 @@ def write_pictures(folder: Path) -> None:
             Image.fromarray(pixels).save(place / f"{number:04d}.jpg", quality=90)
 
 
-def measure_loaders(options: argparse.Namespace) -> Dict[str, float]:
+def measure_loaders(options: argparse.Namespace) -> dict[str, float]:
     """Pictures per second in the training process, by the number of loader processes."""
     most = options.most or devices.cpu_cores() - 1
     counts = sorted({count for count in (1, 2, 4, 8, 15) if count <= most} | {min(most, 15)})
@@ -313,7 +312,7 @@ def of_linear(parameters: float, step_seconds: float, network: Network) -> float
     return step_seconds / (step_seconds + exposed)
 
 
-def calculate() -> Dict[str, float]:
+def calculate() -> dict[str, float]:
     """Print the table. Every figure of it follows from the assumptions above; none was measured."""
     rows, result = [], {}
     for network in NETWORKS:
@@ -328,7 +327,7 @@ def calculate() -> Dict[str, float]:
     return result
 
 
-PARTS: Dict[str, Callable[[argparse.Namespace], Dict[str, float]]] = {
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, float]]] = {
     "core": measure_core,
     "processes": measure_processes,
     "loaders": measure_loaders,
@@ -336,7 +335,7 @@ PARTS: Dict[str, Callable[[argparse.Namespace], Dict[str, float]]] = {
 }
 
 
-def main(arguments: Optional[List[str]] = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", metavar="PYTHON", help="interpreter with torch; without it: ours alone")
     parser.add_argument("--part", choices=PARTS, action="append", help="more than once for several; without it: all")
@@ -351,7 +350,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
         subprocess.run([options.peer_python, "-c", versions], check=True)
     else:
         print("no --peer-python: measured without torch")
-    result: Dict[str, float] = {}
+    result: dict[str, float] = {}
     for part in options.part or PARTS:
         result.update(PARTS[part](options))
     rounds.print_result(result)

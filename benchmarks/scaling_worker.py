@@ -7,8 +7,6 @@ It is run by the interpreter that has the framework and needs nothing of this re
 a line once it is ready, and answers each line of its standard input, a JSON object, with one of seconds and counts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json
@@ -16,14 +14,15 @@ import os
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 CLASSES, SIZE = 1000, 224
 LOADED_BATCH = 64
 # Width, heads and blocks of the models that ``torch-plain`` can build.
 PLAIN = {"vit_tiny_patch16_224": (192, 3, 12), "vit_small_patch16_224": (384, 6, 12)}
 
-Answer = Callable[[Dict[str, Any]], Dict[str, float]]
+Answer = Callable[[dict[str, Any]], dict[str, float]]
 
 
 # ---- steps ---------------------------------------------------------------------------------------------------
@@ -114,7 +113,7 @@ def our_answer(name: str, batch: int, trains: bool) -> Answer:
 
     from paddlevit_dist import create_model
     from paddlevit_dist.parallel import data_parallel
-    from paddlevit_dist.parallel.world import join_group
+    from paddlevit_dist.parallel.joining import join_group
 
     join_group(uses_gpu=False, spawned=False)
     images, labels = (paddle.to_tensor(x) for x in pictures(batch, int(os.environ.get("PADDLE_TRAINER_ID", "0"))))
@@ -141,7 +140,7 @@ def timed(step: Callable[[], Any], without_exchange: Callable[[], Any]) -> Answe
     """Seconds of so many steps, with gradients exchanged or not."""
     step()
 
-    def answer(request: Dict[str, Any]) -> Dict[str, float]:
+    def answer(request: dict[str, Any]) -> dict[str, float]:
         started = time.perf_counter()
         with contextlib.nullcontext() if request["exchange"] else without_exchange():
             for _ in range(request["steps"]):
@@ -220,7 +219,7 @@ class TorchPictures:
         return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1)), label
 
 
-def fast_collate(samples: List[Any]) -> Any:
+def fast_collate(samples: list[Any]) -> Any:
     """uint8 tensors (batch, 3, 224, 224) and labels, as timm's prefetching loader collates them."""
     import numpy as np
     import torch
@@ -248,7 +247,7 @@ def torch_loads(folder: str, workers: int) -> Answer:
 def counted(next_batch: Callable[[], Any]) -> Answer:
     """Pictures and the seconds that they took, after the given seconds of running in."""
 
-    def answer(request: Dict[str, Any]) -> Dict[str, float]:
+    def answer(request: dict[str, Any]) -> dict[str, float]:
         end = time.perf_counter() + request["warm_up"]
         while time.perf_counter() < end:
             next_batch()
@@ -260,7 +259,7 @@ def counted(next_batch: Callable[[], Any]) -> Answer:
     return answer
 
 
-def main(words: List[str]) -> None:
+def main(words: list[str]) -> None:
     kind, framework, *rest = words
     if kind == "loads":
         answer = (our_loads if framework == "ours" else torch_loads)(rest[0], int(rest[1]))

@@ -21,8 +21,6 @@ of the loader alone, in interleaved rounds, and a short training beside the load
 Ours runs in the environment that a run of ours gives itself, the plain ways in one without variables of ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -32,8 +30,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any
 
 import numpy as np
 import sized_scenes
@@ -78,7 +77,7 @@ def plain_batches(way: str, folder: Path, numbers: Sequence[int]) -> Iterator[An
         def reads(number: int) -> Any:
             return sized_scenes.read_plain(folder, number)
 
-    def collate(scenes: List[Any]) -> Dict[str, np.ndarray]:
+    def collate(scenes: list[Any]) -> dict[str, np.ndarray]:
         generator = np.random.default_rng()
         return plain_scenes.merge([plain_scenes.prepare(scene, MAX_POINTS, generator) for scene in scenes])
 
@@ -123,8 +122,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     from paddlevit_dist.points.data.samples import compile_loops, join
     from paddlevit_dist.points.data.scenes import ScanNet
     from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
-    from paddlevit_dist.points.instances.input import InstanceSamples, steps_of
-    from paddlevit_dist.points.instances.instance_table import compile_loop
+    from paddlevit_dist.points.instances.input import InstanceSamples, compile_loop, steps_of
     from paddlevit_dist.points.sparse import build_plan
 
     compile_loops()  # as the task does
@@ -137,7 +135,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     samples = InstanceSamples(scenes, steps_of(points, 50.0, is_training=True), "mean", use_positions=True)
     sampler = TrainingSampler(samples, BATCH, rank=rank, world_size=ranks, accumulation_steps=1, seed=0, repeats=1)
 
-    def collate(scenes: List[Any]) -> Dict[str, Any]:
+    def collate(scenes: list[Any]) -> dict[str, Any]:
         if not spec:
             return {name: value for name, value in collate_scenes(scenes).items() if name != "id"}
         fields = {**join(scenes), **instance_fields(scenes)}
@@ -186,7 +184,7 @@ class Feeder:
         for process in self.processes:
             self._answer(process)
 
-    def _answer(self, process: Any) -> Dict[str, Any]:
+    def _answer(self, process: Any) -> dict[str, Any]:
         for line in process.stdout:
             if line.startswith("{"):
                 return json.loads(line)
@@ -240,11 +238,11 @@ class Feeder:
             file.unlink(missing_ok=True)
 
 
-def measure_memory(folder: Path, scenes: int, number: int, rounds: int) -> Dict[str, Dict[int, Memory]]:
+def measure_memory(folder: Path, scenes: int, number: int, rounds: int) -> dict[str, dict[int, Memory]]:
     """Peak of each way at three sizes: one repeated scene (size 0), a quarter of the scenes, all of them."""
     ways = (*WAYS, RANKS)
     sizes = (0, scenes // 4, scenes)
-    peaks: Dict[str, Dict[int, List[Memory]]] = {way: {size: [] for size in sizes} for way in ways}
+    peaks: dict[str, dict[int, list[Memory]]] = {way: {size: [] for size in sizes} for way in ways}
     for turn in range(rounds):
         for way in ways:
             for size in sizes:
@@ -268,7 +266,7 @@ def measure_memory(folder: Path, scenes: int, number: int, rounds: int) -> Dict[
     return found
 
 
-def measure_speed(folder: Path, scenes: int, rounds: int) -> Dict[str, List[float]]:
+def measure_speed(folder: Path, scenes: int, rounds: int) -> dict[str, list[float]]:
     """Seconds per batch of each way, in interleaved rounds."""
     feeders = {}
     try:
@@ -325,7 +323,7 @@ def measure_training(folder: Path, scenes: int) -> float:
     return share
 
 
-def main(arguments: List[str]) -> None:
+def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenes", type=int, default=SCENES)
     parser.add_argument("--rounds", type=int, default=5)

@@ -6,14 +6,13 @@ Both do the same steps with the same random numbers on one core, interleaved; ``
 crop is to 120,000 points. "Read" is a memory-mapped scene with its checksum against pickled float arrays.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any
 
 import numpy as np
 import plain_scenes
@@ -25,18 +24,24 @@ ROUNDS = 7
 CROPPED = 120_000
 ELASTIC = ((6, 40.0), (20, 160.0))
 
-Stage = Tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
+Stage = tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
 
 
-def stages(folder: Path) -> List[Stage]:
+def stages(folder: Path) -> list[Stage]:
     """Each step with what the step before has given, plain and ours."""
     from paddlevit_dist import config
-    from paddlevit_dist.points.data.augment import mapped
-    from paddlevit_dist.points.data.elastic import displace, grid_shape
+    from paddlevit_dist.points.data.augment import displace, grid_shape, mapped
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file
     from paddlevit_dist.points.instances.batches import collate_scenes
-    from paddlevit_dist.points.instances.input import InstanceSamples, Placement, ToOrigin, crop, steps_of
-    from paddlevit_dist.points.instances.instance_table import instance_table, without_gaps
+    from paddlevit_dist.points.instances.input import (
+        InstanceSamples,
+        Placement,
+        ToOrigin,
+        crop,
+        instance_table,
+        steps_of,
+        without_gaps,
+    )
 
     path = scene_file(folder, "scene00000")
     scene = read_scene(path, "scene00000")
@@ -97,7 +102,7 @@ def stages(folder: Path) -> List[Stage]:
 EQUAL = ("map and scale", "elastic, both passes", "offset", "crop", "labels without gaps", "instance information")
 
 
-def check(found: List[Stage]) -> float:
+def check(found: list[Stage]) -> float:
     """Largest difference of the results of any stage that makes arrays."""
     largest = 0.0
     for name, plain, ours in found:
@@ -115,7 +120,7 @@ def seconds(function: Callable[[], Any], share: int) -> float:
     return (time.process_time() - started) / share
 
 
-def measure(folder: Path) -> Dict[str, float]:
+def measure(folder: Path) -> dict[str, float]:
     """Print the table and return what belongs into the last line."""
     found = stages(folder)
     difference = check(found)

@@ -4,8 +4,6 @@ The scenes are embedded rooms: mean 150,000 points, one in 32 above 400,000. 32 
 asked for; those of the same content share a file, so that nothing waits for a disk.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 from pathlib import Path
@@ -30,7 +28,7 @@ def sizes() -> np.ndarray:
 def make_store(folder: Path, number: int) -> None:
     """A prepared store and, beside each scene, the pickled arrays of the plain ways."""
     from paddlevit_dist.points.data.augment import CropToBudget
-    from paddlevit_dist.points.data.rooms.generator import make_room
+    from paddlevit_dist.points.data.rooms import make_room
     from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
     from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
 

@@ -11,8 +11,6 @@ are read slowly, so that half an hour needs few updates, and without delay by th
 Nothing else may use /dev/shm meanwhile: what lies there is counted for the training.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -24,8 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import rounds
@@ -34,7 +33,7 @@ from rounds import ROOT
 
 from paddlevit_dist import register_dataset
 from paddlevit_dist.config.table import keys
-from paddlevit_dist.images.data.digits import Digits
+from paddlevit_dist.images.data.small_sets import Digits
 
 DELAY = "SOAK_SECONDS_PER_SAMPLE"
 SECONDS_PER_SAMPLE = 0.01
@@ -79,16 +78,16 @@ class Run:
                 stderr=stream,
             )
 
-    def members(self) -> List[int]:
+    def members(self) -> list[int]:
         """Process ids of the session that are no zombies."""
         return [pid for pid in map(int, members_of([self.process.pid])) if _state(pid) not in ("Z", "")]
 
-    def workers(self) -> List[int]:
+    def workers(self) -> list[int]:
         """The two ranks: children of the parent with children of their own, or spawned ones."""
         spawned = [pid for pid in self.members() if _parent(pid) == self.process.pid and "spawn_main" in _command(pid)]
         return sorted(spawned)
 
-    def loaders(self) -> List[int]:
+    def loaders(self) -> list[int]:
         """Loader processes: children of the ranks."""
         ranks = self.workers()
         return [pid for pid in self.members() if _parent(pid) in ranks]
@@ -101,7 +100,7 @@ class Run:
             return any(json.loads(line)["time"] > self.started and '"training"' in line for line in lines[-40:])
         return False
 
-    def wait(self, seconds: float) -> Optional[int]:
+    def wait(self, seconds: float) -> int | None:
         """Its exit code, or None if it still runs after that time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.process.wait(seconds)
@@ -113,7 +112,7 @@ class Run:
         self.process.wait()
 
 
-def _stat(pid: int) -> List[str]:
+def _stat(pid: int) -> list[str]:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return ["", "0"]
@@ -145,10 +144,10 @@ class Fault(NamedTuple):
     """
 
     act: Callable[[Run, random.Random], None]
-    codes: Tuple[int, ...]
+    codes: tuple[int, ...]
 
 
-def _signal_one(number: int, which: Callable[[Run], List[int]]) -> Callable[[Run, random.Random], None]:
+def _signal_one(number: int, which: Callable[[Run], list[int]]) -> Callable[[Run, random.Random], None]:
     def act(run: Run, generator: random.Random) -> None:
         chosen = which(run)
         if chosen:
@@ -188,13 +187,13 @@ def _fill_the_disk(run: Run, generator: random.Random) -> None:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (65_536, resource.RLIM_INFINITY))
 
 
-def _parent_of(run: Run) -> List[int]:
+def _parent_of(run: Run) -> list[int]:
     return [run.process.pid]
 
 
 STOPPED = (75, 130)  # 130 before stops saved
 KILLED = (-signal.SIGKILL,)
-FAULTS: Dict[str, Fault] = {
+FAULTS: dict[str, Fault] = {
     "kill -9 of a rank": Fault(_signal_one(signal.SIGKILL, Run.workers), (1,)),
     "kill -9 of the group": Fault(_kill_group, KILLED),
     "kill -9 of the parent": Fault(_signal_one(signal.SIGKILL, _parent_of), KILLED),
@@ -231,7 +230,7 @@ class Sample(NamedTuple):
 
 def measure(run: Run, began: float, seconds: float) -> Sample:
     """Medians over some seconds, as single looks meet batches that come and go; of open files the least number."""
-    looks: List[Tuple[float, ...]] = []
+    looks: list[tuple[float, ...]] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until and run.process.poll() is None:
         descriptors = 0
@@ -264,7 +263,7 @@ def growth(samples: Sequence[Sample], field: str, since: float) -> float:
     return float(slope * (at.max() - at.min()) / max(values.mean(), 1.0))
 
 
-def same_result(one: Path, other: Path, epoch: int) -> Optional[str]:
+def same_result(one: Path, other: Path, epoch: int) -> str | None:
     """The first thing that is not bit-equal in two runs' checkpoints of an epoch, or None."""
     import paddle
 
@@ -291,10 +290,10 @@ class Soak:
         self.output = folder / "disturbed"
         self.interval = interval
         self.generator = random.Random(seed)
-        self.samples: List[Sample] = []
-        self.counts: Dict[str, int] = {}
-        self.wrong: List[str] = []
-        self._left: List[str] = []
+        self.samples: list[Sample] = []
+        self.counts: dict[str, int] = {}
+        self.wrong: list[str] = []
+        self._left: list[str] = []
 
     def disturb(self, minutes: float) -> None:
         began = time.monotonic()
@@ -355,7 +354,7 @@ class Soak:
         self.wrong.append(text)
         print(f"WRONG: {text}", flush=True)
 
-    def finish(self, undisturbed: Path) -> Tuple[int, Optional[str]]:
+    def finish(self, undisturbed: Path) -> tuple[int, str | None]:
         """Finish an epoch, train up to it in peace, and compare; the epoch and what differs."""
         state = json.loads((self.output / "checkpoints" / "last" / "state.json").read_text(encoding="utf-8"))
         epoch = state["position"]["epoch"] + 2
@@ -411,14 +410,14 @@ def main() -> None:
     sys.exit(0 if result["ok"] else 1)
 
 
-def _first_and_last(samples: Sequence[Sample], field: str, since: float) -> Tuple[float, float]:
+def _first_and_last(samples: Sequence[Sample], field: str, since: float) -> tuple[float, float]:
     values = [getattr(sample, field) for sample in samples if sample.at >= since] or [0.0]
     return values[0], values[-1]
 
 
-def _train(arguments: List[str]) -> int:
+def _train(arguments: list[str]) -> int:
     from paddlevit_dist.commands import train
-    from paddlevit_dist.errors import run_and_report
+    from paddlevit_dist.runtime.errors import run_and_report
 
     return run_and_report(lambda: train.run(arguments))
 

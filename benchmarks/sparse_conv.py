@@ -8,8 +8,6 @@ processes of their own that stay for all rounds and answer one request at a time
 other; both have the environment of a tuned run and all cores. Ratios are taken within a round.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib.util
@@ -18,7 +16,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 import rounds
 from rounds import Spread
@@ -33,7 +32,7 @@ SMALL = 8_000  # voxels at which paddle.sparse is measured
 OURS, TORCH, LIMIT, PADDLE_SPARSE = "ours", "torch", "products alone", "paddle.sparse"
 
 
-def our_layer(plan: Any, channels: int) -> Dict[str, Callable[[], float]]:
+def our_layer(plan: Any, channels: int) -> dict[str, Callable[[], float]]:
     """Forward, forward + backward, and the memory of the latter, of one 3 x 3 x 3 convolution."""
     import paddle
 
@@ -108,7 +107,7 @@ def answer_requests(contender: str) -> None:
     plan = functools.lru_cache(None)(lambda voxels: CoordinatePlan(room(voxels)))
 
     @functools.lru_cache(None)
-    def measures(kind: str, voxels: int, channels: int) -> Dict[str, Callable[[], float]]:
+    def measures(kind: str, voxels: int, channels: int) -> dict[str, Callable[[], float]]:
         if kind == TORCH:
             peer = TorchPeer(threads)
             if not channels:
@@ -134,7 +133,7 @@ class Processes:
 
     def __init__(self, complaints: Any) -> None:
         self._complaints = complaints
-        self._running: Dict[str, subprocess.Popen] = {}
+        self._running: dict[str, subprocess.Popen] = {}
 
     def ask(self, kind: str, voxels: int, channels: int = 0, way: str = "step") -> float:
         """Let the process of a contender make one measurement."""
@@ -156,7 +155,7 @@ class Processes:
             rounds.end(process)
 
 
-def measure_layers(processes: Processes, peers: List[str]) -> Dict[str, float]:
+def measure_layers(processes: Processes, peers: list[str]) -> dict[str, float]:
     """Times of one layer, table and ratios."""
     rows, result = [], {}
     for voxels in SIZES:
@@ -192,7 +191,7 @@ def measure_layers(processes: Processes, peers: List[str]) -> Dict[str, float]:
     return result
 
 
-def measure_paddle_sparse(processes: Processes) -> Dict[str, float]:
+def measure_paddle_sparse(processes: Processes) -> dict[str, float]:
     """One layer of 32 channels at a small size."""
     contenders = {kind: functools.partial(processes.ask, kind, SMALL, 32, "both") for kind in (OURS, PADDLE_SPARSE)}
     times = rounds.interleave(contenders, 3)
@@ -201,7 +200,7 @@ def measure_paddle_sparse(processes: Processes) -> Dict[str, float]:
     return {"layer_8k_32_speedup_over_paddle_sparse": rounds.ratios(times[PADDLE_SPARSE], times[OURS]).median}
 
 
-def measure_network(processes: Processes, peers: List[str]) -> Dict[str, float]:
+def measure_network(processes: Processes, peers: list[str]) -> dict[str, float]:
     """Times of a training step."""
     rows, result = [], {}
     for voxels in SIZES:
@@ -219,7 +218,7 @@ def measure_network(processes: Processes, peers: List[str]) -> Dict[str, float]:
     return result
 
 
-def main(arguments: Optional[List[str]] = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("layers", "network"))
     parser.add_argument("--contender", choices=(OURS, TORCH), help=argparse.SUPPRESS)
@@ -232,7 +231,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     if not has_torch:
         print("torch is not installed: measured without it")
     torch_peer = [TORCH] if has_torch else []
-    result: Dict[str, float] = {}
+    result: dict[str, float] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
         processes = Processes(complaints)
         try:

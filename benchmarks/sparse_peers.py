@@ -1,10 +1,9 @@
 """What the sparse convolution is measured against: the same pairs in torch, ``paddle.sparse``, and products alone."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,9 @@ DEPTHS, WIDTHS = (1,) * 8, (32, 64, 128, 256, 128, 128, 96, 96)  # of MinkUNet14
 NUM_CLASSES = 20
 
 
-def pairs_by_offset(plan: CoordinatePlan, key: MapKey) -> List[Tuple[np.ndarray, np.ndarray]]:
+def pairs_by_offset(plan: CoordinatePlan, key: MapKey) -> list[tuple[np.ndarray, np.ndarray]]:
     """(coarse rows, fine rows), int64, of each kernel offset, the centre of a symmetric kernel too."""
-    lists = plan.kernel_map(key).to_coarse
+    lists = plan.kernel_map(key)[0]
     offset = np.repeat(np.tile(np.arange(lists.counts.shape[1]), len(lists.counts)), lists.counts.ravel())
     pairs = [
         (lists.receivers[offset == k].astype(np.int64), lists.givers[offset == k].astype(np.int64))
@@ -38,18 +37,18 @@ class TorchPeer:
         torch.set_num_threads(threads)
         self.torch = torch
 
-    def convolve(self, x: Any, weight: Any, pairs: List[Tuple[Any, Any]], rows: int) -> Any:
+    def convolve(self, x: Any, weight: Any, pairs: list[tuple[Any, Any]], rows: int) -> Any:
         """``out[receivers] += x[givers] @ weight[k]`` over the kernel offsets."""
         out = self.torch.zeros(rows, weight.shape[2])
         for k, (receivers, givers) in enumerate(pairs):
             out.index_add_(0, receivers, x[givers] @ weight[k])
         return out
 
-    def pairs(self, plan: CoordinatePlan, key: MapKey) -> List[Tuple[Any, Any]]:
+    def pairs(self, plan: CoordinatePlan, key: MapKey) -> list[tuple[Any, Any]]:
         """The same for torch."""
         return [tuple(self.torch.from_numpy(rows) for rows in pair) for pair in pairs_by_offset(plan, key)]
 
-    def layer(self, plan: CoordinatePlan, channels: int) -> Tuple[Timed, Timed]:
+    def layer(self, plan: CoordinatePlan, channels: int) -> tuple[Timed, Timed]:
         """Forward, and forward + backward, of one 3 x 3 x 3 convolution."""
         torch = self.torch
         pairs = self.pairs(plan, MapKey(1, 1, 3))
@@ -70,7 +69,7 @@ class TorchPeer:
         return forward, both
 
     def network(
-        self, plan: CoordinatePlan, depths: Tuple[int, ...] = DEPTHS, widths: Tuple[int, ...] = WIDTHS
+        self, plan: CoordinatePlan, depths: tuple[int, ...] = DEPTHS, widths: tuple[int, ...] = WIDTHS
     ) -> Timed:
         """A training step of a MinkUNet, of MinkUNet14A unless other blocks and widths are given."""
         torch = self.torch
@@ -89,9 +88,9 @@ class TorchPeer:
 
         return step
 
-    def _minkunet(self, plan: CoordinatePlan, depths: Tuple[int, ...], widths: Tuple[int, ...]) -> Any:
+    def _minkunet(self, plan: CoordinatePlan, depths: tuple[int, ...], widths: tuple[int, ...]) -> Any:
         torch, peer = self.torch, self
-        maps: Dict[MapKey, Any] = {}
+        maps: dict[MapKey, Any] = {}
 
         def tables(key: MapKey) -> Any:
             if key not in maps:
@@ -161,7 +160,7 @@ class TorchPeer:
         return Network()
 
 
-def products_alone(plan: CoordinatePlan, channels: int, threads: int) -> Tuple[Timed, Timed]:
+def products_alone(plan: CoordinatePlan, channels: int, threads: int) -> tuple[Timed, Timed]:
     """The products of existing pairs, forward and forward + backward, from rows that lie ready; offsets are shared
     among threads as ours shares blocks. Nothing can be faster that multiplies pairs with this library."""
     import paddle

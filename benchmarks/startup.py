@@ -8,8 +8,6 @@ processes (none) and in an environment that already has the tuning which our ent
 second part keeps Python lists of paths and labels in its dataset. The first part alone: ``--first-step``.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json
@@ -17,9 +15,10 @@ import pickle
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import rounds
 from rounds import ROOT, Spread
@@ -38,7 +37,7 @@ def start_ours(processes: int, folder: Path) -> float:
     command += [f"-ngpus={processes}", "-num_workers=0", "REPORT_FREQ", "1"]
     events = folder / "metrics.jsonl"
 
-    def first_step() -> Optional[float]:
+    def first_step() -> float | None:
         lines = events.read_text(encoding="utf-8").splitlines(keepends=True) if events.exists() else []
         complete = (json.loads(line) for line in lines if line.endswith("\n"))
         return next((event["time"] for event in complete if event["kind"] == "training"), None)
@@ -51,7 +50,7 @@ def start_by_hand(processes: int, folder: Path) -> float:
     noted = folder / "first_step"
     command = [sys.executable, str(Path(__file__).with_name("startup_by_hand.py")), str(processes), str(noted)]
 
-    def first_step() -> Optional[float]:
+    def first_step() -> float | None:
         text = noted.read_text(encoding="utf-8") if noted.exists() else ""
         return float(text) if text.endswith("\n") else None
 
@@ -59,7 +58,7 @@ def start_by_hand(processes: int, folder: Path) -> float:
 
 
 def _seconds_until(
-    command: List[str], environment: Dict[str, str], folder: Path, first_step: Callable[[], Optional[float]]
+    command: list[str], environment: dict[str, str], folder: Path, first_step: Callable[[], float | None]
 ) -> float:
     output = folder / "output.txt"
     with open(output, "w", encoding="utf-8") as stream:
@@ -84,8 +83,8 @@ class ListsOfSamples:
     """The peer's dataset: a Python list of paths and one of labels, read in the parent."""
 
     def __init__(self, folder: Path, list_name: str) -> None:
-        self.img_path_list: List[str] = []
-        self.label_list: List[int] = []
+        self.img_path_list: list[str] = []
+        self.label_list: list[int] = []
         with open(folder / list_name, encoding="utf-8") as lines:
             for line in lines:
                 path, label = line.split()
@@ -103,7 +102,7 @@ class Handed(NamedTuple):
     """What one way hands to each worker, for one number of samples."""
 
     num_bytes: int
-    cross_seconds: List[float]  # to pickle and unpickle it and to name one sample, for each round
+    cross_seconds: list[float]  # to pickle and unpickle it and to name one sample, for each round
     read_seconds: float  # from the list files to datasets, once
 
 
@@ -116,7 +115,7 @@ def write_lists(folder: Path, samples: int) -> None:
                 lines.write(f"{split}/n{label:08d}/n{label:08d}_{index:07d}.JPEG {label}\n")
 
 
-def hand_to_workers(samples: int, folder: Path) -> Dict[str, Handed]:
+def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
     """Build the datasets as the entry does and as the peer does, and pickle what a spawned process is given."""
     from paddlevit_dist import config as configuration
     from paddlevit_dist.images.classification.task import Classification
@@ -152,7 +151,7 @@ def _cross(given: Any) -> float:
     return time.perf_counter() - started
 
 
-def measure_first_step(folder: Path) -> Dict[str, List[float]]:
+def measure_first_step(folder: Path) -> dict[str, list[float]]:
     """Seconds to the first step for every way and number of processes, each run in a fresh output folder."""
     numbers = itertools.count()
 
@@ -169,7 +168,7 @@ def measure_first_step(folder: Path) -> Dict[str, List[float]]:
     return rounds.interleave(contenders, ROUNDS)
 
 
-def show_first_step(seconds: Dict[str, List[float]]) -> Dict[str, float]:
+def show_first_step(seconds: dict[str, list[float]]) -> dict[str, float]:
     """Print the table and return the ratios."""
     rows, result = [], {}
     for processes in (1, 2):
@@ -183,7 +182,7 @@ def show_first_step(seconds: Dict[str, List[float]]) -> Dict[str, float]:
     return result
 
 
-def show_handed(handed: Dict[int, Dict[str, Handed]]) -> Dict[str, float]:
+def show_handed(handed: dict[int, dict[str, Handed]]) -> dict[str, float]:
     """Print the table and return the ratios."""
     rows = []
     for samples, ways in handed.items():

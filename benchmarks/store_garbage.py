@@ -1,15 +1,13 @@
 """What a stranger may send to the port on which the ranks of a run meet."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
 import socket
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, List, Optional, Tuple
 
 _LISTENING = "0A"
 
@@ -23,9 +21,9 @@ class Stranger:
 
     def __init__(self, session: int) -> None:
         self.session = session
-        self.held: List[socket.socket] = []
+        self.held: list[socket.socket] = []
 
-    def wait_for_port(self, seconds: float) -> Optional[int]:
+    def wait_for_port(self, seconds: float) -> int | None:
         """The port of the store, which is the first one of the run's; None if the run ends without one."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and Path("/proc", str(self.session)).exists():
@@ -35,7 +33,7 @@ class Stranger:
             time.sleep(0.02)
         return None
 
-    def ports(self) -> List[int]:
+    def ports(self) -> list[int]:
         """Ports on which processes of the run listen, in the order in which they were opened."""
         sockets = set()
         for process in Path("/proc").glob("[0-9]*"):
@@ -85,7 +83,7 @@ _ADD, _GET, _CHECK, _SET, _WAIT, _STOP = range(6)
 _noise = random.Random(0)
 _NUMBER = struct.pack("<q", 1 << 40)
 
-KINDS: Tuple[Tuple[str, Callable[[Stranger, int], str]], ...] = (
+KINDS: tuple[tuple[str, Callable[[Stranger, int], str]], ...] = (
     ("nothing, connection held", lambda who, port: who.send(port, b"")),
     ("nothing, connection closed", lambda who, port: who.send(port, b"", hold=False)),
     ("200 connections held", lambda who, port: who.send(port, b"", connections=200)),

@@ -7,15 +7,14 @@ over the processes, AdamW. Each way is a group of processes that stays for all r
 pipe.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Callable, Dict, List
+from typing import IO
 
 import rounds
 
@@ -54,8 +53,8 @@ class Group:
         self._process = rounds.start(command, environment)
         self._folder, self._numbers = folder, range(processes)
         self._files = contextlib.ExitStack()
-        self._turns: List[IO[str]] = []
-        self._replies: List[IO[str]] = []
+        self._turns: list[IO[str]] = []
+        self._replies: list[IO[str]] = []
 
     def join(self) -> None:
         """Wait until it is ready."""
@@ -85,13 +84,13 @@ def measure(cores: int, number_of_rounds: int) -> None:
     """Let all ways take turns."""
     rounds.print_machine()
     ways = {"1 x 1": (1, 1), f"1 x {cores}": (1, cores), f"{cores} x 1": (cores, 1)}
-    groups: Dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     with tempfile.TemporaryDirectory() as folder:
         try:
             for name, (processes, threads) in ways.items():
                 groups[name] = Group(Path(folder, name.replace(" ", "")), processes, threads)
                 groups[name].join()
-            contenders: Dict[str, Callable[[], float]] = {name: group.step for name, group in groups.items()}
+            contenders: dict[str, Callable[[], float]] = {name: group.step for name, group in groups.items()}
             seconds = rounds.interleave(contenders, number_of_rounds)
         finally:
             for group in groups.values():

@@ -7,8 +7,6 @@ make, with the seconds they took, and needs nothing of this repository unless it
 data-parallel group with the variables of ``group_environment``.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib
@@ -19,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 CLASSES = 1000
 NAMES = {
@@ -30,7 +29,7 @@ NAMES = {
 }
 
 
-def group_environment(kind: str, rank: int, processes: int, port: int) -> Dict[str, str]:
+def group_environment(kind: str, rank: int, processes: int, port: int) -> dict[str, str]:
     """The variables by which a process finds its group; none for a single one."""
     if processes == 1:
         return {}
@@ -128,10 +127,10 @@ def paddle_step(model: Any, trains: bool, batch_size: int, one_pass: bool = Fals
         model = paddle.DataParallel(model)
     options = {"learning_rate": 1e-4, "parameters": model.parameters(), "weight_decay": 0.05}
     if one_pass:
-        from paddlevit_dist.engine.one_pass import OnePassAdamW
+        from paddlevit_dist.engine.fused_optimizers import FusedAdamW
 
         options["parameters"] = [{"params": model.parameters(), "weight_decay": 0.05}]
-        optimizer = OnePassAdamW({parameter.name: 0.05 for parameter in model.parameters()}, **options)
+        optimizer = FusedAdamW({parameter.name: 0.05 for parameter in model.parameters()}, **options)
     else:
         optimizer = paddle.optimizer.AdamW(**options)
 
@@ -161,7 +160,7 @@ class Contender:
         command: of each process; ``environment`` is that of a group of ``processes``, without what names its rank.
     """
 
-    def __init__(self, kind: str, command: List[str], environment: Dict[str, str], processes: int, complaints: Any):
+    def __init__(self, kind: str, command: list[str], environment: dict[str, str], processes: int, complaints: Any):
         import rounds
 
         port = free_port()
@@ -196,14 +195,14 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def contenders(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> Dict[str, Any]:
+def contenders(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> dict[str, Any]:
     """(kind, interpreter, environment) of each contender."""
     import rounds
 
     count = {"OMP_NUM_THREADS": str(threads)}
     tuned, plain = ({**rounds.tuned_environment(processes, tuned=on), **count} for on in (True, False))
     bare = {**rounds.clean_environment(), **count}
-    found: Dict[str, Any] = {"ours": ("ours", sys.executable, tuned)}
+    found: dict[str, Any] = {"ours": ("ours", sys.executable, tuned)}
     if mode == "train":
         found["ours, optimizer of the trainer"] = ("trainer", sys.executable, tuned)
     found["ours, CPU_TUNING false"] = ("ours", sys.executable, plain)
@@ -215,11 +214,11 @@ def contenders(arguments: argparse.Namespace, mode: str, model: str, processes: 
     return found
 
 
-def measure(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> Dict[str, float]:
+def measure(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> dict[str, float]:
     """Let all contenders take turns; print their images/s and return how many times as fast ours is."""
     import rounds
 
-    running: Dict[str, Contender] = {}
+    running: dict[str, Contender] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
         try:
             for name, (kind, python, variables) in contenders(arguments, mode, model, processes, threads).items():
@@ -263,7 +262,7 @@ def compare(mode: str) -> None:
     for given, missing in ((arguments.peer_python, "--peer-python: no timm"), (arguments.paddlevit, "--paddlevit")):
         if not given:
             print(f"left out, as it was not given: {missing}")
-    result: Dict[str, float] = {}
+    result: dict[str, float] = {}
     for model in arguments.models:
         for shape in arguments.modes:
             processes, threads = (int(part) for part in shape.split("x"))

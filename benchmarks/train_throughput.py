@@ -10,8 +10,6 @@ the number of threads, since the switches are Paddle's. PaddleViT is there with 
 'optimizer of the trainer' is our trainer's one-pass AdamW in place of Paddle's.
 """
 
-from __future__ import annotations
-
 import throughput
 
 if __name__ == "__main__":

@@ -7,13 +7,12 @@ Paddle's own functions for the same (``clip_grad_norm_``, AdamW, two operations 
 (``clip_grad_norm_``, fused AdamW, ``_foreach_lerp_``) where there is an interpreter that has it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 import rounds
 
@@ -24,10 +23,10 @@ OURS, PADDLE, TORCH = "ours", "Paddle's own", "torch"
 SERVES = "--torch-peer"
 
 
-def timed(parts: Dict[str, Callable[[], Any]]) -> Dict[str, Callable[[], float]]:
+def timed(parts: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], float]]:
     """For each part a function that runs it and returns its seconds, and one for all of them in order."""
 
-    def run(functions: List[Callable[[], Any]]) -> float:
+    def run(functions: list[Callable[[], Any]]) -> float:
         started = time.perf_counter()
         for function in functions:
             function()
@@ -37,17 +36,17 @@ def timed(parts: Dict[str, Callable[[], Any]]) -> Dict[str, Callable[[], float]]
     return {**single, PARTS[-1]: lambda: run(list(parts.values()))}
 
 
-def paddle_contenders() -> Dict[str, Dict[str, Callable[[], float]]]:
+def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
     """Ours and Paddle's, each with a model of its own."""
     import paddle
     from yacs.config import CfgNode
 
     from paddlevit_dist.engine.model_ema import ModelEma
-    from paddlevit_dist.engine.one_pass import Gradients, clipping_factor
+    from paddlevit_dist.engine.multi_tensor import clipping_factor, gradients_of
     from paddlevit_dist.engine.optimizer import build_optimizer
     from paddlevit_dist.models import create_model
 
-    def contender(is_ours: bool) -> Dict[str, Callable[[], float]]:
+    def contender(is_ours: bool) -> dict[str, Callable[[], float]]:
         paddle.seed(0)
         model = create_model("vit_tiny_patch16_224")
         values = {"NAME": "AdamW", "EPS": 1e-8, "BETAS": (0.9, 0.999), "MOMENTUM": 0.9, "FUSED": is_ours}
@@ -63,7 +62,7 @@ def paddle_contenders() -> Dict[str, Dict[str, Callable[[], float]]]:
             for name, tensor in model.state_dict().items():
                 averages[name].subtract_((averages[name] - tensor).scale(1.0 - DECAY))
 
-        gradients = Gradients(parameters)
+        gradients = gradients_of(parameters)
 
         def clip_once() -> None:
             gradients.scale(clipping_factor(gradients.norm(), CLIP))
@@ -99,7 +98,7 @@ def serve_torch() -> None:
         print(parts[line.strip()](), flush=True)
 
 
-def torch_contender(python: str) -> "tuple[subprocess.Popen, Dict[str, Callable[[], float]]]":
+def torch_contender(python: str) -> tuple[subprocess.Popen, dict[str, Callable[[], float]]]:
     """The peer's process and its parts."""
     from paddlevit_dist.models import create_model
 

@@ -1,9 +1,5 @@
 """Voxels of a synthetic room for benchmarks: floor, three walls and boxes, about 12 of 27 neighbours present."""
 
-from __future__ import annotations
-
-from typing import List
-
 import numpy as np
 
 _POINTS_PER_VOXEL_FACE = 2.7
@@ -37,7 +33,7 @@ def room(num_voxels: int, seed: int = 0) -> np.ndarray:
     return np.insert(voxels[:num_voxels], 0, 0, axis=1)  # what lies beyond one plane is left away
 
 
-def _box(generator: np.random.Generator, side: float) -> List[np.ndarray]:
+def _box(generator: np.random.Generator, side: float) -> list[np.ndarray]:
     x, y = generator.uniform(0.1, 0.7, 2) * side
     width, depth, height = generator.uniform(0.1, 0.25, 3) * side
     return [

@@ -14,12 +14,11 @@ Scenes are embedded rooms of about 150,000 points each, voxels of 2 cm, as for S
 Ratios are taken within a round.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from rounds import Spread, interleave, print_machine, print_result, ratios, table, tuned_environment
@@ -28,13 +27,13 @@ ROUNDS, STEP_ROUNDS = 15, 7
 SCENES, POINTS, SPACING_M, VOXEL_SIZE_M = 4, 150_000, 0.02, 0.02
 NUM_CLASSES = 20
 
-Arrays = Tuple[np.ndarray, np.ndarray, np.ndarray]
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def scenes() -> List[Arrays]:
+def scenes() -> list[Arrays]:
     """float32 xyz, float32 colours and int16 classes of each scene."""
     from paddlevit_dist.points.data.augment import CropToBudget
-    from paddlevit_dist.points.data.rooms.generator import make_room
+    from paddlevit_dist.points.data.rooms import make_room
 
     generator = np.random.default_rng(0)
     made = []
@@ -57,13 +56,13 @@ def quantise_with_unique(scene: Arrays) -> Arrays:
     return unique, features[index], labels[index]
 
 
-def collate(parts: List[Arrays]) -> Any:
+def collate(parts: list[Arrays]) -> Any:
     from paddlevit_dist.points import sparse_collate
 
     return sparse_collate(*zip(*parts))
 
 
-def collate_by_stacking(parts: List[Arrays]) -> Any:
+def collate_by_stacking(parts: list[Arrays]) -> Any:
     numbered = [np.hstack([np.full((len(part[0]), 1), number), part[0]]) for number, part in enumerate(parts)]
     rest = (np.concatenate([part[position] for part in parts]) for position in (1, 2))
     return np.concatenate(numbered).astype(np.int32), *rest
@@ -75,10 +74,10 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def data_contenders(batch: List[Arrays]) -> Dict[str, Callable[[], float]]:
+def data_contenders(batch: list[Arrays]) -> dict[str, Callable[[], float]]:
     """Seconds for the whole batch of each way."""
     parts = [quantise(scene) for scene in batch]
-    works: Dict[str, Callable[[], Any]] = {
+    works: dict[str, Callable[[], Any]] = {
         "quantise": lambda: [quantise(scene) for scene in batch],
         "quantise, np.unique": lambda: [quantise_with_unique(scene) for scene in batch],
         "collate": lambda: collate(parts),
@@ -89,7 +88,7 @@ def data_contenders(batch: List[Arrays]) -> Dict[str, Callable[[], float]]:
     return {name: (lambda work=work: seconds(work)) for name, work in works.items()}
 
 
-def network_contenders(scene: Arrays) -> Dict[str, Callable[[], float]]:
+def network_contenders(scene: Arrays) -> dict[str, Callable[[], float]]:
     """Seconds for one scene: its plan, and a training step on it."""
     import paddle
     import paddle.nn.functional as F

@@ -6,21 +6,19 @@ The digits recipe with 2 processes, in one run: blocks of updates with notes and
 without, in the order ABBA. The meeting over the group's store, as between machines, is timed by itself.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import rounds
 from framework_overhead import Repeated
 from rounds import ROOT, Spread
 
 from paddlevit_dist import config as configuration
-from paddlevit_dist.parallel import launch_workers, places, plan_processes
+from paddlevit_dist.parallel import launch_workers, plan_processes, status
 
 BLOCK_UPDATES, BLOCKS, CALLS = 5, 44, 4_000
 BATCH = 32  # per process
@@ -33,8 +31,8 @@ class Turns:
         from paddlevit_dist.engine import steps
 
         self.steps = steps
-        self.on = {"meet": steps.meet, "detail": places.detail, "note": places.note, "move": places.move}
-        self.seconds: Dict[str, List[float]] = {"with": [], "without": []}
+        self.on = {"meet": steps.meet, "detail": status.detail, "note": status.note, "move": status.move}
+        self.seconds: dict[str, list[float]] = {"with": [], "without": []}
         self._updates = 0
         self._block = 0
         self._started = 0.0
@@ -59,7 +57,7 @@ class Turns:
 
         self.steps.meet = self.on["meet"] if is_on else nothing
         for name in ("detail", "note", "move"):
-            setattr(places, name, self.on[name] if is_on else nothing)
+            setattr(status, name, self.on[name] if is_on else nothing)
 
 
 def work(folder: str) -> None:
@@ -84,11 +82,11 @@ def work(folder: str) -> None:
     samples = Repeated(train, (BLOCKS + 1) * BLOCK_UPDATES * BATCH * 2)
     Trainer(config, task, {"train": samples, "val": Repeated(validation, BATCH)}).train()
     for name, function in turns.on.items():
-        setattr(turns.steps if name == "meet" else places, name, function)
+        setattr(turns.steps if name == "meet" else status, name, function)
     calls = {
-        "note of a place": lambda: places.detail("in its forward pass"),
+        "note of a place": lambda: status.detail("in its forward pass"),
         "meeting in shared memory": turns.steps.meet,
-        "meeting over the store": network_of_group().meet,
+        "meeting over the store": network_of_group().wait_for_all,
     }
     micros = {}
     for name, call in calls.items():

@@ -3,13 +3,11 @@
 The public names are imported on first use, so that ``import paddlevit_dist`` alone does not load Paddle.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 import zlib
 
-from .lazy_names import lazy_names
+from .runtime.lazy_names import lazy_names
 
 __version__ = "0.1.0"
 
@@ -24,7 +22,7 @@ warnings.filterwarnings(
 
 _NAMES = {
     "Key": "config.key",
-    "UserError": "errors",
+    "UserError": "runtime.errors",
     "Observer": "observe.observer",
     "all_gather": "parallel",
     "barrier": "parallel",
@@ -33,7 +31,7 @@ _NAMES = {
     "is_main": "parallel",
     "list_models": "models",
     "load_weights": "checkpoint.load",
-    "Predictor": "engine.predictor",
+    "Predictor": "prediction.predictor",
     "Range": "config.key",
     "rank": "parallel",
     "reduce_dict": "parallel",

@@ -3,13 +3,11 @@
 ``main_multi_gpu.py`` and the run scripts are other names of its ``train``. What handles signals is here, once.
 """
 
-from __future__ import annotations
-
 import sys
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
-from . import signals
-from .commands import COMMANDS
+from .commands import COMMANDS, function_of
+from .runtime import signals
 
 # What other tools call ours.
 _OTHER_NAMES = {
@@ -21,7 +19,7 @@ _OTHER_NAMES = {
 }
 
 
-def main(words: Optional[Sequence[str]] = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Carry out a command line, report what goes wrong, and return the exit code of the process.
 
     Args:
@@ -31,22 +29,21 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     trains = words[:1] == ["train"] and signals.looks_like_training(words[1:])
     try:
         signals.hold()
-        from .errors import run_and_report  # only now: until signals wait, they end Python with a traceback
+        from .runtime.errors import run_and_report  # only now: until signals wait, they end Python with a traceback
     except KeyboardInterrupt:  # in the very first moment
         print("interrupted", file=sys.stderr)
         return signals.STOPPED if trains else 130
     return run_and_report(lambda: _carry_out(words), trains)
 
 
-def _carry_out(words: List[str]) -> None:
-    import importlib
+def _carry_out(words: list[str]) -> None:
     import os
     import warnings
 
-    from .environment import program
-    from .errors import UserError
-    from .help_pages import HELP
     from .registry import closest
+    from .runtime.environment import program
+    from .runtime.errors import UserError
+    from .runtime.help_pages import HELP
 
     os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, useless to users of the tools
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
@@ -66,14 +63,13 @@ def _carry_out(words: List[str]) -> None:
         hint = f"did you mean '{program(meant)}'? " if meant else ""
         hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
         raise UserError(f"no command '{command}': {hint}valid ones: {', '.join(COMMANDS)}")
-    module, _, function = COMMANDS[command][0].partition(":")
-    vars(importlib.import_module(f"{__package__}.commands.{module}"))[function](words[length:])
+    function_of(command)(words[length:])
 
 
-def _show(names: List[str]) -> None:
+def _show(names: list[str]) -> None:
     """Print one line for each of these commands."""
-    from .environment import program
-    from .help_pages import page
+    from .runtime.environment import program
+    from .runtime.help_pages import page
 
     further = "COMMAND -h shows its options. Own code joins with -import=MODULE or -import=FILE.py."
     print(page(program("COMMAND ..."), "", (), [(name, COMMANDS[name][1]) for name in names], further))

@@ -1,16 +1,15 @@
 """Models by name: which are known, what a name means, and how to build one."""
 
-from __future__ import annotations
+from typing import Any, NamedTuple
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
-
+from . import wings
 from .registry import MODELS, SPELLINGS, known_name, resolve
 
 
 def create_model(
     name: str,
     num_classes: int = 1000,
-    image_size: Optional[Union[int, Tuple[int, int]]] = None,
+    image_size: int | tuple[int, int] | None = None,
     **options: Any,
 ):
     """Build a model with fresh weights.
@@ -31,15 +30,22 @@ def create_model(
     """
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _own_name(name)
-    return _family(name).build(name, num_classes=num_classes, image_size=image_size, **chosen)
+    return prepared(_family(name).build(name, num_classes=num_classes, image_size=image_size, **chosen))
 
 
-def list_models() -> List[str]:
+def prepared(model: Any) -> Any:
+    """A model that is built, as the wings want it computed: with fast layers on CPUs. A second time changes nothing."""
+    for change in wings.hooks("model_built"):
+        change(model)
+    return model
+
+
+def list_models() -> list[str]:
     """All registered names in alphabetical order; imports no model."""
     return sorted(MODELS)
 
 
-def variant_options(name: str) -> Dict[str, Any]:
+def variant_options(name: str) -> dict[str, Any]:
     """The dimensions implied by ``name``; empty for a model registered without a table of variants.
 
     Raises:
@@ -69,9 +75,9 @@ class ModelOptions(NamedTuple):
         fixed: dimensions that are named in recipes but have only one value.
     """
 
-    defaults: Dict[str, Any]
-    of_variant: Dict[str, Any]
-    fixed: Dict[str, Any]
+    defaults: dict[str, Any]
+    of_variant: dict[str, Any]
+    fixed: dict[str, Any]
 
 
 def model_options(name: str) -> ModelOptions:

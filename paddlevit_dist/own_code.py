@@ -6,8 +6,6 @@ option, by an entry point of the group ``paddlevit_dist.plugins`` that names a m
 it is loaded when a name or key is asked for that nothing else has registered.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import importlib
@@ -16,10 +14,11 @@ import multiprocessing
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple
 
-from .errors import OwnCodeError, UserError
+from .runtime.errors import OwnCodeError, UserError
 
 GROUP = "paddlevit_dist.plugins"
 
@@ -34,12 +33,12 @@ class Module(NamedTuple):
 class Carried(NamedTuple):
     """What a worker needs to import what its parent has imported."""
 
-    modules: Tuple[Module, ...]
-    folders: Tuple[str, ...]
+    modules: tuple[Module, ...]
+    folders: tuple[str, ...]
 
 
-_loaded: List[Module] = []
-_folders: List[str] = []  # that were not importable before, the last one added first
+_loaded: list[Module] = []
+_folders: list[str] = []  # that were not importable before, the last one added first
 _installed_are_loaded = False
 
 
@@ -59,7 +58,7 @@ def load(names: Sequence[str], place: str) -> None:
             _loaded.append(module)
 
 
-def missing(names: Sequence[str]) -> List[str]:
+def missing(names: Sequence[str]) -> list[str]:
     """Those of ``names`` that this process has not imported, wherever they were found."""
     return [name for name in names if last_part(name) not in {last_part(module.name) for module in _loaded}]
 
@@ -123,10 +122,8 @@ def load_installed() -> bool:
     _installed_are_loaded = True
     from importlib import metadata
 
-    found: Any = metadata.entry_points()
-    points = found.select(group=GROUP) if hasattr(found, "select") else found.get(GROUP, ())  # Python 3.9
     loaded = 0
-    for point in points:
+    for point in metadata.entry_points(group=GROUP):
         try:
             joined = point.load()
             if callable(joined):
@@ -195,7 +192,7 @@ def _import(module: Module, said: str) -> None:
 
 def _raised(said: str, error: BaseException) -> OwnCodeError:
     """With the frames of the user's code only."""
-    frames: Optional[TracebackType] = error.__traceback__
+    frames: TracebackType | None = error.__traceback__
     while frames is not None and _is_passed(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
     lines = traceback.format_exception(type(error), error, frames)

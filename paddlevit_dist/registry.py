@@ -4,56 +4,54 @@ Only tables of names are imported here: listing them does not need Paddle, and a
 is requested.
 """
 
-from __future__ import annotations
-
 import difflib
-import importlib
 import multiprocessing
 import os
 import sys
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from . import own_code
-from .environment import program
-from .errors import UserError
+from . import own_code, wings
+from .runtime.environment import program
+from .runtime.errors import UserError
+from .wings import imported
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 
-Target = Union[str, Callable[..., Any]]
+Target = str | Callable[..., Any]
 
-# Model families by class -> the table of their names in the neighbouring ``variants``, which does not import Paddle.
+# Folders with ``variants``, which do not import Paddle -> their model families by class, with the table of their names.
 _FAMILIES = {
-    "paddlevit_dist.images.models.vit:VisionTransformer": "VIT",
-    "paddlevit_dist.images.models.deit:DeiT": "DEIT",
-    "paddlevit_dist.images.models.deit:DistilledDeiT": "DISTILLED_DEIT",
-    "paddlevit_dist.images.models.swin:SwinTransformer": "SWIN",
-    "paddlevit_dist.images.models.cait:CaiT": "CAIT",
-    "paddlevit_dist.images.models.pvt_v2:PyramidVisionTransformer": "PVT_V2",
-    "paddlevit_dist.images.models.mlp_mixer:MlpMixer": "MLP_MIXER",
-    "paddlevit_dist.images.models.convnext:ConvNeXt": "CONVNEXT",
-    "paddlevit_dist.images.models.resnet:ResNet": "RESNET",
-    "paddlevit_dist.images.detection.detr.network:Detr": "DETR",
-    "paddlevit_dist.images.detection.mask_rcnn.network:MaskRCNN": "MASK_RCNN",
-    "paddlevit_dist.images.detection.mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
-    "paddlevit_dist.points.sparse.minkunet:MinkUNet": "MINKUNET",
-    "paddlevit_dist.points.sparse.minkunet:TutorialNetwork": "TUTORIAL",
+    "paddlevit_dist.images.models": {
+        "vit:VisionTransformer": "VIT",
+        "deit:DeiT": "DEIT",
+        "deit:DistilledDeiT": "DISTILLED_DEIT",
+        "swin:SwinTransformer": "SWIN",
+        "cait:CaiT": "CAIT",
+        "pvt_v2:PyramidVisionTransformer": "PVT_V2",
+        "mlp_mixer:MlpMixer": "MLP_MIXER",
+        "convnext:ConvNeXt": "CONVNEXT",
+        "resnet:ResNet": "RESNET",
+    },
+    "paddlevit_dist.images.detection": {
+        "detr.network:Detr": "DETR",
+        "mask_rcnn.network:MaskRCNN": "MASK_RCNN",
+        "mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
+    },
+    "paddlevit_dist.points.sparse": {"minkunet:MinkUNet": "MINKUNET", "minkunet:TutorialNetwork": "TUTORIAL"},
 }
 
 
-def _import(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
-MODELS: Dict[str, Target] = {
+MODELS: dict[str, Target] = {
     "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
     "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
 }
-for _family, _table in _FAMILIES.items():
-    MODELS.update(dict.fromkeys(_import(f"{_family.rpartition('.')[0]}.variants:{_table}"), _family))
+for _folder, _families in _FAMILIES.items():
+    for _family, _table in _families.items():
+        MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_table}"), f"{_folder}.{_family}"))
 
 # Other common spellings of a model's name.
-SPELLINGS: Dict[str, str] = {
+SPELLINGS: dict[str, str] = {
     "pvt_v2_b2_linear": "pvt_v2_b2_li",
     "pvtv2_b2_li": "pvtv2_b2_linear",
     "mixer_base_patch16_224": "mixer_b16_224",
@@ -64,7 +62,7 @@ SPELLINGS: Dict[str, str] = {
 MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items()})
 
 # Names from torchvision, papers and PaddleClas, in lower case and with punctuation turned into underscores.
-_OTHER_NAMES: Dict[str, Dict[str, str]] = {
+_OTHER_NAMES: dict[str, dict[str, str]] = {
     "model": {
         "vit_ti_16": "vit_tiny_patch16_224",
         "vit_s_16": "vit_small_patch16_224",
@@ -103,10 +101,10 @@ _OTHER_NAMES: Dict[str, Dict[str, str]] = {
     "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
 }
 
-DATASETS: Dict[str, Target] = {
-    "digits": "paddlevit_dist.images.data.digits:Digits",
-    "mnist": "paddlevit_dist.images.data.idx:Mnist",
-    "fashion_mnist": "paddlevit_dist.images.data.idx:FashionMnist",
+DATASETS: dict[str, Target] = {
+    "digits": "paddlevit_dist.images.data.small_sets:Digits",
+    "mnist": "paddlevit_dist.images.data.small_sets:Mnist",
+    "fashion_mnist": "paddlevit_dist.images.data.small_sets:FashionMnist",
     "cifar10": "paddlevit_dist.images.data.cifar:Cifar10",
     "cifar100": "paddlevit_dist.images.data.cifar:Cifar100",
     "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
@@ -118,7 +116,7 @@ DATASETS: Dict[str, Target] = {
     "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
-    "synthetic_rooms": "paddlevit_dist.points.data.rooms.dataset:SyntheticRooms",
+    "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
     "scenes": "paddlevit_dist.points.data.scenes:Scenes",
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
 }
@@ -126,7 +124,7 @@ DATASETS: Dict[str, Target] = {
 # Datasets that ship with the package and need no path.
 EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks", "synthetic_shapes")
 
-TASKS: Dict[str, Target] = {
+TASKS: dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification.task:Classification",
     "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
     "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
@@ -134,27 +132,26 @@ TASKS: Dict[str, Target] = {
     "detection": "paddlevit_dist.images.detection.task:Detection",
 }
 
-# Tables of configuration keys: the engine's, which every task reads, and the additional ones of each task. A task not
-# listed reads all keys. These modules do not import Paddle.
-ENGINE_TABLE = "paddlevit_dist.engine.settings:TABLE"
+# Tables of configuration keys: the engine's and those of wings, which every run reads, and the additional ones of each
+# task. A task not listed reads all keys. These modules do not import Paddle.
+_OF_EVERY_RUN = ("paddlevit_dist.engine.settings:TABLE", *wings.offered("KEYS"))
 _PICTURES_TABLE = "paddlevit_dist.images.settings:PICTURES"
 _CLASSIFICATION_TABLES = (_PICTURES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
 
-TABLES: Dict[str, Sequence[str]] = {
+TABLES: dict[str, Sequence[str]] = {
     "classification": _CLASSIFICATION_TABLES,
     "landmarks": ["paddlevit_dist.volumes.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
     "detection": [
         _PICTURES_TABLE,
-        "paddlevit_dist.images.detection.data.settings:TABLE",
         "paddlevit_dist.images.detection.settings:TABLE",
     ],
 }
 # Where a table was until it was divided: a program that registers a task may still name it there.
 _FORMER_TABLES = {"paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES}
-_BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables))
+_BUILT_IN_TABLES = (*_OF_EVERY_RUN, *(table for tables in TABLES.values() for table in tables))
 
 # The recipe (-cfg=NAME) that messages suggest for each room, and for datasets that need their own.
 RECIPES = {
@@ -168,7 +165,7 @@ RECIPES = {
     "volumes": "landmark_unet3d",
 }
 
-OBSERVERS: Dict[str, Target] = {
+OBSERVERS: dict[str, Target] = {
     "tensorboard": "paddlevit_dist.observe.event_logs:TensorBoardLog",
     "visualdl": "paddlevit_dist.observe.event_logs:VisualDlLog",
     "wandb": "paddlevit_dist.observe.services:WandbLog",
@@ -190,13 +187,13 @@ class Own(NamedTuple):
     """
 
     target: Target
-    tables: Optional[Sequence[Any]]
-    keys: List[Any]
+    tables: Sequence[Any] | None
+    keys: list[Any]
     place: str
 
 
-OWN: Dict[Tuple[str, str], Own] = {}  # by kind and name
-UNREACHABLE: Dict[Tuple[str, str], str] = {}  # in a worker: why a name that its parent knows cannot be used here
+OWN: dict[tuple[str, str], Own] = {}  # by kind and name
+UNREACHABLE: dict[tuple[str, str], str] = {}  # in a worker: why a name that its parent knows cannot be used here
 _AS_TABLES = "paddlevit_dist.config.own_keys:as_tables"
 _DECLARED = "paddlevit_dist.config.own_keys:declared_by"
 
@@ -211,8 +208,8 @@ def resolve(kind: str, name: str) -> Any:
     target = _TABLES[kind][name]
     if not isinstance(target, str):
         return target
-    target = _import(target)
-    if room_of(kind, name) is None and _import(_DECLARED)(target) is not None and not own_tables(kind, name):
+    target = imported(target)
+    if room_of(kind, name) is None and imported(_DECLARED)(target) is not None and not own_tables(kind, name):
         raise UserError(
             f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
             f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
@@ -262,12 +259,12 @@ def _spellings(name: str) -> Iterator[str]:
     yield plain
 
 
-def list_names(kind: str) -> List[str]:
+def list_names(kind: str) -> list[str]:
     """All registered names of the ``kind``, in alphabetical order."""
     return sorted(_TABLES[kind])
 
 
-def room_of(kind: str, name: str) -> Optional[str]:
+def room_of(kind: str, name: str) -> str | None:
     """The room that a built-in name belongs to ("images", "points" or "volumes"); None for any other name."""
     target = _TABLES[kind].get(name)
     return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
@@ -281,15 +278,15 @@ def is_of_boxes(kind: str, name: str) -> bool:
 
 def guess_dataset(path: str) -> Any:
     """Which dataset ``path`` holds: ``dataset`` and ``reason``, or None."""
-    return _import(_GUESS_DATASET)(path)
+    return imported(_GUESS_DATASET)(path)
 
 
-def key_tables(task: Optional[str] = None, dataset: Optional[str] = None, model: Optional[str] = None) -> List[Any]:
+def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:
     """The key tables that a run of ``task`` reads, the engine's first, those of a user's dataset and model last; all
     tables for None or for a task without any."""
     if task in TABLES:
         chosen = [("task", task), ("dataset", dataset), ("model", model)]
-        tables = [ENGINE_TABLE, *TABLES[task]]
+        tables = [*_OF_EVERY_RUN, *TABLES[task]]
     else:
         chosen = list(OWN)
         tables = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
@@ -297,13 +294,18 @@ def key_tables(task: Optional[str] = None, dataset: Optional[str] = None, model:
     return [_table(table) for table in dict.fromkeys(tables)]
 
 
-def own_tables(kind: str, name: str) -> List[Any]:
+def tables_of_every_run() -> list[Any]:
+    """The engine's key table, and those of the wings that are there."""
+    return [_table(table) for table in _OF_EVERY_RUN]
+
+
+def own_tables(kind: str, name: str) -> list[Any]:
     """The tables of the keys that come with what a user has registered."""
     own = OWN.get((kind, name))
     return list(own.keys) if own is not None and name in _TABLES[kind] else []
 
 
-def readers_of(key: str) -> List[Tuple[str, str]]:
+def readers_of(key: str) -> list[tuple[str, str]]:
     """Kind and name of those that have ``key`` in one of their tables: tasks, and what users have registered."""
     of_tasks = [
         ("task", task)
@@ -315,10 +317,10 @@ def readers_of(key: str) -> List[Tuple[str, str]]:
 
 
 def _table(table: Any) -> Any:
-    return _import(table) if isinstance(table, str) else table
+    return imported(table) if isinstance(table, str) else table
 
 
-def closest(name: str, valid: List[str]) -> str:
+def closest(name: str, valid: list[str]) -> str:
     """``"did you mean 'x'? "`` for the most similar valid name, or an empty string."""
     matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
     return f"did you mean '{matches[0]}'? " if matches else ""
@@ -344,7 +346,7 @@ def register_dataset(name: str, target: Target, keys: Any = None, replace: bool 
 
 
 def register_task(
-    name: str, target: Target, tables: Optional[Sequence[Any]] = None, keys: Any = None, replace: bool = False
+    name: str, target: Target, tables: Sequence[Any] | None = None, keys: Any = None, replace: bool = False
 ) -> None:
     """Make ``TASK: name`` build ``target(config)``; the rest as ``register_model``.
 
@@ -365,7 +367,7 @@ def register_observer(name: str, target: Target) -> None:
 
 
 def _register(
-    kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Optional[Sequence[Any]] = None
+    kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Sequence[Any] | None = None
 ) -> None:
     place = _caller()
     if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
@@ -374,10 +376,10 @@ def _register(
     if before is not None and not replace and _identity(before) != _identity(target):
         first = own.place if own is not None else "this package has one of its own"
         raise UserError(f"{place}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True")
-    declared = _import(_DECLARED)(target) if keys is None else keys
+    declared = imported(_DECLARED)(target) if keys is None else keys
     others = [_table(table) for table in _BUILT_IN_TABLES]
     others += [table for of in OWN if of != (kind, name) for table in own_tables(*of)]
-    of_its_own = [] if declared is None else _import(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
+    of_its_own = [] if declared is None else imported(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
     _TABLES[kind][name] = target
     OWN[kind, name] = Own(target, tables, of_its_own, place)
 

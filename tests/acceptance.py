@@ -4,16 +4,15 @@ A row that cannot run says why and counts as not reached. Exits with 1 unless ev
 ``python tests/acceptance.py rooms landmarks``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Optional, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,15 +35,15 @@ class Row(NamedTuple):
     """
 
     name: str
-    command: List[str]
+    command: list[str]
     goal: float
-    limit_seconds: Optional[float]
-    prepare: Callable[[Path], Optional[str]]
+    limit_seconds: float | None
+    prepare: Callable[[Path], str | None]
     metric: str = "top-1"
     is_most: bool = False
     beside: Sequence[str] = ()
 
-    def score(self, line: str) -> Optional[float]:
+    def score(self, line: str) -> float | None:
         """The metric's value in the last line of the output."""
         found = re.search(rf"(?:^| ){re.escape(self.metric)} (-?[\d.]+)", line)
         return float(found.group(1)) if found else None
@@ -58,7 +57,7 @@ def nothing(folder: Path) -> None:
     return None
 
 
-def find_fashion_mnist(folder: Path) -> Optional[str]:
+def find_fashion_mnist(folder: Path) -> str | None:
     if not FASHION_MNIST.is_dir():
         return "no data: apt-get install dataset-fashion-mnist"
     (folder / "data").symlink_to(FASHION_MNIST)
@@ -67,7 +66,7 @@ def find_fashion_mnist(folder: Path) -> Optional[str]:
 
 def write_digits_as_idx(folder: Path, train_size: int = 60_000) -> None:
     """The embedded digits in MNIST's files: ``train_size`` distorted copies of the 1,437 to train on, and the 360."""
-    from paddlevit_dist.images.data.digits import Digits
+    from paddlevit_dist.images.data.small_sets import Digits
     from paddlevit_dist.images.transforms.crops import GlyphTransform
 
     target = folder / "data"
@@ -85,7 +84,7 @@ def write_digits_as_idx(folder: Path, train_size: int = 60_000) -> None:
         (target / f"{prefix}-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
 
 
-def draw_and_pretrain(folder: Path) -> Optional[str]:
+def draw_and_pretrain(folder: Path) -> str | None:
     """Six drawn classes with 30 pictures each to train on, and a run of a small ViT on seventeen others."""
     from support.drawn_pictures import NEW, OLD, write_drawn
 
@@ -181,7 +180,7 @@ def train(words: Sequence[str], output: Path) -> Ended:
     return Ended(process.wait(), last)
 
 
-def run(row: Row, folder: Path) -> "tuple[str, bool]":
+def run(row: Row, folder: Path) -> tuple[str, bool]:
     """The result of one row in words, and whether it reaches its goal."""
     started = time.perf_counter()
     problem = row.prepare(folder)
@@ -207,7 +206,7 @@ def table_line(name: str, goal: str, verdict: str, result: str) -> str:
     return f"{name:55} {goal:24} {verdict:12} {result}"
 
 
-def main(words: List[str]) -> int:
+def main(words: list[str]) -> int:
     """Run the rows whose names have one of ``words`` in them; all without any."""
     lines, all_reached = [], True
     rows = [row for row in ROWS if not words or any(word in row.name for word in words)]

@@ -6,8 +6,6 @@ Rows run in processes of their own, with a time limit; one that fails does not s
 failed. What needs more GPUs than are visible says so and is no failure. With ``--on_cpu`` everything is small.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -18,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -77,7 +76,7 @@ class Row(NamedTuple):
 # ---- the main job ------------------------------------------------------------------------------------------------
 
 
-def command_of(output: Path, words: Sequence[str]) -> List[str]:
+def command_of(output: Path, words: Sequence[str]) -> list[str]:
     given = [sys.executable, "-W", "ignore", str(ROOT / "main_multi_gpu.py"), *words, f"-output={output}"]
     return given if any(word.startswith("-ngpus") for word in words) else [*given, "-ngpus=1"]
 
@@ -96,25 +95,25 @@ def job(output: Path, *words: str) -> str:
     return last
 
 
-def events(output: Path, kind: str) -> List[Dict[str, Any]]:
+def events(output: Path, kind: str) -> list[dict[str, Any]]:
     lines = (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [event for event in map(json.loads, lines) if event["kind"] == kind and "superseded" not in event]
 
 
-def losses(output: Path) -> Dict[int, float]:
+def losses(output: Path) -> dict[int, float]:
     """That of each update. Raises AssertionError: one is not finite."""
     found = {event["update"]: loss_in(event) for event in events(output, "training")}
     assert found and all(map(math.isfinite, found.values())), f"losses {found}"
     return found
 
 
-def loss_in(event: Dict[str, Any]) -> float:
+def loss_in(event: dict[str, Any]) -> float:
     """That of a classifier, or what a family calls the first of its losses."""
     names = ("loss", "class", "classes", "semantic", "heatmap")
     return float(next(event[name] for name in names if name in event))
 
 
-def largest_difference(one: Dict[int, float], other: Dict[int, float], updates: Sequence[int]) -> float:
+def largest_difference(one: dict[int, float], other: dict[int, float], updates: Sequence[int]) -> float:
     """Relative, over these updates."""
     return max(abs(one[update] - other[update]) / abs(one[update]) for update in updates)
 
@@ -236,7 +235,7 @@ class Enough(Exception):
     """A network has made its updates."""
 
 
-def trained_network(name: str, place: Place) -> List[float]:
+def trained_network(name: str, place: Place) -> list[float]:
     """The losses of its first updates by the trainer; as large as it is, but small on a CPU."""
     from paddlevit_dist import Trainer, config
     from paddlevit_dist.contracts.task import make_task
@@ -266,7 +265,7 @@ def trained_network(name: str, place: Place) -> List[float]:
     return list(found.values())
 
 
-def words_of_network(name: str, small: bool) -> List[str]:
+def words_of_network(name: str, small: bool) -> list[str]:
     from images.recipe_steps import reduced
 
     common = ["-batch_size=2", "-epochs=1", "-num_workers=0", "-accum_iter=1", *WITHOUT_WARM_UP, "REPORT_FREQ", "1"]
@@ -303,7 +302,7 @@ def reset_peak() -> None:
         getattr(paddle.device.cuda, "reset_max_memory_allocated", lambda: None)()
 
 
-ROWS: Dict[str, Row] = {
+ROWS: dict[str, Row] = {
     "main job, 1 device": Row("top-1 >= 85 after 10 epochs", 120, one_device),
     "main job, all devices": Row(f"losses of one within {BETWEEN_NUMBERS:g}", 120, many_devices, gpus=2),
     **{
@@ -321,7 +320,7 @@ ROWS: Dict[str, Row] = {
 # ---- the table ---------------------------------------------------------------------------------------------------
 
 
-def in_a_process(name: str, limit_seconds: float, on_cpu: bool) -> Tuple[bool, str]:
+def in_a_process(name: str, limit_seconds: float, on_cpu: bool) -> tuple[bool, str]:
     """Whether a row has reached its goal, and its result."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-W", "ignore", __file__, "--row", name, "--folder", folder]
@@ -353,7 +352,7 @@ def carry_out(row: Row, place: Place) -> None:
     Path(place.folder, "result.json").write_text(json.dumps(result), encoding="utf-8")
 
 
-def outcomes(rows: Dict[str, Row], on_cpu: bool, gpus: int) -> Iterator[Tuple[str, str, str]]:
+def outcomes(rows: dict[str, Row], on_cpu: bool, gpus: int) -> Iterator[tuple[str, str, str]]:
     """Name, verdict and result of each row, in turn."""
     for name, row in rows.items():
         needed = max(row.gpus, 0 if on_cpu else 1)
@@ -367,7 +366,7 @@ def outcomes(rows: Dict[str, Row], on_cpu: bool, gpus: int) -> Iterator[Tuple[st
         yield name, "reached" if reached else "NOT REACHED", f"{said}; {time.perf_counter() - began:.0f} s"
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--on_cpu", action="store_true", help="what makes sense without a GPU, small")
     parser.add_argument("--row", help=argparse.SUPPRESS)

@@ -1,12 +1,10 @@
 """Shared by all tests: this repository's package first, one thread, no output from Paddle's own logging."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 

@@ -1,7 +1,5 @@
 """What the audit of installed packages makes of pip-audit's answers."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

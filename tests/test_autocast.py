@@ -1,19 +1,17 @@
 """What ``-amp`` computes in half precision on a GPU, for a network of each task, asked of the installed Paddle."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import Any, Dict
+from typing import Any
 
 import paddle
 import pytest
 from support.half_on_gpu import LOG
 from support.processes import ROOT, environment
 
-from paddlevit_dist import autocast
+from paddlevit_dist.runtime import autocast
 
 # How many there are. In a ViT: patches; the classifier, and in each block four layers and two products.
 PRODUCTS = {
@@ -37,7 +35,7 @@ FLOAT32_AT_O1 |= {"softmax_with_cross_entropy", "sigmoid_cross_entropy_with_logi
 
 
 @pytest.fixture(scope="module")
-def seen() -> Dict[str, Any]:
+def seen() -> dict[str, Any]:
     """What each network does at each level; see ``half_on_gpu``."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     command = [sys.executable, "-m", "support.half_on_gpu", "float16", "O1", "O2"]
@@ -47,7 +45,7 @@ def seen() -> Dict[str, Any]:
     return json.loads(ended.stdout)
 
 
-def products(counts: Dict[str, int]) -> Dict[str, int]:
+def products(counts: dict[str, int]) -> dict[str, int]:
     return {name: number for name, number in counts.items() if "matmul" in name or "conv" in name or name == "bmm"}
 
 

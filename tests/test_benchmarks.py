@@ -1,13 +1,12 @@
 """Benchmarks read the clock when the device is done, name the device, and stop where they would measure another one."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import paddle
 import pytest
@@ -94,14 +93,14 @@ class Asks:
     """In place of the parent of a contender: asks for two turns of two updates."""
 
     def __init__(self) -> None:
-        self.answers: List[Dict[str, Any]] = []
+        self.answers: list[dict[str, Any]] = []
 
     def recv(self) -> int:
         if len(self.answers) == 2:
             raise Done
         return 2
 
-    def send(self, answer: Dict[str, Any]) -> None:
+    def send(self, answer: dict[str, Any]) -> None:
         self.answers.append(answer)
 
 
@@ -203,7 +202,7 @@ def test_what_may_run_on_a_gpu_reads_no_clock_while_the_device_works(monkeypatch
     assert early == [] and any(waits)
 
 
-def framework(name: str, waits: List[str], **others: Any) -> Any:
+def framework(name: str, waits: list[str], **others: Any) -> Any:
     """A stand-in for a framework with a GPU."""
     cuda = SimpleNamespace(
         synchronize=lambda: waits.append(name),
@@ -217,7 +216,7 @@ def framework(name: str, waits: List[str], **others: Any) -> Any:
 def test_the_clock_waits_for_the_gpu_of_the_framework_that_is_loaded(monkeypatch):
     import clock
 
-    waits: List[str] = []
+    waits: list[str] = []
     clock.now()
     assert clock.peak_bytes() is None and clock.device_facts()["device"] == "CPU"
     theirs = framework("torch", waits)

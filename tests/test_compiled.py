@@ -1,7 +1,5 @@
 """Compiled loops are ready before loader processes are forked, so these need not compile or load anything."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -23,7 +21,7 @@ def compiled_for():
     return found
 
 from pathlib import Path
-from paddlevit_dist.points.data.rooms.generator import make_room
+from paddlevit_dist.points.data.rooms import make_room
 from paddlevit_dist.points.data.scene_store import read_scene, write_scene
 path = Path(sys.argv[1])
 write_scene(path, make_room(0, (7, 0), 0.1, "room"))

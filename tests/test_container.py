@@ -1,7 +1,5 @@
 """docker/Dockerfile without Docker: its steps run in a folder in place of an image, without what images bring."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import shutil
@@ -10,7 +8,6 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from typing import Dict, List, Tuple
 
 import pytest
 import setuptools
@@ -23,12 +20,12 @@ from paddlevit_dist import __version__
 PAGE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
 
 
-def instructions() -> List[Tuple[str, str]]:
+def instructions() -> list[tuple[str, str]]:
     lines = re.sub(r"^#.*\n", "", PAGE, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
     return [tuple(line.split(None, 1)) for line in lines if line.strip()]
 
 
-def context(repository: Path) -> List[str]:
+def context(repository: Path) -> list[str]:
     """The files that ``docker build`` sends: of the patterns of .dockerignore the last one that matches decides."""
     lines = (repository / ".dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]
@@ -48,8 +45,8 @@ class Image:
 
     def __init__(self, root: Path, repository: Path, device: str) -> None:
         self.root, self.repository, self.built_for = root, repository, device
-        self.values: Dict[str, str] = {}
-        self.bases: Dict[str, str] = {}
+        self.values: dict[str, str] = {}
+        self.bases: dict[str, str] = {}
         self.base = ""
         (root / "home").mkdir(parents=True)
         venv.create(root / "python")

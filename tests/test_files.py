@@ -1,7 +1,5 @@
 """Arrays in files, memory-mapped by many threads at once."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from paddlevit_dist.files import map_array
+from paddlevit_dist.runtime.files import map_array
 
 
 class Late:

@@ -1,7 +1,5 @@
 """Names from files and errors of libraries are shown so that they cannot pass for anything else."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -9,8 +7,8 @@ from PIL import Image
 from support.processes import run_command, run_main
 from support.runs import PICTURES, well
 
-from paddlevit_dist import printing
-from paddlevit_dist.errors import UserError, WorkerFailure, run_and_report
+from paddlevit_dist.runtime import printing
+from paddlevit_dist.runtime.errors import UserError, WorkerFailure, run_and_report
 
 EVIL = "cat\x1b[2K\r\u202egnp\nerror: all is well\t\x9b1A"
 SHOWN = "cat\\x1b[2K\\r\\u202egnp\\nerror: all is well\\t\\x9b1A"
@@ -57,7 +55,7 @@ def test_the_line_that_says_how_a_run_ended_is_one_line_and_the_last(capsys):
 
 
 def test_an_uncaught_error_cannot_pass_for_the_end_of_a_run():
-    program = "from paddlevit_dist.errors import run_and_report\n"
+    program = "from paddlevit_dist.runtime.errors import run_and_report\n"
     program += f"def fail():\n raise ValueError({EVIL!r})\nrun_and_report(fail)"
     ended = run_command([sys.executable, "-c", program], timeout=60)
     lines = ended.err.splitlines()

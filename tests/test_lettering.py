@@ -1,12 +1,10 @@
 """Words in pictures: which scripts are drawn, and what is said of the others."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest
 
-from paddlevit_dist import lettering
+from paddlevit_dist.runtime import lettering
 
 in_unicode = pytest.mark.skipif(not hasattr(cv2, "FontFace"), reason="OpenCV 4 has no such font")
 

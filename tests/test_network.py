@@ -1,7 +1,5 @@
 """Who is contacted: the table of docs/firewall.md."""
 
-from __future__ import annotations
-
 import http.server
 import re
 import sys
@@ -13,7 +11,7 @@ from support.runs import DIGITS, well
 
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.published import address_of
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 
 # What opens connections or asks for addresses, in Python's library, in Paddle and in usual packages.
 _CONNECTS = re.compile(

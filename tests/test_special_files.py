@@ -1,7 +1,5 @@
 """Pipes, sockets, devices, folders and looping links in place of data files: refused by name, and never opened."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -13,17 +11,17 @@ from images.cifar_writer import write_cifar10
 from loading.test_damaged_caches import write_folder, write_mnist, write_scenes, write_tar, write_volumes
 from points.raw_scenes import write_labelled_ply
 
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.files import open_regular, read_regular, require_regular
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.guessing import guess
-from paddlevit_dist.images.data.idx import Mnist
 from paddlevit_dist.images.data.imagenet import ImageNet2012
+from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.prepare.pth import load_arrays
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.runtime.files import open_regular, read_regular, require_regular
 from paddlevit_dist.volumes.landmarks import Landmarks
 
 SECONDS = 60

@@ -1,7 +1,5 @@
 """Text, JSON and YAML within limits: what honest files hold is read as the libraries themselves read it."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddlevit_dist import text_files
+from paddlevit_dist.runtime import text_files
 
 CONFIGS = sorted(Path(__file__).resolve().parents[1].glob("configs/**/*.yaml"))
 SHARED = "a: &a {x: 1, y: [1, 2.5, 1e3, 0x1f, 1_000, 12:30, true, ~, 2001-12-14]}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"

@@ -1,13 +1,11 @@
 """What crosses between the host and the device, on a CPU and with the GPU's branches forced."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist.transfers import constant, read, read_later, to_device, to_device_together
+from paddlevit_dist.runtime.transfers import constant, read, read_later, to_device, to_device_together
 
 _ARRAYS = {
     "pixels": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),

@@ -1,8 +1,6 @@
 """What is built from this repository: every file of the package and every recipe once, and a package that works
 elsewhere."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -34,7 +32,7 @@ def clone(tmp_path_factory) -> Path:
 
 def release(clone: Path, *words: str) -> subprocess.CompletedProcess:
     command = [sys.executable, str(clone / "tools" / "release.py"), *words]
-    return subprocess.run(command, cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.run(command, cwd=clone, capture_output=True, text=True)
 
 
 def files_below(folder: Path, pattern: str) -> dict:

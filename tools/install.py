@@ -49,9 +49,9 @@ def main():
 def check_python(paddle):
     version = sys.version_info[:2]
     last = (3, 12) if paddle == "gpu-wheel" else (3, 13)
-    if not (3, 9) <= version <= last:
+    if not (3, 10) <= version <= last:
         sys.exit(
-            f"error: this is Python {version[0]}.{version[1]}; Paddle has wheels for 3.9 to {last[0]}.{last[1]}: "
+            f"error: this is Python {version[0]}.{version[1]}; Paddle has wheels for 3.10 to {last[0]}.{last[1]}: "
             "call make with PYTHON=/path/to/such/a/python3"
         )
 
@@ -87,7 +87,7 @@ def why_no_gpu():
     if answer.returncode != 0:
         return f"the NVIDIA driver does not answer (nvidia-smi -L ends with {answer.returncode})"
     if sys.version_info[:2] > (3, 12):
-        return f"the registry has no CUDA build for this Python; use 3.9 to 3.12, or install one from {GPU_INDEX}"
+        return f"the registry has no CUDA build for this Python; use 3.10 to 3.12, or install one from {GPU_INDEX}"
     return ""
 
 

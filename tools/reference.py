@@ -3,26 +3,23 @@
 tests/pages/test_reference.py fails while the pages are not what this writes.
 """
 
-from __future__ import annotations
-
-import importlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional
 
-from paddlevit_dist.__main__ import COMMANDS
+from paddlevit_dist.commands import COMMANDS, function_of
 from paddlevit_dist.commands.parser import parser_of
 from paddlevit_dist.config.command_line import FLAGS, Flag
 from paddlevit_dist.config.help import ABOUT
 from paddlevit_dist.config.key import Key
 from paddlevit_dist.config.table import keys
-from paddlevit_dist.registry import TASKS, key_tables
+from paddlevit_dist.registry import TASKS, tables_of_every_run
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _WRITTEN_BY = "<!-- written by tools/reference.py: change the tables that it reads, not this page -->"
 _EVERY_RUN = "every run"
 
 
-def pages() -> Dict[str, str]:
+def pages() -> dict[str, str]:
     """The content of each page, by file name."""
     return {"keys.md": keys_page(), "commands.md": commands_page()}
 
@@ -30,7 +27,7 @@ def pages() -> Dict[str, str]:
 def keys_page() -> str:
     """All keys: a section for the tasks that read them, a table for each section of a file."""
     flags = {flag.key: flag for flag in FLAGS.values() if flag.key}
-    groups: Dict[str, Dict[str, List[Key]]] = {}
+    groups: dict[str, dict[str, list[Key]]] = {}
     for key in keys().values():
         section = key.name.rpartition(".")[0]
         groups.setdefault(_readers(key.name), {}).setdefault(section, []).append(key)
@@ -58,13 +55,12 @@ def keys_page() -> str:
 
 
 def _readers(name: str) -> str:
-    engine = key_tables()[0]
-    if any(key.name == name for key in engine.keys):
+    if any(key.name == name for table in tables_of_every_run() for key in table.keys):
         return _EVERY_RUN
     return " and ".join(task for task in TASKS if name in keys(task))
 
 
-def _key_row(key: Key, flag: Optional[Flag]) -> str:
+def _key_row(key: Key, flag: Flag | None) -> str:
     name = f"`{key.name}`" + (f" `-{flag.name}`" if flag else "")
     shown = list(key.default) if isinstance(key.default, tuple) else key.default
     default = "not set" if key.default is None else f"`{shown}`"
@@ -90,14 +86,14 @@ def commands_page() -> str:
         "",
         *_flag_tables(),
     ]
-    for name, (target, _) in COMMANDS.items():
-        lines += [f"## {name}", "", *_command(name, target), ""]
+    for name in COMMANDS:
+        lines += [f"## {name}", "", *_command(name), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _flag_tables() -> Iterator[str]:
     yield "Each works with one dash or two, as `-flag=value` or `-flag value`. [Keys](keys.md) can follow: `KEY VALUE`."
-    groups: Dict[str, List[Flag]] = {}
+    groups: dict[str, list[Flag]] = {}
     for flag in FLAGS.values():
         groups.setdefault(flag.group, []).append(flag)
     for group, flags in groups.items():
@@ -108,9 +104,8 @@ def _flag_tables() -> Iterator[str]:
     yield ""
 
 
-def _command(name: str, target: str) -> Iterator[str]:
-    module, _, function = target.partition(":")
-    parser = parser_of(getattr(importlib.import_module(f"paddlevit_dist.commands.{module}"), function))
+def _command(name: str) -> Iterator[str]:
+    parser = parser_of(function_of(name))
     if parser is None:
         meaning = f"{ABOUT[name].meaning} Takes the [main flags](#flags-of-the-main-job)."
         rows = list(ABOUT[name].further)

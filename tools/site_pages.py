@@ -4,8 +4,6 @@ Links are written as GitHub needs them: relative to the file, among all files of
 page leads to where that page is there; one to another file of the repository becomes its text.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from pathlib import Path

@@ -1,36 +1,111 @@
-"""What a checkpoint's small files say, believed only where it is what this package writes."""
-
-from __future__ import annotations
+"""What is in the directory of a checkpoint, and its name: believed only where it is what this package writes."""
 
 import contextlib
-import errno
 import hashlib
-import math
 import os
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from ..errors import UserError
-from ..text_files import parse_json, parse_yaml, read_bytes
-from .names import AVERAGED, MODEL, parse_name
+import msgspec
+import numpy as np
+from msgspec import Meta
 
+from ..runtime.errors import UserError
+from ..runtime.printing import shortened
+from ..runtime.text_files import parse_yaml, read_bytes
+from .array_files import read_npz
+
+MODEL, AVERAGED = "model.pdparams", "model_ema.pdparams"  # weights, and their averages where the run has them
 OPTIMIZER, STATE, MANIFEST = "optimizer.npz", "state.json", "manifest.json"
 ABOUT, SAMPLES, EVALUATION = "about.yaml", "samples.npz", "evaluation.json"
-_OURS = (MODEL, AVERAGED, OPTIMIZER, STATE, ABOUT, SAMPLES)
-
+REPLACED = ".replaced"  # ending of a checkpoint that is about to be replaced by one of the same name
+_NAME = re.compile(r"(epoch|update)_(\d{1,18})(?:\.replaced)?")
 _BLOCK_BYTES = 32 << 20  # of a file that is hashed while another thread may read it
 _LARGEST_BYTES = 16 << 20  # of a file of JSON or YAML; ours have some kilobytes
-_LARGEST_NUMBER = 1 << 53
-_DEEPEST, _MOST_VALUES = 32, 1_000_000
 
 
 class Damaged(Exception):
     """A checkpoint is incomplete or has changed on disk."""
 
 
-def fingerprint(path: Path) -> Dict[str, Any]:
+# ---- names -------------------------------------------------------------------------------------------------------
+
+
+def epoch_name(epoch: int) -> str:
+    """Name of the checkpoint at the end of an epoch."""
+    return f"epoch_{epoch:04d}"
+
+
+def update_name(update: int) -> str:
+    """Name of a checkpoint in the middle of an epoch."""
+    return f"update_{update:08d}"
+
+
+def parse_name(name: str) -> tuple[str, int] | None:
+    """Kind and number in ``epoch_0004`` or ``update_00000123``, also with ``.replaced`` after it; else None."""
+    match = _NAME.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
+
+
+def numbered(folder: Path) -> list[tuple[str, int, Path]]:
+    """Kind, number and path of each checkpoint in a folder.
+
+    Raises:
+        UserError: the folder cannot be read.
+    """
+    try:
+        found = [(parse_name(path.name), path) for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}; make it readable for this user") from error
+    return [(*name, path) for name, path in found if name]
+
+
+def linked_name(folder: Path, name: str) -> str | None:
+    """The name of the checkpoint in the same folder that a link points at; None for anything else of that name."""
+    try:
+        beside, linked = os.path.split(os.readlink(folder / name))
+    except OSError:
+        return None
+    is_beside = beside in ("", ".") or os.path.realpath(folder / beside) == os.path.realpath(folder)
+    return linked if is_beside and parse_name(linked) else None
+
+
+def checkpoint_in(path: str | os.PathLike) -> Path:
+    """The checkpoint that a run's folder means where weights are wanted: ``best``, else ``last``.
+
+    Any other path is what it is; ``~`` is the home folder."""
+    given = Path(path).expanduser()
+    for folder in (given / "checkpoints", given):
+        for name in ("best", "last"):
+            if (folder / name).is_dir() and (folder / name).is_symlink():
+                return folder / name
+        for kind in ("epoch", "update"):  # links do not survive every method of copying
+            there = sorted(folder.glob(f"{kind}_[0-9]*"))
+            if there:
+                return there[-1]
+    return given
+
+
+def directory_of(source: str) -> Path:
+    """The directory of the checkpoint that ``source`` means, or of the file that it is."""
+    path = checkpoint_in(source)
+    return path if path.is_dir() else path.parent
+
+
+def is_of_a_run(source: str) -> bool:
+    """Whether ``source`` is a checkpoint that a run of this package wrote, its directory or a file in it."""
+    return (directory_of(source) / STATE).is_file()
+
+
+# ---- whether it is complete and unchanged ------------------------------------------------------------------------
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
     """Size and SHA-256 of a file."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb", buffering=0) as stream:
@@ -49,33 +124,19 @@ def verify(directory: Path) -> None:
         Damaged: something is missing, differs or makes no sense.
     """
     files = _manifest(directory)
-    ours = {name for name in _OURS if (directory / name).exists()}
+    ours = {name for name in (AVERAGED, ABOUT, SAMPLES) if (directory / name).exists()}
     for name in sorted({MODEL, OPTIMIZER, STATE, *ours, *files}):
-        path, expected = directory / name, files.get(name)
-        if not path.is_file():
-            raise Damaged(f"{path} is missing")
-        damage = _damage(path, expected)
+        if not (directory / name).is_file():
+            raise Damaged(f"{directory / name} is missing")
+        damage = _damage(directory / name, files.get(name))
         if damage:
             raise Damaged(damage)
     read_state(directory)
-    if (directory / ABOUT).exists():
+    if ABOUT in ours:
         try:
             read_about_file(directory / ABOUT)
         except UserError as error:
             raise Damaged(str(error).partition(";")[0]) from error
-
-
-def _damage(path: Path, expected: Optional[Dict[str, Any]]) -> Optional[str]:
-    """How a file differs from what its manifest says was written, in words; None: it does not."""
-    try:
-        size = path.stat().st_size
-        if expected is None or size != expected["bytes"]:
-            return f"{path} has {size} bytes, {expected and expected['bytes']} were written"
-        if fingerprint(path) != expected:
-            return f"{path} has changed since it was written (SHA-256 differs)"
-    except OSError as error:
-        return f"{path} cannot be read ({error.strerror or error})"
-    return None
 
 
 @contextlib.contextmanager
@@ -106,47 +167,130 @@ def intact(path: Path) -> Iterator[None]:
                 raise UserError(f"{found}: the checkpoint is damaged; {advice}")
 
 
-def has_all_files(directory: Path) -> bool:
-    """Whether each file has the size that the manifest says: enough for a checkpoint that this process has written."""
+def _damage(path: Path, expected: dict[str, Any] | None) -> str | None:
+    """How a file differs from what its manifest says was written, in words; None: it does not."""
     try:
-        return all((directory / name).stat().st_size == entry["bytes"] for name, entry in _manifest(directory).items())
-    except (OSError, Damaged):
-        return False
+        size = path.stat().st_size
+        if expected is None or size != expected["bytes"]:
+            return f"{path} has {size} bytes, {expected and expected['bytes']} were written"
+        if fingerprint(path) != expected:
+            return f"{path} has changed since it was written (SHA-256 differs)"
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror or error})"
+    return None
 
 
-def read_state(directory: Path) -> Tuple[Dict[str, int], Dict[str, Any]]:
+# ---- what it says ------------------------------------------------------------------------------------------------
+
+
+class RunState(NamedTuple):
+    """All that is needed, besides the configuration, to continue exactly where a run stopped.
+
+    Attributes:
+        position: epochs that are done, samples consumed of the one after them, updates since the start.
+        optimizer: accumulators by structured name.
+        extra: everything else, plain JSON values (scaler, best metric, whether an evaluation is due, versions).
+    """
+
+    position: dict[str, int]
+    optimizer: dict[str, np.ndarray]
+    extra: dict[str, Any]
+
+
+def read(directory: Path) -> RunState:
+    """The run state in a verified checkpoint directory.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        position, extra = read_state(directory)
+    except Damaged as error:
+        raise UserError(f"{error}; continue from another checkpoint") from error
+    # Until its evaluation is noted, and where what was noted cannot be read, it is due.
+    with contextlib.suppress(Damaged):
+        noted = _parsed(directory / EVALUATION, _Evaluation)
+        extra = {**extra, "best": noted["best"], "evaluation_due": False}
+    return RunState(position, read_npz(directory / OPTIMIZER), extra)
+
+
+def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
     """Position and further state.
 
     Raises:
         Damaged: they cannot be read, or are not what a training of that name can have saved.
     """
     file = directory / STATE
-    position, extra = _parsed(file, _state)
-    name = parse_name(directory.name)
-    said = {"epoch": position["epoch"], "update": position["update"]}
-    if name and (said[name.kind] != name.number or (name.kind == "epoch" and position["consumed"])):
-        raise Damaged(f"{file} is of another checkpoint: {_shown(position)}")
+    content = _parsed(file, _State)
+    position, extra, name = content["position"], content["extra"], parse_name(directory.name)
+    if extra["scaler"]:
+        _converted(file, extra["scaler"], _Scaler)
+    if name and (position[name[0]] != name[1] or (name[0] == "epoch" and position["consumed"])):
+        raise Damaged(f"{file} is of another checkpoint: {shortened(position)}")
     return position, extra
 
 
-def read_position(directory: Path) -> Optional[Dict[str, int]]:
-    """Where in the training it was saved; None where it does not say."""
-    try:
-        return read_state(directory)[0]
-    except Damaged:
+def read_about(source: str) -> dict[str, Any] | None:
+    """What the checkpoint at ``source``, its directory or a file in it, says about its weights.
+
+    Returns:
+        An empty dictionary for a checkpoint from before they said anything, None if ``source`` is not a
+        checkpoint of a run.
+    Raises:
+        UserError: its ``about.yaml`` is damaged.
+    """
+    if not is_of_a_run(source):
         return None
+    file = directory_of(source) / ABOUT
+    if not file.exists():
+        return {}
+    with intact(file):
+        return read_about_file(file)
 
 
-def read_best(directory: Path) -> Optional[Dict[str, Any]]:
-    """The best evaluation so far, if this checkpoint's own has been noted; None while it is due, also if what was noted
-    cannot be read: it is then done again."""
-    try:
-        return _parsed(directory / EVALUATION, lambda content: _best(_mapping(content)["best"]))
-    except Damaged:
+def about_of(file: Path) -> dict[str, Any]:
+    """What is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or ``NAME.about.yaml``
+    beside them; empty if nothing is.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    about = read_about(str(file))
+    if about is not None:
+        return about
+    beside = (file.with_name(name) for name in (f"{file.stem}.{ABOUT}", f"{file.name}.{ABOUT}", ABOUT))
+    found = next((path for path in beside if path.is_file()), None)
+    return read_about_file(found) if found else {}
+
+
+def settings_beside(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
+    """The settings of the run that trained the weights in ``file``: what ``about`` says, else the ``config.yaml`` of
+    the run's folder that they are in; None if there is neither."""
+    if isinstance(about.get("settings"), dict):
+        return dict(about["settings"])
+    for folder in list(file.absolute().parents)[:3]:  # run / checkpoints / epoch_0004 / model.pdparams
+        if (folder / "config.yaml").is_file():
+            return read_about_file(folder / "config.yaml")  # plain values as well
+    return None
+
+
+def read_samples(source: str) -> dict[str, np.ndarray] | None:
+    """The samples that the training of the checkpoint at ``source`` had in each split, as ``Samples.identities`` has
+    them: uint64 (samples,) by split, and of what only earlier sessions were trained on.
+
+    Returns:
+        None if ``source`` is not a checkpoint of a run, or lists none.
+    Raises:
+        UserError: the list is damaged.
+    """
+    file = directory_of(source) / SAMPLES
+    if not file.is_file():
         return None
+    with intact(file):
+        return read_npz(file)
 
 
-def read_about_file(file: Path) -> Dict[str, Any]:
+def read_about_file(file: Path) -> dict[str, Any]:
     """The content of an ``about.yaml``: plain values, with mappings where this package reads mappings.
 
     Raises:
@@ -154,125 +298,118 @@ def read_about_file(file: Path) -> Dict[str, Any]:
     """
     advice = "remove the file to continue without it"
     try:
-        content = parse_yaml(_bytes(file))
+        content = parse_yaml(read_bytes(file, _LARGEST_BYTES))
     except (OSError, ValueError, MemoryError) as error:
         raise UserError(f"{file} cannot be read ({_reason(error)}); {advice}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{file}: expected a mapping of names to values; {advice}")
     try:
-        _require_plain(content)
-        data = content.get("data")
-        _require(all(isinstance(content.get(name) or {}, dict) for name in ("input", "data", "settings", "versions")))
-        for of_split in (data or {}).values():
-            _require(isinstance(_mapping(of_split or {}).get("classes") or [], list))
-    except ValueError as error:
-        raise UserError(f"{file}: expected mappings for input, data and settings; {advice}") from error
+        msgspec.convert(content, _About)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{file}: {_reason(error)}; {advice}") from error
     return content
 
 
 # ---- what the files must look like -------------------------------------------------------------------------------
 
-
-def _manifest(directory: Path) -> Dict[str, Dict[str, Any]]:
-    return _parsed(directory / MANIFEST, _files_of)
-
-
-def _files_of(content: Any) -> Dict[str, Dict[str, Any]]:
-    files = _mapping(_mapping(content)["files"])
-    _require(content["format"] == 1)
-    for name, entry in files.items():
-        _require(bool(re.fullmatch(r"[^/\\\0]{1,255}", name)) and name not in (".", "..", MANIFEST))
-        _require(set(_mapping(entry)) == {"bytes", "sha256"})
-        _count(entry["bytes"])
-        _require(isinstance(entry["sha256"], str) and bool(re.fullmatch(r"[0-9a-f]{64}", entry["sha256"])))
-    return files
+_Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+_Number = Annotated[float, Meta(ge=-(1 << 53), le=1 << 53)]  # JSON has none that is not finite
+_Positive = Annotated[float, Meta(gt=0, le=1 << 53)]
 
 
-def _state(content: Any) -> Tuple[Dict[str, int], Dict[str, Any]]:
-    position, extra = (_mapping(_mapping(content)[name]) for name in ("position", "extra"))
-    for name in ("epoch", "consumed", "update"):
-        _count(position[name])
-    _require_plain(extra, numbers_are_finite=True)
-    if extra["best"] is not None:
-        _best(extra["best"])
-    _require(isinstance(extra.get("evaluation_due", False), bool))
-    _require(_count(extra["global_batch_size"]) > 0)
-    for name in ("weights_digest", "paddle"):
-        _require(isinstance(extra.get(name, ""), str))
-    _require(isinstance(extra.get("seed", 0), int))
-    scaler = _mapping(extra["scaler"])
-    if scaler:
-        (scale,) = [scaler["scale"]] if isinstance(scaler["scale"], float) else scaler["scale"]
-        _require(all(isinstance(scaler[name], (int, float)) for name in _SCALER) and scale > 0)
-    return position, extra
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    bytes: _Count
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
-# What ``paddle.amp.GradScaler.state_dict`` has besides its scale, and cannot be restored without.
-_SCALER = (
-    "incr_ratio decr_ratio incr_every_n_steps decr_every_n_nan_or_inf incr_count decr_count "
-    "use_dynamic_loss_scaling".split()
-)
+class _Manifest(msgspec.Struct):
+    format: Literal[1]
+    files: dict[Annotated[str, Meta(pattern=r"^[^/\\\x00]{1,255}\Z")], _File]
 
 
-def _best(best: Any) -> Dict[str, Any]:
-    _require(isinstance(_mapping(best)["name"], str) and isinstance(best["value"], (int, float)))
-    _require(math.isfinite(best["value"]) and isinstance(best.get("line", ""), str))
-    _count(best["epoch"])
-    return best
+class _Position(msgspec.Struct):
+    epoch: _Count
+    consumed: _Count
+    update: _Count
 
 
-def _parsed(file: Path, read: Callable[[Any], Any]) -> Any:
-    """What ``read`` makes of a file of JSON; it raises ValueError, KeyError or TypeError where it cannot."""
+class _Best(msgspec.Struct):
+    name: str
+    value: float
+    epoch: _Count
+    line: str = ""
+
+
+class _Evaluation(msgspec.Struct):
+    best: _Best
+
+
+class _Skipped(msgspec.Struct, frozen=True):
+    total: _Count
+    in_a_row: _Count
+
+
+class _Extra(msgspec.Struct):
+    best: _Best | None
+    global_batch_size: Annotated[int, Meta(gt=0, le=1 << 53)]
+    scaler: dict[str, Any]  # empty, or a ``_Scaler``
+    skipped_updates: _Skipped = _Skipped(0, 0)
+    evaluation_due: bool = False
+    weights_digest: str = ""
+    paddle: str = ""
+    seed: int = 0
+
+
+class _State(msgspec.Struct):
+    position: _Position
+    extra: _Extra
+
+
+class _Scaler(msgspec.Struct):
+    """What ``paddle.amp.GradScaler.state_dict`` has, and cannot be restored without."""
+
+    scale: Annotated[list[_Positive], Meta(min_length=1, max_length=1)] | _Positive
+    incr_ratio: _Number
+    decr_ratio: _Number
+    incr_every_n_steps: _Number
+    decr_every_n_nan_or_inf: _Number
+    incr_count: _Number
+    decr_count: _Number
+    use_dynamic_loss_scaling: bool | _Number
+
+
+class _Split(msgspec.Struct):
+    classes: list[Any] | None = None
+
+
+class _About(msgspec.Struct):
+    input: dict[str, Any] | None = None
+    data: dict[str, _Split | None] | None = None
+    settings: dict[str, Any] | None = None
+    versions: dict[str, Any] | None = None
+
+
+_Checked = TypeVar("_Checked", bound=msgspec.Struct)
+
+
+def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
+    return _parsed(directory / MANIFEST, _Manifest)["files"]
+
+
+def _parsed(file: Path, kind: type[_Checked]) -> dict[str, Any]:
+    """The plain values in a file of JSON that has to look like ``kind``."""
     try:
-        return read(parse_json(_bytes(file)))
-    except (OSError, ValueError, TypeError, MemoryError) as error:
+        content = msgspec.json.decode(read_bytes(file, _LARGEST_BYTES))
+    except (OSError, ValueError, MemoryError, RecursionError) as error:
         raise Damaged(f"{file} cannot be read ({_reason(error)})") from error
-    except KeyError as error:
-        raise Damaged(f"{file} does not say {_shown(error.args[0])}") from error
+    _converted(file, content, kind)
+    return content
 
 
-def _bytes(file: Path) -> bytes:
-    if not file.is_file():  # a pipe would be waited for
-        raise FileNotFoundError(errno.ENOENT, "no such file")
-    return read_bytes(file, _LARGEST_BYTES)
+def _converted(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise Damaged(f"{file} cannot be read ({_reason(error)})") from error
 
 
 def _reason(error: Exception) -> str:
-    text = (error.strerror or "") if isinstance(error, OSError) else str(error)
-    return _shown(text or type(error).__name__)
-
-
-def _require(holds: bool) -> None:
-    if not holds:
-        raise ValueError("it holds something that is never written there")
-
-
-def _mapping(value: Any) -> Dict[str, Any]:
-    _require(isinstance(value, dict))
-    return value
-
-
-def _count(value: Any) -> int:
-    _require(type(value) is int and 0 <= value <= _LARGEST_NUMBER)
-    return value
-
-
-def _require_plain(value: Any, numbers_are_finite: bool = False) -> None:
-    """Nothing is nested without end, and numbers are of a size that counts and loss scales can have."""
-    left = [(value, 0)]
-    for _ in range(_MOST_VALUES):
-        if not left:
-            return
-        item, depth = left.pop()
-        if isinstance(item, (dict, list)):
-            _require(depth < _DEEPEST)
-            left += [(inner, depth + 1) for inner in (item.values() if isinstance(item, dict) else item)]
-        elif isinstance(item, (int, float)):
-            _require(not numbers_are_finite or abs(item) <= _LARGEST_NUMBER)
-    _require(False)
-
-
-def _shown(value: Any) -> str:
-    text = str(value)
-    text = text if text.isprintable() else ascii(text)
-    return text if len(text) <= 160 else text[:157] + "..."
+    return shortened(getattr(error, "strerror", None) or str(error) or type(error).__name__)

@@ -3,9 +3,8 @@
 What a server sends is not believed: it has to be complete and to arrive in time, it goes where we say and must fit
 there, and a redirection leads to nothing but another ``http(s)`` address, never from an encrypted to an open one. A
 connection that breaks is made again, and what had arrived is not fetched twice where the server can continue.
+Hugging Face's own library fetches from its servers alone, and needs as much again for other addresses.
 """
-
-from __future__ import annotations
 
 import base64
 import contextlib
@@ -14,27 +13,26 @@ import hashlib
 import os
 import re
 import shutil
-import socket
-import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, NamedTuple
 
 from tqdm import tqdm
 
-from ..errors import UserError
-from ..files import atomic_file
-from ..printing import one_line, without_credentials
+from ..runtime.errors import UserError
+from ..runtime.files import atomic_file
+from ..runtime.printing import shortened, without_credentials
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
 SLOWEST_BYTES_PER_SECOND = 1000
-PACE_SECONDS = 60.0  # over which the rate is measured, from the first byte of the answer's head
+PACE_SECONDS = 60.0  # over which the rate is measured
 KEEP_FREE_BYTES = 256 << 20  # of the disk
-RETRY_SECONDS: Tuple[float, ...] = (1.0, 4.0, 15.0)  # between a connection that broke and the next
+RETRY_SECONDS: tuple[float, ...] = (1.0, 4.0, 15.0)  # between a connection that broke and the next
 _TIMEOUT_SECONDS = 30.0  # without a byte arriving
 _CHUNK_BYTES = 1 << 20
 _FRAGMENT = "sha256="
@@ -46,12 +44,7 @@ class Copy(NamedTuple):
     """Where the content of an address is, and notices about it."""
 
     path: Path
-    notices: Tuple[str, ...]
-
-
-def is_address(source: Any) -> bool:
-    """Whether ``source`` is an address rather than a path."""
-    return isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE) is not None
+    notices: tuple[str, ...]
 
 
 def cache_folder() -> Path:
@@ -65,7 +58,7 @@ def silent(line: str) -> None:
 
 
 def local_copy(
-    address: str, sha256: Optional[str] = None, kept_as: Optional[str] = None, say: Callable[[str], None] = silent
+    address: str, sha256: str | None = None, kept_as: str | None = None, say: Callable[[str], None] = silent
 ) -> Copy:
     """The content of ``address`` as a local file, fetched once; processes that want the same one wait for the first.
 
@@ -88,7 +81,7 @@ def local_copy(
         raise UserError(without_credentials(str(error))) from None
 
 
-def _local_copy(address: str, sha256: Optional[str], kept_as: Optional[str], say: Callable[[str], None]) -> Copy:
+def _local_copy(address: str, sha256: str | None, kept_as: str | None, say: Callable[[str], None]) -> Copy:
     address, expected = _split(address, sha256)
     try:
         parts = urllib.parse.urlsplit(address)
@@ -127,14 +120,14 @@ def fetch(address: str, path: Path, most_bytes: int) -> None:
         OSError: the file cannot be written.
     """
     try:
-        with _pace() as pace, atomic_file(path) as target:
+        with atomic_file(path) as target:
             # A reader sees by itself whether a picture is complete: its length need not be known.
-            _Part(target, address, pace, has_checksum=True, most_bytes=most_bytes).complete(lambda size: None)
+            _Download(target, address, has_checksum=True, most_bytes=most_bytes).complete(silent)
     except UserError as error:
         raise UserError(without_credentials(str(error))) from None
 
 
-def _split(address: str, sha256: Optional[str]) -> Tuple[str, Optional[str]]:
+def _split(address: str, sha256: str | None) -> tuple[str, str | None]:
     address, _, fragment = address.partition("#")
     if fragment and not fragment.startswith(_FRAGMENT):
         raise UserError(f"{address}#{fragment}: expected #{_FRAGMENT} and 64 hexadecimal digits after the address")
@@ -161,27 +154,23 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _recorded(folder: Path) -> Optional[str]:
+def _recorded(folder: Path) -> str | None:
     """The SHA-256 of what was fetched."""
     record = folder / _RECORD
     return record.read_text(encoding="ascii", errors="replace")[:64] if record.is_file() else None
 
 
 class _NotFetched(UserError):
-    """The server was not reached, or not for long enough."""
+    """The server was not reached, or the connection ended before the content did."""
 
 
-class _Cut(_NotFetched):
-    """The connection ended before the content did."""
-
-
-def _fetch(address: str, path: Path, expected: Optional[str], say: Callable[[str], None]) -> None:
+def _fetch(address: str, path: Path, expected: str | None, say: Callable[[str], None]) -> None:
     """The file appears once it is complete and verified."""
     try:
-        with _pace() as pace, atomic_file(path) as target:
-            part = _Part(target, address, pace, expected is not None)
-            part.complete(lambda size: say(f"fetching {without_credentials(address)} ({size}) to {path}"))
-            found = part.digest.hexdigest()
+        with atomic_file(path) as target:
+            download = _Download(target, address, expected is not None)
+            download.complete(lambda size: say(f"fetching {without_credentials(address)} ({size}) to {path}"))
+            found = download.digest.hexdigest()
             _compared(found, address, expected)
     except _NotFetched as error:
         mirror = " and HF_ENDPOINT a mirror" if "/resolve/" in address else ""
@@ -193,46 +182,42 @@ def _fetch(address: str, path: Path, expected: Optional[str], say: Callable[[str
         record.write(f"{found}\n".encode("ascii"))
 
 
-class _Part:
-    """What has arrived of a content so far, in ``target``, whose end it is written to.
+class _Download:
+    """A content that is being fetched into ``target``, over several connections if one breaks.
 
     Args:
         has_checksum: it will be compared with one, so its length need not be known.
         most_bytes: a longer content is refused.
     """
 
-    def __init__(
-        self, target: BinaryIO, address: str, pace: _Pace, has_checksum: bool, most_bytes: float = float("inf")
-    ) -> None:
-        self.target, self.address, self.pace, self.has_checksum = target, address, pace, has_checksum
-        self.most_bytes = most_bytes
+    def __init__(self, target: BinaryIO, address: str, has_checksum: bool, most_bytes: float = float("inf")) -> None:
+        self.target, self.address, self.has_checksum, self.most_bytes = target, address, has_checksum, most_bytes
         self.received = 0  # bytes
         self.digest = hashlib.sha256()
-        self.tag: Optional[str] = None  # the server's, which changes with the content
+        self.tag: str | None = None  # the server's, which changes with the content
 
     def complete(self, begun: Callable[[str], None]) -> None:
-        """Fetch all of it, over several connections if one breaks; ``begun`` gets its size in words at the first."""
-        for attempt, wait in enumerate((*RETRY_SECONDS, None)):
+        """Fetch all of it; ``begun`` gets its size in words at the first connection."""
+        was_reached = False
+        for wait in (*RETRY_SECONDS, None):
+            # The rest, if some has arrived; the whole comes instead if the content has changed.
+            may_continue = bool(self.received and self.tag)
+            headers = {"Range": f"bytes={self.received}-", "If-Range": str(self.tag)} if may_continue else {}
             try:
-                with _opened(self) as response:
+                with _opened(self.address, headers) as response:
                     announced = _announced(response)
-                    if attempt == 0:
+                    if not was_reached:
                         begun("of unknown size" if announced is None else f"{announced / 1e6:,.1f} MB")
-                    self._continue(response, announced)
+                    was_reached = True
+                    self._add(response, announced)
                 return
-            except _Cut:
-                if wait is None:
+            except _NotFetched:
+                if wait is None or not was_reached:
                     raise
             time.sleep(wait)
 
-    def headers(self) -> Dict[str, str]:
-        """Of a request for the rest; the whole comes instead if the content has changed."""
-        if not (self.received and self.tag):
-            return {}
-        return {"Range": f"bytes={self.received}-", "If-Range": self.tag}
-
-    def _continue(self, response: Any, announced: Optional[int]) -> None:
-        """Add what ``response`` brings, ``announced`` bytes."""
+    def _add(self, response: Any, announced: int | None) -> None:
+        """What ``response`` brings, ``announced`` bytes."""
         if response.status == 206:
             start = re.match(r"bytes (\d{1,18})-", response.headers.get("Content-Range") or "")
             if start is None or int(start[1]) != self.received:
@@ -250,102 +235,45 @@ class _Part:
             )
         total = None if announced is None else self.received + announced
         name = _file_name(urllib.parse.urlsplit(self.address).path)
-        with tqdm(
-            total=total,
-            initial=self.received,
-            desc=f"fetching {name}",
-            unit="B",
-            unit_scale=True,
-            disable=None,
-            leave=False,
-        ) as bar:
+        shown = {"desc": f"fetching {name}", "unit": "B", "unit_scale": True, "disable": None, "leave": False}
+        with tqdm(total=total, initial=self.received, **shown) as bar:
             for chunk in self._chunks(response, total):
                 bar.update(len(chunk))
-        if self.pace.was_too_slow:
-            raise _too_slow(self.address, self.pace)
         if total is not None and total != self.received:
-            raise _Cut(f"{self.address}: only {self.received} of {total} bytes arrived; try again")
+            raise _NotFetched(f"{self.address}: only {self.received} of {total} bytes arrived; try again")
 
-    def _chunks(self, response: Any, total: Optional[int]) -> Iterator[bytes]:
+    def _chunks(self, response: Any, total: int | None) -> Iterator[bytes]:
         """Each is in the file when it is yielded."""
-        looked_at = -1
+        measured_at, measured = time.monotonic(), self.received
+        checked = -1  # 64 MiB that were known to fit
         while True:
-            if self.received >> 26 != looked_at:  # every 64 MiB
-                looked_at = self.received >> 26
-                self._see_that_it_is_allowed(total or 0)
-                _see_that_it_fits(self.address, self.target, max((total or 0) - self.received, _CHUNK_BYTES))
+            if self.received >> 26 != checked:
+                checked = self.received >> 26
+                self._require_allowed(total or 0)
+                _require_room(self.address, self.target, max((total or 0) - self.received, _CHUNK_BYTES))
             try:
                 chunk = response.read1(_CHUNK_BYTES)
             except (OSError, HTTPException, ValueError) as error:
-                if self.pace.was_too_slow:
-                    raise _too_slow(self.address, self.pace) from error
-                raise _Cut(f"{self.address}: the connection broke after {self.received} bytes; try again") from error
+                broke = f"the connection broke after {self.received} bytes"
+                raise _NotFetched(f"{self.address}: {broke}; try again") from error
             if not chunk:
                 return
             self.target.write(chunk)
             self.digest.update(chunk)
             self.received += len(chunk)
-            self._see_that_it_is_allowed(self.received)
-            self.pace.received += len(chunk)
+            self._require_allowed(self.received)
             yield chunk
+            if time.monotonic() - measured_at > PACE_SECONDS:
+                if self.received - measured < SLOWEST_BYTES_PER_SECOND * PACE_SECONDS:
+                    raise UserError(
+                        f"{self.address}: fewer than {SLOWEST_BYTES_PER_SECOND} bytes per second arrived for "
+                        f"{PACE_SECONDS:g} s, {self.received} in all; try again"
+                    )
+                measured_at, measured = time.monotonic(), self.received
 
-    def _see_that_it_is_allowed(self, size: int) -> None:
+    def _require_allowed(self, size: int) -> None:
         if size > self.most_bytes:
             raise UserError(f"{self.address} cannot be fetched: it has more than {self.most_bytes:,} bytes")
-
-
-class _Pace:
-    """Ends a connection on which less than ``SLOWEST_BYTES_PER_SECOND`` arrive, however evenly they do."""
-
-    def __init__(self) -> None:
-        self.received = 0
-        self.was_too_slow = False
-        self._connection: Optional[socket.socket] = None
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def on(self, kind: Any) -> Any:
-        """A class of connections that are watched."""
-        pace = self
-
-        class Watched(kind):
-            def connect(self) -> None:
-                super().connect()
-                pace._connection = self.sock
-
-        return Watched
-
-    def _watch(self) -> None:
-        before = 0
-        while not self._done.wait(PACE_SECONDS):
-            if self.received - before < SLOWEST_BYTES_PER_SECOND * PACE_SECONDS:
-                self.was_too_slow = True
-                self._break()
-            before = self.received
-
-    def _break(self) -> None:
-        with contextlib.suppress(OSError):  # it is not connected yet, or no longer
-            if self._connection is not None:
-                # Below any encryption, whose state belongs to the thread that reads.
-                with socket.socket(fileno=os.dup(self._connection.fileno())) as connection:
-                    connection.shutdown(socket.SHUT_RDWR)
-
-
-@contextlib.contextmanager
-def _pace() -> Iterator[_Pace]:
-    pace = _Pace()
-    pace.start()
-    try:
-        yield pace
-    finally:
-        pace.end()
 
 
 class _Redirections(urllib.request.HTTPRedirectHandler):
@@ -359,23 +287,14 @@ class _Redirections(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(request, file, code, text, headers, address)
 
 
-def _opener(pace: _Pace) -> urllib.request.OpenerDirector:
+def _opener() -> urllib.request.OpenerDirector:
     """Of ``http://`` and ``https://``, and of nothing else."""
-
-    class Open(urllib.request.HTTPHandler):
-        def do_open(self, http_class: Any, req: Any, **http_conn_args: Any) -> Any:
-            return super().do_open(pace.on(http_class), req, **http_conn_args)
-
-    class Encrypted(urllib.request.HTTPSHandler):
-        def do_open(self, http_class: Any, req: Any, **http_conn_args: Any) -> Any:
-            return super().do_open(pace.on(http_class), req, **http_conn_args)
-
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
         urllib.request.UnknownHandler(),
-        Open(),
-        Encrypted(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
         _Redirections(),
@@ -384,7 +303,7 @@ def _opener(pace: _Pace) -> urllib.request.OpenerDirector:
     return opener
 
 
-def _request(address: str, headers: Dict[str, str]) -> urllib.request.Request:
+def _request(address: str, headers: dict[str, str]) -> urllib.request.Request:
     """For an address that may begin with ``user:password@``."""
     parts = urllib.parse.urlsplit(address)
     user, _, host = parts.netloc.rpartition("@")
@@ -397,33 +316,27 @@ def _request(address: str, headers: Dict[str, str]) -> urllib.request.Request:
 
 
 @contextlib.contextmanager
-def _opened(part: _Part) -> Iterator[Any]:
-    address, pace, headers = part.address, part.pace, part.headers()
+def _opened(address: str, headers: dict[str, str]) -> Iterator[Any]:
     try:
-        response = _opener(pace).open(_request(address, headers), timeout=_TIMEOUT_SECONDS)
+        response = _opener().open(_request(address, headers), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
-        reason = one_line(error.reason)[:200]
+        reason = shortened(error.reason, 200)
         raise UserError(f"{address} cannot be fetched: the server answers {error.code} {reason}") from error
     except (OSError, HTTPException, ValueError) as error:
-        if pace.was_too_slow:
-            raise _too_slow(address, pace) from error
-        reason = one_line(getattr(error, "reason", None) or error)[:200]
-        kind = _Cut if part.received else _NotFetched
-        raise kind(f"{address} cannot be fetched: {reason}") from error
+        reason = shortened(getattr(error, "reason", None) or error, 200)
+        raise _NotFetched(f"{address} cannot be fetched: {reason}") from error
     with response:
-        if pace.was_too_slow:  # what came of the head may pass for one
-            raise _too_slow(address, pace)
         if response.status != 200 and not (response.status == 206 and headers):
             raise UserError(f"{address} cannot be fetched: the server answers {response.status} instead of 200")
         yield response
 
 
-def _announced(response: Any) -> Optional[int]:
+def _announced(response: Any) -> int | None:
     length = response.headers.get("Content-Length")
     return int(length) if not response.chunked and length is not None and re.fullmatch(r"[0-9]{1,18}", length) else None
 
 
-def _see_that_it_fits(address: str, target: BinaryIO, more: int) -> None:
+def _require_room(address: str, target: BinaryIO, more: int) -> None:
     free = shutil.disk_usage(os.path.dirname(target.name)).free
     if more > free - KEEP_FREE_BYTES:
         raise UserError(
@@ -432,14 +345,7 @@ def _see_that_it_fits(address: str, target: BinaryIO, more: int) -> None:
         )
 
 
-def _too_slow(address: str, pace: _Pace) -> UserError:
-    return _NotFetched(
-        f"{address}: fewer than {SLOWEST_BYTES_PER_SECOND} bytes per second arrived for {PACE_SECONDS:g} s, "
-        f"{pace.received} in all; try again"
-    )
-
-
-def _compared(found: str, address: str, expected: Optional[str]) -> Tuple[str, ...]:
+def _compared(found: str, address: str, expected: str | None) -> tuple[str, ...]:
     if expected is None:
         return (f"its SHA-256 {found} was not checked: add #{_FRAGMENT}... after it to verify it",)
     if found != expected:

@@ -1,19 +1,17 @@
 """Which checkpoint a run continues from."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, List, Optional, Tuple
 
-from ..errors import UserError
-from .content import STATE, Damaged, read_position, verify
-from .names import MODEL, linked_name, numbered
+from ..runtime.errors import UserError
+from ..runtime.printing import shortened
+from .content import MODEL, STATE, Damaged, linked_name, numbered, read_state, verify
 
 
-def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
+def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
     """The undamaged checkpoint that a run in ``folder`` should continue from, or None.
 
     The one that ``last`` points at comes first: a run that was resumed from an earlier epoch may have left later ones
@@ -36,7 +34,14 @@ def holds_any(folder: Path) -> bool:
     return bool(numbered(folder)) or any(os.path.lexists(folder / name) for name in ("last", "best"))
 
 
-def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Optional[Path]:
+def another_run(output: str) -> UserError:
+    """The error of a training that does not resume, and would write into the folder of one that was begun."""
+    return UserError(
+        f"-output={output} already holds a run's checkpoints; continue with -resume=auto, or choose another -output"
+    )
+
+
+def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Path | None:
     """What ``-resume=source`` means: a checkpoint directory, or a file of weights alone, or None to start from scratch.
 
     Args:
@@ -93,21 +98,24 @@ def existing(source: str) -> Path:
         extended = given.with_name(given.name + Path(MODEL).suffix)
         if extended.exists():
             return extended
-    shown = source if len(source) <= 200 else source[:197] + "..."
-    shown = shown if shown.isprintable() else ascii(shown)[1:-1]
-    raise UserError(f"-resume={shown}: nothing there; give a checkpoint directory, an output folder or 'auto'")
+    raise UserError(
+        f"-resume={shortened(source)}: nothing there; give a checkpoint directory, an output folder or 'auto'"
+    )
 
 
-def newest_first(folder: Path) -> List[Path]:
+def newest_first(folder: Path) -> list[Path]:
     """The checkpoints in a folder by their place in the training; one of an update that does not record it comes first,
     to be found damaged."""
 
-    def place(entry: Tuple[str, int, Path]) -> Tuple[float, int, int]:
+    def place(entry: tuple[str, int, Path]) -> tuple[float, int, int]:
         kind, number, path = entry
         if kind == "epoch":
             return number, 0, 1
-        position = read_position(path)
-        return (position["epoch"], position["consumed"], 0) if position else (math.inf, number, 0)
+        try:
+            position, _ = read_state(path)
+        except Damaged:
+            return math.inf, number, 0
+        return position["epoch"], position["consumed"], 0
 
     return [path for _, _, path in sorted(numbered(folder), key=place, reverse=True)]
 

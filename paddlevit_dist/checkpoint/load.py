@@ -1,24 +1,23 @@
 """Loading weights into a model, whoever saved them, and reporting exactly what happened."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any
 
 import numpy as np
 import paddle
 
 from ..contracts.user_models import contract_of
-from ..errors import UserError
 from ..registry import MODELS
-from .store import about_of, is_of_a_run, settings_beside
-from .torch_names import from_torch_names, statistics_in, with_norms_named_as
+from ..runtime.errors import UserError
+from ..runtime.printing import shortened
+from .content import about_of, is_of_a_run, settings_beside
 from .weights import Weights, given_weights, read_weights
 
-Shape = Tuple[int, ...]
+Shape = tuple[int, ...]
 
 # Whether an owner's Linear weights are (in, out) where no shape decides it, as in its own files.
 _IN_PADDLE_LAYOUT = {
@@ -49,14 +48,14 @@ class LoadReport:
 
     source: str
     origin: str
-    loaded: List[str] = field(default_factory=list)
-    resized: List[str] = field(default_factory=list)
-    reinitialised: List[str] = field(default_factory=list)
-    missing: List[str] = field(default_factory=list)
-    unexpected: List[str] = field(default_factory=list)
-    shapes: Dict[str, Tuple[Optional[Shape], Optional[Shape]]] = field(default_factory=dict)
+    loaded: list[str] = field(default_factory=list)
+    resized: list[str] = field(default_factory=list)
+    reinitialised: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    shapes: dict[str, tuple[Shape | None, Shape | None]] = field(default_factory=dict)
     loaded_fraction: float = 0.0
-    notices: List[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
         """One line for the log."""
@@ -85,17 +84,17 @@ class LoadReport:
             "unexpected": self.unexpected,
         }
         for kind, names in kinds.items():
-            lines += [f"  {kind:14} {_printable(name)}: {_shapes(*self.shapes[name])}" for name in names]
+            lines += [f"  {kind:14} {shortened(name)}: {_shapes(*self.shapes[name])}" for name in names]
         return "\n".join(lines)
 
     def json(self) -> str:
         """``as_dict`` as JSON."""
         return json.dumps(self.as_dict(), indent=1)
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The whole report in plain containers, for JSON."""
 
-        def entries(names: List[str]) -> List[Dict[str, Any]]:
+        def entries(names: list[str]) -> list[dict[str, Any]]:
             shapes = [self.shapes[name] for name in names]
             return [
                 {"name": name, "source_shape": a and list(a), "model_shape": b and list(b)}
@@ -121,12 +120,12 @@ class LoadReport:
 
 def load_weights(
     model: paddle.nn.Layer,
-    source: Union[str, os.PathLike, Mapping[str, Any], Weights],
+    source: str | os.PathLike | Mapping[str, Any] | Weights,
     *,
     minimum_loaded: float = 0.9,
     strict: bool = False,
-    part: Optional[str] = None,
-    sha256: Optional[str] = None,
+    part: str | None = None,
+    sha256: str | None = None,
 ) -> LoadReport:
     """Copy weights into ``model``; its dtype stays, and nothing is changed if an error is raised.
 
@@ -163,7 +162,7 @@ def load_weights(
     return report
 
 
-def classes_of(model: paddle.nn.Layer, weights: Weights) -> Optional[int]:
+def classes_of(model: paddle.nn.Layer, weights: Weights) -> int | None:
     """How many classes the weights have a classifier for, or None if they have none that belongs to this model."""
     state, _, _ = _in_our_names_and_layout(model, weights)
     contract = contract_of(model)
@@ -172,29 +171,27 @@ def classes_of(model: paddle.nn.Layer, weights: Weights) -> Optional[int]:
     return None if outputs is None else contract.classes_of_outputs(outputs)
 
 
-def _weights_of(source: Any, part: Optional[str], sha256: Optional[str]) -> Weights:
+def _weights_of(source: Any, part: str | None, sha256: str | None) -> Weights:
     if isinstance(source, Weights):
         return source
     return given_weights(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
 
 
-def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[Dict[str, np.ndarray], str, List[str]]:
-    targets, state = model.state_dict(), weights.state
-    candidates = {"timm": state}
-    for owner, to_our_names in contract_of(model).key_maps.items():
-        candidates[owner] = to_our_names(state)
-    candidates["PyTorch"] = from_torch_names(state)
-    candidates = {owner: with_norms_named_as(targets, renamed) for owner, renamed in candidates.items()}
-    matches = {owner: sum(name in targets for name in renamed) for owner, renamed in candidates.items()}
-    owner = max(matches, key=matches.__getitem__)  # the first of equals: our own names
-    state = candidates[owner]
+def _in_our_names_and_layout(
+    model: paddle.nn.Layer, weights: Weights
+) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
+    targets = model.state_dict()
+    states = renamed_states(weights.state, {**contract_of(model).key_maps, "PyTorch": from_torch_names})
+    states = {owner: _with_norms_named_as(targets, state) for owner, state in states.items()}
+    owner = max(states, key=lambda owner: sum(name in targets for name in states[owner]))  # first of equals: our own
+    state = states[owner]
     notices = contract_of(model).notices_of_source(owner, state)
 
     layers = model.named_sublayers(include_self=True)
     linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
     linear = [name for name in linear if name in state and state[name].ndim == 2]
-    as_paddle = sum(_fits(state[name].shape, targets[name].shape) for name in linear)
-    as_torch = sum(_fits(state[name].shape[::-1], targets[name].shape) for name in linear)
+    as_paddle = sum(state[name].shape == tuple(targets[name].shape) for name in linear)
+    as_torch = sum(state[name].shape[::-1] == tuple(targets[name].shape) for name in linear)
     in_paddle_layout = layout_of_owner(owner, weights)
     if as_paddle != as_torch:
         in_paddle_layout = as_paddle > as_torch
@@ -210,57 +207,38 @@ def layout_of_owner(owner: str, weights: Weights) -> bool:
     return _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
 
 
-def _fits(shape: Shape, target_shape: List[int]) -> bool:
-    return tuple(shape) == tuple(target_shape)
-
-
-class _Candidate(NamedTuple):
-    value: np.ndarray
-    resized: bool
-
-
-def _plan(model: paddle.nn.Layer, state: Dict[str, np.ndarray], report: LoadReport) -> Dict[str, np.ndarray]:
+def _plan(model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadReport) -> dict[str, np.ndarray]:
     """Fill the report and return the arrays to assign, without touching the model."""
-    targets = model.state_dict()
-    fitting: Dict[str, _Candidate] = {}
+    targets, contract = model.state_dict(), contract_of(model)
+    fitting: dict[str, np.ndarray] = {}
     for name, target in targets.items():
-        shape = tuple(target.shape)
-        report.shapes[name] = (tuple(state[name].shape) if name in state else None, shape)
-        candidate = _fit(model, name, state.get(name), shape)
-        if candidate is not None:
-            fitting[name] = candidate
+        shape, value = tuple(target.shape), state.get(name)
+        report.shapes[name] = (None if value is None else value.shape, shape)
+        if value is not None and value.shape != shape:
+            value = contract.resize_parameter(name, value)
+        if value is not None and value.shape == shape:
+            fitting[name] = value
 
-    for layer in contract_of(model).classifier_layers:
+    for layer in contract.classifier_layers:
         names = [name for name in targets if name.startswith(f"{layer}.")]
         if any(name not in fitting for name in names):
             report.reinitialised += names  # weights and bias belong together
-    fitting = {name: found for name, found in fitting.items() if name not in report.reinitialised}
+    fitting = {name: value for name, value in fitting.items() if name not in report.reinitialised}
 
     report.loaded = list(fitting)
-    report.resized = [name for name, found in fitting.items() if found.resized]
-    report.notices += contract_of(model).notices_of_resized(report.resized)
+    report.resized = [name for name, value in fitting.items() if value.shape != state[name].shape]
+    report.notices += contract.notices_of_resized(report.resized)
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialised]
     report.unexpected = [name for name in state if name not in targets]
-    report.shapes.update({name: (tuple(state[name].shape), None) for name in report.unexpected})
+    report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
     num_loaded, num_missing = (
         sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)
     )
     report.loaded_fraction = num_loaded / max(num_loaded + num_missing, 1)
-    not_finite = [name for name, found in fitting.items() if not np.isfinite(found.value).all()]
+    not_finite = [name for name, value in fitting.items() if not np.isfinite(value).all()]
     if not_finite:
         report.notices.append(f"values that are NaN or infinite in {_some(not_finite)}")
-    return {name: found.value for name, found in fitting.items()}
-
-
-def _fit(model: paddle.nn.Layer, name: str, value: Optional[np.ndarray], shape: Shape) -> Optional[_Candidate]:
-    if value is None:
-        return None
-    if tuple(value.shape) == shape:
-        return _Candidate(value, False)
-    resized = contract_of(model).resize_parameter(name, value)
-    if resized is None or tuple(resized.shape) != shape:
-        return None
-    return _Candidate(resized, True)
+    return fitting
 
 
 def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
@@ -319,32 +297,78 @@ def _fitting(source: str) -> str:
     file = Path(source)
     model = (settings_beside(about_of(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):
-        return f". It is of a run of MODEL.NAME {_printable(model['NAME'])}: take that run's settings of MODEL"
+        return f". It is of a run of MODEL.NAME {shortened(model['NAME'])}: take that run's settings of MODEL"
     named = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]
     return f". By its name it is of MODEL.NAME {named[0]}" if named else ". Is it for another architecture?"
 
 
-def _described(report: LoadReport, names: List[str]) -> str:
+def _described(report: LoadReport, names: list[str]) -> str:
     def describe(name: str) -> str:
         source_shape, model_shape = report.shapes[name]
         if source_shape and model_shape:
-            return f"{_printable(name)} ({source_shape} in the source, {model_shape} in the model)"
-        return f"{_printable(name)} {source_shape or model_shape}"
+            return f"{shortened(name)} ({source_shape} in the source, {model_shape} in the model)"
+        return f"{shortened(name)} {source_shape or model_shape}"
 
     return _some([describe(name) for name in names])
 
 
-def _some(texts: List[str], limit: int = 3) -> str:
-    shown = ", ".join(_printable(text) for text in texts[:limit])
+def _some(texts: list[str], limit: int = 3) -> str:
+    shown = ", ".join(shortened(text) for text in texts[:limit])
     return shown if len(texts) <= limit else f"{shown} and {len(texts) - limit} more"
 
 
-def _shapes(source_shape: Optional[Shape], model_shape: Optional[Shape]) -> str:
+def _shapes(source_shape: Shape | None, model_shape: Shape | None) -> str:
     in_source = f"{source_shape} in the source" if source_shape is not None else "not in the source"
     in_model = f"{model_shape} in the model" if model_shape is not None else "not in the model"
     return f"{in_source}, {in_model}"
 
 
-def _printable(text: str) -> str:
-    """A name from a foreign file, on one line and not longer than a line."""
-    return text[:120] if text.isprintable() else ascii(text[:120])
+# ---- whose names these are ---------------------------------------------------------------------------------------
+
+
+def renamed_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
+    """The state as it is, which are timm's names if they are ours, and as each owner's function renames it."""
+    return {"timm": state, **{owner: to_ours(state) for owner, to_ours in key_maps.items()}}
+
+
+# What PyTorch's and Paddle's batch norms call their running statistics.
+_STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
+_COUNT = "num_batches_tracked"  # of PyTorch's alone, which momentum makes up for
+
+
+def from_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state with Paddle's names for statistics, and without PyTorch's number of batches."""
+    return _renamed({name: value for name, value in state.items() if name.split(".")[-1] != _COUNT}, _STATISTICS)
+
+
+def to_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state with PyTorch's names for statistics."""
+    return _renamed(state, {ours: theirs for theirs, ours in _STATISTICS.items()})
+
+
+def _with_norms_named_as(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state with its batch norms called as the model calls them: those of MinkowskiEngine have all that they hold
+    below ``bn.``, those of most others do not."""
+    result = dict(state)
+    for mean in statistics_in(targets):
+        layer = mean.rpartition(".")[0]
+        if not mean.endswith("._mean"):
+            continue
+        other = layer[: -len(".bn")] if layer.endswith(".bn") else f"{layer}.bn"
+        for last in ("weight", "bias", *_STATISTICS.values()):
+            if f"{layer}.{last}" in targets and f"{layer}.{last}" not in state and f"{other}.{last}" in result:
+                result[f"{layer}.{last}"] = result.pop(f"{other}.{last}")
+    return result
+
+
+def statistics_in(names: Collection[str]) -> list[str]:
+    """The names that are running statistics of a batch norm."""
+    return [name for name in names if name.rpartition(".")[2] in _STATISTICS.values()]
+
+
+def _renamed(state: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    result = {}
+    for name, value in state.items():
+        layer, dot, last = name.rpartition(".")
+        result[layer + dot + names.get(last, last)] = value
+    return result

@@ -5,16 +5,15 @@ there that holds a ``model.safetensors``. A path that exists wins. A model's nam
 PaddleViT's users, whose own weights are often called so: what is not there must not be replaced by somebody else's.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
-from .download import Copy, is_address, local_copy, silent
+from .download import Copy, local_copy, silent
 
 ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
 _ENDPOINT = "https://huggingface.co"
@@ -39,8 +38,8 @@ class Published(NamedTuple):
     name: str
     top1: float
     license: str
-    mean: Tuple[float, ...] = _IMAGENET_MEAN
-    std: Tuple[float, ...] = _IMAGENET_STD
+    mean: tuple[float, ...] = _IMAGENET_MEAN
+    std: tuple[float, ...] = _IMAGENET_STD
     crop_pct: float = 0.9
 
     @property
@@ -76,26 +75,37 @@ _ROWS = (
     Published("resnet101.a1_in1k", 81.494, "Apache-2.0", crop_pct=0.95),
     Published("resnet101.tv_in1k", 77.404, "BSD-3-Clause", crop_pct=0.875),
 )
-PUBLISHED: Dict[str, Published] = {row.name: row for row in _ROWS}
+PUBLISHED: dict[str, Published] = {row.name: row for row in _ROWS}
 
 
-def published(source: Any) -> Optional[Published]:
+def published(source: Any) -> Published | None:
     """The row that ``source`` names, None for a path that exists and for anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
     return PUBLISHED.get(source.partition("#")[0].lower())
 
 
-def published_for(model: str) -> Optional[Published]:
+def published_for(model: str) -> Published | None:
     """The first row of the registered model of that name."""
     return next((row for row in _ROWS if row.model == model.lower()), None)
 
 
-def address_of(source: Any) -> Optional[str]:
-    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` if that is set; None if it is not a name.
+def is_address(source: Any) -> bool:
+    """Whether ``source`` is an address rather than a path."""
+    return isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE) is not None
 
-    ``#sha256=...`` may follow the name, as it may an address.
-    """
+
+def _repository(source: Any) -> str | None:
+    """OWNER/REPOSITORY at Hugging Face that ``source`` names, after which ``#sha256=...`` may follow; else None."""
+    row = published(source)
+    if row is not None:
+        return f"timm/{row.name}"
+    found = _REPOSITORY.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
+    return found[1] if found else None
+
+
+def address_of(source: Any) -> str | None:
+    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` if that is set; None if it is not a name."""
     repository = _repository(source)
     if repository is None:
         return None
@@ -107,15 +117,7 @@ def _endpoint() -> str:
     return (os.environ.get(ENDPOINT_VARIABLE) or _ENDPOINT).rstrip("/")
 
 
-def _repository(source: Any) -> Optional[str]:
-    row = published(source)
-    if row is not None:
-        return f"timm/{row.name}"
-    found = _REPOSITORY.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
-    return found[1] if found else None
-
-
-def local_weights(source: Any, sha256: Optional[str] = None, say: Callable[[str], None] = silent) -> Optional[Copy]:
+def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], None] = silent) -> Copy | None:
     """The file of an address or a name, fetched once; None for anything else.
 
     A copy that Hugging Face's own library has fetched for timm or transformers is used where it is.
@@ -129,20 +131,18 @@ def local_weights(source: Any, sha256: Optional[str] = None, say: Callable[[str]
     """
     if is_address(source):
         return local_copy(source, sha256, say=say)
-    repository = _repository(source)
-    if repository is None:
+    repository, address = _repository(source), address_of(source)
+    if repository is None or address is None:
         return None
     theirs = _copy_of_hugging_face(repository) if sha256 is None and "#" not in source else None
     if theirs is not None:
         return Copy(theirs, (f"from the cache of Hugging Face: {theirs}",))
-    address = address_of(source) or ""
-    endpoint = (
-        "" if address.startswith(f"{_ENDPOINT}/") else f"--{hashlib.sha256(_endpoint().encode()).hexdigest()[:8]}"
-    )
-    return local_copy(address, sha256, kept_as=repository.replace("/", "--") + endpoint, say=say)
+    mirror = "" if _endpoint() == _ENDPOINT else f"--{hashlib.sha256(_endpoint().encode()).hexdigest()[:8]}"
+    kept_as = repository.replace("/", "--") + mirror
+    return local_copy(address, sha256, kept_as=kept_as, say=say)
 
 
-def _copy_of_hugging_face(repository: str) -> Optional[Path]:
+def _copy_of_hugging_face(repository: str) -> Path | None:
     """Source: huggingface_hub, "Understand caching": ``models--OWNER--NAME/refs/main`` names a folder of
     ``snapshots``."""
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")

@@ -11,80 +11,112 @@ What is not complete yet, or about to be removed, has a hidden name that no othe
 has left of them is removed by ``remove_leftovers``, which only the owner of the output folder may call.
 """
 
-from __future__ import annotations
-
 import contextlib
+import functools
 import json
 import math
 import os
-import re
+import pickle
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import paddle
 import yaml
 
-from ..errors import UserError
-from ..files import atomic_file, exchange, is_temporary, temporary_name, why_not_written
+from ..runtime import paddle_versions
+from ..runtime.files import atomic_file, is_temporary, temporary_name, told_if_not_written
 from .content import (
     ABOUT,
+    AVERAGED,
     EVALUATION,
     MANIFEST,
+    MODEL,
     OPTIMIZER,
+    REPLACED,
     SAMPLES,
     STATE,
     Damaged,
+    RunState,
+    epoch_name,
     fingerprint,
-    has_all_files,
-    intact,
-    read_about_file,
-    read_best,
-    read_state,
+    linked_name,
+    numbered,
+    parse_name,
+    read,
+    read_about,
+    read_samples,
+    update_name,
     verify,
 )
 from .finding import holds_any, is_newest, newest_first, newest_good, resolve
-from .host_copy import Tensors, write_tensors
-from .names import AVERAGED, MODEL, REPLACED, epoch_name, linked_name, numbered, parse_name, update_name
-from .weights import checkpoint_in, read_npz
 
-__all__ = [  # for those who read checkpoints, also what other modules of this room define
-    "Damaged",
-    "RunState",
-    "averaged_weights",
-    "discard",
-    "epoch_name",
-    "holds_any",
-    "is_newest",
-    "link",
-    "newest_good",
-    "prune",
-    "read",
-    "read_about",
-    "read_samples",
-    "remove_leftovers",
-    "resolve",
-    "save",
-    "update_name",
-    "verify",
-    "write_evaluation",
-]
+__all__ = [  # what those who save and continue runs need
+    "Damaged", "HostCopies", "HostTensor", "RunState", "Tensors", "discard", "epoch_name", "holds_any", "host_values",
+    "is_newest", "link", "newest_good", "prune", "read", "read_about", "read_samples", "remove_leftovers", "resolve",
+    "save", "update_name", "verify", "write_evaluation", "write_tensors",
+]  # fmt: skip
 
-_EARLIER_LEFTOVER = re.compile(r"\.((epoch|update)_\d+|last|best)\.(\d+|old)")  # as earlier versions named them
+# ---- copies of what is written -----------------------------------------------------------------------------------
+
+_NAME_TABLE = "StructuredToParameterName@@"  # Paddle's entry for the automatic names
+_PROTOCOL = 4  # of pickle: Paddle's default
+_told = functools.partial(told_if_not_written, remark=", then -resume=auto")
 
 
-class RunState(NamedTuple):
-    """All that is needed, besides the configuration, to continue exactly where a run stopped.
+class HostTensor(NamedTuple):
+    """A tensor's values, and the name that Paddle has given it."""
 
-    Attributes:
-        position: epochs that are done, samples consumed of the one after them, updates since the start.
-        optimizer: accumulators by structured name.
-        extra: everything else, plain JSON values (scaler, best metric, whether an evaluation is due, versions).
-    """
+    array: np.ndarray
+    name: str
 
-    position: Dict[str, int]
-    optimizer: Dict[str, np.ndarray]
-    extra: Dict[str, Any]
+
+Tensors = Mapping[str, paddle.Tensor | HostTensor]
+
+
+class HostCopies:
+    """Copies tensors, into the memory of the copy before where there is one: new memory takes the system much longer to
+    give than the copy takes."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def of(self, part: str, tensors: Mapping[str, paddle.Tensor]) -> dict[str, HostTensor]:
+        """Copies of ``tensors``, which the next call for the same part overwrites.
+
+        Args:
+            part: tells tensors of the same names apart.
+        """
+        return {name: HostTensor(self._copy(f"{part}/{name}", tensor), tensor.name) for name, tensor in tensors.items()}
+
+    def _copy(self, key: str, tensor: paddle.Tensor) -> np.ndarray:
+        values = paddle_versions.values_in_place(tensor)
+        if values is None:
+            return tensor.numpy()
+        copy = self._arrays.get(key)
+        if copy is None or copy.shape != values.shape or copy.dtype != values.dtype:
+            copy = self._arrays[key] = np.empty(values.shape, values.dtype)
+        np.copyto(copy, values)
+        return copy
+
+
+def host_values(tensors: Mapping[str, paddle.Tensor]) -> dict[str, np.ndarray]:
+    """The values of tensors, to be read before the tensors change: not copied where they are in the host's memory."""
+    in_place = {name: paddle_versions.values_in_place(tensor) for name, tensor in tensors.items()}
+    return {name: tensors[name].numpy() if values is None else values for name, values in in_place.items()}
+
+
+def write_tensors(file: BinaryIO, tensors: Tensors) -> None:
+    """Write what ``paddle.save`` writes of a model's state."""
+    content: dict[str, Any] = {}
+    names = {}
+    for key, tensor in tensors.items():
+        content[key] = tensor.array if isinstance(tensor, HostTensor) else tensor.numpy()
+        names[key] = tensor.name
+    content[_NAME_TABLE] = names
+    pickle.dump(content, file, protocol=_PROTOCOL)
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
@@ -95,9 +127,9 @@ def save(
     name: str,
     weights: Tensors,
     state: RunState,
-    averaged: Optional[Tensors] = None,
-    about: Optional[Dict[str, Any]] = None,
-    samples: Optional[Dict[str, np.ndarray]] = None,
+    averaged: Tensors | None = None,
+    about: dict[str, Any] | None = None,
+    samples: dict[str, np.ndarray] | None = None,
 ) -> Path:
     """Write the checkpoint ``name`` into ``folder`` and return its directory. Main process only, in any thread.
 
@@ -124,7 +156,7 @@ def save(
             _flush(folder)
     finally:
         with contextlib.suppress(OSError):
-            _remove(temporary)  # incomplete, or the one that was replaced; usually it has its new name
+            _remove(temporary)  # incomplete; usually it has its name
     return final
 
 
@@ -132,9 +164,9 @@ def _write_files(
     directory: Path,
     weights: Tensors,
     state: RunState,
-    averaged: Optional[Tensors],
-    about: Optional[Dict[str, Any]],
-    samples: Optional[Dict[str, np.ndarray]],
+    averaged: Tensors | None,
+    about: dict[str, Any] | None,
+    samples: dict[str, np.ndarray] | None,
 ) -> None:
     for name, tensors in ((MODEL, weights), (AVERAGED, averaged)):
         if tensors is not None:
@@ -152,16 +184,14 @@ def _write_files(
 
 
 def _put(temporary: Path, final: Path) -> None:
-    """Give a complete checkpoint its name; what had the name before then has the temporary one, or is gone."""
-    if not os.path.lexists(final):
-        os.replace(temporary, final)
-    elif not exchange(temporary, final):
-        # Between these two steps the earlier one is still found, and verified, under its other name.
-        aside = final.with_name(final.name + REPLACED)
-        if os.path.lexists(aside):
-            _remove(aside)
+    """Give a complete checkpoint its name; one that had it is found, and verified, under another name until then."""
+    aside = final.with_name(final.name + REPLACED)
+    if os.path.lexists(aside):
+        _remove(aside)
+    if os.path.lexists(final):
         os.replace(final, aside)
-        os.replace(temporary, final)
+    os.replace(temporary, final)
+    if os.path.lexists(aside):
         _remove(aside)
 
 
@@ -199,16 +229,15 @@ def prune(
     update: int,
     keep_updates: int,
     *,
-    epoch: Optional[int] = None,
+    epoch: int | None = None,
     keep_epochs: int = 1,
-    good: Optional[Path] = None,
+    good: Path | None = None,
 ) -> None:
     """Remove checkpoints that are neither linked nor to be kept; none where no good one would be left.
 
     Kept are those of epochs for which ``keep(epoch)`` is true, the newest ``keep_epochs`` of epochs up to the present
     ``epoch``, and the newest ``keep_updates`` of updates up to the present ``update``: later ones were left by a run
-    that this one has restarted. ``good`` is a checkpoint that this process has verified or written and read back; the
-    others are verified.
+    that this one has restarted. ``good`` is a checkpoint that this process has written; others are verified.
 
     Raises:
         UserError: the file system refuses.
@@ -219,13 +248,13 @@ def prune(
         updates = sorted(n for kind, n, _ in all_of_them if kind == "update" and n <= update)[-keep_updates:]
         present = math.inf if epoch is None else epoch
         epochs = sorted(n for kind, n, _ in all_of_them if kind == "epoch" and n <= present)[-keep_epochs:]
-        kept: List[Path] = []
-        unwanted: List[Path] = []
-        for kind, number, path in all_of_them:
-            is_wanted = (keep(number) or number in epochs) if kind == "epoch" else number in updates
-            (kept if path.name in linked or is_wanted else unwanted).append(path)
-        kept.sort(key=lambda path: path != good)
-        if unwanted and any(has_all_files(path) if path == good else _is_good(path) for path in kept):
+        kept = {
+            path
+            for kind, number, path in all_of_them
+            if path.name in linked or ((keep(number) or number in epochs) if kind == "epoch" else number in updates)
+        }
+        unwanted = [path for _, _, path in all_of_them if path not in kept]
+        if unwanted and (good in kept or any(map(_is_good, kept))):
             for path in unwanted:
                 _remove(path)
 
@@ -238,7 +267,7 @@ def _is_good(directory: Path) -> bool:
     return True
 
 
-def write_evaluation(directory: Path, best: Dict[str, Any]) -> None:
+def write_evaluation(directory: Path, best: dict[str, Any]) -> None:
     """Note in a checkpoint that its evaluation is done, and the best one so far. Main process only.
 
     Raises:
@@ -266,7 +295,7 @@ def discard(directory: Path) -> None:
         _remove(directory)
 
 
-def remove_leftovers(folder: Path) -> List[str]:
+def remove_leftovers(folder: Path) -> list[str]:
     """Remove what killed processes have left half written or half removed in a ``checkpoints`` folder.
 
     Only for the owner of the output folder: it would also remove what a living process is writing there.
@@ -279,122 +308,17 @@ def remove_leftovers(folder: Path) -> List[str]:
     removed = []
     with _told(f"in {folder}"):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            name = parse_name(path.name)
-            if name and name.is_replaced:
-                original = path.with_name(path.name[: -len(REPLACED)])
-                if not os.path.lexists(original):  # killed in the middle of replacing it
-                    os.replace(path, original)
-                    continue
-            elif name and path.is_dir():
-                half = [file for file in sorted(path.iterdir()) if is_temporary(file.name)]
-                for file in half:
-                    file.unlink()
-                removed += [f"{path.name}/{file.name}" for file in half]
-                continue
-            elif not (is_temporary(path.name) or _EARLIER_LEFTOVER.fullmatch(path.name)):
-                continue
-            _remove(path)
-            removed.append(path.name)
+            original = path.with_name(path.name.removesuffix(REPLACED))
+            if is_temporary(path.name) or (parse_name(path.name) and os.path.lexists(original) and original != path):
+                _remove(path)
+                removed.append(path.name)
+            elif parse_name(path.name) and original != path:  # killed in the middle of replacing it
+                os.replace(path, original)
+            elif parse_name(path.name) and path.is_dir():
+                for half in [file for file in sorted(path.iterdir()) if is_temporary(file.name)]:
+                    half.unlink()
+                    removed.append(f"{path.name}/{half.name}")
     return removed
-
-
-# ---- reading -----------------------------------------------------------------------------------------------------
-
-
-def read(directory: Path) -> RunState:
-    """The run state in a verified checkpoint directory.
-
-    Raises:
-        UserError: it cannot be read.
-    """
-    try:
-        position, extra = read_state(directory)
-    except Damaged as error:
-        raise UserError(f"{error}; continue from another checkpoint") from error
-    optimizer = read_npz(directory / OPTIMIZER)
-    best = read_best(directory)
-    if best is not None:
-        extra = {**extra, "best": best, "evaluation_due": False}
-    return RunState(position, optimizer, extra)
-
-
-def averaged_weights(directory: Path) -> Optional[Path]:
-    """The file of averaged weights in a checkpoint, if it has one."""
-    path = directory / AVERAGED
-    return path if path.is_file() else None
-
-
-def is_of_a_run(source: str) -> bool:
-    """Whether ``source`` is a checkpoint that a run of this package wrote, its directory or a file in it."""
-    return (_directory(source) / STATE).is_file()
-
-
-def read_about(source: str) -> Optional[Dict[str, Any]]:
-    """What the checkpoint at ``source``, its directory or a file in it, says about its weights.
-
-    Returns:
-        An empty dictionary for a checkpoint from before they said anything, None if ``source`` is not a
-        checkpoint of a run.
-    Raises:
-        UserError: its ``about.yaml`` is damaged.
-    """
-    directory = _directory(source)
-    if not is_of_a_run(source):
-        return None
-    if not (directory / ABOUT).exists():
-        return {}
-    with intact(directory / ABOUT):
-        return read_about_file(directory / ABOUT)
-
-
-def about_of(file: Path) -> Dict[str, Any]:
-    """What is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or ``NAME.about.yaml``
-    beside them; empty if nothing is.
-
-    Raises:
-        UserError: it cannot be read.
-    """
-    about = read_about(str(file))
-    if about is not None:
-        return about
-    for name in (f"{file.stem}.{ABOUT}", f"{file.name}.{ABOUT}", ABOUT):
-        beside = file.with_name(name)
-        if beside.is_file():
-            return read_about_file(beside)
-    return {}
-
-
-def settings_beside(about: Dict[str, Any], file: Path) -> Optional[Dict[str, Any]]:
-    """The settings of the run that trained the weights in ``file``: what ``about`` says, else the ``config.yaml`` of
-    the run's folder that they are in; None if there is neither."""
-    if isinstance(about.get("settings"), dict):
-        return dict(about["settings"])
-    nearest = list(file.absolute().parents)[:3]  # run / checkpoints / epoch_0004 / model.pdparams
-    for folder in nearest:
-        if (folder / "config.yaml").is_file():
-            return read_about_file(folder / "config.yaml")  # plain values as well
-    return None
-
-
-def read_samples(source: str) -> Optional[Dict[str, np.ndarray]]:
-    """The samples that the training of the checkpoint at ``source`` had in each split, as ``Samples.identities`` has
-    them: uint64 (samples,) by split, and of what only earlier sessions were trained on.
-
-    Returns:
-        None if ``source`` is not a checkpoint of a run, or lists none.
-    Raises:
-        UserError: the list is damaged.
-    """
-    file = _directory(source) / SAMPLES
-    if not file.is_file():
-        return None
-    with intact(file):
-        return read_npz(file)
-
-
-def _directory(source: str) -> Path:
-    path = checkpoint_in(source)
-    return path if path.is_dir() else path.parent
 
 
 def _hidden(name: str) -> str:
@@ -419,12 +343,3 @@ def _remove(path: Path) -> None:
         doomed = path.with_name(_hidden(path.name))
         os.replace(path, doomed)
     shutil.rmtree(doomed)
-
-
-@contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Turn an error of the file system into one line: what could not be written, why, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {what}: {why_not_written(error)}, then -resume=auto") from error

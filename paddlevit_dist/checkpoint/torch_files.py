@@ -7,18 +7,19 @@ of ``unpickling`` are, with the few additional names that tensors need.
 Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_rebuild_*``) of PyTorch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
+import math
 import os
 import zipfile
-from typing import IO, Any, BinaryIO, Callable, Dict, Iterator, List, Tuple, Union
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from .refusal import RefusedError, reading
-from .unpickling import Budget, Entries, Name, RestrictedUnpickler, StandIn, expect
+from .array_files import RefusedError, reading
+from .unpickling import Name, PickleReader, expect
 
 KIND, ADVICE = "torch.save file", "save it again as a state dict of tensors, or as safetensors"
 _LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
@@ -38,7 +39,7 @@ _DTYPES = {
 
 
 @contextlib.contextmanager
-def open_torch_file(path: Union[str, os.PathLike]) -> Iterator[Any]:
+def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
     """The object that ``torch.save`` wrote, with a ``StoredTensor`` for each tensor, valid inside the context.
 
     Raises:
@@ -83,7 +84,7 @@ class Storage:
 class StoredTensor:
     """A tensor as the file describes it: a shape over a storage."""
 
-    def __init__(self, storage: Storage, offset: int, shape: Tuple[int, ...], strides: Tuple[int, ...]) -> None:
+    def __init__(self, storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.storage = storage
         self.offset = offset
         self.shape = shape
@@ -96,48 +97,41 @@ class StoredTensor:
         return np.lib.stride_tricks.as_strided(numbers, self.shape, strides, writeable=False)
 
 
-def _whole_numbers(value: Any) -> Tuple[int, ...]:
+def _whole_numbers(value: Any) -> tuple[int, ...]:
     if not all(type(number) is int and 0 <= number < 1 << 48 for number in expect(value, tuple)):
         raise ValueError("a tensor in it has no valid shape")
     return value
 
 
-def _rebuild_tensor(budget: Budget, storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
+def _rebuild_tensor(
+    reader: PickleReader, storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any
+) -> StoredTensor:
     """``rest`` is whether a gradient is required, hooks and metadata, which weights do without."""
     storage, shape, strides = expect(storage, Storage), _whole_numbers(shape), _whole_numbers(strides)
     (offset,) = _whole_numbers((offset,))
     if len(shape) != len(strides) or len(shape) > 32:
         raise ValueError("a tensor in it has no valid shape")
-    count, last = 1, offset
-    for side, step in zip(shape, strides):
-        count *= side
-        last += (side - 1) * step
+    last = offset + sum((side - 1) * step for side, step in zip(shape, strides, strict=True))
+    count = math.prod(shape)
     if count > storage.count or (count > 0 and last >= storage.count):
         raise ValueError("a tensor in it is larger than its storage")
     return StoredTensor(storage, offset, shape, strides)
 
 
-def _rebuild_parameter(budget: Budget, data: Any, *rest: Any) -> StoredTensor:
+def _rebuild_parameter(reader: PickleReader, data: Any, *rest: Any) -> StoredTensor:
     return expect(data, StoredTensor)
 
 
-class _StateDict(Entries):
-    """State dicts carry attributes, the versions of their layers, which are left out."""
-
-    def __setstate__(self, state: Any) -> None:
-        expect(state, dict)
-
-
-def _state_dict(budget: Budget, pairs: Any = ()) -> _StateDict:
+def _state_dict(reader: PickleReader, pairs: Any = ()) -> OrderedDict:
     """Python 2 gave the entries as a list of pairs, Python 3 sets them afterwards."""
-    result = _StateDict()
+    result: OrderedDict = OrderedDict()
     for pair in expect(pairs, (list, tuple)):
         key, value = expect(pair, (list, tuple))
         result[expect(key, (str, int))] = value
     return result
 
 
-class TorchUnpickler(RestrictedUnpickler):
+class TorchReader(PickleReader):
     """Reads the pickle of a file of torch.
 
     Args:
@@ -146,36 +140,40 @@ class TorchUnpickler(RestrictedUnpickler):
     """
 
     calls = {
-        **RestrictedUnpickler.calls,
+        **PickleReader.calls,
         **{Name("torch", storage): None for storage in _DTYPES},
         Name("collections", "OrderedDict"): _state_dict,
         Name("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
         Name("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
         Name("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
         Name("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter,
-        Name("torch", "Size"): lambda budget, sides: _whole_numbers(sides),
+        Name("torch", "Size"): lambda reader, sides: _whole_numbers(sides),
     }
-    instructions = RestrictedUnpickler.instructions | {"BINPERSID"}
 
     def __init__(self, stream: IO[bytes], read_storage: Callable[[str], bytes]) -> None:
         super().__init__(stream)
         self._read_storage = read_storage
-        self.storages: Dict[str, Storage] = {}
+        self.storages: dict[str, Storage] = {}
 
-    def persistent_load(self, about: Any) -> Storage:
+    def persistent(self, about: Any) -> Storage:
         """A storage is named by ("storage", its type, key, device, number of elements[, a view in old files])."""
         about = expect(about, tuple)
         if len(about) not in (5, 6) or about[0] != "storage" or (len(about) == 6 and about[5] is not None):
             raise ValueError("a storage in it is not described as torch describes it")
-        kind, key, count = about[1], expect(about[2], str), about[4]
-        if not isinstance(kind, StandIn) or kind.name.module != "torch" or kind.name.attribute not in _DTYPES:
+        kind, key, count = expect(about[1], Name), expect(about[2], str), about[4]
+        if kind.module != "torch" or kind.attribute not in _DTYPES:
             raise ValueError("a storage in it has no valid type")
         (count,) = _whole_numbers((count,))
-        dtype = np.dtype(_DTYPES[kind.name.attribute])
+        dtype = np.dtype(_DTYPES[kind.attribute])
         known = self.storages.setdefault(key, Storage(dtype, count, functools.partial(self._read_storage, key)))
         if (known.dtype, known.count) != (dtype, count):
             raise ValueError("a storage in it is described in two ways")
         return known
+
+    def set_state(self, value: Any, state: Any) -> None:
+        """State dicts carry attributes, the versions of their layers, which are left out."""
+        if not isinstance(value, OrderedDict) or not isinstance(state, dict):
+            super().set_state(value, state)
 
 
 def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
@@ -195,20 +193,20 @@ def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
     if f"{folder}byteorder" in entries and archive.read(f"{folder}byteorder") != b"little":
         raise RefusedError("its numbers are in big-endian order")
     with archive.open(pickles[0]) as stream:
-        return TorchUnpickler(stream, load).load()
+        return TorchReader(stream, load).load()
 
 
 def _load_legacy(stream: BinaryIO) -> Any:
-    data: Dict[str, bytes] = {}
+    data: dict[str, bytes] = {}
     if _plain(stream) != _LEGACY_MAGIC or _plain(stream) != _LEGACY_PROTOCOL:
         raise ValueError("it does not begin as torch's files do")
     if expect(_plain(stream), dict).get("little_endian") is not True:
         raise RefusedError("its numbers are in big-endian order")
-    unpickler = TorchUnpickler(stream, lambda key: data[key])
-    value = unpickler.load()
-    keys: List[Any] = expect(_plain(stream), list)
+    reader = TorchReader(stream, lambda key: data[key])
+    value = reader.load()
+    keys: list[Any] = expect(_plain(stream), list)
     for key in keys:
-        storage = unpickler.storages[expect(key, str)]
+        storage = reader.storages[expect(key, str)]
         count = int.from_bytes(stream.read(8), "little")
         if count != storage.count or key in data:
             raise ValueError("its storages are not those that were announced")
@@ -222,7 +220,7 @@ def _plain(stream: BinaryIO) -> Any:
     def load(key: str) -> bytes:
         raise ValueError("it has a tensor in a place where none belongs")
 
-    return TorchUnpickler(stream, load).load()
+    return TorchReader(stream, load).load()
 
 
 def _read_exactly(stream: BinaryIO, length: int) -> bytes:

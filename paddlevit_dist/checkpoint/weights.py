@@ -1,107 +1,24 @@
 """Weights from a file: which file a path means, and which of its content are weights."""
 
-from __future__ import annotations
-
 import difflib
-import math
 import os
-import re
 import sys
-import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
-from ..text_files import read_json
-from .content import intact
-from .download import Copy, is_address, silent
-from .names import AVERAGED, MODEL
-from .published import address_of, local_weights, similar_names
-from .refusal import RefusedError, reading
-from .safetensors_files import read_safetensors
+from ..runtime.errors import UserError
+from ..runtime.text_files import read_json
+from .array_files import read_npz, read_safetensors, reading
+from .content import AVERAGED, MODEL, checkpoint_in, intact
+from .download import Copy, silent
+from .published import address_of, is_address, local_weights, similar_names
 from .torch_files import open_torch_file
 from .unpickling import restricted_load
 
-KIND, ADVICE = "numpy.savez file", "save it again with numpy.savez from numeric arrays"
-_LARGEST_GAIN, _ALWAYS_ALLOWED = 16, 1 << 26  # how much larger than the file its arrays may be; but 64 MB always
-_LONGEST_HEADER = 10_000
-_HEADER = re.compile(
-    r"\{'descr': '([^']{1,40})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18}, ?)*\d{0,18})\),? ?\}"
-)
-
-
-def read_npz(path: Union[str, os.PathLike]) -> Dict[str, np.ndarray]:
-    """Arrays by name; bfloat16, which JAX saves as two raw bytes, as its bits in uint16.
-
-    Raises:
-        UserError: unreadable, damaged, far larger than the file, or with objects instead of numbers.
-    """
-    with reading(str(path), KIND, ADVICE), zipfile.ZipFile(path) as archive:
-        entries = archive.infolist()
-        if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
-            raise RefusedError("its entries are compressed in a way that numpy does not use")
-        allowed = max(_ALWAYS_ALLOWED, _LARGEST_GAIN * os.path.getsize(path))
-        if sum(entry.file_size for entry in entries) > allowed:
-            raise RefusedError("its arrays are far larger than the file")
-        return {_name(entry.filename): _array(archive.read(entry)) for entry in entries}
-
-
-def _name(filename: str) -> str:
-    return filename[: -len(".npy")] if filename.endswith(".npy") else filename
-
-
-def _array(content: bytes) -> np.ndarray:
-    code, fortran_order, shape, start = _header(content)
-    if not re.fullmatch(r"[<>|=]?(?:b1|[iu][1248]|f[248]|V2)", code):
-        raise RefusedError(f"it holds an array of type {ascii(code)[:40]}")
-    dtype = np.dtype("<u2" if code.endswith("V2") else code)
-    if math.prod(shape) * dtype.itemsize != len(content) - start or len(shape) > 32:
-        raise ValueError("an array in it does not have the bytes that its shape and type need")
-    array = np.frombuffer(content, dtype, math.prod(shape), start)
-    return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
-
-
-def _header(content: bytes) -> Tuple[str, bool, Tuple[int, ...], int]:
-    """Type, whether the first axis runs fastest, shape, and where the numbers begin.
-
-    Source: numpy.lib.format, "Format Version 1.0" and "2.0": a magic string, the length of the header in 2 or 4 bytes,
-    and a dictionary in Python's notation, always written in the same way, which is all that is understood here.
-    """
-    width = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}.get(content[:8])
-    if width is None:
-        raise ValueError("an array in it does not begin as numpy's do")
-    start = 8 + width + int.from_bytes(content[8 : 8 + width], "little")
-    header = content[8 + width : min(start, 8 + width + _LONGEST_HEADER)].decode("latin1")
-    found = _HEADER.fullmatch(header.strip())
-    if found is None:
-        raise RefusedError("it holds an array of a structured type, or damaged")
-    shape = tuple(int(side) for side in re.findall(r"\d+", found[3]))
-    return found[1], found[2] == "True", shape, start
-
-
 INDEX_ENDING = ".index.json"
-_LARGEST_INDEX = 100_000_000  # bytes
-
-
-def shards_of(index: Path) -> List[Path]:
-    """The files beside ``index`` that it names, each once.
-
-    Raises:
-        UserError: unreadable, damaged, or naming files in other places.
-    """
-    with reading(str(index), "weights index"):
-        if index.stat().st_size > _LARGEST_INDEX:
-            raise ValueError("it is too large")
-        names = sorted(set(read_json(index)["weight_map"].values()))
-        if not names or any(
-            Path(name).name != name or Path(name).suffix not in (".safetensors", ".bin") for name in names
-        ):
-            raise ValueError("it names files that are not beside it")
-    return [index.with_name(name) for name in names]
-
-
 EXTENSION = ".pdparams"
 _TORCH = (".pth", ".pt", ".bin", ".ckpt")
 SUFFIXES = (EXTENSION, ".safetensors", ".npz", *_TORCH)  # of files that are read
@@ -129,12 +46,12 @@ class Weights(NamedTuple):
     """
 
     name: str
-    state: Dict[str, np.ndarray]
+    state: dict[str, np.ndarray]
     in_paddle_layout: bool
-    notices: Tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
-def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sha256: Optional[str] = None) -> Weights:
+def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str | None = None) -> Weights:
     """The weights in a file or at an address, whatever their format.
 
     Args:
@@ -157,12 +74,27 @@ def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sh
     return weights._replace(notices=notices + weights.notices)
 
 
-def read_state(path: Union[str, os.PathLike]) -> Dict[str, np.ndarray]:
+def shards_of(index: Path) -> list[Path]:
+    """The files beside ``index`` that it names, each once.
+
+    Raises:
+        UserError: unreadable, damaged, or naming files in other places.
+    """
+    with reading(str(index), "weights index"):
+        names = sorted(set(read_json(index)["weight_map"].values()))
+        if not names or any(
+            Path(name).name != name or Path(name).suffix not in (".safetensors", ".bin") for name in names
+        ):
+            raise ValueError("it names files that are not beside it")
+    return [index.with_name(name) for name in names]
+
+
+def read_state(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """``read_weights(path).state``: arrays by name."""
     return read_weights(path).state
 
 
-def given_weights(state: Mapping[str, Any], part: Optional[str] = None) -> Weights:
+def given_weights(state: Mapping[str, Any], part: str | None = None) -> Weights:
     """What a mapping in memory holds: numpy arrays, Paddle tensors or (name, array) pairs."""
     name = "the given state"
     chosen, notices = _unwrapped(state, name, part)
@@ -171,7 +103,7 @@ def given_weights(state: Mapping[str, Any], part: Optional[str] = None) -> Weigh
     return Weights(name, _arrays(chosen, name), of_paddle, notices)
 
 
-def _read_file(file: Path, part: Optional[str]) -> Weights:
+def _read_file(file: Path, part: str | None) -> Weights:
     name, extension = str(file), file.suffix.lower()
     if extension == ".safetensors":
         state, metadata = read_safetensors(file)
@@ -184,14 +116,12 @@ def _read_file(file: Path, part: Optional[str]) -> Weights:
     return _weights(restricted_load(file), name, True, part)
 
 
-def _weights(content: Any, name: str, in_paddle_layout: bool, part: Optional[str]) -> Weights:
+def _weights(content: Any, name: str, in_paddle_layout: bool, part: str | None) -> Weights:
     state, notices = _unwrapped(content, name, part)
     return Weights(name, _arrays(state, name), in_paddle_layout, notices)
 
 
-def local_file(
-    source: Union[str, os.PathLike], sha256: Optional[str] = None, say: Callable[[str], None] = silent
-) -> Copy:
+def local_file(source: str | os.PathLike, sha256: str | None = None, say: Callable[[str], None] = silent) -> Copy:
     """The file on this machine that ``source`` means, as ``read_weights`` takes it: what every command reads.
 
     Args:
@@ -205,7 +135,7 @@ def local_file(
     return copy or Copy(find_weights_file(source), ())
 
 
-def find_weights_file(path: Union[str, os.PathLike]) -> Path:
+def find_weights_file(path: str | os.PathLike) -> Path:
     """The file that ``path`` means: itself, with the extension added, or the weights in that directory.
 
     A run's output folder, or its ``checkpoints``, means its best checkpoint, else its last; ``~`` is the home folder.
@@ -237,23 +167,7 @@ def find_weights_file(path: Union[str, os.PathLike]) -> Path:
     )
 
 
-def checkpoint_in(path: Union[str, os.PathLike]) -> Path:
-    """The checkpoint that a run's folder means where weights are wanted: ``best``, else ``last``.
-
-    Any other path is what it is; ``~`` is the home folder."""
-    given = Path(path).expanduser()
-    for folder in (given / "checkpoints", given):
-        for name in ("best", "last"):
-            if (folder / name).is_dir() and (folder / name).is_symlink():
-                return folder / name
-        for kind in ("epoch", "update"):  # links do not survive every method of copying
-            numbered = sorted(folder.glob(f"{kind}_[0-9]*"))
-            if numbered:
-                return numbered[-1]
-    return given
-
-
-def evaluated_weights(source: Union[str, os.PathLike]) -> str:
+def evaluated_weights(source: str | os.PathLike) -> str:
     """What ``source`` means where a run's scores are to be reproduced: the averaged weights of a checkpoint that has
     some, the checkpoint that a run's folder means, else ``source`` as it is."""
     if is_address(source) or address_of(source):
@@ -266,7 +180,7 @@ def evaluated_weights(source: Union[str, os.PathLike]) -> str:
     return str(source if checkpoint == Path(source).expanduser() else checkpoint)
 
 
-def _only_weights_in(folder: Path) -> List[Path]:
+def _only_weights_in(folder: Path) -> list[Path]:
     """The only file of a readable format in a directory, whatever its name."""
     if not folder.is_dir():
         return []
@@ -287,9 +201,9 @@ def _what_is_there(folder: Path, wanted: str) -> str:
     return f"{'similar names' if similar else 'names'} in {folder}: {', '.join(shown)}{more}"
 
 
-def _unwrapped(content: Any, source: str, part: Optional[str]) -> Tuple[Mapping[str, Any], Tuple[str, ...]]:
+def _unwrapped(content: Any, source: str, part: str | None) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """The mapping of weights inside what a file holds, and what else was there to choose from."""
-    notices: Tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     if part is not None:
         parts = content if isinstance(content, Mapping) else {}
         if not isinstance(parts.get(part), Mapping):
@@ -308,7 +222,7 @@ def _unwrapped(content: Any, source: str, part: Optional[str]) -> Tuple[Mapping[
     return content, notices
 
 
-def _arrays(state: Mapping[str, Any], source: str) -> Dict[str, np.ndarray]:
+def _arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
     """The entries that are arrays, without shared prefixes; an epoch or an optimizer's state are left out."""
     arrays = {str(name): as_array(value) for name, value in state.items()}
     arrays = {name: value for name, value in arrays.items() if value is not None}
@@ -317,7 +231,7 @@ def _arrays(state: Mapping[str, Any], source: str) -> Dict[str, np.ndarray]:
     return _without_prefix(arrays)
 
 
-def as_array(value: Any) -> Optional[np.ndarray]:
+def as_array(value: Any) -> np.ndarray | None:
     """``value`` as a numpy array with bfloat16 (which numpy lacks, stored as bits in uint16) made float32.
 
     None if it is neither an array, nor a tensor, nor a (name, array) pair as older files of Paddle hold.
@@ -342,7 +256,7 @@ def _numbers_of(tensor: Any) -> Any:
     return tensor.numpy()
 
 
-def _without_prefix(arrays: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:
+def _without_prefix(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     for _ in range(_DEPTH):
         for prefix in _PREFIXES:
             if all(name.startswith(prefix) for name in arrays):

@@ -1,32 +1,38 @@
-"""The command line, one command per file. Only ``__main__`` and ``main_multi_gpu.py`` import this package.
+"""The command line, one command per file. Wings bring more (see ``wings``).
 
-- ``train``, ``evaluate``: the main job; ``replay``, ``selftest``: what it does with these flags
+- ``train``, ``evaluate``: the main job
 - ``predict``: what trained weights say of data without labels
-- ``prepare``: one-time processing of data; ``convert``, ``export``: processing of weights
-- ``inspect_data``, ``inspect_model``, ``inspect_recipes``, ``doctor``, ``version``: look at samples, models, recipes
-  and the machine
+- ``prepare``: one-time processing of data; ``convert``: processing of weights
+- ``inspect_data``, ``inspect_model``, ``inspect_recipes``, ``version``: look at samples, models, recipes
 - ``completion``, ``schema``: for shells and editors
 - ``parser``: how all but the main job parse their arguments
 """
 
-COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
-    "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
-    "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
-    "evaluate detections": ("evaluate_detections:run", "COCO's scores of a file of results; needs no Paddle"),
-    "predict": ("predict:run", "what trained weights say of new data without labels"),
-    "export": ("export:run", "a trained model for Paddle Inference, PaddleX or ONNX"),
-    "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
-    "report": ("report:run", "one HTML file about one or several runs: curves, settings, mistakes"),
-    "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
-    "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
-    "inspect recipes": ("inspect_recipes:run", "the recipes that -cfg=NAME finds, one line each"),
-    "inspect submission": ("inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
-    "prepare images": ("prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
-    "prepare scannet": ("prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
-    "prepare ply": ("prepare:run_ply", "write PLY files as memory-mapped scenes"),
-    "prepare pth": ("prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
-    "doctor": ("doctor:run", "whether machine, data and first steps of a training are in order; takes the main flags"),
-    "completion": ("completion:run", "a script with which a shell completes commands, flags and keys"),
-    "schema": ("schema:run", "the keys as a JSON schema, for editors of YAML files"),
-    "version": ("version:run", "versions of this package, Paddle and Python"),
+from collections.abc import Callable
+
+from .. import wings
+
+COMMANDS: dict[str, tuple[str, str]] = {  # name -> function that implements it, and what it does
+    "train": (".commands.train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
+    "evaluate": (".commands.evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
+    "evaluate detections": (".commands.evaluate_detections:run", "COCO's scores of a file of results; needs no Paddle"),
+    "predict": (".commands.predict:run", "what trained weights say of new data without labels"),
+    "convert": (".commands.convert:run", "weights of any origin as .pdparams or .safetensors"),
+    "inspect": (".commands.inspect_model:run", "a model's layers and cost by its name; --list: all names"),
+    "inspect data": (".commands.inspect_data:run", "a picture of augmented training samples; takes the main flags"),
+    "inspect recipes": (".commands.inspect_recipes:run", "the recipes that -cfg=NAME finds, one line each"),
+    "inspect submission": (".commands.inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
+    "prepare images": (".commands.prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
+    "prepare scannet": (".commands.prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
+    "prepare ply": (".commands.prepare:run_ply", "write PLY files as memory-mapped scenes"),
+    "prepare pth": (".commands.prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
+    "completion": (".commands.completion:run", "a script with which a shell completes commands, flags and keys"),
+    "schema": (".commands.schema:run", "the keys as a JSON schema, for editors of YAML files"),
+    "version": (".commands.version:run", "versions of this package, Paddle and Python"),
+    **wings.table("COMMANDS"),
 }
+
+
+def function_of(command: str) -> Callable[[list[str]], None]:
+    """What carries a command out, given the words that follow its name."""
+    return wings.imported(COMMANDS[command][0])

@@ -1,19 +1,16 @@
 """``paddlevit-dist completion SHELL``: a script with which a shell completes commands, flags, recipes and keys."""
 
-from __future__ import annotations
-
 import argparse
 import copy
-import importlib
-from typing import Any, List
+from typing import Any
 
 from ..config import recipes
 from ..config.command_line import FLAGS
 from ..config.help import ABOUT
 from ..config.table import keys
-from ..errors import UserError
 from ..registry import list_names
-from . import COMMANDS
+from ..runtime.errors import UserError
+from . import COMMANDS, function_of
 from .parser import CommandParser, parser_of
 
 _RECIPES = {  # functions of the script that offer recipes and files
@@ -43,7 +40,7 @@ complete -o filenames -F _paddlevit_dist paddlevit-dist
 """
 
 
-def run(words: List[str]) -> None:
+def run(words: list[str]) -> None:
     """Print the script.
 
     Raises:
@@ -75,23 +72,22 @@ def _tree(files: Any) -> argparse.ArgumentParser:
     """
     root = argparse.ArgumentParser(prog="paddlevit-dist", add_help=False)
     parsers, below = {"": root}, {"": root.add_subparsers()}
-    for name, (target, meaning) in COMMANDS.items():
+    for name, (_, meaning) in COMMANDS.items():
         first, _, last = name.rpartition(" ")
         if first not in parsers:  # prepare is no command by itself
             parsers[first] = below[""].add_parser(first, help=f"{first} ...", add_help=False)
         if first not in below:
             below[first] = parsers[first].add_subparsers()
         parsers[name] = below[first].add_parser(last, help=meaning, add_help=False)
-        _add_options(parsers[name], name, target)
+        _add_options(parsers[name], name)
         for action in parsers[name]._actions:
             _say_what_fits(action, name, files)
     return root
 
 
-def _add_options(parser: argparse.ArgumentParser, name: str, target: str) -> None:
+def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
     """The options of a command, each with one hyphen."""
-    module, _, function = target.partition(":")
-    own = parser_of(getattr(importlib.import_module(f"{__package__}.{module}"), function))
+    own = parser_of(function_of(name))
     if own is not None:
         for action in map(copy.copy, own._actions):
             action.option_strings = [option for option in action.option_strings if not option.startswith("--")]

@@ -1,22 +1,21 @@
 """``python -m paddlevit_dist convert IN OUT``: weights from any source to ``.pdparams`` or ``.safetensors``."""
 
-from __future__ import annotations
-
-import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checkpoint.load import layout_of_owner
-from ..checkpoint.safetensors_files import write_safetensors
-from ..checkpoint.torch_names import to_torch_names
+from ..checkpoint.array_files import write_safetensors
+from ..checkpoint.load import layout_of_owner, renamed_states, to_torch_names
+from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
-from ..errors import UserError
 from ..models import create_model
-from ..printing import one_line
 from ..registry import MODELS
+from ..runtime.errors import UserError
+from ..runtime.files import atomic_file
+from ..runtime.printing import one_line, shortened
 from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"
@@ -35,21 +34,21 @@ class Family(NamedTuple):
 
     name: str
     key_maps: Mapping[str, Any]
-    names: Set[str]
-    linear: Set[str]
+    names: set[str]
+    linear: set[str]
 
 
 class Converted(NamedTuple):
     """Weights under timm's names, Linear weights as (in, out), and what was learned about them."""
 
-    state: Dict[str, np.ndarray]
-    linear: Set[str]
+    state: dict[str, np.ndarray]
+    linear: set[str]
     origin: str
-    unknown: List[str]
+    unknown: list[str]
     source: str
 
 
-def run(words: List[str]) -> None:
+def run(words: list[str]) -> None:
     """Carry out the command."""
     parser = CommandParser(
         "convert",
@@ -65,12 +64,12 @@ def run(words: List[str]) -> None:
     number = sum(value.size for value in converted.state.values())
     print(one_line(f"{converted.source}: {converted.origin}"))
     if converted.unknown:
-        shown = ", ".join(ascii(name)[1:-1][:120] for name in converted.unknown[:5])
+        shown = ", ".join(shortened(name, 120) for name in converted.unknown[:5])
         print(f"unknown names, written as they were: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
     print(one_line(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers"))
 
 
-def convert(source: str, target: str, part: Optional[str] = None) -> Converted:
+def convert(source: str, target: str, part: str | None = None) -> Converted:
     """Read weights, convert names and layout, and write them to ``target``.
 
     Raises:
@@ -87,24 +86,11 @@ def convert(source: str, target: str, part: Optional[str] = None) -> Converted:
             turned = {name: value.T if name in converted.linear else value for name, value in converted.state.items()}
             write_safetensors(path, to_torch_names(turned), {"format": "pt"})
         else:
-            _write_pdparams(path, converted.state)
+            with atomic_file(path) as stream:
+                write_tensors(stream, {name: HostTensor(value, name) for name, value in converted.state.items()})
     except OSError as error:
         raise UserError(f"convert: {target} cannot be written: {error.strerror or error}") from error
     return converted
-
-
-def _write_pdparams(path: Path, state: Mapping[str, np.ndarray]) -> None:
-    import paddle
-
-    tensors = {
-        name: paddle.to_tensor(np.ascontiguousarray(value)).reshape(value.shape) for name, value in state.items()
-    }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        paddle.save(tensors, str(temporary))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def with_our_names(weights: Weights) -> Converted:
@@ -118,11 +104,7 @@ def with_our_names(weights: Weights) -> Converted:
     """
     candidates = []
     for family in families():
-        states = {
-            "timm": weights.state,
-            **{owner: to_ours(weights.state) for owner, to_ours in family.key_maps.items()},
-        }
-        for owner, state in states.items():
+        for owner, state in renamed_states(weights.state, family.key_maps).items():
             known = sum(_pattern(name) in family.names for name in state)
             candidates.append((known / max(len(state), 1), family, owner, state))
     share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie
@@ -140,7 +122,7 @@ def with_our_names(weights: Weights) -> Converted:
     return Converted(state, linear, f"{family.name}, {owner} names, Linear weights {layout}", unknown, weights.name)
 
 
-def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: Set[str], otherwise: bool) -> bool:
+def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwise: bool) -> bool:
     votes = 0
     for name in linear:
         bias = state.get(name[: -len("weight")] + "bias")
@@ -150,11 +132,11 @@ def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: Set[str], otherwi
     return votes > 0 if votes else otherwise
 
 
-def families() -> List[Family]:
+def families() -> list[Family]:
     """One for each class of image models, built from the first name registered with it."""
     import paddle
 
-    first: Dict[str, str] = {}
+    first: dict[str, str] = {}
     for name, target in MODELS.items():
         if isinstance(target, str) and ".images.models." in target:
             first.setdefault(target, name)

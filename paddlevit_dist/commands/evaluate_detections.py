@@ -3,43 +3,29 @@
 Needs no Paddle and no pictures.
 """
 
-from __future__ import annotations
-
 import json
-import os
 import sys
 from argparse import Namespace
-from typing import Any, Callable, List
+from typing import Any
 
-from ..errors import UserError
-from ..observe.progress import Progress
-from ..printing import one_line
+from ..runtime.printing import one_line
 from .parser import CommandParser, path
 
 _MOST_SHOWN = 100  # categories; -json has all
 
 
-def run(words: List[str]) -> None:
+def run(words: list[str]) -> None:
     """Read both files, match, and print."""
     from ..images.detection.evaluation import annotation_file, result_file
     from ..images.detection.evaluation.accumulation import accumulate
 
     options = _options(words)
     kind = options.iou_type
-    annotations = _reading(
-        options.annotations,
-        lambda progress: annotation_file.read_annotations(options.annotations, kind, progress, options.federated),
-    )
-    results = _reading(
-        options.results, lambda progress: result_file.read_results(options.results, annotations, kind, progress)
-    )
+    annotations = annotation_file.read_annotations(options.annotations, kind, options.federated)
+    results = result_file.read_results(options.results, annotations, kind)
     for notice in annotations.notices + results.notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
-    bar = Progress(len(annotations.image_ids), "matching", shown=True)
-    try:
-        table = result_file.table_of(annotations, results, kind, bar.step)
-    finally:
-        bar.close()
+    table = result_file.table_of(annotations, results, kind)
     accumulated = accumulate(table, result_file.limits_of(annotations))
     rates = result_file.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
     if options.json:
@@ -56,7 +42,7 @@ def run(words: List[str]) -> None:
         print(line)
 
 
-def _options(words: List[str]) -> Namespace:
+def _options(words: list[str]) -> Namespace:
     parser = CommandParser(
         "evaluate detections",
         "COCO's twelve numbers and the AP of each category for a file of results, equal to those of pycocotools. Needs "
@@ -78,26 +64,7 @@ def _options(words: List[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _reading(file: str, read: Callable[[Callable[[int], None]], Any]) -> Any:
-    """Read a file with a bar of its megabytes."""
-    try:
-        total = os.path.getsize(file) >> 20
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror or error}") from None
-    bar = Progress(total, f"reading {os.path.basename(file)}, MB", shown=True)
-
-    def progress(place: int) -> None:
-        passed = total - bar.left
-        if place >> 20 > passed:
-            bar.step((place >> 20) - passed)
-
-    try:
-        return read(progress)
-    finally:
-        bar.close()
-
-
-def summary(accumulated: Any) -> List[str]:
+def summary(accumulated: Any) -> list[str]:
     """The twelve lines, as COCO's tools print them."""
     last = accumulated.max_detections[-1]
     rows = [("Precision", "AP", "0.50:0.95", "all", last), ("Precision", "AP", "0.50", "all", last)]
@@ -112,7 +79,7 @@ def summary(accumulated: Any) -> List[str]:
     return lines
 
 
-def _per_category(annotations: Any, accumulated: Any) -> List[str]:
+def _per_category(annotations: Any, accumulated: Any) -> list[str]:
     """AP and AP50 of each category, or where they are found."""
     if len(annotations.names) > _MOST_SHOWN:
         return [f"{len(annotations.names):,} categories: -json prints the AP of each"]

@@ -1,27 +1,25 @@
 """``python -m paddlevit_dist inspect data FLAGS``: a picture of what the model will see."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from .. import config as configuration
-from ..errors import UserError
-from ..lettering import LINE_PX, legend, letters, note_of
-from ..printing import one_line
+from ..runtime.errors import UserError
+from ..runtime.lettering import LINE_PX, legend, letters, note_of
+from ..runtime.printing import one_line
 
 _SHEET = "data.png"
 _WIDEST, _TALLEST = 1300, 1400  # of a sheet: a laptop shows it without making its letters smaller
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # least and most
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of a picture
-Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
-Shown = Tuple[Image.Image, str]
+Labelled = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
+Shown = tuple[Image.Image, str]
 
 
-def run(arguments: List[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Write ``SAVE/data.png``: for some training samples, one row each with how it is evaluated and how the first
     epochs train on it. Takes the main job's flags."""
     from ..observe.record import output_folder, prepare_folder
@@ -57,7 +55,7 @@ def _draw(values: Any, target: Path) -> None:
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
 
 
-def _that_fit(pictures: List[Shown], width: int) -> Tuple[int, int]:
+def _that_fit(pictures: list[Shown], width: int) -> tuple[int, int]:
     """How many rows, and how many epochs beside the first column, a sheet of readable size holds.
 
     Raises:
@@ -69,13 +67,13 @@ def _that_fit(pictures: List[Shown], width: int) -> Tuple[int, int]:
     return int(np.clip(_TALLEST // cell_height, *_ROWS)), int(np.clip(width // cell_width - 1, *_EPOCHS))
 
 
-def _cell(pictures: List[Shown]) -> Tuple[int, int]:
+def _cell(pictures: list[Shown]) -> tuple[int, int]:
     """Width and height of the place of a picture with its caption."""
     widths, heights = zip(*(picture.size for picture, _ in pictures))
     return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
 
 
-def _enlarged(pictures: List[Labelled]) -> List[Shown]:
+def _enlarged(pictures: list[Labelled]) -> list[Shown]:
     """Small pictures enlarged by a whole number, pixel for pixel; large ones reduced."""
     shown = []
     for pixels, caption in pictures:
@@ -87,7 +85,7 @@ def _enlarged(pictures: List[Labelled]) -> List[Shown]:
     return shown
 
 
-def contact_sheet(columns: List[Tuple[str, List[Shown]]], beside: Image.Image) -> Image.Image:
+def contact_sheet(columns: list[tuple[str, list[Shown]]], beside: Image.Image) -> Image.Image:
     """Pictures in columns, each under a heading, with their captions below them, and a picture beside them all."""
     cell_width, cell_height = _cell([labelled for _, pictures in columns for labelled in pictures])
     height = LINE_PX + cell_height * max(len(pictures) for _, pictures in columns)

@@ -1,18 +1,16 @@
 """``python -m paddlevit_dist inspect NAME``: a model's layers and what it costs; ``--list``: all names."""
 
-from __future__ import annotations
-
 import argparse
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from .. import own_code
-from ..errors import UserError
 from ..models import create_model, list_models
 from ..registry import MODELS, SPELLINGS
+from ..runtime.errors import UserError
 from .parser import CommandParser, at_least, image_size
 
 
-def run(words: List[str]) -> None:
+def run(words: list[str]) -> None:
     """Carry out the command."""
     options = _parse(words)
     if options.list:
@@ -23,7 +21,7 @@ def run(words: List[str]) -> None:
         print(report(options.name, options.image_size, options.num_classes, options.depth))
 
 
-def _parse(words: List[str]) -> argparse.Namespace:
+def _parse(words: list[str]) -> argparse.Namespace:
     parser = CommandParser(
         "inspect",
         "Layers, parameters, multiply-accumulates and activation memory of a model. "
@@ -95,9 +93,9 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
     )
 
 
-def _table(layers: List[Any], depth: int) -> List[str]:
+def _table(layers: list[Any], depth: int) -> list[str]:
     """Lines of name, class, output, parameters and multiply-accumulates; deeper layers are folded into those above."""
-    rows: Dict[str, Tuple[str, Tuple[int, ...], List[int]]] = {}
+    rows: dict[str, tuple[str, tuple[int, ...], list[int]]] = {}
     for layer in layers:
         name = ".".join(layer.name.split(".")[:depth]) if depth else ""
         is_itself = layer.name == name

@@ -1,15 +1,11 @@
 """``paddlevit-dist inspect recipes``: the recipes that come with the package, which ``-cfg=NAME`` finds by name."""
 
-from __future__ import annotations
-
-from typing import List
-
 from ..config import recipes
-from ..errors import UserError
+from ..runtime.errors import UserError
 from .parser import CommandParser
 
 
-def run(words: List[str]) -> None:
+def run(words: list[str]) -> None:
     """Carry out the command."""
     about = "Name and title of each recipe, and the folder with all of them."
     parser = CommandParser("inspect recipes", about, ("", "detr"))

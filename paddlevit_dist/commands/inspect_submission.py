@@ -1,21 +1,18 @@
 """``python -m paddlevit_dist inspect submission PREDICTIONS``: predictions against the rules of ScanNet's benchmark."""
 
-from __future__ import annotations
-
 import os
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import List
 
-from ..errors import UserError
-from ..printing import one_line
+from ..runtime.errors import UserError
+from ..runtime.printing import one_line
 from .parser import CommandParser, path
 
 _MOST_SHOWN = 30
 
 
-def run(words: List[str]) -> None:
+def run(words: list[str]) -> None:
     """Check predictions and perhaps pack them. Exits with code 1 if they break a rule."""
     from ..points import submission
 
@@ -39,7 +36,7 @@ def run(words: List[str]) -> None:
         print(one_line(f"packed {len(found.packed):,} files in {options.zip}{left}"))
 
 
-def _options(words: List[str]) -> Namespace:
+def _options(words: list[str]) -> Namespace:
     from ..points.submission import INSTANCES, SEMANTIC
 
     parser = CommandParser(
@@ -62,7 +59,7 @@ def _options(words: List[str]) -> Namespace:
     return options
 
 
-def _completeness(names: List[str]) -> str:
+def _completeness(names: list[str]) -> str:
     from ..points.data.scannet_classes import TEST_SCENES
 
     missing = len(set(TEST_SCENES) - set(names))

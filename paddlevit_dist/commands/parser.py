@@ -1,25 +1,24 @@
 """The argument parser of all commands but train and evaluate."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import difflib
 import io
 import itertools
 import os
-from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from .. import own_code
-from ..environment import program
-from ..errors import UserError
-from ..help_pages import HELP, page
+from ..runtime.environment import program
+from ..runtime.errors import UserError
+from ..runtime.help_pages import HELP, page
 
 
 class HelpShown(SystemExit):
     """A command has printed its help, from this parser."""
 
-    def __init__(self, parser: CommandParser) -> None:
+    def __init__(self, parser: "CommandParser") -> None:
         super().__init__(0)
         self.parser = parser
 
@@ -41,7 +40,7 @@ class CommandParser(argparse.ArgumentParser):
         description: str,
         examples: Sequence[str],
         imports: bool = False,
-        other_names: Optional[Mapping[str, str]] = None,
+        other_names: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(prog=program(command), description=description, allow_abbrev=False, add_help=False)
         self.command = command
@@ -87,7 +86,7 @@ class CommandParser(argparse.ArgumentParser):
         flags = ["[-flag=value ...]"] if len(self._actions) > len(words) else []
         return page(" ".join([self.prog, *words, *flags]), self.description or "", self.examples, self.rows()) + "\n"
 
-    def rows(self) -> List[Tuple[str, str]]:
+    def rows(self) -> list[tuple[str, str]]:
         """How each argument and option is typed, and what it means."""
         actions = sorted(self._actions, key=lambda action: bool(action.option_strings))
         return [(written(action), " ".join((action.help or "").split())) for action in actions]
@@ -114,7 +113,7 @@ def written(action: argparse.Action) -> str:
     return f"-{name}={value}" if value else f"-{name}"
 
 
-def parser_of(run: Callable[[List[str]], None]) -> Optional[CommandParser]:
+def parser_of(run: Callable[[list[str]], None]) -> CommandParser | None:
     """The parser of a command, which runs as far as its help; None of one that takes the main flags."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -1,15 +1,13 @@
 """``python -m paddlevit_dist predict SOURCE INPUT…``: what trained weights say of data without labels."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any
 
-from .. import signals
-from ..errors import UserError
-from ..printing import without_credentials
+from ..runtime import signals
+from ..runtime.errors import UserError
+from ..runtime.printing import without_credentials
 from .parser import CommandParser, at_least, path, share
 
 _FOLDER = "./predictions"
@@ -24,7 +22,7 @@ _OTHER_NAMES = {
 }
 
 
-def run(words: List[str]) -> None:
+def run(words: list[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     options = _parse(words)
     if not options.output.strip():
@@ -39,12 +37,12 @@ def run(words: List[str]) -> None:
     devices.require_limits(requested, options.num_workers)
     stale = devices.drop_stale_variables()
 
-    from ..engine.prediction_journal import ABOUT
-    from ..engine.trained import open_source
     from ..observe.lock import own
     from ..observe.progress import write_line
     from ..observe.record import output_folder
     from ..parallel import plan_processes
+    from ..prediction.journal import ABOUT
+    from ..prediction.trained import open_source
 
     names = _names_in(options.class_names)
     source = open_source(
@@ -62,7 +60,7 @@ def run(words: List[str]) -> None:
         _predict(options, source, plan, folder)
 
 
-def _parse(words: List[str]) -> Any:
+def _parse(words: list[str]) -> Any:
     parser = CommandParser(
         "predict",
         "Predict data without labels: pictures, scenes of points, volumes. Everything about the input comes from the "
@@ -91,7 +89,7 @@ def _parse(words: List[str]) -> Any:
     return parser.parse_args(words)
 
 
-def _names_in(file: Optional[str]) -> Optional[List[str]]:
+def _names_in(file: str | None) -> list[str] | None:
     """The lines of a text file.
 
     Raises:
@@ -99,7 +97,7 @@ def _names_in(file: Optional[str]) -> Optional[List[str]]:
     """
     if file is None:
         return None
-    from ..text_files import read_text
+    from ..runtime.text_files import read_text
 
     try:
         names = read_text(file, "utf-8-sig").rstrip().splitlines()
@@ -115,12 +113,11 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     """Find the inputs, start the workers, and write the tables; the main process holds the folder."""
     import numpy as np
 
-    from ..contracts.prediction import fingerprint_of
-    from ..engine.prediction_journal import Identity, Journal
-    from ..engine.predictor import predicted, prepared_task
     from ..observe.heartbeat import Heartbeat
     from ..observe.progress import write_line
     from ..parallel import launch_workers
+    from ..prediction.journal import Journal
+    from ..prediction.predictor import predicted, prepared_task
 
     task, journal = prepared_task(source), Journal(folder)
     with contextlib.ExitStack() as stack:
@@ -135,9 +132,8 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
         if plan.is_main:
             for line in [*task.notices, *samples.notices]:
                 write_line(line)
-            of_source = digests["weights"], digests["settings"]
-            shown = without_credentials(options.source)
-            counts = journal.open(Identity(*of_source, fingerprint_of(samples), len(samples), shown))
+            of_inputs = {"inputs": len(samples), "inputs_sha256": samples.fingerprint()}
+            counts = journal.open({"source": without_credentials(options.source), **digests, **of_inputs})
             if counts is not None:
                 write_line(f"{folder}: all of it is predicted already; -restart predicts it again")
             else:
@@ -179,8 +175,8 @@ def _say(counts: Any, folder: Path) -> None:
     Raises:
         UserError: nothing was predicted.
     """
-    from ..engine.prediction_journal import ROWS_CSV, UNREADABLE, first_unreadable
     from ..observe.progress import write_line
+    from ..prediction.journal import ROWS_CSV, UNREADABLE, first_unreadable
 
     bad = f"{counts.unreadable:,} could not be read, listed in {folder / UNREADABLE}"
     if not counts.predicted:
@@ -196,13 +192,13 @@ def worker(
     samples: Any,
     left: Any,
     folder: Path,
-    batch_size: Optional[int],
-    num_workers: Optional[int],
+    batch_size: int | None,
+    num_workers: int | None,
 ) -> None:
     """What each process runs after joining the group."""
     from ..engine.gpu_memory import explained
-    from ..engine.predictor import predict_share, usual_batch_size
     from ..parallel import barrier, broadcast_object
+    from ..prediction.predictor import predict_share, usual_batch_size
 
     left = broadcast_object(left)  # only the main process of several machines knows
     with explained(f"lower -batch_size ({batch_size or usual_batch_size(source.config)})"):

@@ -1,26 +1,25 @@
 """``python -m paddlevit_dist prepare ...``: one-time data processing before training: pictures, point clouds."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any
 
-from .. import signals
-from ..errors import UserError
-from ..printing import one_line
+from ..runtime import signals
+from ..runtime.errors import UserError
+from ..runtime.printing import one_line
 from .parser import CommandParser, at_least, path
 
 _MOST_REMARKS = 5
 
 
-def run_images(words: List[str]) -> None:
+def run_images(words: list[str]) -> None:
     """``prepare images IN [OUT]``. Exits with code 1 if a check finds unreadable pictures, and with 130 on
     Ctrl-C."""
-    from ..images.prepare.layout import open_input
+    from ..images.prepare.source import open_input
 
     options = _image_options(words)
     try:
@@ -36,10 +35,10 @@ def run_images(words: List[str]) -> None:
         sys.exit(code)
 
 
-def _image_options(words: List[str]) -> Namespace:
+def _image_options(words: list[str]) -> Namespace:
     from ..images.data.quarantine import QUARANTINE_FILE
     from ..images.data.reading import Reading
-    from ..images.prepare.layout import READABLE
+    from ..images.prepare.source import READABLE
 
     parser = CommandParser(
         "prepare images",
@@ -77,11 +76,17 @@ def _image_options(words: List[str]) -> Namespace:
     return options
 
 
-def _left_out(datasets: Dict[str, Any]) -> List[Any]:
+def _left_out(datasets: dict[str, Any]) -> list[Any]:
     return [dataset.left_out for dataset in datasets.values() if dataset.left_out is not None]
 
 
-def _note_deep(datasets: Dict[str, Any]) -> None:
+def _tell(left_out: list[Any]) -> None:
+    for place in left_out:
+        for line in place.lines():
+            print(one_line(line))
+
+
+def _note_deep(datasets: dict[str, Any]) -> None:
     from ..images.data.inspection import note_deep
 
     for dataset in datasets.values():
@@ -89,9 +94,9 @@ def _note_deep(datasets: Dict[str, Any]) -> None:
             print(one_line(f"note: {line}"))
 
 
-def _check_images(options: Namespace, datasets: Dict[str, Any]) -> int:
+def _check_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.data.quarantine import write_quarantine
-    from ..images.prepare.check import check_pictures
+    from ..images.prepare.source import check_pictures
 
     left_out = _left_out(datasets)
     _note_deep(datasets)
@@ -99,8 +104,7 @@ def _check_images(options: Namespace, datasets: Dict[str, Any]) -> int:
     if options.quarantine:
         write_quarantine(Path(options.quarantine), found)
     total = sum(map(len, datasets.values()))
-    for line in (line for place in left_out for line in place.lines()):
-        print(one_line(line))
+    _tell(left_out)
     if not found:
         number = sum(place.num_pictures for place in left_out)
         others = f", but {number:,} left out cannot" if number else ""
@@ -116,7 +120,7 @@ def _check_images(options: Namespace, datasets: Dict[str, Any]) -> int:
     return 1
 
 
-def _prepare_images(options: Namespace, datasets: Dict[str, Any]) -> int:
+def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.data.quarantine import QUARANTINE_FILE
     from ..images.prepare.shards import Settings, prepare_shards
 
@@ -135,8 +139,7 @@ def _prepare_images(options: Namespace, datasets: Dict[str, Any]) -> int:
     size = sum(file.stat().st_size for file in output.glob("*.tar"))
     not_opened = sum(place.num_pictures for place in left_out)
     bad = preparation.left_out - not_opened
-    for line in (line for place in left_out for line in place.lines()):
-        print(one_line(line))
+    _tell(left_out)
     are = "unreadable ones are" if bad > 1 else "unreadable one is"
     missing = f"; {bad} {are} left out, listed in {output / QUARANTINE_FILE}" if bad else ""
     written = sum(map(len, datasets.values())) - bad
@@ -145,7 +148,7 @@ def _prepare_images(options: Namespace, datasets: Dict[str, Any]) -> int:
     return 0
 
 
-def run_scannet(words: List[str]) -> None:
+def run_scannet(words: list[str]) -> None:
     """``prepare scannet RAW OUT``"""
     from ..points.prepare.scannet import LIST_NAME, ScanNetReader
 
@@ -159,7 +162,7 @@ def run_scannet(words: List[str]) -> None:
     _prepare_scenes(parser.parse_args(words), lambda options: ScanNetReader(), "scannet")
 
 
-def run_ply(words: List[str]) -> None:
+def run_ply(words: list[str]) -> None:
     """``prepare ply IN OUT``"""
     from ..points.prepare.plain_ply import INSTANCE_NAMES, LABEL_NAMES, PlyReader
 
@@ -183,7 +186,7 @@ def run_ply(words: List[str]) -> None:
     _prepare_scenes(parser.parse_args(words), reader, "scenes")
 
 
-def run_pth(words: List[str]) -> None:
+def run_pth(words: list[str]) -> None:
     """``prepare pth IN OUT``"""
     from ..points.prepare.pth import PthReader
 
@@ -213,7 +216,7 @@ def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
     return parser
 
 
-def _class_names(options: Namespace) -> Optional[List[str]]:
+def _class_names(options: Namespace) -> list[str] | None:
     if options.classes is None:
         return None
     from ..points.data.scene_store import read_lines
@@ -232,7 +235,7 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
     root, output = os.path.abspath(options.input), Path(os.path.abspath(options.output))
     if not os.path.isdir(root):
         raise UserError(f"{root} is not a folder; give the one that holds the raw scenes")
-    lists: Dict[str, Optional[str]] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
+    lists: dict[str, str | None] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
     reader = make_reader(options)
     splits = reader.sources(root, lists)
     told = list(reader.remarks)  # on the lists
@@ -247,7 +250,7 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
     print(one_line(f"{_described(summary)} in {output}; {use} -dataset={dataset} -data_path={output}"))
 
 
-def _shortened(remarks: List[str]) -> List[str]:
+def _shortened(remarks: list[str]) -> list[str]:
     """At most a few lines: what is wrong with one scene is often wrong with all of them."""
     left = len(remarks) - _MOST_REMARKS
     return remarks if left <= 0 else [*remarks[:_MOST_REMARKS], f"{left} more lines of this kind"]

@@ -1,9 +1,7 @@
 """``paddlevit-dist schema``: the keys as a JSON schema, with which an editor completes and checks YAML files."""
 
-from __future__ import annotations
-
 import json
-from typing import Any, Dict, List
+from typing import Any
 
 from ..config.key import Key
 from ..config.table import keys
@@ -21,7 +19,7 @@ _TYPES = {
 }
 
 
-def run(words: List[str]) -> None:
+def run(words: list[str]) -> None:
     """Print the schema."""
     parser = CommandParser(
         "schema",
@@ -34,7 +32,7 @@ def run(words: List[str]) -> None:
     print(json.dumps(schema(), indent=1))
 
 
-def schema() -> Dict[str, Any]:
+def schema() -> dict[str, Any]:
     """The schema (draft 7) of a YAML file: sections are objects, and PaddleViT's other names are deprecated."""
     root = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Keys of paddlevit_dist", **_section()}
     for key in keys().values():
@@ -47,21 +45,21 @@ def schema() -> Dict[str, Any]:
     return root
 
 
-def _section() -> Dict[str, Any]:
+def _section() -> dict[str, Any]:
     return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def _put(root: Dict[str, Any], name: str, row: Dict[str, Any]) -> None:
+def _put(root: dict[str, Any], name: str, row: dict[str, Any]) -> None:
     *sections, last = name.split(".")
     for section in sections:
         root = root["properties"].setdefault(section, _section())
     root["properties"].setdefault(last, row)
 
 
-def _values(key: Key) -> Dict[str, Any]:
+def _values(key: Key) -> dict[str, Any]:
     """What the key may hold in a file, in the words of the schema."""
     one = [{"enum": list(key.choices)}] if key.choices else _one(key)
-    several: Dict[str, Any] = {"type": "array", "items": {"anyOf": one}}
+    several: dict[str, Any] = {"type": "array", "items": {"anyOf": one}}
     if key.length is not None:
         several.update(minItems=key.length, maxItems=key.length)
     allowed = [several, {"type": "string"}, *one] if key.many else [*one, several] if key.or_many else one
@@ -70,8 +68,8 @@ def _values(key: Key) -> Dict[str, Any]:
     return allowed[0] if len(allowed) == 1 else {"anyOf": allowed}
 
 
-def _one(key: Key) -> List[Dict[str, Any]]:
-    types: Dict[str, Any] = {"type": _TYPES[key.kind][0] if len(_TYPES[key.kind]) == 1 else _TYPES[key.kind]}
+def _one(key: Key) -> list[dict[str, Any]]:
+    types: dict[str, Any] = {"type": _TYPES[key.kind][0] if len(_TYPES[key.kind]) == 1 else _TYPES[key.kind]}
     if key.within is None:
         return [types]
     low, high = key.within.low, key.within.high

@@ -1,26 +1,25 @@
 """Train, or evaluate with ``-eval``: options, configuration, datasets, one worker per device."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any
 
 from .. import config as configuration
-from .. import own_code, signals
+from .. import own_code, wings
 from ..config.key import COMMAND_LINE
-from ..environment import restart
-from ..errors import UserError
-from ..help_pages import COLUMNS
-from ..printing import one_line
 from ..registry import register_observer
-from . import replay, selftest
+from ..runtime import signals
+from ..runtime.environment import restart
+from ..runtime.errors import UserError
+from ..runtime.help_pages import COLUMNS
+from ..runtime.printing import one_line
 
 
-def run(arguments: List[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     own_code.refuse_to_start_in_a_worker()
     try:
@@ -30,7 +29,8 @@ def run(arguments: List[str]) -> None:
             _offer(error)
         raise
 
-    is_training = not (run.values.EVAL or run.values.REPLAY or run.values.SELFTEST)
+    other = next((target for key, target in wings.table("JOBS").items() if run.values[key]), None)
+    is_training = not (run.values.EVAL or other)
     signals.expect(training=is_training and not run.show)
 
     from ..parallel import devices, tuning
@@ -39,16 +39,15 @@ def run(arguments: List[str]) -> None:
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
     devices.require_limits(run.values.NGPUS, run.values.DATA.NUM_WORKERS)
     stale = devices.drop_stale_variables()
-    other = replay.run if run.values.REPLAY else selftest.run if run.values.SELFTEST else None
     if other is not None and not run.show:
-        other(run)
+        wings.imported(other)(run)
         return
 
     from ..observe.lock import own
     from ..observe.progress import write_line
     from ..observe.record import output_folder
     from ..parallel import plan_processes
-    from ..parallel.roll_call import failures_told
+    from ..parallel.joining import failures_told
 
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
@@ -73,7 +72,7 @@ def _offer(missing: configuration.RecipeMissing) -> None:
             restart(sys.executable, f"-cfg={name}")
 
 
-def _with_output(run: Any, is_launched: bool) -> Tuple[Any, bool]:
+def _with_output(run: Any, is_launched: bool) -> tuple[Any, bool]:
     """The configuration with an output folder that is named by its recipe, if nobody has named one, and whether it gets
     a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
     they take no numbers. An evaluation with a training's ``config.yaml`` writes beside that training's folder."""
@@ -96,14 +95,13 @@ def _with_output(run: Any, is_launched: bool) -> Tuple[Any, bool]:
 
 def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     """Read the datasets and start the workers; this process holds the folder."""
+    from ..checkpoint.finding import another_run, holds_any
     from ..checkpoint.store import remove_leftovers
     from ..contracts.task import make_task
     from ..observe.heartbeat import Heartbeat
-    from ..observe.history import note_end
     from ..observe.observer import observers_of
     from ..observe.progress import write_line
-    from ..observe.record import cache_folder, refuse_another_run, require_writable
-    from ..observe.report import write_last_page
+    from ..observe.record import cache_folder, note_end, require_writable
     from ..parallel import launch_workers
 
     if plan.is_main:
@@ -111,7 +109,8 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     if plan.is_main and not run.values.EVAL:
         remove_leftovers(folder / "checkpoints")
     observers = {} if run.values.EVAL else observers_of(run.values.LOG_TO)
-    refuse_another_run(folder, run.values)
+    if not run.values.EVAL and not run.values.MODEL.RESUME and holds_any(folder / "checkpoints"):
+        raise another_run(run.values.SAVE)
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     heartbeat = Heartbeat(write_line, shown=plan.is_main)
@@ -128,16 +127,15 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         if plan.is_main:
             with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
                 note_end(folder, began, error, is_training=not run.values.EVAL)
-                if run.values.REPORT:
-                    write_last_page(folder, began)
+                for tell in wings.hooks("run_failed"):
+                    tell(run.values, folder, began)
         raise
 
 
-def _with_fitting_course(run: Any, processes: int, task: Any, datasets: Dict[str, Any]) -> Any:
+def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str, Any]) -> Any:
     """The configuration with batch, epochs and warm-up that fit the training set."""
     from ..engine.about import epochs_by_size
-    from ..engine.by_size import with_fitting_batch, with_fitting_epochs
-    from ..engine.schedule import with_fitting_warmup
+    from ..engine.schedule import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
 
     if not run.values.EVAL:
         samples = len(datasets["train"])
@@ -153,9 +151,8 @@ def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) ->
     Raises:
         UserError: there are none, they cannot be fetched, or a training that needs some has none.
     """
-    from ..checkpoint.finding import existing
+    from ..checkpoint.finding import existing, holds_any
     from ..checkpoint.published import PUBLISHED
-    from ..checkpoint.store import holds_any
     from ..checkpoint.weights import local_file
 
     model, train = config.MODEL, config.TRAIN
@@ -177,7 +174,7 @@ def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) ->
 
 
 def worker(
-    config: Any, task: Any, datasets: Dict[str, Any], notices: List[str], observers: Optional[Dict[str, Any]] = None
+    config: Any, task: Any, datasets: dict[str, Any], notices: list[str], observers: dict[str, Any] | None = None
 ) -> None:
     """What each process runs after joining the group; ``observers`` as the parent has registered them."""
     from ..engine import gpu_memory
@@ -197,8 +194,7 @@ def worker(
 def _show(run: Any, plan: Any) -> None:
     """-show_config: the merged configuration and values derived from it."""
     from ..contracts.task import make_task
-    from ..engine.by_size import with_fitting_batch
-    from ..engine.schedule import describe_rates
+    from ..engine.schedule import describe_rates, with_fitting_batch
 
     run = with_fitting_batch(run, plan.total_processes)
     task = make_task(run.values)

@@ -5,8 +5,6 @@ keys are in tables beside their readers: ``engine/settings.py``, ``images/settin
 keys, check what must fit together, freeze. Nothing here imports paddle.
 """
 
-from __future__ import annotations
-
 from .merge import Configuration, dump_yaml, load
 from .recipes import RecipeMissing, folder, title
 from .table import default_config

@@ -1,12 +1,10 @@
 """What must fit together among values that are individually valid: task, dataset and model; keys and the task
 that should read them; and what each table checks itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
-from ..errors import UserError
-from ..registry import RECIPES, TABLES, is_of_boxes, key_tables, list_names, own_tables, readers_of, room_of
+from ..registry import RECIPES, TABLES, is_of_boxes, list_names, own_tables, readers_of, room_of, tables_of_every_run
+from ..runtime.errors import UserError
 from .key import COMMAND_LINE, Given, Setting, Table, covers, value_of
 from .table import keys, keys_of, tables_of
 
@@ -65,7 +63,7 @@ def check(given: Given) -> list[str]:
     if task not in TABLES:  # nobody knows how it reads the rest
         values = given.values
         chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
-        tables = [tables[0], *(table for kind, name in chosen for table in own_tables(kind, name))]
+        tables = [*tables_of_every_run(), *(table for kind, name in chosen for table in own_tables(kind, name))]
     notices = _foreign(given)
     for table in tables:
         notices += table.check(given)
@@ -74,7 +72,7 @@ def check(given: Given) -> list[str]:
 
 def _whole_files(given: Given) -> set[str]:
     """The sources that were written by a run: they hold every key, and nobody chose the defaults."""
-    names = [key.name for key in key_tables()[0].keys]
+    names = [key.name for table in tables_of_every_run() for key in table.keys]
     sources = [given.settings[name].source for name in names if name in given]
     return {source for source in sources if sources.count(source) > _SHARE_OF_A_WHOLE * len(names)} - {COMMAND_LINE}
 

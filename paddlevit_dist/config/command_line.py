@@ -1,17 +1,15 @@
 """The command line: one table of flags, from which it is read and from which ``-h`` is written."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..environment import program
-from ..errors import UserError
-from ..text_files import parse_yaml
-from ..version import versions
+from .. import wings
+from ..runtime.environment import program, versions
+from ..runtime.errors import UserError
+from ..runtime.text_files import parse_yaml
 from .key import COMMAND_LINE, Setting, show
 from .table import keys
 
@@ -30,46 +28,39 @@ class Flag(NamedTuple):
         return self.meaning or keys()[self.key or ""].meaning
 
 
-FLAGS: dict[str, Flag] = {
-    flag.name: flag
-    for flag in (
-        Flag("cfg", "FILE", None, "run", "YAML file, or a recipe by its name ('inspect recipes')"),
-        Flag("import", "MODULE", "IMPORTS", "run", "Python module or file of yours, imported in every process"),
-        Flag("eval", None, "EVAL", "run"),
-        Flag("selftest", None, "SELFTEST", "run", "train a few updates with one device and with all, and compare"),
-        Flag("replay", "FILE", "REPLAY", "run", "run an update that was not finite again, and name the layer"),
-        Flag("output", "FOLDER", "SAVE", "run", "what the run writes; else a folder in ./output, with a number"),
-        Flag("dataset", "NAME", "DATA.DATASET", "data"),
-        Flag("data_path", "PATH", "DATA.DATA_PATH", "data"),
-        Flag("split", "SPLIT", "DATA.SPLIT", "data", "what -eval evaluates; without labels it is predicted only"),
-        Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
-        Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step, also in evaluation"),
-        Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data"),
-        Flag("num_workers", "N", "DATA.NUM_WORKERS", "data"),
-        Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model"),
-        Flag(
-            "pretrained", "PATH", "MODEL.PRETRAINED", "model", "weights: a file, a run's folder, an address or a name"
-        ),
-        Flag(
-            "resume", "PATH", "MODEL.RESUME", "model", "checkpoint or run's folder to continue; auto: the last, if any"
-        ),
-        Flag("allow_changes", None, "ALLOW_CHANGES", "model", "evaluate or resume with other settings or files, told"),
-        Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
-        Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training"),
-        Flag("stop_after_seconds", "N", "STOP_AFTER_SECONDS", "training", "save and stop after N s, with exit code 75"),
-        Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),
-        Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
-        Flag("amp", None, "AMP", "training", "mixed precision, on GPUs; weights stay float32"),
-        Flag("recompute", None, "TRAIN.RECOMPUTE", "training", "less memory for more time in the backward pass"),
-        Flag("log_to", "NAMES", "LOG_TO", "training", "event logs, such as tensorboard, and your own observers"),
-        Flag("profile", "N", "PROFILE", "training", "record N updates with Paddle's profiler"),
-        Flag("ngpus", "N", "NGPUS", "machine"),
-        Flag("seed", "N", "SEED", "machine"),
-        Flag("show_config", None, None, "help", "print all values and where each comes from; starts nothing"),
-        Flag("h", None, None, "help", "print this; -h keys: the keys of the task of -cfg; -h all: all keys"),
-        Flag("version", None, None, "help", "print the versions of this package, Paddle and Python"),
-    )
-}
+_FLAGS = (
+    Flag("cfg", "FILE", None, "run", "YAML file, or a recipe by its name ('inspect recipes')"),
+    Flag("import", "MODULE", "IMPORTS", "run", "Python module or file of yours, imported in every process"),
+    Flag("eval", None, "EVAL", "run"),
+    Flag("output", "FOLDER", "SAVE", "run", "what the run writes; else a folder in ./output, with a number"),
+    Flag("dataset", "NAME", "DATA.DATASET", "data"),
+    Flag("data_path", "PATH", "DATA.DATA_PATH", "data"),
+    Flag("split", "SPLIT", "DATA.SPLIT", "data", "what -eval evaluates; without labels it is predicted only"),
+    Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
+    Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step, also in evaluation"),
+    Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data"),
+    Flag("num_workers", "N", "DATA.NUM_WORKERS", "data"),
+    Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model"),
+    Flag("pretrained", "PATH", "MODEL.PRETRAINED", "model", "weights: a file, a run's folder, an address or a name"),
+    Flag("resume", "PATH", "MODEL.RESUME", "model", "checkpoint or run's folder to continue; auto: the last, if any"),
+    Flag("allow_changes", None, "ALLOW_CHANGES", "model", "evaluate or resume with other settings or files, told"),
+    Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
+    Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training"),
+    Flag("stop_after_seconds", "N", "STOP_AFTER_SECONDS", "training", "save and stop after N s, with exit code 75"),
+    Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),
+    Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
+    Flag("amp", None, "AMP", "training", "mixed precision, on GPUs; weights stay float32"),
+    Flag("recompute", None, "TRAIN.RECOMPUTE", "training", "less memory for more time in the backward pass"),
+    Flag("log_to", "NAMES", "LOG_TO", "training", "event logs, such as tensorboard, and your own observers"),
+    Flag("ngpus", "N", "NGPUS", "machine"),
+    Flag("seed", "N", "SEED", "machine"),
+    Flag("show_config", None, None, "help", "print all values and where each comes from; starts nothing"),
+    Flag("h", None, None, "help", "print this; -h keys: the keys of the task of -cfg; -h all: all keys"),
+    Flag("version", None, None, "help", "print the versions of this package, Paddle and Python"),
+    *(Flag(name, *row) for name, row in wings.table("FLAGS").items()),
+)
+_GROUPS = list(dict.fromkeys(flag.group for flag in _FLAGS))
+FLAGS = {flag.name: flag for flag in sorted(_FLAGS, key=lambda flag: _GROUPS.index(flag.group))}
 
 # What other tools call our flags and keys.
 OTHER_NAMES = {

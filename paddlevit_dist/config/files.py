@@ -1,7 +1,5 @@
 """YAML files: read safely, BASE files first, as a list of settings with the line of each."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator
@@ -9,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from ..errors import UserError
-from ..text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
+from ..runtime.errors import UserError
+from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
 from . import recipes
 from .key import NONE_WORDS, Setting, show
 from .table import keys, sections

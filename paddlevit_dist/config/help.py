@@ -1,14 +1,13 @@
 """What ``-h`` prints of the commands that take the main flags, and after ``-h keys`` the keys of a task."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..environment import program
-from ..errors import UserError
-from ..help_pages import HELP, page, row
-from ..registry import OWN, TASKS, key_tables, known_name, own_tables, room_of
+from .. import wings
+from ..registry import OWN, TASKS, known_name, own_tables, room_of, tables_of_every_run
+from ..runtime.environment import program
+from ..runtime.errors import UserError
+from ..runtime.help_pages import HELP, page, row
 from . import command_line, files, own_imports
 from .command_line import FLAGS
 from .key import COMMAND_LINE, Key, Setting
@@ -41,14 +40,6 @@ ABOUT = {
             f"{_IMAGENET} -pretrained=vit.pdparams",
         ),
     ),
-    "doctor": About(
-        "Looks at versions, devices, memory, limits, the output folder and an exchange of processes. With -cfg, "
-        "-dataset or -data_path also at the data (100 random samples, labels), the model, its loss at the start, "
-        "whether it learns one batch, a step on each device, and a checkpoint. Nothing stays in the output folder. "
-        "Exit code: 0, or 1 if a check has failed; 2 for a mistake in the command line.",
-        ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2 -json"),
-        (("-json", "print one JSON document instead of lines"),),
-    ),
     "inspect data": About(
         "Draw some training samples as they are evaluated, and as the first epochs train on them: data.png.",
         (
@@ -57,6 +48,7 @@ ABOUT = {
             "-cfg=pointgroup_synthetic_rooms -output=output/look",
         ),
     ),
+    **{name: About(*row) for name, row in wings.table("ABOUT").items()},
 }
 
 
@@ -90,7 +82,7 @@ def _keys(words: Sequence[str], shows_all: bool) -> list[str]:
     """The keys of the task that the words name, those of every run, and perhaps those of other tasks."""
     _load_own_code(words)
     task = _task_of(words)
-    every_run = {key.name: key for key in key_tables(task)[0].keys}
+    every_run = {key.name: key for table in tables_of_every_run() for key in table.keys}
     of_own = {key.name: key for of in OWN for table in own_tables(*of) for key in table.keys}
     of_task = {**keys(task), **of_own}
     others_of_task = {name: key for name, key in of_task.items() if name not in every_run and name not in of_own}

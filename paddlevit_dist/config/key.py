@@ -1,8 +1,6 @@
 """A configuration key: what it may hold, and how a value from a file or the command line becomes that; and the table in
 which those keys stand that one room reads."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -292,6 +290,19 @@ def _nothing(*_: Any) -> Any:
     return ()
 
 
+EFFECTS = {  # of keys -> what another value changes
+    "network": "what the weights compute",
+    "score": "the course of a training, and what an evaluation finds",
+    "training": "the course of a training, and no score of given weights",
+    "data": "the same; None follows from the data, and is not compared",
+    "neutral": "no number",
+    "machine": "no number, and each machine may have its own",
+    "start": "one start, and not the training",
+    "place": "one start, and each machine may have its own",
+}
+_BY_SECTION = {"MODEL": "network", "TRAIN": "training", "DATA": "training"}
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """The keys that one package reads, and its rules for them. It is in a Paddle-free module beside the reader;
@@ -300,6 +311,9 @@ class Table:
     Args:
         keys: the rows; defaults are nowhere else.
         training: names of those that an evaluation does not read; a dot at the end means a whole section.
+        effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Others
+            have "training" if ``training`` names them, else that of their section: MODEL "network", TRAIN and DATA
+            "training", any other "score".
         complete: ``complete(values, settings, all_settings)`` fits values that nobody set to those that somebody did,
             in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those they replaced.
         check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.
@@ -311,12 +325,19 @@ class Table:
 
     keys: tuple[Key, ...]
     training: tuple[str, ...] = ()
+    effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     complete: Callable[[CfgNode, Mapping[str, Setting], Sequence[Setting]], Sequence[str]] = _nothing
     check: Callable[[Given], Sequence[str]] = _nothing
     unused: Callable[[Given], Iterator[Unused]] = _nothing
     renamed: Mapping[str, str] = field(default_factory=dict)
     renamed_values: Mapping[tuple[str, str], str] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
+
+    def effect_of(self, name: str) -> str:
+        """Which of ``EFFECTS`` another value of its key ``name`` has."""
+        named = next((effect for effect, names in self.effects.items() if covers(names, name)), None)
+        in_section = _BY_SECTION.get(name.partition(".")[0], "score") if "." in name else "score"
+        return named or ("training" if covers(self.training, name) else in_section)
 
     def of_training(self) -> set[str]:
         """Names of the keys that an evaluation does not read."""

@@ -1,7 +1,5 @@
 """From the command line to one frozen configuration."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import os
@@ -13,11 +11,11 @@ from typing import Any
 import yaml
 from yacs.config import CfgNode
 
-from .. import own_code, registry
-from ..environment import program
-from ..errors import UserError
-from ..help_pages import COLUMNS, HELP
-from ..printing import without_credentials
+from .. import own_code, registry, wings
+from ..runtime.environment import program
+from ..runtime.errors import UserError
+from ..runtime.help_pages import COLUMNS, HELP
+from ..runtime.printing import without_credentials
 from . import checks, command_line, files, help, own_imports, recipes
 from .key import COMMAND_LINE, Given, Mismatch, Setting, TooLarge, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
@@ -47,7 +45,7 @@ class Configuration:
     recipe: str
     recipe_epochs: int
 
-    def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> Configuration:
+    def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> "Configuration":
         """The same with another value of one key, and a notice that says why, if that has to be told."""
         values = self.values.clone()
         values.defrost()
@@ -100,7 +98,7 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
     command = command_line.parse(argv)
     cfg = command.cfg
     if cfg is None:
-        cfg = _settings_of_replay(command.settings)
+        cfg = next(filter(None, (implied(command.settings) for implied in wings.hooks("implied_recipe"))), None)
     else:
         command.notices += filter(None, [recipes.other_than_meant(cfg)])
     return command, cfg, (files.read(cfg) if cfg else []) + command.settings
@@ -137,18 +135,6 @@ def _load(
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
-
-
-def _settings_of_replay(settings: list[Setting]) -> str | None:
-    """The settings that were kept beside the update that -replay names."""
-    named = [setting for setting in settings if setting.name == "REPLAY"]
-    file = os.path.expanduser(str(named[-1].value)) if named else ""
-    if not os.path.isfile(file):
-        return None
-    beside = os.path.join(os.path.dirname(file), "config.yaml")
-    if not os.path.isfile(beside):
-        raise UserError(f"-replay={file}: there is no config.yaml beside it: name the run's with -cfg=FILE")
-    return beside
 
 
 def _example_unless_data(settings: list[Setting], example: str) -> str | None:

@@ -1,17 +1,15 @@
 """IMPORTS: the modules of users that a configuration names. They are imported before anything else of it is looked at,
 since they may register the names and keys that the rest of it uses."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from .. import own_code
-from ..errors import UserError
-from ..printing import one_line
 from ..registry import MODELS, TASKS
+from ..runtime.errors import UserError
+from ..runtime.printing import one_line
 from .key import COMMAND_LINE, Key, Mismatch, Setting, show
 
 KEY = Key("IMPORTS", [], "text", "Python modules or files of yours, imported in every process", many=True)

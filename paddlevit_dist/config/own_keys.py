@@ -1,13 +1,11 @@
 """Keys that come with a model, dataset or task of a user: what they may be, seen when they are registered."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import UserError
+from ..runtime.errors import UserError
 from .key import KINDS, Key, Mismatch, Table, show
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)*")

@@ -1,13 +1,11 @@
 """The recipes that come with the package, by name: ``configs/`` of the repository, ``recipes/`` where installed."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from pathlib import Path
 
-from ..environment import program
-from ..errors import UserError
+from ..runtime.environment import program
+from ..runtime.errors import UserError
 
 _ENDINGS = (".yaml", ".yml")
 _PACKAGE = Path(__file__).resolve().parents[1]

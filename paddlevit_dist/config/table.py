@@ -1,8 +1,6 @@
 """All keys, collected from the tables beside their readers (``registry.TABLES``), and the tree of their
 values."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,9 +27,14 @@ def tables_of(values: CfgNode) -> list[Table]:
     return key_tables(values.TASK, values.DATA.DATASET, values.MODEL.NAME)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _keys(tables: tuple[Table, ...]) -> dict[str, Key]:
     return {key.name: key for table in tables for key in table.keys}
+
+
+def effects() -> dict[str, str]:
+    """Dotted name -> what another value changes, one of ``key.EFFECTS``, of all keys."""
+    return {key.name: table.effect_of(key.name) for table in key_tables() for key in table.keys}
 
 
 def sections() -> frozenset[str]:
@@ -39,7 +42,7 @@ def sections() -> frozenset[str]:
     return _sections(tuple(key_tables()))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _sections(tables: tuple[Table, ...]) -> frozenset[str]:
     names = [*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.dropped))]
     return frozenset(name[:dot] for name in names for dot, letter in enumerate(name) if letter == ".")

@@ -2,9 +2,9 @@
 
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``Samples``)
 - ``model``: a network with its variants, key maps and ordered layers
-- ``task``: what the engine asks of a subject
+- ``task``: what the engine asks of a subject: training, evaluation, prediction and export
 - ``figures``: tables, pictures and point sets that a task hands to the report
-- ``prediction``: inputs without labels, and what is written about them
+- ``prediction``: the third of these: inputs without labels, and what is written of them and of an evaluation
 - ``sample_checks``: finite numbers, labels in range
 - ``adapter``, ``user_models``: what users registered without these base classes
 """

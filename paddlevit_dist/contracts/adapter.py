@@ -1,9 +1,9 @@
-"""Wraps what users register without our base classes: the only place that probes objects for attributes."""
-
-from __future__ import annotations
+"""Gives data sets, samples and tasks that users wrote without our base classes their defaults, so that nothing has to
+probe them for attributes."""
 
 import functools
-from typing import Any, Callable, Tuple, Type, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 
 def adopt(instance: Any, contract: type) -> Any:
@@ -25,7 +25,7 @@ def adopt_class(target: Callable[..., Any], contract: type) -> type:
     return target if issubclass(target, contract) else _mixed(cast(Any, target), contract)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _returning(function: Callable[..., Any], contract: type) -> type:
     def make(cls: type, *arguments: Any, **options: Any) -> Any:
         return adopt(function(*arguments, **options), contract)
@@ -33,13 +33,13 @@ def _returning(function: Callable[..., Any], contract: type) -> type:
     return type(getattr(function, "__name__", contract.__name__), (contract,), {"__new__": make})
 
 
-@functools.lru_cache(maxsize=None)
-def _mixed(own: type, contract: type) -> Type[Any]:
+@functools.cache
+def _mixed(own: type, contract: type) -> type[Any]:
     members = {"__reduce_ex__": _reduce, "__module__": own.__module__, "__doc__": own.__doc__}
     return type(own.__name__, (own, contract), members)
 
 
-def _reduce(self: Any, protocol: Any) -> Tuple[Any, ...]:
+def _reduce(self: Any, protocol: Any) -> tuple[Any, ...]:
     own, contract = type(self).__bases__
     state = own.__getstate__(self) if hasattr(own, "__getstate__") else self.__dict__  # every class has it from 3.11 on
     return _restored, (own, contract), state

@@ -1,35 +1,16 @@
 """What a dataset tells the task that reads it, and what a loader process reads of the task."""
 
-from __future__ import annotations
-
 import hashlib
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import UserError
 from ..registry import list_names, resolve, room_of
+from ..runtime.errors import UserError
 from .adapter import adopt_class
-
-
-class About(NamedTuple):
-    """What is known about a dataset without reading a sample.
-
-    Attributes:
-        holds: what a sample is: "pictures", "scenes" (of points) or "volumes".
-        class_names: name of each class, or of each landmark, in the order of their numbers; None: they have none.
-        num_classes: their number, excluding an ignored one; None: labels are not classes.
-        ignore_label: the label excluded from losses and metrics; None: everything counts.
-        labels: int (samples,), the class of each sample; None: unknown without reading them, or they have none.
-    """
-
-    holds: str
-    class_names: Optional[Tuple[str, ...]]
-    num_classes: Optional[int]
-    ignore_label: Optional[int]
-    labels: Optional[np.ndarray]
 
 
 class Dataset:
@@ -41,20 +22,22 @@ class Dataset:
     A dataset that was registered without this base class gets these defaults (see ``adapter``).
     """
 
-    #: what a sample is; a task refuses a dataset that holds something else
+    #: what a sample is: "pictures", "scenes" (of points) or "volumes"; a task refuses a dataset of something else
     holds: str = ""
-    class_names: Optional[Sequence[str]] = None
-    num_classes: Optional[int] = None
-    ignore_label: Optional[int] = None
-    labels: Optional[np.ndarray] = None
+    #: name of each class, or of each landmark, in the order of their numbers; None: they have none
+    class_names: Sequence[str] | None = None
+    #: their number; None: labels are not classes
+    num_classes: int | None = None
+    #: int (samples,), the class of each sample; None: unknown without reading them, or they have none
+    labels: np.ndarray | None = None
     #: folder that contains its files; None: they are not in one
-    root: Optional[str] = None
+    root: str | None = None
     #: whether any sample has labels, or whatever else a score is computed from
     labelled: bool = True
     #: lines for the log of the run that reads it, known once it is open
     notices: Sequence[str] = ()
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Optional[Path]) -> None:
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
         """Open ``split``, usually "train" or "val"; any other name may exist. Anything made once goes to
         ``cache_folder``.
 
@@ -64,7 +47,7 @@ class Dataset:
         raise NotImplementedError
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> Dataset:
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "Dataset":
         """The dataset that the configuration describes; one with its own keys overrides this."""
         return cls(config.DATA.DATA_PATH, split, cache_folder)
 
@@ -97,19 +80,13 @@ class Dataset:
         """uint64 (samples,), the digest of each sample's identity."""
         return digests(map(self.identity, range(len(self))))
 
-    def listed(self) -> Dict[str, Iterable[Any]]:
+    def listed(self) -> dict[str, Iterable[Any]]:
         """What is known of the samples without reading one, wherever they are stored: buffers by what they are, such as
         "names", "sizes" and "labels". Machines that train together compare digests of these, so a dataset of many
         files gives what it has, and does not ask for each."""
         names = map(self.identity, range(len(self)))
-        found: Dict[str, Iterable[Any]] = {"names": (_placeless(name) for name in names)}
+        found: dict[str, Iterable[Any]] = {"names": (_placeless(name) for name in names)}
         return found if self.labels is None else {**found, "labels": [np.ascontiguousarray(self.labels, dtype="<i8")]}
-
-    @property
-    def about(self) -> About:
-        """What is known about it without reading a sample."""
-        names = None if self.class_names is None else tuple(self.class_names)
-        return About(self.holds, names, self.num_classes, self.ignore_label, self.labels)
 
 
 OfTask = TypeVar("OfTask", bound=Dataset)
@@ -130,17 +107,17 @@ class Samples:
     #: what is trained on and what is held out was drawn from one dataset: checkpoints list the samples of each
     is_share: bool = False
     #: name of each class, or of each landmark, in the order of their numbers; None: they have none
-    class_names: Optional[Sequence[str]] = None
+    class_names: Sequence[str] | None = None
     #: what they are the samples of, in its order; a program's own need not say
     dataset: Any
 
-    def identities(self) -> Optional[np.ndarray]:
+    def identities(self) -> np.ndarray | None:
         """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as
         its path in their folder; None: not known."""
         dataset = self._dataset()
         return None if dataset is None else dataset.identities()
 
-    def listed_digests(self) -> Dict[str, bytes]:
+    def listed_digests(self) -> dict[str, bytes]:
         """A digest of each part of ``Dataset.listed``."""
         dataset, names = self._dataset(), map(self.describe, range(len(self)))
         listed = {"names": map(_placeless, names)} if dataset is None else dataset.listed()
@@ -152,7 +129,7 @@ class Samples:
             found[what] = digest.digest()[:8]
         return found
 
-    def _dataset(self) -> Optional[Dataset]:
+    def _dataset(self) -> Dataset | None:
         dataset = getattr(self, "dataset", None)
         return dataset if isinstance(dataset, Dataset) else None
 
@@ -172,7 +149,7 @@ class Samples:
         dataset = self._dataset()
         return f"sample {index}" if dataset is None else dataset.describe(index)
 
-    def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
+    def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         """An epoch's indices, int (samples,), some perhaps several times; None: a plain permutation. Called by the
         sampler of every rank with identical generators."""
         return None
@@ -216,7 +193,7 @@ def require_split(split: str, known: Sequence[str], dataset: str, remark: str = 
     return split
 
 
-def dataset_class(config: Any, contract: Type[OfTask]) -> Type[OfTask]:
+def dataset_class(config: Any, contract: type[OfTask]) -> type[OfTask]:
     """The class of the dataset DATA.DATASET, as a subclass of the kind that a task reads.
 
     Args:

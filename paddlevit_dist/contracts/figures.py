@@ -4,14 +4,13 @@ Without Paddle. Whoever makes a figure checks nothing: the report tells of one t
 others. All text is taken as it is; markup in it is shown, not obeyed.
 """
 
-from __future__ import annotations
-
 import colorsys
-from typing import Any, Mapping, NamedTuple, Sequence, Tuple, Union
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-Colour = Tuple[int, int, int]  # red, green, blue, each 0 to 255
+Colour = tuple[int, int, int]  # red, green, blue, each 0 to 255
 
 
 def class_colours(number: int) -> np.ndarray:
@@ -61,7 +60,7 @@ class Chart(NamedTuple):
     title: str
     x_label: str
     y_label: str
-    lines: Mapping[str, Tuple[Sequence[float], Sequence[float]]]
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
     kind: str = "line"
     note: str = ""
 
@@ -74,7 +73,7 @@ class Gallery(NamedTuple):
     """
 
     title: str
-    pictures: Sequence[Tuple[np.ndarray, str]]
+    pictures: Sequence[tuple[np.ndarray, str]]
     note: str = ""
 
 
@@ -90,8 +89,8 @@ class PointSet(NamedTuple):
     title: str
     xyz: np.ndarray
     colours: Mapping[str, np.ndarray]
-    legends: Mapping[str, Sequence[Tuple[str, Colour]]]
+    legends: Mapping[str, Sequence[tuple[str, Colour]]]
     note: str = ""
 
 
-Figure = Union[Table, Matrix, Chart, Gallery, PointSet]
+Figure = Table | Matrix | Chart | Gallery | PointSet

@@ -1,19 +1,18 @@
 """A model: what other packages may ask of a network, with defaults for whatever a network does not override."""
 
-from __future__ import annotations
-
 import inspect
 import re
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import paddle
 from paddle import nn
 
-from ..errors import UserError
 from ..registry import closest
+from ..runtime.errors import UserError
 
-KeyMap = Callable[[Mapping[str, Any]], Dict[str, Any]]
+KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 class Model(nn.Layer):
@@ -34,27 +33,27 @@ class Model(nn.Layer):
     #: numpy arrays; a name that the owner's model does not have stays as it is
     key_maps: ClassVar[Mapping[str, KeyMap]] = {}
     #: names of the last layers, which depend on the classes
-    classifier_layers: ClassVar[Tuple[str, ...]] = ()
+    classifier_layers: ClassVar[tuple[str, ...]] = ()
     #: regular expression of the names of the layers that an input passes one after the other, such as a transformer's
     #: blocks; ``named_parameters`` has them in that order
-    layer_names: ClassVar[Optional[str]] = None
+    layer_names: ClassVar[str | None] = None
 
     #: of the input
     in_channels: int
     #: (height, width) in pixels of the pictures it takes; None for a network on anything else
-    image_size: Optional[Tuple[int, int]] = None
+    image_size: tuple[int, int] | None = None
     #: pixels of the input to one of each map of ``features``, and its channels; empty without ``features``
-    feature_strides: Tuple[int, ...] = ()
-    feature_channels: Tuple[int, ...] = ()
+    feature_strides: tuple[int, ...] = ()
+    feature_channels: tuple[int, ...] = ()
 
     @classmethod
-    def options(cls) -> Dict[str, Any]:
+    def options(cls) -> dict[str, Any]:
         """What ``build`` can set, besides the number of classes and the image size, with its default."""
         parameters = inspect.signature(cls).parameters.values()
         return {p.name: p.default for p in parameters if p.name not in ("num_classes", "image_size")}
 
     @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Optional[Any] = None, **options: Any) -> Model:
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "Model":
         """The model that ``name`` stands for. Called by ``create_model``.
 
         Args:
@@ -88,7 +87,7 @@ class Model(nn.Layer):
         """The input of the classifier."""
         raise NotImplementedError
 
-    def features(self, x: paddle.Tensor, sizes: Optional[paddle.Tensor] = None) -> List[paddle.Tensor]:
+    def features(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Maps (batch, channels, height, width) of pictures (batch, in_channels, height, width), for a network that
         continues from them: one for each of ``feature_strides``, from fine to coarse, not normalised.
 
@@ -108,7 +107,7 @@ class Model(nn.Layer):
         """Replace the last layers with newly initialised ones for ``num_classes``, or with nothing for 0."""
         raise NotImplementedError
 
-    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
+    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """``value`` of the parameter ``name``, whose shape differs, made to fit this model; None if that is impossible.
         Called while weights are loaded."""
         return None
@@ -117,19 +116,19 @@ class Model(nn.Layer):
         """The classes of a last layer with so many outputs, for a family that has others among them."""
         return outputs
 
-    def notices_of_resized(self, names: Sequence[str]) -> List[str]:
+    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
         """What a user should know of the parameters ``names``, all that ``resize_parameter`` made to fit."""
         return []
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> List[str]:
+    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
         """What a user should know of weights that ``key_maps[owner]`` renamed to ``state``."""
         return []
 
-    def no_weight_decay(self) -> Tuple[str, ...]:
+    def no_weight_decay(self) -> tuple[str, ...]:
         """Names of parameters with several axes that are not decayed; those with one axis never are."""
         return ()
 
-    def layer_groups(self) -> List[List[str]]:
+    def layer_groups(self) -> list[list[str]]:
         """Names of all parameters, grouped from the input to the head by how far they are from it: under
         TRAIN.LAYER_DECAY a group learns more slowly than the next.
 
@@ -139,7 +138,7 @@ class Model(nn.Layer):
         names = [name for name, _ in self.named_parameters()]
         return [names] if self.layer_names is None else groups_by_layers(names, self.layer_names)
 
-    def recomputed_layers(self) -> List[nn.Layer]:
+    def recomputed_layers(self) -> list[nn.Layer]:
         """The layers whose inner values TRAIN.RECOMPUTE drops: none inside another, each maps tensors to a tensor, and
         none has batch statistics, in which a second pass would count each batch twice. By default those of
         ``layer_names``; none without."""
@@ -151,7 +150,7 @@ class Model(nn.Layer):
         returns two logits from then on in training mode, the labels' and the teacher's."""
 
 
-def groups_by_layers(names: Sequence[str], layers: str) -> List[List[str]]:
+def groups_by_layers(names: Sequence[str], layers: str) -> list[list[str]]:
     """``names`` of parameters in the order of the network: what comes before the first layer, each layer with what is
     between it and the next, and what follows the last.
 
@@ -159,8 +158,8 @@ def groups_by_layers(names: Sequence[str], layers: str) -> List[List[str]]:
         layers: regular expression of the layers' names.
     """
     pattern = re.compile(rf"(?:{layers})(?=\.)")
-    groups: List[List[str]] = [[]]
-    number: Dict[str, int] = {}
+    groups: list[list[str]] = [[]]
+    number: dict[str, int] = {}
     for name in names:
         match = pattern.match(name)
         if match and match[0] not in number:

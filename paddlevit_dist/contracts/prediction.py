@@ -1,14 +1,15 @@
 """What a task tells the predictor: the inputs it was given, what is known of its weights, what it writes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
+from ..runtime.errors import UserError
 from .dataset import Samples
 
-Row = Dict[str, Any]  # plain values by the name of their column; the first, "input", is added by the predictor
+Row = dict[str, Any]  # plain values by the name of their column; the first, "input", is added by the predictor
 
 
 class Learned(NamedTuple):
@@ -21,8 +22,8 @@ class Learned(NamedTuple):
         data: what ``Task.about_data`` said of the first split with classes, likewise.
     """
 
-    num_classes: Optional[int] = None
-    class_names: Optional[Tuple[str, ...]] = None
+    num_classes: int | None = None
+    class_names: tuple[str, ...] | None = None
     input: Mapping[str, Any] = {}
     data: Mapping[str, Any] = {}
 
@@ -38,7 +39,7 @@ class InputSamples(Samples):
     #: what each sample is called in rows and lists, in their order: a path as the user would write it
     names: Sequence[str] = ()
     #: path and reason, in one line, of each input that was found unreadable before any sample was read
-    unreadable: Sequence[Tuple[str, str]] = ()
+    unreadable: Sequence[tuple[str, str]] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -46,44 +47,125 @@ class InputSamples(Samples):
     def describe(self, index: int) -> str:
         return self.names[index]
 
+    def content(self) -> Any:
+        """Plain values that change with the inputs, their order, and where it is cheap to see also with their content;
+        by default ``stamps`` of ``names``."""
+        return stamps(self.names)
+
     def fingerprint(self) -> str:
-        """Changes with the inputs, their order, and where it is cheap to see also with their content: a prediction that
-        was interrupted goes on only with the same ones."""
-        raise NotImplementedError
+        """Changes with ``content``, and with the paths that hold no input: a prediction that was interrupted goes on
+        only with the same ones."""
+        found = self.content(), stamps(path for path, _ in self.unreadable)
+        return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class OutputWriter:
-    """Writes what is predicted, besides the rows in ``predictions.csv`` and ``predictions.jsonl``. One per rank.
+class Entry(NamedTuple):
+    """What became of one input, or of one sample of an evaluation.
+
+    Attributes:
+        index: of the input.
+        rows: without the input's name; None: it cannot be read.
+        reason: why not.
+        kept: what ``PredictionWriter.kept`` returned.
+    """
+
+    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
+    rows: list[Row] | None
+    reason: str = ""
+    kept: Any = None
+
+
+class PredictionWriter:
+    """Writes what is predicted, besides the rows in ``predictions.csv`` and ``predictions.jsonl``; by default nothing.
+    Made by ``Task.prediction_writer``, on each rank.
 
     A prediction may be interrupted at any time and continued by another process: files have to be complete or absent,
     and what ``write`` has written is not written again.
     """
 
-    def write(self, index: int, prediction: Any) -> Row:
-        """Write the files of one input, on the rank that predicted it.
+    #: whether it writes the predictions of an evaluation too (SAVE_PREDICTIONS)
+    writes_evaluations = False
+
+    def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
+        """Write the files of one sample, on the rank that predicted it.
 
         Args:
-            index: of the input in the ``InputSamples``.
+            index: of the sample.
             prediction: what ``Task.predict_step`` returned for it.
+            truth: what else ``Task.eval_step`` has given; None: it is not known.
         Returns:
             Values to be added to each row of this input, such as the names of the files.
         """
         return {}
 
-    def finish(self, rows: Iterable[Row]) -> List[str]:
-        """Called once, in the main process, when all inputs are done; returns lines for the user.
+    def kept(self, index: int, prediction: Any, truth: Any = None) -> Any:
+        """What ``finish`` needs to know of the sample, as JSON can hold it."""
+        return None
+
+    def finish(self, entries: Iterable[Entry]) -> list[str]:
+        """Called once, in the main process, when all samples are done; returns lines for the user.
 
         Args:
-            rows: all rows of all inputs in their order, those of earlier interrupted starts included; read from a file
-                as they are asked for, so that they need not fit into memory.
+            entries: of all samples in their order, those of earlier interrupted starts included; read from a file as
+                they are asked for, so that they need not fit into memory. Those of an evaluation have no rows.
         """
         return []
 
 
-def output_names(stems: Sequence[str]) -> List[str]:
+class TaskPrediction:
+    """What a task says of new data, and what is written of it."""
+
+    config: Any
+
+    def predict_step(self, model: Any, batch: dict[str, Any]) -> list[Any]:
+        """One prediction for each sample of a batch, in its order, as numpy arrays and plain values. Labels are not
+        looked at. Called as ``eval_step`` is."""
+        raise NotImplementedError
+
+    def set_up_from(self, learned: Learned) -> None:
+        """In place of ``build_dataset`` where trained weights are used on other data: keep what would follow from the
+        data that they were trained on. Called once, in the parent process, before anything else."""
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """What there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
+
+        Called after ``set_up_from``. Inputs that are missing or cannot be listed are in its ``unreadable``.
+
+        Args:
+            inputs: paths as the user gave them, such as files, folders and archives; from Python also what
+                else the task takes, such as pictures in memory.
+            cache_folder: exists; for indices and the like, which are needed until the prediction ends.
+        Raises:
+            UserError: the task cannot predict such inputs at all.
+        """
+        raise UserError(f"predict: task {self.config.TASK} does not predict; use -eval with SAVE_PREDICTIONS true")
+
+    def prediction_rows(self, prediction: Any) -> list[Row]:
+        """What the tables say of one input: usually one row. All rows of a task have the same names, and values that
+        JSON and CSV can hold; the input's name is added before them.
+
+        Args:
+            prediction: what ``predict_step`` returned for it.
+        Raises:
+            BadSample: nothing can be said, as the outputs are not finite; the input is then listed as unreadable.
+        """
+        raise NotImplementedError
+
+    def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
+        """What writes more than the rows of ``predict``, and the predictions of an evaluation (SAVE_PREDICTIONS); by
+        default nothing. Made on each rank, and in the main process at the end.
+
+        Args:
+            folder: for the files; exists.
+            samples: of ``open_inputs``, or those that are evaluated.
+        """
+        return PredictionWriter()
+
+
+def output_names(stems: Sequence[str]) -> list[str]:
     """What the files of each input are called: its stem; of several with one stem the second is ``stem_2``, and so on.
     No two are equal where file names differ by more than upper and lower case."""
-    taken: Dict[str, int] = {}
+    taken: dict[str, int] = {}
     names = []
     for stem in stems:
         name = stem
@@ -95,7 +177,7 @@ def output_names(stems: Sequence[str]) -> List[str]:
     return names
 
 
-def stamps(paths: Iterable[str]) -> List[Tuple[str, int, int]]:
+def stamps(paths: Iterable[str]) -> list[tuple[str, int, int]]:
     """Path, size and time of modification of each file or folder, for a fingerprint; zeros where it is gone."""
     found = []
     for path in paths:
@@ -107,25 +189,17 @@ def stamps(paths: Iterable[str]) -> List[Tuple[str, int, int]]:
     return found
 
 
-def fingerprint_of(samples: InputSamples) -> str:
-    """Changes with the inputs, and with the paths that hold none, which ``unreadable`` lists."""
-    if not samples.unreadable:
-        return samples.fingerprint()
-    paths = stamps(path for path, _ in samples.unreadable)
-    return hashlib.sha256(repr((samples.fingerprint(), paths)).encode("utf-8", "surrogateescape")).hexdigest()
-
-
 Item = TypeVar("Item")
 
 
 def find_inputs(
     inputs: Sequence[str],
     of_folder: Callable[[str], Iterable[Item]],
-    of_file: Callable[[str], Optional[Item]],
+    of_file: Callable[[str], Item | None],
     *,
     what: str,
     expected: str,
-) -> Tuple[List[Item], List[Tuple[str, str]]]:
+) -> tuple[list[Item], list[tuple[str, str]]]:
     """What paths hold, in their order; and the paths that hold nothing of the kind, with reasons.
 
     Args:
@@ -134,8 +208,8 @@ def find_inputs(
         what: a sample is called, such as "scene".
         expected: what to give instead, for the reasons.
     """
-    found: List[Item] = []
-    unreadable: List[Tuple[str, str]] = []
+    found: list[Item] = []
+    unreadable: list[tuple[str, str]] = []
     for path in map(os.path.expanduser, inputs):
         if os.path.isdir(path):
             own = list(of_folder(path))

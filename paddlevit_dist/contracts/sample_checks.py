@@ -3,15 +3,12 @@
 Called in the loader process for each sample, so that a bad one is named when it is read, and not when the loss is.
 """
 
-from __future__ import annotations
-
 import math
-import operator
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 _DEEPEST = 8  # nesting of lists and dictionaries that is looked into
 
@@ -61,7 +58,7 @@ def _is_finite(array: np.ndarray) -> bool:
         return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
-def require_label(label: Any, num_classes: Optional[int]) -> None:
+def require_label(label: Any, num_classes: int | None) -> None:
     """Check the class of a sample. Several numbers, the shares of all classes, must be finite.
 
     Args:
@@ -71,29 +68,23 @@ def require_label(label: Any, num_classes: Optional[int]) -> None:
     Raises:
         BadSample: it is no class.
     """
+    array = np.asarray(label)
+    if array.size > 1:
+        require_finite(array, "label")
+        return
     try:
-        value = operator.index(label)
-    except TypeError:
-        array = np.asarray(label)
-        if array.size > 1:
-            require_finite(array, "label")
-            return
-        value = _whole(label, array)
-    if value < 0 or (num_classes is not None and value >= num_classes):
-        raise BadSample(f"label {value} is out of range: {_expected(num_classes)}")
-
-
-def _whole(label: Any, array: np.ndarray) -> int:
-    try:
-        number = float(array.reshape(-1)[0])
+        first = array.reshape(-1)[0]
+        first = float(first) if array.dtype.kind in "SU" else first  # "3" is a class as well
+        is_whole = float(first).is_integer()
     except (TypeError, ValueError, OverflowError, IndexError):
-        number = math.nan
-    if not number.is_integer():
+        is_whole = False
+    if not is_whole:
         raise BadSample(f"label is {label!r}, expected the whole number of a class: repair or remove the sample")
-    return int(number)
+    if first < 0 or (num_classes is not None and first >= num_classes):
+        raise BadSample(f"label {int(first)} is out of range: {_expected(num_classes)}")
 
 
-def require_labels(labels: np.ndarray, num_classes: Optional[int], ignored: int, what: str) -> None:
+def require_labels(labels: np.ndarray, num_classes: int | None, ignored: int, what: str) -> None:
     """Check the labels of points.
 
     Args:
@@ -117,7 +108,7 @@ def require_labels(labels: np.ndarray, num_classes: Optional[int], ignored: int,
         )
 
 
-def _expected(num_classes: Optional[int]) -> str:
+def _expected(num_classes: int | None) -> str:
     if num_classes is None:
         return "classes count from 0"
     return f"with {num_classes} classes labels go from 0 to {num_classes - 1}"

@@ -1,24 +1,23 @@
 """What a subject (images, points, volumes) tells the engine: the only thing the two know of each other."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import paddle
 
-from ..errors import UserError
 from ..registry import resolve
+from ..runtime.errors import UserError
 from .adapter import adopt_class
 from .dataset import Samples
 from .figures import Figure
-from .prediction import InputSamples, Learned, OutputWriter, Row
+from .prediction import TaskPrediction
 from .sample_checks import require_finite
 
-Number = Union[int, float, paddle.Tensor]
-Labelled = Tuple[np.ndarray, str]  # a picture, uint8 (height, width[, 3]), and its caption
-Records = Callable[[], Sequence[Any]]  # gives one record per sample of a batch, see ``Task.figure_records``
+Number: TypeAlias = int | float | paddle.Tensor
+Labelled = tuple[np.ndarray, str]  # a picture, uint8 (height, width[, 3]), and its caption
+Records = Callable[[], Sequence[Any]]  # gives one record per sample of a batch, see ``figure_records``
 
 
 class Term(NamedTuple):
@@ -58,23 +57,14 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self.state: Dict[str, Any] = {}
+        self.state: dict[str, Any] = {}
 
-    def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Final values from a state that has been summed over all ranks."""
         raise NotImplementedError
 
-    def summary(self, values: Dict[str, float]) -> str:
+    def summary(self, values: dict[str, float]) -> str:
         """The one line that an evaluation ends with."""
-        raise NotImplementedError
-
-
-class PredictionWriter:
-    """Writes what the model predicts in an evaluation, or collects it to be written at the end. One per rank."""
-
-    def finish(self) -> List[str]:
-        """Called on every rank when all of them have evaluated their last batch; lines for the log of the main
-        process."""
         raise NotImplementedError
 
 
@@ -83,14 +73,15 @@ class EvaluationStep(NamedTuple):
 
     Attributes:
         metrics: what ``build_metrics`` has made on this rank.
-        writer: what ``prediction_writer`` has made on this rank; None: predictions are not written.
+        writer: None: predictions are not written; else its ``add`` takes, once for each batch, what ``predict_step``
+            would return for it, and what is known of the truth of each sample, for ``PredictionWriter.write``.
         epoch: the last one trained, from 1; None where nothing is trained.
         keeps_records: the report's figures are made of this evaluation.
     """
 
     metrics: Any
     writer: Any = None
-    epoch: Optional[int] = None
+    epoch: int | None = None
     keeps_records: bool = False
 
 
@@ -110,185 +101,75 @@ class ExportParts(NamedTuple):
     """
 
     channels: int
-    about: Dict[str, Any]
-    size: Optional[Tuple[int, ...]] = None
+    about: dict[str, Any]
+    size: tuple[int, ...] | None = None
     input_name: str = "images"
     example: Mapping[str, np.ndarray] = {}
-    paddlex: Optional[Dict[str, Any]] = None
-    output_name: Optional[str] = None
+    paddlex: dict[str, Any] | None = None
+    output_name: str | None = None
 
 
-class Task:
-    """Base class of all tasks: functions in, values out. Nothing outside sets an attribute of it.
+class TaskTraining:
+    """How a task trains: its losses, what they are divided by, and what a rank does by itself."""
 
-    Built in the parent process from the frozen configuration. There ``build_dataset`` is called for each split, and may
-    keep what it derives from the data; then the task is pickled to the workers, so it must be small. Each worker calls
-    ``build_model`` once, then the steps; its loader processes, forked from it, call ``collate`` and ``counts``.
-
-    Args:
-        config: the frozen configuration.
-    """
-
-    #: name of the metric that chooses the best checkpoint, and whether more is better
-    best_metric: Tuple[str, bool] = ("loss", False)
+    #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.
+    #: None: ``counts`` says them for each batch.
+    counts_per_sample: dict[str, int] | None = None
+    #: names of the normalisers that ``counts`` returns
+    count_names: tuple[str, ...] = ()
+    #: keys, with the values that switch off what each rank does by itself in a step, so that -selftest can compare
+    #: different numbers of ranks: what it draws, and losses of its own batch as a whole
+    of_each_rank: Mapping[str, Any] = {}
     #: what TRAIN.BATCH_NORM means when it is not set: "sync" or "local"
     batch_norm: str = "local"
     #: what TRAIN.EMPTY_CACHE_FREQ means when it is not set
     empty_cache_freq = 0
-    #: what a sample is called where throughput is shown
-    sample_name = "samples"
-    #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.
-    #: None: ``counts`` says them for each batch.
-    counts_per_sample: Optional[Dict[str, int]] = None
-    #: names of the normalisers that ``counts`` returns
-    count_names: Tuple[str, ...] = ()
-    #: keys, with the values that switch off what each rank does by itself in a step, so that -selftest can compare
-    #: different numbers of ranks: what it draws, and losses of its own batch as a whole
-    of_each_rank: Mapping[str, Any] = {}
-    #: lines for the log of the run, of the task itself; those of a split are in its samples
-    notices: Sequence[str] = ()
-    #: whether it can draw its samples (``pictures``, ``evaluation_pictures``)
-    draws_samples = False
-    #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
-    makes_figures = False
-    #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
-    image_size_key = "DATA.IMAGE_SIZE"
-    #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
-    compiles = False
-    #: whether its batches, but for the last of an epoch, have one shape: then cuDNN may look for its fastest algorithms
-    fixed_shapes = False
 
-    def __init__(self, config: Any) -> None:
-        self.config = config
-        self.notices: List[str] = []
+    config: Any
 
-    @property
-    def writes(self) -> bool:
-        """Whether this run writes its predictions, so that batches carry what that needs."""
-        return bool(self.config.EVAL and self.config.SAVE_PREDICTIONS)
-
-    def trains_on(self, split: str) -> bool:
-        """Whether the samples of a split are varied at random: those of "train", unless that is what is evaluated."""
-        return split == "train" and not self.config.EVAL
-
-    def build_dataset(self, split: str, cache_folder: Path) -> Samples:
-        """The samples of "train", "val", or another split that is evaluated (DATA.SPLIT), with anything worth reporting
-        in their ``notices``.
-
-        Args:
-            cache_folder: for what is made once, such as indices and decoded volumes.
-
-        Raises:
-            UserError: the data are missing or damaged, or do not fit the configuration.
-        """
-        raise NotImplementedError
-
-    def describe_samples(self, samples: Any) -> str:
-        """How many there are, by class where known: what the first lines of a run say about a split."""
-        return f"{len(samples):,} {self.sample_name}"
-
-    def reading_advice(self, samples: Any) -> Sequence[str]:
-        """What makes these training samples come faster, besides more loader processes: parts of a sentence that say
-        what to set or to call. Shown once in a run that waits for its data."""
-        return ()
-
-    def classes_of(self, samples: Any) -> Optional[np.ndarray]:
-        """The class of each sample, int (samples,), where it is known without reading them; for ``doctor``."""
-        return None
-
-    def classes_in(self, sample: Any) -> Optional[np.ndarray]:
-        """The classes in a sample that was read, int of any shape, without those that are ignored; None where labels
-        are no classes. For ``doctor``."""
-        return None
-
-    def expected_losses(self) -> Dict[str, float]:
-        """What terms of the loss are for a model that prefers no class, as it should be before it is trained; for
-        ``doctor``."""
-        return {}
-
-    def check_sample(self, sample: Any) -> None:
-        """Refuse a sample that must not be computed with. Called in the loader process for each sample that is read, in
-        training and in evaluation; whoever calls it adds the sample's index, description and rank to the message.
-
-        By default all floating-point numbers must be finite. A task in whose samples NaN has a meaning, or that has
-        labels, overrides this.
-
-        Raises:
-            BadSample: says what is wrong with it.
-        """
-        require_finite(sample)
-
-    def collate(self, samples: Sequence[Any]) -> Dict[str, Any]:
-        """A batch, a dictionary of numpy arrays, from a list of samples. Runs in the loader process."""
-        raise NotImplementedError
-
-    def counts(self, batch: Dict[str, Any]) -> Dict[str, int]:
+    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
         """Normalisers of loss terms, by term name, that are known before the forward pass; the same names for every
         batch. Runs in the loader. Not asked for when ``counts_per_sample`` is set."""
         raise NotImplementedError
 
-    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
-        """The model with initial weights, the same on every rank.
-
-        Args:
-            num_classes: its outputs where no data were opened, as for an export; else they follow from the data.
-
-        Raises:
-            UserError: the configuration describes none.
-        """
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
         raise NotImplementedError
 
-    def check_model(self) -> List[str]:
-        """What can be said about the configured model without data, weights or memory: lines about what a run still
-        needs. Called by -show_config.
-
-        Raises:
-            UserError: ``build_model`` would refuse the configuration.
-        """
-        return []
-
-    def parameter_groups(self, model: paddle.nn.Layer) -> Optional[List[Dict[str, Any]]]:
+    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
         """Groups of ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; None for the engine's own:
         no decay on biases, norms and whatever the model's ``no_weight_decay()`` names."""
         return None
 
-    def about_input(self) -> Dict[str, Any]:
-        """Everything about how samples are made that the weights have come to expect (orientation, range of
-        colours, ...), as plain YAML values by name. It is kept in each checkpoint's ``about.yaml``; evaluating or
-        resuming with other values is an error. Called on every rank, after ``build_model``."""
-        return {}
-
-    def completed_input(self, theirs: Dict[str, Any]) -> Dict[str, Any]:
-        """What a checkpoint says of its input, with what an earlier version did not say and always did."""
-        return theirs
-
-    def remedy_for_input(self, name: str, theirs: Any) -> str:
-        """What to do where weights were trained with the value ``theirs`` of what ``about_input`` calls ``name``."""
-        return "use the same settings"
-
-    def about_data(self, samples: Any) -> Dict[str, Any]:
-        """What identifies the samples of a split, wherever stored, as plain YAML values by name: "samples" (how many),
-        "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where it is
-        known. It is kept in each checkpoint; a resumed training with others runs differently, an evaluation must
-        have the classes."""
-        return {"samples": len(samples)}
-
-    def notices_of_old_weights(self) -> List[str]:
-        """Lines for the log when one of our checkpoints is loaded without a description of its input: it was written
-        before ``about.yaml`` existed, and may have seen other samples than this version makes."""
-        return []
-
-    def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
+    def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
         """The layers whose inner values TRAIN.RECOMPUTE drops; each maps tensors to a tensor."""
         raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; leave it out")
 
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
-        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
+    def expected_losses(self) -> dict[str, float]:
+        """What terms of the loss are for a model that prefers no class, as it should be before it is trained; for
+        ``doctor``."""
+        return {}
+
+    def finish_epoch(self) -> list[str]:
+        """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""
+        return []
+
+
+class TaskEvaluation:
+    """How a task is scored, and what its report shows."""
+
+    #: name of the metric that chooses the best checkpoint, and whether more is better
+    best_metric: tuple[str, bool] = ("loss", False)
+    #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
+    makes_figures = False
+
+    def build_metrics(self) -> Metrics:
+        """Empty metrics; one on each rank for each evaluation."""
         raise NotImplementedError
 
     def eval_step(
-        self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep
-    ) -> Optional[Records]:
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Records | None:
         """Add one batch to ``step.metrics``, and what it predicts to ``step.writer`` if there is one. Called without
         gradients, in evaluation mode; ranks may have different numbers of batches, so nothing may be communicated.
 
@@ -297,11 +178,6 @@ class Task:
             ``figure_records`` of this batch. It is called on the same rank once all batches are done: what it holds
             until then must be small, and it may wait for the device, which this method should not.
         """
-        raise NotImplementedError
-
-    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[Any]:
-        """One prediction for each sample of a batch, in its order, as numpy arrays and plain values. Labels are not
-        looked at. Called as ``eval_step`` is."""
         raise NotImplementedError
 
     def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[Any]) -> Sequence[Any]:
@@ -318,7 +194,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def figures(self, samples: Samples, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> Sequence[Figure]:
+    def figures(self, samples: Samples, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> Sequence[Figure]:
         """Tables, pictures and point sets about an evaluation, most telling first. Called in the main process only,
         without gradients and with the model in evaluation mode, while the other ranks wait; an error in here costs the
         report its figures, nothing else.
@@ -330,61 +206,17 @@ class Task:
         """
         raise NotImplementedError
 
-    def prediction_writer(self, folder: Path) -> PredictionWriter:
-        """What writes predictions to ``folder``, which exists once there is something to write.
 
-        Raises:
-            UserError: the task cannot write its predictions.
-        """
-        raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
+class TaskExport:
+    """How a task's models are used elsewhere."""
 
-    def recall(self, learned: Learned) -> None:
-        """In place of ``build_dataset`` where trained weights are used on other data: keep what would follow from the
-        data that they were trained on. Called once, in the parent process, before anything else."""
+    #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
+    image_size_key = "DATA.IMAGE_SIZE"
 
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """What there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
-
-        Called after ``recall``. Inputs that are missing or cannot be listed are in its ``unreadable``.
-
-        Args:
-            inputs: paths as the user gave them, such as files, folders and archives; from Python also what
-                else the task takes, such as pictures in memory.
-            cache_folder: exists; for indices and the like, which are needed until the prediction ends.
-        Raises:
-            UserError: the task cannot predict such inputs at all.
-        """
-        raise UserError(f"predict: task {self.config.TASK} does not predict; use -eval with SAVE_PREDICTIONS true")
-
-    def check_input(self, sample: Any) -> None:
-        """As ``check_sample``, for a sample of ``open_inputs``."""
-        require_finite(sample)
-
-    def collate_inputs(self, samples: Sequence[Any]) -> Dict[str, Any]:
-        """As ``collate``, for samples of ``open_inputs``; by default the same."""
-        return self.collate(samples)
-
-    def prediction_rows(self, prediction: Any) -> List[Row]:
-        """What the tables say of one input: usually one row. All rows of a task have the same names, and values that
-        JSON and CSV can hold; the input's name is added before them.
-
-        Args:
-            prediction: what ``predict_step`` returned for it.
-        Raises:
-            BadSample: nothing can be said, as the outputs are not finite; the input is then listed as unreadable.
-        """
-        raise NotImplementedError
-
-    def output_writer(self, folder: Path, samples: InputSamples) -> OutputWriter:
-        """What writes more than the rows; by default nothing. Made on each rank, and in the main process at the end.
-
-        Args:
-            folder: the output folder, which exists.
-        """
-        return OutputWriter()
+    config: Any
 
     def export_parts(self) -> ExportParts:
-        """What an exported model needs besides its weights. Called after ``recall``.
+        """What an exported model needs besides its weights. Called after ``set_up_from``.
 
         Raises:
             UserError: its models cannot be exported.
@@ -395,25 +227,135 @@ class Task:
         """A trained model as a function of one tensor that gives one tensor; by default as it is."""
         return model
 
-    def build_metrics(self) -> Metrics:
-        """Empty metrics; one on each rank for each evaluation."""
+
+class Task(TaskTraining, TaskEvaluation, TaskPrediction, TaskExport):
+    """Base class of all tasks: functions in, values out. Nothing outside sets an attribute of it.
+
+    Built in the parent process from the frozen configuration. There ``build_dataset`` is called for each split, and may
+    keep what it derives from the data; then the task is pickled to the workers, so it must be small. Each worker calls
+    ``build_model`` once, then the steps; its loader processes, forked from it, call ``collate`` and ``counts``.
+
+    Args:
+        config: the frozen configuration.
+    """
+
+    #: what a sample is called where throughput is shown
+    sample_name = "samples"
+    #: lines for the log of the run, of the task itself; those of a split are in its samples
+    notices: Sequence[str] = ()
+    #: whether it can draw its samples (``pictures``, ``evaluation_pictures``)
+    draws_samples = False
+    #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
+    compiles = False
+    #: whether its batches, but for the last of an epoch, have one shape: then cuDNN may look for its fastest algorithms
+    fixed_shapes = False
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.notices: list[str] = []
+
+    def trains_on(self, split: str) -> bool:
+        """Whether the samples of a split are varied at random: those of "train", unless that is what is evaluated."""
+        return split == "train" and not self.config.EVAL
+
+    # ---- data --------------------------------------------------------------------------------------------------
+
+    def build_dataset(self, split: str, cache_folder: Path) -> Samples:
+        """The samples of "train", "val", or another split that is evaluated (DATA.SPLIT), with anything worth reporting
+        in their ``notices``.
+
+        Args:
+            cache_folder: for what is made once, such as indices and decoded volumes.
+
+        Raises:
+            UserError: the data are missing or damaged, or do not fit the configuration.
+        """
         raise NotImplementedError
 
-    def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Labelled]:
+    def check_sample(self, sample: Any) -> None:
+        """Refuse a sample that must not be computed with. Called in the loader process for each sample that is read, in
+        training and in evaluation; whoever calls it adds the sample's index, description and rank to the message.
+
+        By default all floating-point numbers must be finite. A task in whose samples NaN has a meaning, or that has
+        labels, overrides this.
+
+        Raises:
+            BadSample: says what is wrong with it.
+        """
+        require_finite(sample)
+
+    def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
+        """A batch, a dictionary of numpy arrays, from a list of samples. Runs in the loader process."""
+        raise NotImplementedError
+
+    def describe_samples(self, samples: Any) -> str:
+        """How many there are, by class where known: what the first lines of a run say about a split."""
+        return f"{len(samples):,} {self.sample_name}"
+
+    def reading_advice(self, samples: Any) -> Sequence[str]:
+        """What makes these training samples come faster, besides more loader processes: parts of a sentence that say
+        what to set or to call. Shown once in a run that waits for its data."""
+        return ()
+
+    def classes_of(self, samples: Any) -> np.ndarray | None:
+        """The class of each sample, int (samples,), where it is known without reading them; for ``doctor``."""
+        return None
+
+    def classes_in(self, sample: Any) -> np.ndarray | None:
+        """The classes in a sample that was read, int of any shape, without those that are ignored; None where labels
+        are no classes. For ``doctor``."""
+        return None
+
+    def about_data(self, samples: Any) -> dict[str, Any]:
+        """What identifies the samples of a split, wherever stored, as plain YAML values by name: "samples" (how many),
+        "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where it is
+        known. It is kept in each checkpoint; a resumed training with others runs differently, an evaluation must
+        have the classes."""
+        return {"samples": len(samples)}
+
+    def pictures(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labelled]:
         """What the model sees of a collated batch of training samples, for ``inspect data``."""
         raise NotImplementedError
 
-    def picture_legend(self) -> Sequence[Tuple[str, Tuple[int, int, int]]]:
+    def picture_legend(self) -> Sequence[tuple[str, tuple[int, int, int]]]:
         """What the colours in these pictures mean: names with red, green and blue. Asked for once data are open."""
         return ()
 
-    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Labelled]:
+    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[Labelled]:
         """The same for samples as an evaluation treats them."""
         raise NotImplementedError
 
-    def finish_epoch(self) -> List[str]:
-        """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""
+    # ---- model -------------------------------------------------------------------------------------------------
+
+    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """The model with initial weights, the same on every rank.
+
+        Args:
+            num_classes: its outputs where no data were opened, as for an export; else they follow from the data.
+
+        Raises:
+            UserError: the configuration describes none.
+        """
+        raise NotImplementedError
+
+    def check_model(self) -> list[str]:
+        """What can be said about the configured model without data, weights or memory: lines about what a run still
+        needs. Called by -show_config.
+
+        Raises:
+            UserError: ``build_model`` would refuse the configuration.
+        """
         return []
+
+    def about_input(self) -> dict[str, Any]:
+        """Everything about how samples are made that the weights have come to expect (orientation, range of
+        colours, ...), as plain YAML values by name. It is kept in each checkpoint's ``about.yaml``; evaluating or
+        resuming with other values is an error. Called on every rank, after ``build_model``."""
+        return {}
+
+    def remedy_for_input(self, name: str, theirs: Any) -> str:
+        """What to do where weights were trained with the value ``theirs`` of what ``about_input`` calls ``name``."""
+        return "use the same settings"
 
 
 def make_task(config: Any) -> Task:

@@ -1,13 +1,12 @@
 """Users' models without the base class, behind the interface of ``Model``: the only place where a model is probed."""
 
-from __future__ import annotations
-
 import inspect
 import sys
+import types
 import typing
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import numpy as np
 from paddle import nn
 
 from .model import Model, groups_by_layers
@@ -33,7 +32,7 @@ class UserFamily:
         """Those of the class that is built."""
         return getattr(self._built(), "fixed_options", {})
 
-    def options(self) -> Dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """Arguments with names and their defaults: of the class that a function is annotated to return, or of the
         function itself where that says no class."""
         built = self._built()
@@ -55,29 +54,16 @@ class UserModel:
 
     def __init__(self, layer: nn.Layer) -> None:
         self.layer = layer
-        self.key_maps: Mapping[str, Any] = getattr(layer, "key_maps", {})
-        self.classifier_layers: Tuple[str, ...] = getattr(layer, "classifier_layers", ())
-        self.image_size: Optional[Tuple[int, int]] = getattr(layer, "image_size", None)
 
-    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
-        return self.layer.resize_parameter(name, value) if hasattr(self.layer, "resize_parameter") else None
+    def __getattr__(self, name: str) -> Any:
+        default = getattr(Model, name)
+        default = types.MethodType(default, self) if inspect.isfunction(default) else default
+        return getattr(self.layer, name, default)
 
-    def classes_of_outputs(self, outputs: int) -> int:
-        return self.layer.classes_of_outputs(outputs) if hasattr(self.layer, "classes_of_outputs") else outputs
-
-    def notices_of_resized(self, names: Sequence[str]) -> List[str]:
-        return list(self.layer.notices_of_resized(names)) if hasattr(self.layer, "notices_of_resized") else []
-
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> List[str]:
-        return list(self.layer.notices_of_source(owner, state)) if hasattr(self.layer, "notices_of_source") else []
-
-    def no_weight_decay(self) -> Tuple[str, ...]:
-        return tuple(self.layer.no_weight_decay()) if hasattr(self.layer, "no_weight_decay") else ()
-
-    def layer_groups(self) -> List[List[str]]:
+    def layer_groups(self) -> list[list[str]]:
         return groups_by_layers([name for name, _ in self.layer.named_parameters()], _USUAL_LAYERS)
 
-    def recomputed_layers(self) -> List[nn.Layer]:
+    def recomputed_layers(self) -> list[nn.Layer]:
         """The contents of the lists named ``blocks``."""
         return [
             block
@@ -91,11 +77,11 @@ class UserModel:
             self.layer.distilled_training = True
 
 
-def contract_of(layer: nn.Layer) -> Union[Model, UserModel]:
+def contract_of(layer: nn.Layer) -> Model | UserModel:
     """The ``Model`` interface of a network: itself, if it is a ``Model``."""
     return layer if isinstance(layer, Model) else UserModel(layer)
 
 
-def family_of(target: Callable[..., Any]) -> Union[Type[Model], UserFamily]:
+def family_of(target: Callable[..., Any]) -> type[Model] | UserFamily:
     """The same for what is registered under a model's name."""
     return target if inspect.isclass(target) and issubclass(target, Model) else UserFamily(target)

@@ -1,16 +1,11 @@
-"""The training run. It knows tasks by their contract, and no subject.
+"""The training run. It knows tasks by their contract.
 
 - ``trainer``: model, record and what is asked for; ``parts``: what a training computes with; ``training``: its loop;
-  ``watchers``: who is told of it; ``reports``, ``profile``: two of them; ``evaluation``; ``steps``, ``finite``: one
-  update
-- ``checkpointer``, ``resumption``, ``about``: what is saved and restored, and what a checkpoint says about itself;
-  ``background``: what the training does not wait for; ``weights_check``: finite, and the same on all ranks
-- ``evidence``: what is kept of an update that was skipped; ``replay``, ``layer_watch``: which layer makes it not finite
-- ``figure_maker``: what is kept of an evaluation for the report, and when its figures are made
-- ``trained``: weights without the data they were trained on; ``predictor``, ``prediction_journal``: predictions, and
-  what is kept of them while they go on
-- ``selftest``: the same updates with other numbers of processes
-- ``optimizer``, ``schedule``, ``precision``, ``loss_scale``, ``model_ema``; ``settings``: their keys
-- ``one_pass``, ``memory_loops``, ``multi_tensor``: an update of all parameters at once
-- ``introduction``, ``remaining``: the first lines of a run, and the time left
+  ``watchers``: who is told of it; ``reports``, ``gpu_memory``, ``passes``, ``repetition``: some of them
+- ``steps``: one update, and an evaluation's loop; ``evaluation``; ``finite``: what is not finite changes nothing
+- ``checkpointer``, ``resumption``: what is saved, without waiting for it, and restored; ``about``, ``samples_check``:
+  what a checkpoint says of itself, and which samples it was trained on
+- ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``, ``settings_checks``: their keys
+- ``fused_optimizers``, ``multi_tensor``: an update of all parameters at once
+- ``introduction``: the first lines of a run, and that all machines are about to do the same
 """

@@ -1,31 +1,35 @@
 """When a training run is saved, what is saved, and how it is restored; decided once for all ranks."""
 
-from __future__ import annotations
-
+import contextlib
 import functools
+import os
+import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional
+from typing import Any
 
 import numpy as np
 import paddle
 
 from ..checkpoint import store as checkpoints
-from ..checkpoint.host_copy import HostCopies, HostTensor, Tensors, host_values
+from ..checkpoint.content import AVERAGED
 from ..checkpoint.load import load_weights
+from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
 from ..checkpoint.weights import read_state
-from ..errors import UserError
 from ..loading.sampler import TrainingSampler
 from ..observe.heartbeat import printing
 from ..parallel import Agreement, all_gather, broadcast_object, is_main, world_size
-from .background import Background
-from .finite import SkippedUpdates
+from ..runtime.errors import UserError
+from .finite import SkippedUpdates, not_finite, weights_digest
 from .model_ema import ModelEma
 from .optimizer import OptimizerState
 from .precision import Precision
 from .schedule import Schedule
-from .weights_check import not_finite, weights_digest
+
+_LOWER_BY = 10  # of nice: a tenth of the time of a processor that a training also wants, all of one that nothing wants
 
 
 @dataclass(frozen=True)
@@ -79,17 +83,17 @@ class Checkpointer:
         self,
         folder: Path,
         saving: Saving,
-        describe: Callable[[], Dict[str, Any]],
+        describe: Callable[[], dict[str, Any]],
         say: Callable[[str], None],
         *,
         model: paddle.nn.Layer,
         optimizer: OptimizerState,
-        ema: Optional[ModelEma],
+        ema: ModelEma | None,
         scaler: Precision,
         schedule: Schedule,
         sampler: TrainingSampler,
         skipped: SkippedUpdates,
-        list_samples: Callable[[], Dict[str, np.ndarray]] = dict,
+        list_samples: Callable[[], dict[str, np.ndarray]] = dict,
         note_saved: Callable[[Path], None] = lambda _: None,
     ) -> None:
         self.folder = folder
@@ -105,7 +109,7 @@ class Checkpointer:
         self.skipped = skipped
         self.list_samples = functools.lru_cache(maxsize=None)(list_samples)
         self.note_saved = note_saved
-        self.best: Optional[Dict[str, Any]] = None
+        self.best: dict[str, Any] | None = None
         self.agreement = Agreement()
         self._background = Background(saving.in_background)
         self._copies = HostCopies()
@@ -146,11 +150,11 @@ class Checkpointer:
         self.schedule.load_state_dict({"update": self.sampler.updates_made})
 
     def _load_ema(self, directory: Path) -> None:
-        file = checkpoints.averaged_weights(directory)
+        file = directory / AVERAGED
         if self.ema is None:
-            if file is not None:
+            if file.is_file():
                 self.say(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
-        elif file is None:
+        elif not file.is_file():
             self.say(f"note: {directory} has no averaged weights; the average starts with the resumed ones")
             self.ema.restart()
         else:
@@ -178,7 +182,7 @@ class Checkpointer:
         """Save at the end of ``epoch``; ``evaluation_due`` is noted in the checkpoint until ``note_evaluation``."""
         self._save(checkpoints.epoch_name(epoch), f"epoch {epoch}", evaluation_due)
 
-    def is_own(self, epoch: int, directory: Optional[Path]) -> bool:
+    def is_own(self, epoch: int, directory: Path | None) -> bool:
         """Whether a checkpoint is this run's own of that epoch."""
         own = self.folder / checkpoints.epoch_name(epoch)
         return directory is not None and own.resolve() == directory.resolve()
@@ -242,7 +246,7 @@ class Checkpointer:
     def _writing(self, name: str, place: str, evaluation_due: bool) -> Callable[[], None]:
         """What writes the present state, also after the training has gone on."""
         weights: Tensors = self.model.state_dict()
-        averages: Optional[Tensors] = None if self.ema is None else self.ema.state_dict()
+        averages: Tensors | None = None if self.ema is None else self.ema.state_dict()
         if self.saving.in_background:
             weights = self._copies.of("weights", weights)
             averages = averages and self._copies.of("averages", averages)
@@ -314,6 +318,72 @@ class Checkpointer:
             raise UserError(problem)
 
 
-def _values(tensors: Tensors) -> Dict[str, np.ndarray]:
+def _values(tensors: Tensors) -> dict[str, np.ndarray]:
     copied = {name: tensor.array for name, tensor in tensors.items() if isinstance(tensor, HostTensor)}
     return copied or host_values(tensors)
+
+
+class Background:
+    """Does one piece of work after the other in a thread, or each at once where there is to be none.
+
+    On Linux the thread gives way to the training's threads, those of other ranks too, until somebody waits for it: a
+    rank that shares its processor with the thread would keep all other ranks waiting in every update.
+
+    Once a piece has failed, those after it are left out until ``take_failure`` is called. The thread is no daemon: the
+    interpreter does not end before the work is done.
+
+    Args:
+        in_thread: whether ``do`` returns before the work is done.
+    """
+
+    def __init__(self, in_thread: bool) -> None:
+        self._in_thread = in_thread
+        self._threads: list[threading.Thread] = []  # each waits for the one before it
+        self._failure: BaseException | None = None
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Do this after what was given before; it may not use Paddle."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        before = self._threads[-1:]
+
+        def run() -> None:
+            for thread in before:
+                thread.join()
+            self._attempt(work)
+
+        if self._in_thread:
+            thread = threading.Thread(target=run, name="saving")
+            thread.start()
+            _give_way(thread, _LOWER_BY)
+            self._threads.append(thread)
+        else:
+            self._attempt(work)
+
+    def wait(self) -> None:
+        """Return when everything is done."""
+        for thread in self._threads:
+            _give_way(thread, 0)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    def take_failure(self) -> BaseException | None:
+        """What has gone wrong so far, once."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        if self._failure is None:
+            try:
+                work()
+            except BaseException as error:
+                self._failure = error
+
+
+def _give_way(thread: threading.Thread, lower_by: int) -> None:
+    """Have a thread run ``lower_by`` steps of nice behind the calling one, where the system has that for threads."""
+    if sys.platform == "linux" and thread.is_alive() and thread.native_id is not None:
+        own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        # The thread may have ended by now; and some users may lower a thread but not raise it again.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, min(19, own + lower_by))

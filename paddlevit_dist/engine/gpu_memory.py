@@ -1,16 +1,16 @@
 """A GPU whose memory runs out: one line with the figures of the run, and what helps."""
 
-from __future__ import annotations
-
 import contextlib
 import re
-from typing import Any, Iterator, Optional
+from collections.abc import Iterator
+from typing import Any
 
 import paddle
 
-from ..errors import UserError
 from ..parallel import rank
-from ..transfers import is_on_gpu
+from ..runtime.errors import UserError
+from ..runtime.transfers import is_on_gpu
+from .watchers import Update, Watcher
 
 # Of Paddle's allocators, 2.6 and 3.x; "GPU Virtual Memory" in one of them.
 _ALLOCATION = re.compile(
@@ -49,7 +49,7 @@ def explained(advice: str) -> Iterator[None]:
         raise UserError(f"{said}; {advice}") from error
 
 
-def out_of_memory(text: str) -> Optional[str]:
+def out_of_memory(text: str) -> str | None:
     """What an exception's text says of memory that has run out on a GPU; None if it is of something else."""
     found = _ALLOCATION.search(text)
     if found is not None:
@@ -92,7 +92,19 @@ def of_evaluation(config: Any) -> str:
     return f"lower DATA.BATCH_SIZE_EVAL ({config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE})"
 
 
-def _own_bytes() -> Optional[int]:
+class EmptyingCache(Watcher):
+    """Batches of very different sizes fragment a GPU's memory cache until no later batch fits."""
+
+    def __init__(self, training: Any) -> None:
+        every = training.config.TRAIN.EMPTY_CACHE_FREQ
+        self._every = training.task.empty_cache_freq if every is None else every
+
+    def update_done(self, update: Update) -> None:
+        if self._every and (update.step.update + 1) % self._every == 0 and is_on_gpu():
+            paddle.device.cuda.empty_cache()
+
+
+def _own_bytes() -> int | None:
     """What this process has taken from its GPU, in bytes; None without one."""
     return paddle.device.cuda.memory_reserved() if is_on_gpu() else None
 

@@ -1,24 +1,37 @@
-"""The first lines of a run: which data, which model, which devices, the size of an update; and its record's."""
+"""What a run says before its first update: which data, which model, which devices, the size of an update; its record's
+first facts; and that all machines are about to do the same.
 
-from __future__ import annotations
+A launcher on each machine has its own command line, package and copy of the data. Nothing in a training step compares
+them: a machine without one of the classes would train along, and the score would be wrong.
+"""
 
 import math
-from typing import Any, Dict, List
+import platform
+import socket
+from typing import Any
 
+import numpy as np
 import paddle
 
-from ..checkpoint.torch_names import statistics_in
+from .. import __version__
+from ..checkpoint.load import statistics_in
 from ..config import dump_yaml
+from ..config.table import effects, leaves
 from ..contracts.task import Task
 from ..observe.observer import RunFacts
 from ..observe.record import RunRecord
-from ..parallel import gpu, tuning, world_size
+from ..parallel import all_gather, gpu, tuning, world_size
 from ..registry import room_of
-from ..transfers import is_on_gpu
+from ..runtime import signals
+from ..runtime.errors import UserError
+from ..runtime.transfers import is_on_gpu
+from .about import shown
 from .schedule import describe_rates, effective_batch_size
 
+_MOST_TOLD = 5
 
-def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
+
+def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
     """Name and place of the dataset, and how many samples each split has, by class where that is known."""
     data = config.DATA
     is_ours = room_of("dataset", data.DATASET) is not None
@@ -27,7 +40,7 @@ def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
     return [f"data: {data.DATASET} ({place})", *(f"  {split}" for split in splits)]
 
 
-def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
+def first_lines(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
     lines = [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
@@ -35,7 +48,7 @@ def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
     return lines
 
 
-def start_record(config: Any, record: RunRecord, task: Task, datasets: Dict[str, Any]) -> None:
+def start_record(config: Any, record: RunRecord, task: Task, datasets: dict[str, Any]) -> None:
     """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
     if not record.writes:
         return
@@ -55,7 +68,7 @@ def start_record(config: Any, record: RunRecord, task: Task, datasets: Dict[str,
     record.start(dump_yaml(config), facts, config.EVAL)
 
 
-def _facts(task: Task, samples: Any) -> Dict[str, Any]:
+def _facts(task: Task, samples: Any) -> dict[str, Any]:
     """What a report says of a split: how many samples, and what was found when it was opened."""
     classes = task.about_data(samples).get("number of classes")
     return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
@@ -112,3 +125,52 @@ def introduce(training: Any) -> None:
     record.say(describe_training(config, training.task, training.model, training.sampler))
     if training.precision.notice:
         record.say(training.precision.notice)
+
+
+def require_same_everywhere(config: Any, task: Task, datasets: dict[str, Any]) -> None:
+    """Compare data, versions and settings of all ranks, before anything is computed. Every rank must call this.
+
+    Ranks that one process has started have all of it from that process: nothing is compared then.
+
+    Raises:
+        UserError: on every rank alike; names a rank, its machine, and what differs from rank 0's.
+    """
+    if world_size() == 1 or signals.has_parent():
+        return
+    everybody = all_gather((socket.gethostname(), facts(config, task, datasets)))
+    first_host, expected = everybody[0]
+    for rank, (host, found) in enumerate(everybody):
+        names = [name for name in dict.fromkeys([*expected, *found]) if expected.get(name) != found.get(name)]
+        if names:
+            said = "; ".join(_told(name, found.get(name), expected.get(name)) for name in names[:_MOST_TOLD])
+            more = f"; and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
+            raise UserError(
+                f"rank {rank} on {host} differs from rank 0 on {first_host}: {said}{more}; give all machines the same "
+                "data, versions and settings"
+            )
+
+
+def facts(config: Any, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
+    """What all ranks must have alike, by name; data first, as much of the settings follows from them."""
+    found: dict[str, Any] = {}
+    for split, samples in datasets.items():
+        for name, value in task.about_data(samples).items():
+            items = enumerate(value) if isinstance(value, list) else [("", value)]
+            found.update({f"{split} {name} {number}".strip(): item for number, item in items})
+        found.update({f"{split} {name}": digest for name, digest in samples.listed_digests().items()})
+    python = ".".join(platform.python_version_tuple()[:2])
+    versions = {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": np.__version__, "Python": python}
+    effect_of = effects()
+    settings = {n: _placeless(value) for n, value in leaves(config) if effect_of[n] not in ("machine", "place")}
+    return {**found, **versions, **settings}
+
+
+def _placeless(value: Any) -> Any:
+    """A path may be another on each machine."""
+    return "a path" if isinstance(value, str) and "/" in value else value
+
+
+def _told(name: str, found: Any, expected: Any) -> str:
+    if isinstance(found, bytes) or isinstance(expected, bytes):  # digests
+        return f"its {name} are others"
+    return f"{name} {shown(found)} instead of {shown(expected)}"

@@ -1,18 +1,18 @@
 """The exponential moving average of a model's weights, which is evaluated, saved and resumed beside them."""
 
-from __future__ import annotations
-
 import contextlib
 import math
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import paddle
 
-from . import one_pass
+from .. import wings
+from .multi_tensor import MovingAverages
+from .watchers import Update, Watcher
 
 
-class ModelEma:
+class ModelEma(Watcher):
     """After every update: ``average = decay * average + (1 - decay) * weights`` (Polyak and Juditsky, 1992).
 
     It covers everything in the model's state: parameters and floating buffers are averaged, integers copied. It lives
@@ -36,8 +36,13 @@ class ModelEma:
         # Those of all float32 tensors in a row, (values,): a GPU averages them by four operations.
         self._flat = _in_a_row([state[name] for name in self._shapes])
         self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
-        self._approach = one_pass.Approach(self._flat, [math.prod(shape) for shape in self._shapes.values()])
-        self._read: Optional[Callable[[], List[paddle.Tensor]]] = None
+        sizes = [math.prod(shape) for shape in self._shapes.values()]
+        self._move = wings.made("averages", MovingAverages, self._flat, sizes)
+        self._read: Callable[[], list[paddle.Tensor]] | None = None
+
+    def update_done(self, update: Update) -> None:
+        if update.is_finite:
+            self.update()
 
     @paddle.no_grad()
     def update(self) -> None:
@@ -46,7 +51,7 @@ class ModelEma:
             self._read = _reader(self.model, [*self._shapes, *self._others])
         tensors = self._read()
         if self._shapes:
-            self._approach(self._flat, tensors[: len(self._shapes)], 1.0 - self.decay)
+            self._move(self._flat, tensors[: len(self._shapes)], 1.0 - self.decay)
         for average, tensor in zip(self._others.values(), tensors[len(self._shapes) :]):
             if average.dtype == paddle.float64:
                 average.add_((tensor - average).scale_(1.0 - self.decay))
@@ -73,7 +78,7 @@ class ModelEma:
         self._flat, self._others = flat, others
 
     @paddle.no_grad()
-    def state_dict(self) -> Dict[str, paddle.Tensor]:
+    def state_dict(self) -> dict[str, paddle.Tensor]:
         """The averages by the model's names."""
         averages, begin = dict(self._others), 0
         for name, shape in self._shapes.items():
@@ -82,7 +87,7 @@ class ModelEma:
             begin = end
         return {name: averages[name] for name in self._names}
 
-    def load_state_dict(self, state: Dict[str, np.ndarray]) -> None:
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
         """Restore a saved ``state_dict``.
 
         Raises:
@@ -105,7 +110,7 @@ def _in_a_row(tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
     return paddle.concat([t.detach().reshape([-1]) for t in tensors]) if tensors else paddle.zeros([0])
 
 
-def _reader(model: paddle.nn.Layer, names: Sequence[str]) -> Callable[[], List[paddle.Tensor]]:
+def _reader(model: paddle.nn.Layer, names: Sequence[str]) -> Callable[[], list[paddle.Tensor]]:
     """What gives the tensors that the model then has by their names. ``state_dict`` takes 1.5 ms of Python for a ViT in
     Paddle 2.6, in which a GPU would wait; asking the layers' own tables takes a hundredth of it."""
     tables = {}

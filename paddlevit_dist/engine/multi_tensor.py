@@ -6,17 +6,18 @@ or more for each. For the 152 parameters of ViT-Ti in two groups these are 2 lau
 group for AdamW (one of them for the rate, the others of 60 tensors or 320 blocks of values) and 4 for the average: by
 Paddle's sources; nobody has measured it.
 
-All have kernels for CPUs too, where the tests compare them with Paddle's own optimizers.
+All have kernels for CPUs too, where the tests compare them with Paddle's own optimizers and where models compute with
+them that are too small for anything compiled.
 """
 
-from __future__ import annotations
-
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
 
-from .. import paddle_versions
+from .. import wings
+from ..runtime import paddle_versions
 
 Columns = Sequence[Sequence[paddle.Tensor]]  # of an optimizer: accumulators by name, each in the parameters' order
 _ALIGNED_BYTES = 16  # a GPU reads four float32 numbers at once
@@ -26,8 +27,8 @@ class FlatViews:
     """Tensors that seldom move as one vector. Making 152 views takes as long as launching 100 operations."""
 
     def __init__(self) -> None:
-        self._addresses: List[int] = []
-        self._views: List[paddle.Tensor] = []
+        self._addresses: list[int] = []
+        self._views: list[paddle.Tensor] = []
 
     def __call__(self, tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
         """(values,): a copy of all values in a row; the tensors are of one type."""
@@ -39,34 +40,86 @@ class FlatViews:
         return paddle.concat(self._views)
 
 
-def sum_of_squares(tensors: Sequence[paddle.Tensor]) -> np.float32:
-    """Of all values. The host waits for the device, once."""
-    parts = [
-        paddle_versions.squared_norm(paddle.concat([tensor.reshape([-1]) for tensor in alike])).astype("float32")
-        for alike in _by_type(tensors)
-    ]
-    return np.float32((parts[0] if len(parts) == 1 else paddle.add_n(parts)).item())
+class Gradients:
+    """All gradients of a model's parameters, as far as they have one."""
+
+    def __init__(self, parameters: Sequence[paddle.Tensor]) -> None:
+        self._parameters = list(parameters)
+
+    @paddle.no_grad()
+    def norm(self) -> np.float32:
+        """Their global norm; infinite where the sum of squares exceeds float32. The host waits for the device, once."""
+        gradients = self._present()
+        with np.errstate(over="ignore"):
+            return np.sqrt(self.sum_of_squares(gradients)) if gradients else np.float32(0)
+
+    @paddle.no_grad()
+    def scale(self, factor: np.float32) -> None:
+        """Multiply them, where they are finite, by a factor above 0, in place."""
+        gradients = self._present()
+        if gradients:
+            self.multiply(gradients, factor)
+
+    def _present(self) -> list[paddle.Tensor]:
+        return [gradient for p in self._parameters if (gradient := p._grad_ivar()) is not None]
+
+    def sum_of_squares(self, gradients: Sequence[paddle.Tensor]) -> np.float32:
+        """Of all values."""
+        parts = [
+            paddle_versions.squared_norm(paddle.concat([tensor.reshape([-1]) for tensor in alike])).astype("float32")
+            for alike in _by_type(gradients)
+        ]
+        return np.float32((parts[0] if len(parts) == 1 else paddle.add_n(parts)).item())
+
+    def multiply(self, gradients: Sequence[paddle.Tensor], factor: np.float32) -> None:
+        """``scale`` of those that there are."""
+        for alike in _by_type(gradients):
+            dtype = "float64" if alike[0].dtype == paddle.float64 else "float32"
+            # A loss scaler's operation: it divides.
+            paddle._C_ops.check_finite_and_unscale_(alike, paddle.full([1], 1.0 / float(factor), dtype))
 
 
-def scale(tensors: Sequence[paddle.Tensor], factor: float) -> None:
-    """Multiply finite tensors by a factor above 0, in place."""
-    for alike in _by_type(tensors):
-        dtype = "float64" if alike[0].dtype == paddle.float64 else "float32"
-        # A loss scaler's operation: it divides.
-        paddle._C_ops.check_finite_and_unscale_(alike, paddle.full([1], 1.0 / factor, dtype))
+def gradients_of(parameters: Sequence[paddle.Tensor]) -> Gradients:
+    """All gradients of the parameters, read the fastest way that there is."""
+    return wings.made("gradients", Gradients, parameters)
 
 
-def _by_type(tensors: Sequence[paddle.Tensor]) -> List[List[paddle.Tensor]]:
-    alike: Dict[Any, List[paddle.Tensor]] = {}
+def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:
+    """What brings gradients of a finite norm down to the largest one; 1 if they are below it or there is none."""
+    if not largest:
+        return np.float32(1)
+    return np.minimum(np.float32(largest) / (norm + np.float32(1e-6)), np.float32(1))
+
+
+def _by_type(tensors: Sequence[paddle.Tensor]) -> list[list[paddle.Tensor]]:
+    alike: dict[Any, list[paddle.Tensor]] = {}
     for tensor in tensors:
         alike.setdefault(tensor.dtype, []).append(tensor)
     return list(alike.values())
 
 
+class MovingAverages:
+    """Moves averages towards values by a share of their distance.
+
+    Args:
+        flat: (values,) float32: the averages of all tensors in a row.
+        sizes: of the tensors that are averaged; they are of float32 as well.
+    """
+
+    def __init__(self, flat: paddle.Tensor, sizes: Sequence[int]) -> None:
+        self._views = FlatViews()
+
+    def __call__(self, flat: paddle.Tensor, tensors: Sequence[paddle.Tensor], share: float) -> None:
+        """Move averages like those of the beginning towards their tensors, in place."""
+        change = self._views(tensors)
+        change.subtract_(flat)  # as a + s (w - a): one product less than in (1 - s) a + s w
+        flat.add_(change.scale_(share))
+
+
 # ---- optimizers ----------------------------------------------------------------------------------------------
 
 # Updates parameters of one learning rate and decay: parameters, gradients, rate (1,), decay, accumulators by name.
-Update = Callable[[List[paddle.Tensor], List[paddle.Tensor], paddle.Tensor, float, Any], None]
+Update = Callable[[list[paddle.Tensor], list[paddle.Tensor], paddle.Tensor, float, Any], None]
 
 
 def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
@@ -113,11 +166,11 @@ class ListStep:
         self._update = update
         self._parameters, self._columns = parameters, columns
         self._factors, self._decays = factors, decays
-        self._grouped: Optional[List[bool]] = None  # which parameters had a gradient when the groups were made
-        self._groups: List[Tuple[float, float, List[int]]] = []  # factor, decay, numbers of parameters
+        self._grouped: list[bool] | None = None  # which parameters had a gradient when the groups were made
+        self._groups: list[tuple[float, float, list[int]]] = []  # factor, decay, numbers of parameters
 
     @paddle.no_grad()
-    def __call__(self, rate: float, gradients: Sequence[Optional[paddle.Tensor]]) -> bool:
+    def __call__(self, rate: float, gradients: Sequence[paddle.Tensor | None]) -> bool:
         """Make a step, or nothing if a gradient is not plain; returns whether it was made."""
         # Asking for the dtype takes ten times as long as for the size of an element, for each of them.
         if any(g is not None and not (g.is_dense() and g.element_size() == 4) for g in gradients):
@@ -135,11 +188,11 @@ class ListStep:
             )
         return True
 
-    def _group(self, have_one: List[bool]) -> None:
+    def _group(self, have_one: list[bool]) -> None:
         """On a GPU the powers of the betas, which are on the host, count for all if they are the first parameter's:
         those that have had fewer gradients go into a list of their own."""
         on_host = [column for column in self._columns if all(t.place.is_cpu_place() and t.size == 1 for t in column)]
-        groups: Dict[Tuple[float, ...], List[int]] = {}
+        groups: dict[tuple[float, ...], list[int]] = {}
         for n in np.flatnonzero(have_one).tolist():
             powers = [column[n].item() for column in on_host]
             groups.setdefault((self._factors[n], self._decays[n], *powers), []).append(n)

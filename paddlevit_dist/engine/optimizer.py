@@ -1,23 +1,22 @@
 """Optimizers by name, their parameter groups, and their state under structured names."""
 
-from __future__ import annotations
-
 import fnmatch
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
 
-from .. import paddle_versions
 from ..contracts.user_models import contract_of
-from ..errors import UserError
 from ..registry import closest
-from .one_pass import OnePassAdam, OnePassAdamW, OnePassMomentum
+from ..runtime import paddle_versions
+from ..runtime.errors import UserError
+from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum
 
 _SEPARATOR = "/"
 
 
-def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> List[Dict[str, Any]]:
+def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> list[dict[str, Any]]:
     """Two groups: weights, and what must not decay: biases, norms (one-dimensional) and ``model.no_weight_decay()``."""
     exempt = set(contract_of(model).no_weight_decay())
     trainable = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
@@ -54,8 +53,8 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
 
 
 def layer_decay_groups(
-    groups: List[Dict[str, Any]], layers: Sequence[Sequence[str]], decay: float
-) -> List[Dict[str, Any]]:
+    groups: list[dict[str, Any]], layers: Sequence[Sequence[str]], decay: float
+) -> list[dict[str, Any]]:
     """Split parameter groups by layer, each with the factor ``decay ** (layers behind it)`` for its learning rate.
 
     Source: K. Clark et al., "ELECTRA", arXiv 2003.10555, appendix A, layer-wise learning-rate decay.
@@ -69,7 +68,7 @@ def layer_decay_groups(
     if len(layers) < 2:
         raise UserError("TRAIN.LAYER_DECAY: this model's parameters show no numbered blocks; leave it out")
     numbers = {name: number for number, names in enumerate(layers) for name in names}
-    split: List[Dict[str, Any]] = []
+    split: list[dict[str, Any]] = []
     for group in groups:
         for number in sorted({numbers[name] for name in group["names"]}):
             part = [name for name in group["names"] if numbers[name] == number]
@@ -97,14 +96,14 @@ class DampedMomentum(paddle.optimizer.Momentum):
     def __init__(self, dampening: float, **options: Any) -> None:
         super().__init__(**options)
         self._dampening = dampening
-        self._started: Set[str] = set()  # what is known on the host: the device is asked once for each parameter
+        self._started: set[str] = set()  # what is known on the host: the device is asked once for each parameter
 
     def _create_accumulators(self, block: Any, parameters: Any) -> None:
         super()._create_accumulators(block, parameters)
         for parameter in parameters["params"] if isinstance(parameters, dict) else parameters:
             self._add_accumulator(self._STARTED, parameter, shape=[1])
 
-    def _append_optimize_op(self, block: Any, param_and_grad: Dict[str, Any]) -> Any:
+    def _append_optimize_op(self, block: Any, param_and_grad: dict[str, Any]) -> Any:
         parameter, gradient = param_and_grad["params"]
         share = 1.0 - self._dampening if self._has_started(parameter) else 1.0
         # The kernel of the CPU ignores rescale_grad, so the gradient is scaled here.
@@ -126,9 +125,9 @@ class DampedMomentum(paddle.optimizer.Momentum):
 def build_optimizer(
     settings: Any,
     model: paddle.nn.Layer,
-    groups: Optional[List[Dict[str, Any]]],
+    groups: list[dict[str, Any]] | None,
     weight_decay: float,
-    layer_decay: Optional[float] = None,
+    layer_decay: float | None = None,
     say: Callable[[str], None] = lambda text: None,
 ):
     """The optimizer that TRAIN.OPTIMIZER names, over the groups of ``model``'s parameters.
@@ -158,15 +157,15 @@ def build_optimizer(
         dampening = settings.get("DAMPENING", 0.0)
         if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
             return DampedMomentum(dampening, **options)
-        return OnePassMomentum(decays, say, **options) if is_fused else paddle.optimizer.Momentum(**options)
+        return FusedMomentum(decays, say, **options) if is_fused else paddle.optimizer.Momentum(**options)
     options["beta1"], options["beta2"] = settings.BETAS
     options["epsilon"] = settings.EPS
     if is_fused:
-        return {"AdamW": OnePassAdamW, "Adam": OnePassAdam}[settings.NAME](decays, say, **options)
+        return {"AdamW": FusedAdamW, "Adam": FusedAdam}[settings.NAME](decays, say, **options)
     return {"AdamW": paddle.optimizer.AdamW, "Adam": paddle.optimizer.Adam}[settings.NAME](**options)
 
 
-def accumulators(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, paddle.Tensor]:
+def accumulators(optimizer: Any, model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
     """All accumulators, keyed ``accumulator/parameter`` by the model's structured names.
 
     Paddle's own state is keyed by automatic names, which shift if another model was built earlier.
@@ -179,12 +178,12 @@ def accumulators(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, paddle.Ten
     }
 
 
-def optimizer_state(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, np.ndarray]:
+def optimizer_state(optimizer: Any, model: paddle.nn.Layer) -> dict[str, np.ndarray]:
     """Copies of all accumulators, keyed as ``accumulators`` does."""
     return {name: tensor.numpy().copy() for name, tensor in accumulators(optimizer, model).items()}
 
 
-def restore_optimizer(optimizer: Any, model: paddle.nn.Layer, state: Dict[str, np.ndarray]) -> None:
+def restore_optimizer(optimizer: Any, model: paddle.nn.Layer, state: dict[str, np.ndarray]) -> None:
     """Restore a state from ``optimizer_state``.
 
     Raises:
@@ -211,14 +210,14 @@ class OptimizerState:
     def __init__(self, optimizer: Any, model: paddle.nn.Layer) -> None:
         self._optimizer, self._model = optimizer, model
 
-    def state_dict(self) -> Dict[str, np.ndarray]:
+    def state_dict(self) -> dict[str, np.ndarray]:
         """See ``optimizer_state``."""
         return optimizer_state(self._optimizer, self._model)
 
-    def tensors(self) -> Dict[str, paddle.Tensor]:
+    def tensors(self) -> dict[str, paddle.Tensor]:
         """See ``accumulators``."""
         return accumulators(self._optimizer, self._model)
 
-    def load_state_dict(self, state: Dict[str, np.ndarray]) -> None:
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
         """See ``restore_optimizer``."""
         restore_optimizer(self._optimizer, self._model, state)

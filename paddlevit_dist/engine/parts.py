@@ -1,23 +1,21 @@
 """What a training computes with, put where -resume and -pretrained say: everything but its loop."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional
+from typing import Any
 
 import paddle
 
+from .. import wings
 from ..contracts.task import Task
-from ..errors import UserError
-from ..loading.loader import Loader
+from ..loading.loader import loader_of
 from ..loading.sampler import TrainingSampler
+from ..models import prepared
 from ..observe.observer import Observers
 from ..observe.record import RunRecord
 from ..parallel import data_parallel, rank, recompute_layers, set_batch_norm_momentum, world_size
-from ..parallel.devices import cpu_cores, default_workers
+from ..runtime.errors import UserError
 from . import about
 from .checkpointer import Checkpointer, Saving
-from .evidence import EvidenceFolder
 from .finite import SkippedUpdates
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
@@ -36,27 +34,11 @@ def build_model(config: Any, task: Task) -> paddle.nn.Layer:
         UserError: a setting asks for what it does not have.
     """
     paddle.seed(config.SEED)
-    model = task.build_model()
+    model = prepared(task.build_model())
     momentum = config.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
         raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; leave it out")
     return model
-
-
-def loader_of(config: Any, task: Task, samples: Any, sampler: Any, collate: Callable[[Any], Any]) -> Loader:
-    """A loader of the configured processes."""
-    data = config.DATA
-    workers = default_workers(world_size(), cpu_cores()) if data.NUM_WORKERS is None else data.NUM_WORKERS
-    return Loader(
-        samples,
-        sampler,
-        collate,
-        check=task.check_sample,
-        num_workers=workers,
-        prefetch=data.PREFETCH,
-        seed=config.SEED,
-        timeout_seconds=data.LOADER_TIMEOUT_SECONDS,
-    )
 
 
 class TrainingParts:
@@ -77,10 +59,10 @@ class TrainingParts:
         self,
         config: Any,
         task: Task,
-        datasets: Dict[str, Any],
+        datasets: dict[str, Any],
         model: paddle.nn.Layer,
         record: RunRecord,
-        observers: Optional[Observers] = None,
+        observers: Observers | None = None,
     ) -> None:
         train = config.TRAIN
         self.config = config
@@ -93,7 +75,7 @@ class TrainingParts:
         self.batch_norm = train.BATCH_NORM or task.batch_norm
         self.sampler = self._sampler(datasets["train"])
         self.updates_per_epoch = self.sampler.updates_per_epoch
-        self.loader = loader_of(config, task, datasets["train"], self.sampler, CountingCollate(task))
+        self.loader = loader_of(config, datasets["train"], self.sampler, CountingCollate(task), check=task.check_sample)
         self.schedule = self._schedule()
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
         self._prepare_model()
@@ -101,7 +83,7 @@ class TrainingParts:
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
-        evidence = EvidenceFolder(config, datasets["train"], self.sampler, model, self.precision)
+        evidence = [make(self) for make in wings.hooks("evidence")]
         has_scaler = self.precision.scaler is not None
         self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, evidence, record.say)
         self.checkpointer = self._checkpointer(datasets)
@@ -147,7 +129,7 @@ class TrainingParts:
             self.record.say(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
         compile_model(self.config, self.task, self.model)
 
-    def _checkpointer(self, datasets: Dict[str, Any]) -> Checkpointer:
+    def _checkpointer(self, datasets: dict[str, Any]) -> Checkpointer:
         config = self.config
         return Checkpointer(
             Path(config.SAVE) / "checkpoints",

@@ -1,20 +1,20 @@
 """How a model's passes are computed: as they are written, or compiled to a program (TO_STATIC), and a trial of both."""
 
-from __future__ import annotations
-
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
 
 from ..contracts.task import Step, Task
-from ..errors import UserError
 from ..parallel import all_gather, communicates_in_forward, gpu, meet
-from ..transfers import is_on_gpu
-from .finite import Kept
-from .precision import Precision, compile_passes
+from ..runtime.errors import UserError
+from ..runtime.transfers import is_on_gpu
+from .finite import TensorCopies
+from .precision import compile_passes
 from .steps import COUNTS, loss_of, step_seed
+from .watchers import Watcher
 
 TRIED = "auto"
 # By how much two ways of computing the same gradients may differ on a GPU, as a share of their size, where fused
@@ -28,24 +28,10 @@ _WORTH = 1.03  # a smaller gain is as likely as not the noise of so few rounds
 
 
 # Loss and gradients of one batch, on the device; None for a parameter that has no part in it.
-Results = List[Optional[paddle.Tensor]]
+Results = list[paddle.Tensor | None]
 
 
-class Passes(NamedTuple):
-    """What came of forward and backward passes over one batch.
-
-    Attributes:
-        results: a copy of the last pass's.
-        first_seconds: of the first pass, which compiles.
-        seconds: of the fastest of the others.
-    """
-
-    results: Results
-    first_seconds: float
-    seconds: float
-
-
-class Trial(NamedTuple):
+class Comparison(NamedTuple):
     """What one rank has seen.
 
     Attributes:
@@ -57,7 +43,7 @@ class Trial(NamedTuple):
     compiled: float
     compiling: float  # seconds
     is_equal: bool
-    problem: Optional[str]
+    problem: str | None
 
 
 def compile_model(config: Any, task: Task, model: paddle.nn.Layer) -> None:
@@ -73,19 +59,20 @@ def compile_model(config: Any, task: Task, model: paddle.nn.Layer) -> None:
     compile_passes(model)
 
 
-class PassesTrial:
+class PassesTrial(Watcher):
     """Decides at a run's first batch, where TO_STATIC is auto, whether the model is compiled: if loss and gradients of
     that batch are the same on all ranks, and both passes together are faster. The same means all bits on a CPU, and up
     to rounding on a GPU, where sums are made in other orders. Weights, buffers, gradients and the state of the
     generators are afterwards what they were before.
 
     Args:
-        model: the inner model.
-        seed: of the run.
+        training: the ``TrainingParts``.
     """
 
-    def __init__(self, config: Any, task: Task, model: paddle.nn.Layer, precision: Precision, seed: int) -> None:
-        self._task, self._model, self._precision, self._seed = task, model, precision, seed
+    def __init__(self, training: Any) -> None:
+        config, task = training.config, training.task
+        self._task, self._model, self._precision, self._seed = task, training.model, training.precision, config.SEED
+        self._record = training.record
         self._is_due = config.TO_STATIC == TRIED
         self._allowed = allowed_difference(config, is_on_gpu())
         self._obstacle = None
@@ -94,7 +81,12 @@ class PassesTrial:
         elif not task.compiles:
             self._obstacle = f"task {config.TASK} cannot be compiled"
 
-    def decide(self, batch: Dict[str, Any], step: Step) -> Optional[str]:
+    def update_started(self, step: Step, batches: list[dict[str, Any]]) -> None:
+        chosen = self.decide(batches[0], step)
+        if chosen is not None:
+            self._record.say(chosen)
+
+    def decide(self, batch: dict[str, Any], step: Step) -> str | None:
         """Try both ways on the first batch, once, and keep the better one. Every rank must call this.
 
         Returns:
@@ -114,11 +106,11 @@ class PassesTrial:
             self._model.forward = program  # where Paddle puts it, too
         return f"{line}; the trial took {time.perf_counter() - started:.1f} s"
 
-    def _trials(self, batch: Dict[str, Any], step: Step) -> Tuple[List[Trial], Any]:
+    def _trials(self, batch: dict[str, Any], step: Step) -> tuple[list[Comparison], Any]:
         """What every rank has seen, and this rank's compiled forward pass."""
         # Paddle counts a batch norm's statistics among the parameters.
         still = [tensor for tensor in (*self._model.parameters(), *self._model.buffers()) if tensor.stop_gradient]
-        statistics, generators = Kept(still), paddle.get_rng_state()
+        statistics, generators = TensorCopies(still), paddle.get_rng_state()
         inputs = {name: value for name, value in batch.items() if name != COUNTS}
 
         def make_pass() -> Results:
@@ -152,7 +144,7 @@ def allowed_difference(config: Any, on_gpu: bool) -> float:
 
 def compare(
     model: paddle.nn.Layer, make_pass: Callable[[], Results], put_back: Callable[[], None], allowed: float
-) -> Tuple[Trial, Any]:
+) -> tuple[Comparison, Any]:
     """Time passes as they are written, then compiled; the model is left as it was.
 
     Args:
@@ -162,24 +154,24 @@ def compare(
     Returns:
         What was seen, and the compiled forward pass.
     """
-    written = _time(make_pass, put_back)
+    expected, _, as_written = _time(make_pass, put_back)
     compile_passes(model)
     program = model.forward
     try:
-        compiled = _time(make_pass, put_back)
+        results, first, compiled = _time(make_pass, put_back)
     except Exception as error:  # whatever Paddle's translation of somebody's Python raises
         lines = [line for line in str(error).splitlines() if line.strip()]
         problem = f"{type(error).__name__}: {lines[-1].strip()}" if lines else type(error).__name__
-        return Trial(written.seconds, 0.0, 0.0, False, problem), program
+        return Comparison(as_written, 0.0, 0.0, False, problem), program
     finally:
         program.rollback()
-    compiling = compiled.first_seconds - compiled.seconds
-    is_equal = difference(written.results, compiled.results) <= allowed
-    return Trial(written.seconds, compiled.seconds, compiling, is_equal, None), program
+    is_equal = difference(expected, results) <= allowed
+    return Comparison(as_written, compiled, first - compiled, is_equal, None), program
 
 
-def _time(make_pass: Callable[[], Results], put_back: Callable[[], None]) -> Passes:
-    seconds: List[float] = []
+def _time(make_pass: Callable[[], Results], put_back: Callable[[], None]) -> tuple[Results, float, float]:
+    """A copy of the last pass's results, and seconds of the first pass, which compiles, and of the fastest other."""
+    seconds: list[float] = []
     results: Results = []
     for _ in range(1 + _ROUNDS):
         put_back()
@@ -190,7 +182,7 @@ def _time(make_pass: Callable[[], Results], put_back: Callable[[], None]) -> Pas
         _wait()
         seconds.append(time.perf_counter() - started)
     kept = [None if value is None else value.clone() for value in results]  # Paddle frees a gradient that is cleared
-    return Passes(kept, seconds[0], min(seconds[1:]))
+    return kept, seconds[0], min(seconds[1:])
 
 
 def _wait() -> None:
@@ -215,7 +207,7 @@ def difference(one: Results, other: Results) -> float:
     return float((apart / paddle.clip(whole, min=_TINY)).item())
 
 
-def verdict(trials: List[Trial]) -> Tuple[str, bool]:
+def verdict(trials: list[Comparison]) -> tuple[str, bool]:
     """A line that says which way is taken and why, and whether it is the compiled one.
 
     Args:

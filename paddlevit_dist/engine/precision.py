@@ -1,18 +1,53 @@
 """Half-precision training: autocast and gradient scaling, where the device has the kernels."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any, ContextManager, Dict, Iterator, Optional
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import paddle
 
-from .. import autocast
-from ..errors import UserError
-from ..transfers import is_on_gpu
-from .loss_scale import LossScale
+from ..runtime import autocast
+from ..runtime.errors import UserError
+from ..runtime.transfers import is_on_gpu
 
+_RATIOS = {"incr_ratio": 2.0, "decr_ratio": 0.5, "incr_every_n_steps": 2000, "decr_every_n_nan_or_inf": 1}
 _LEAST_CAPABILITY = {"float16": 7, "bfloat16": 8}  # major number, below which Paddle's auto_cast does nothing
+
+
+class LossScale:
+    """Doubled after 2,000 finite updates in a row, halved after each that is not: the rule of ``paddle.amp.GradScaler``
+    by its defaults, with its state in checkpoints.
+
+    That class looks at all gradients itself, waits for what it finds, does nothing on a CPU, and with a new NumPy fails
+    when it prints that the scale is lowered. This one is told what the update has found out anyway, and lives on the
+    host.
+
+    Attributes:
+        value: what the loss is multiplied by; a power of two, so that dividing by it is exact.
+    """
+
+    def __init__(self) -> None:
+        self.value = 65536.0
+        self._finite_in_a_row = 0  # since the scale has changed
+
+    def update(self, is_finite: bool) -> None:
+        """Take note of an update, whether it was made or skipped."""
+        self._finite_in_a_row = self._finite_in_a_row + 1 if is_finite else 0
+        if not is_finite:
+            self.value *= _RATIOS["decr_ratio"]
+        elif self._finite_in_a_row == _RATIOS["incr_every_n_steps"]:
+            self.value *= _RATIOS["incr_ratio"]
+            self._finite_in_a_row = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers for the checkpoint, as Paddle's class names them."""
+        counts = {"incr_count": self._finite_in_a_row, "decr_count": 0}
+        return {"scale": [self.value], **_RATIOS, **counts, "use_dynamic_loss_scaling": True}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a ``state_dict``."""
+        self.value, self._finite_in_a_row = float(state["scale"][0]), int(state["incr_count"])
 
 
 class Precision:
@@ -31,9 +66,7 @@ class Precision:
         UserError: this GPU does not compute in ``dtype``. Paddle would continue in float32.
     """
 
-    def __init__(
-        self, requested: bool, dtype: str = "float16", level: str = "O1", on_gpu: Optional[bool] = None
-    ) -> None:
+    def __init__(self, requested: bool, dtype: str = "float16", level: str = "O1", on_gpu: bool | None = None) -> None:
         if on_gpu is None:
             on_gpu = is_on_gpu()
             if requested and on_gpu:
@@ -49,7 +82,7 @@ class Precision:
         self.options = autocast.options(dtype, level)
         self.scaler = LossScale() if self.enabled and dtype == "float16" else None
 
-    def autocast(self) -> ContextManager:
+    def autocast(self) -> AbstractContextManager:
         """Context of the forward pass."""
         return paddle.amp.auto_cast(**self.options) if self.enabled else contextlib.nullcontext()
 
@@ -70,11 +103,11 @@ class Precision:
         if self.scaler is not None:
             self.scaler.update(is_finite)
 
-    def state_dict(self) -> Dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Plain numbers and lists for the checkpoint."""
         return {} if self.scaler is None else self.scaler.state_dict()
 
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state from ``state_dict``; a run without a scaler ignores one."""
         if self.scaler is not None and state:
             self.scaler.load_state_dict(state)
@@ -90,7 +123,7 @@ class EvaluationPrecision(Precision):
         facts: for the record of an evaluation; empty for float32.
     """
 
-    def __init__(self, config: Any, on_gpu: Optional[bool] = None) -> None:
+    def __init__(self, config: Any, on_gpu: bool | None = None) -> None:
         super().__init__(config.EVAL_AMP, config.AMP_DTYPE, config.AMP_LEVEL, on_gpu)
         self.facts = {"precision": f"{config.AMP_DTYPE}, level {config.AMP_LEVEL}"} if self.enabled else {}
         if self.enabled:

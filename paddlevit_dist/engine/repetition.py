@@ -1,10 +1,10 @@
 """DETERMINISTIC: what of a training has no kernel on GPUs whose result is the same each time."""
 
-from __future__ import annotations
-
-from typing import Dict, Set
+from typing import Any
 
 from ..contracts.task import Term
+from ..runtime.transfers import is_on_gpu
+from .watchers import Update, Watcher
 
 # Operations whose GPU kernels add numbers in the order in which threads come by (CudaAtomicAdd in Paddle's sources, 2.6
 # and 3.x), with ``FLAGS_cudnn_deterministic``, too: node of the backward pass -> what a user calls it. Of the second
@@ -32,9 +32,22 @@ _OF_SHARED_ROWS = {
 _PROGRAMS = {"Dy2StGradNode", "GradNodeRunProgram", "GradNodeBase"}  # in 3.x, in 2.6, and there without its name
 
 
-def _nodes_of(terms: Dict[str, Term]) -> Set[str]:
+class Repeating(Watcher):
+    """DETERMINISTIC says after the first update what of it has no kernel on a GPU that repeats."""
+
+    def __init__(self, training: Any) -> None:
+        self._record = training.record
+        self._is_due = training.config.DETERMINISTIC and is_on_gpu()
+
+    def update_done(self, update: Update) -> None:
+        if self._is_due:
+            self._record.say(line_of(update.terms[0]))
+            self._is_due = False
+
+
+def _nodes_of(terms: dict[str, Term]) -> set[str]:
     """Names of the nodes that the backward pass of a loss goes through, or went."""
-    found: Dict[int, str] = {}
+    found: dict[int, str] = {}
     ahead = [term.sum.grad_fn for term in terms.values() if term.weight]
     while ahead:
         node = ahead.pop()
@@ -44,7 +57,7 @@ def _nodes_of(terms: Dict[str, Term]) -> Set[str]:
     return set(found.values())
 
 
-def line_of(terms: Dict[str, Term]) -> str:
+def line_of(terms: dict[str, Term]) -> str:
     """What the log says of a model whose loss has these terms."""
     nodes = _nodes_of(terms)
     if nodes & _PROGRAMS:

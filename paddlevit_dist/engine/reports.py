@@ -1,39 +1,32 @@
 """What a training tells of its course: to the record, to terminal and watchdog, and in words for the log."""
 
-from __future__ import annotations
-
 import functools
 import math
 import time
-from typing import Any, Dict, List
+from typing import Any
 
-from ..errors import UserError
-from ..observe.display import Field, fields_of
-from ..observe.hints import DataWaitHint
-from ..observe.memory import memory_mib
-from ..observe.meters import Meters
-from ..observe.progress import Progress
+from ..loading.loader import Loader
+from ..observe.meters import DataWaitHint, Meters, memory_mib
+from ..observe.progress import Field, Progress, fields_of
 from ..parallel import is_main, world_size
 from ..parallel.devices import cpu_cores
-from .evaluation import Evaluation
-from .parts import TrainingParts
-from .remaining import Pace, RemainingTime, duration
+from ..runtime.errors import UserError
 from .watchers import Update, Watcher
 
 
 class Reports(Watcher):
     """Says where the training is, counts time and terms of the loss, and every REPORT_FREQ updates reports them."""
 
-    def __init__(self, parts: TrainingParts, evaluation: Evaluation) -> None:
+    def __init__(self, parts: Any) -> None:
         self._parts = parts
         self._record = parts.record
         self._observers = parts.observers
-        self._heartbeat = evaluation.heartbeat
-        self._evaluation_facts = evaluation.facts
+        self._heartbeat = parts.evaluation.heartbeat
+        self._evaluation_facts = parts.evaluation.facts
         evaluations = sum(map(parts.evaluates, range(parts.sampler.epoch, parts.last_epoch + 1)))
         updates = parts.last_epoch * parts.updates_per_epoch - parts.sampler.updates_made
         self._remaining = RemainingTime(updates, evaluations + parts.start.evaluation_due)
-        self._fields: List[Field] = []
+        self._fields: list[Field] = []
         advice = functools.partial(parts.task.reading_advice, parts.sampler.dataset)
         self._data_wait = DataWaitHint(parts.loader.num_workers, world_size(), cpu_cores(), advice)
         self._paused_at = 0.0
@@ -136,7 +129,7 @@ class Reports(Watcher):
         self._paused_at = time.perf_counter()
         self._heartbeat.at(what)
 
-    def evaluated(self, epoch: int, values: Dict[str, float], line: str, is_best: bool) -> None:
+    def evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         self._remaining.count_evaluation(time.perf_counter() - self._paused_at)
         name, _ = self._parts.task.best_metric
         facts = {"epoch": epoch, **self._evaluation_facts, **values}
@@ -148,7 +141,7 @@ class Reports(Watcher):
         self._remaining.go_on()
 
 
-def require_finite(values: Dict[str, float], when: str) -> None:
+def require_finite(values: dict[str, float], when: str) -> None:
     """Nothing from a diverged model is recorded or stays saved. The values must be equal on every rank.
 
     Raises:
@@ -162,8 +155,107 @@ def require_finite(values: Dict[str, float], when: str) -> None:
         )
 
 
-def in_words(values: Dict[str, float]) -> str:
+def in_words(values: dict[str, float]) -> str:
     """Such as "loss 1.2345 top-1 45.67"."""
     return " ".join(
         f"{name} {value:.4f}" if abs(value) < 10 else f"{name} {value:.2f}" for name, value in values.items()
     )
+
+
+# ---- time ----------------------------------------------------------------------------------------------------
+
+
+class RemainingTime:
+    """Estimated from the pace since the start of this process, excluding evaluations.
+
+    Args:
+        updates: still to do.
+        evaluations: still to do.
+    """
+
+    def __init__(self, updates: int, evaluations: int) -> None:
+        self._updates = updates
+        self._evaluations = evaluations
+        self._done = 0
+        self._training_seconds = 0.0
+        self._evaluation_seconds: float | None = None
+        self._since = time.perf_counter()
+
+    def count_update(self) -> None:
+        self._done += 1
+
+    def pause(self) -> None:
+        """What happens until ``go_on`` is not training: an evaluation, a checkpoint."""
+        self._training_seconds += time.perf_counter() - self._since
+
+    def go_on(self) -> None:
+        self._since = time.perf_counter()
+
+    def count_evaluation(self, seconds: float) -> None:
+        self._evaluations -= 1
+        self._evaluation_seconds = seconds
+
+    def seconds(self) -> float:
+        """For what is left of training and, once one was seen, of evaluations; called while training."""
+        evaluations = max(self._evaluations, 0) * (self._evaluation_seconds or 0.0)
+        return self.seconds_of(max(self._updates - self._done, 0)) + evaluations
+
+    def seconds_of(self, updates: int) -> float:
+        """For so many updates, without evaluations."""
+        return self._seconds_per_update() * updates
+
+    def text(self) -> str:
+        """Such as "3 min left"."""
+        return f"{duration(self.seconds())} left"
+
+    def _seconds_per_update(self) -> float:
+        training = self._training_seconds + time.perf_counter() - self._since
+        return training / max(self._done, 1)
+
+
+class Pace:
+    """Throughput of one epoch and time spent waiting for data, since the last report and in total.
+
+    Attributes:
+        updates: since the start of the epoch, or of this process in its middle.
+        waited: seconds for data until the last report.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._epoch_started = self._started = time.perf_counter()
+        self._loader.seconds_waited = 0.0
+        self._reported = 0
+        self.updates = 0
+        self.waited = 0.0
+
+    def count_update(self) -> None:
+        self.updates += 1
+
+    def finish(self, samples_per_update: int) -> tuple[float, float, float]:
+        """Samples per second over all ranks, this rank's share of time spent waiting for data, and the seconds since
+        the last report."""
+        now = time.perf_counter()
+        seconds = max(now - self._started, 1e-9)
+        rate = (self.updates - self._reported) * samples_per_update / seconds
+        waiting = self._loader.seconds_waited / seconds
+        self.waited += self._loader.seconds_waited
+        self._started, self._reported, self._loader.seconds_waited = now, self.updates, 0.0
+        return rate, waiting, seconds
+
+    def seconds_of_epoch(self) -> float:
+        return time.perf_counter() - self._epoch_started
+
+
+def duration(seconds: float) -> str:
+    """In the unit that a person would use: 45 s, 3 min, 2 h 10 min, 3 d 4 h."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"

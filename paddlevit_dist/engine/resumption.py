@@ -1,20 +1,18 @@
 """Where training starts from: what -resume and -pretrained mean, and what is reported of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checkpoint import store as checkpoints
+from ..checkpoint.finding import another_run
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..contracts.task import Task
-from ..errors import UserError
-from ..observe.history import FOUND_LATER, supersede
-from ..observe.record import RunRecord
+from ..observe.record import FOUND_LATER, RunRecord, supersede
 from ..parallel import broadcast_object, is_main
+from ..runtime.errors import UserError
 from . import about
 from .about import Change, as_event, changed_settings, shown, table_of
 from .checkpointer import Checkpointer
@@ -33,11 +31,11 @@ class Start(NamedTuple):
             training.
     """
 
-    position: Dict[str, int]
-    directory: Optional[Path] = None
-    changes: List[Change] = []
+    position: dict[str, int]
+    directory: Path | None = None
+    changes: list[Change] = []
     evaluation_due: bool = False
-    samples: Optional[Dict[str, np.ndarray]] = {}
+    samples: dict[str, np.ndarray] | None = {}
 
 
 class Resumption:
@@ -48,7 +46,7 @@ class Resumption:
     """
 
     def __init__(
-        self, config: Any, task: Task, datasets: Dict[str, Any], record: RunRecord, checkpointer: Checkpointer
+        self, config: Any, task: Task, datasets: dict[str, Any], record: RunRecord, checkpointer: Checkpointer
     ) -> None:
         self.config = config
         self.task = task
@@ -69,7 +67,8 @@ class Resumption:
                 f"restart at epoch {last_epoch + 1} (-last_epoch)"
             )
         else:
-            self._require_own_folder()
+            if broadcast_object(is_main() and checkpoints.holds_any(self.checkpointer.folder)):
+                raise another_run(self.config.SAVE)
             if self.config.MODEL.PRETRAINED:
                 self._load_pretrained()
         self.checkpointer.begin_after(last_epoch)
@@ -77,7 +76,7 @@ class Resumption:
             self.checkpointer.ema.restart()
         return Start({"epoch": 0, "consumed": 0, "update": 0})
 
-    def _find_checkpoint(self) -> Optional[Path]:
+    def _find_checkpoint(self) -> Path | None:
         """What -resume means, resolved by the main process alone so that all ranks continue from the same one."""
         source, folder = self.config.MODEL.RESUME, self.checkpointer.folder
         if not source:
@@ -94,14 +93,6 @@ class Resumption:
         if found is None:
             self.record.say(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
         return found
-
-    def _require_own_folder(self) -> None:
-        folder = self.checkpointer.folder
-        if broadcast_object(is_main() and checkpoints.holds_any(folder)):
-            raise UserError(
-                f"-output={self.config.SAVE} already holds a run's checkpoints; continue with -resume=auto, "
-                "or choose another -output"
-            )
 
     def _load_pretrained(self) -> None:
         model = self.config.MODEL
@@ -133,7 +124,7 @@ class Resumption:
         self.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
         return start
 
-    def _require_same_run(self, directory: Path, state: checkpoints.RunState) -> List[Change]:
+    def _require_same_run(self, directory: Path, state: checkpoints.RunState) -> list[Change]:
         """Report how this run differs from the checkpoint's, and stop if that alters the training."""
         for line in [
             *about.compare(str(directory), self.config, self.task, must_match=True),
@@ -189,7 +180,7 @@ class Resumption:
         self.record.event("resume", values)
 
 
-def _place(position: Dict[str, int]) -> str:
+def _place(position: dict[str, int]) -> str:
     """The position of a checkpoint, in words."""
     if not position["consumed"]:
         return f"epoch {position['epoch']}"

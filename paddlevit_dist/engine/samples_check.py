@@ -1,14 +1,12 @@
 """Whether the samples of a run are those of the checkpoint that it loads, where both were drawn from one dataset."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checkpoint import store as checkpoints
 from ..contracts.task import Task
-from ..errors import UserError
+from ..runtime.errors import UserError
 from .about import Change
 
 _TRAIN = "train"
@@ -33,7 +31,7 @@ class Known(NamedTuple):
     text: str
 
 
-def listed(datasets: Dict[str, Any], before: Optional[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+def listed(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
     """What a checkpoint keeps of its samples: their identities by split, and of those that only earlier sessions of its
     training were trained on; nothing where no dataset was divided, or where that is not known.
 
@@ -48,15 +46,15 @@ def listed(datasets: Dict[str, Any], before: Optional[Dict[str, np.ndarray]]) ->
     return {**lists, _EARLIER: earlier} if len(earlier) else lists
 
 
-def _is_divided(datasets: Dict[str, Any]) -> bool:
+def _is_divided(datasets: dict[str, Any]) -> bool:
     return any(samples.is_share for samples in datasets.values())
 
 
-def _trained_on(lists: Dict[str, np.ndarray]) -> np.ndarray:
+def _trained_on(lists: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([lists.get(_TRAIN, _NONE), lists.get(_EARLIER, _NONE)])
 
 
-def known(lists: Dict[str, np.ndarray], split: str, identities: np.ndarray) -> Known:
+def known(lists: dict[str, np.ndarray], split: str, identities: np.ndarray) -> Known:
     """Compare the ``identities`` of a split, uint64 (samples,), with the lists of a checkpoint."""
     is_train = split == _TRAIN
     own, other = (lists.get(name, _NONE) for name in ((_TRAIN, "val") if is_train else ("val", _TRAIN)))
@@ -68,7 +66,7 @@ def known(lists: Dict[str, np.ndarray], split: str, identities: np.ndarray) -> K
     return Known(crossed, new, gone, ", ".join(f"{number:,} {what}" for what, number in said.items() if number))
 
 
-def changed_samples(source: str, datasets: Dict[str, Any]) -> List[Change]:
+def changed_samples(source: str, datasets: dict[str, Any]) -> list[Change]:
     """The splits of which a resumed training would read other samples than the checkpoint's."""
     lists = checkpoints.read_samples(source)
     if lists is None:
@@ -85,7 +83,7 @@ def changed_samples(source: str, datasets: Dict[str, Any]) -> List[Change]:
 
 def require_not_trained_on(
     source: str, config: Any, task: Task, split: str, samples: Any, *, must_match: bool = True
-) -> List[str]:
+) -> list[str]:
     """Before an evaluation of ``samples``: none of them may be one that the weights at ``source`` were trained on.
 
     Args:
@@ -119,7 +117,7 @@ def require_not_trained_on(
     return [f"note: {said}: the score counts what the model has seen"]
 
 
-def tell_unlisted(source: str, task: Task, samples: Any) -> List[str]:
+def tell_unlisted(source: str, task: Task, samples: Any) -> list[str]:
     """The line about held-out ``samples`` and a checkpoint that does not list what it was trained on."""
     about = checkpoints.read_about(source)
     if about is None or not samples.is_share or checkpoints.read_samples(source) is not None:

@@ -3,8 +3,6 @@
 None means "not set": the rule named in the meaning decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
@@ -26,7 +24,7 @@ from ..config.key import (
     optional,
 )
 from ..config.own_imports import KEY as IMPORTS
-from .by_size import settle
+from .schedule import settle
 from .settings_checks import check, unused
 
 _DATA = (
@@ -230,12 +228,6 @@ _RUN = (
     Key(
         "LOG_TO", [], "text", "tensorboard, visualdl, wandb, mlflow, clearml, or names of your own observers", many=True
     ),
-    optional(
-        "PROFILE",
-        "int",
-        "record this many updates with Paddle's profiler: a table of operators in the log, a trace in SAVE/profile",
-        Range(low=1, high=1000),
-    ),
     Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
     Key(
         "DETERMINISTIC",
@@ -245,30 +237,12 @@ _RUN = (
         "the operations that have none",
     ),
     Key("EVAL", False, "bool", "evaluate only"),
-    optional(
-        "REPLAY",
-        "path",
-        "file of an update that was not finite (SAVE/not_finite): run it again and name the layer where it begins",
-    ),
-    Key(
-        "SELFTEST",
-        False,
-        "bool",
-        "train a few updates with one device, with all, and with batches accumulated on one, and compare",
-    ),
     Key(
         "ALLOW_CHANGES",
         False,
         "bool",
         "evaluate or resume even if the checkpoint has other settings or files, or has been trained on what is "
         "evaluated; differences are reported",
-    ),
-    Key(
-        "REPORT",
-        True,
-        "bool",
-        "write SAVE/report.html at the end, with figures of the best weights' evaluation; if that is not the last one, "
-        "it is done once more",
     ),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
@@ -358,9 +332,33 @@ TABLE = Table(
         *("MODEL.MINIMUM_LOADED", "MODEL.PRETRAINED_REQUIRED", "DATA.GLOBAL_BATCH_SIZE"),
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
         "STOP_AFTER_SECONDS",
-        *("VALIDATE_FREQ", "REPORT_FREQ", "LOG_TO", "PROFILE"),
+        *("VALIDATE_FREQ", "REPORT_FREQ", "LOG_TO"),
         "AMP",
     ),
+    # Processes and batches change no number: they count by their product, which is compared as "effective batch"; and
+    # what follows from the size of the training set counts by what followed, NUM_EPOCHS.
+    effects={
+        "network": ("TASK",),
+        "score": ("TRAIN.TF32",),
+        "training": ("MODEL.TYPE", "MODEL.NUM_CLASSES", "SEED", "AMP", "AMP_DTYPE", "AMP_LEVEL"),
+        "neutral": (
+            *("DATA.BATCH_SIZE", "DATA.GLOBAL_BATCH_SIZE", "DATA.BATCH_SIZE_EVAL", "TRAIN.ACCUM_ITER"),
+            *("TRAIN.NUM_SAMPLES", "TRAIN.EPOCH_LIMITS", "TRAIN.STOP_AFTER_EPOCH", "TRAIN.MAX_SKIPPED_UPDATES"),
+            *("TRAIN.EMPTY_CACHE_FREQ", "TRAIN.BUCKET_MEGABYTES", "TRAIN.FIND_UNUSED_PARAMETERS", "TRAIN.RECOMPUTE"),
+            *("TRAIN.OPTIMIZER.FUSED", "SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND"),
+            *("KEEP_EPOCHS", "KEEP_UPDATES", "STOP_AFTER_SECONDS", "VALIDATE_FREQ", "REPORT_FREQ", "DETERMINISTIC"),
+            *("SAVE_PREDICTIONS", "EVAL_AMP", "TO_STATIC"),
+        ),
+        "machine": (
+            *("DATA.DATA_PATH", "DATA.NUM_WORKERS", "DATA.PREFETCH", "DATA.CACHE_FOLDER"),
+            *("DATA.LOADER_TIMEOUT_SECONDS", "LOG_TO", "NGPUS", "WATCHDOG_SECONDS", "CPU_TUNING"),
+        ),
+        "start": (
+            *("DATA.SPLIT", "MODEL.PRETRAINED", "MODEL.PRETRAINED_REQUIRED", "MODEL.PRETRAINED_PART"),
+            *("MODEL.MINIMUM_LOADED", "MODEL.RESUME", "TRAIN.LAST_EPOCH", "EVAL", "ALLOW_CHANGES"),
+        ),
+        "place": ("BASE", "IMPORTS", "SAVE"),
+    },
     complete=_complete,
     check=check,
     unused=unused,

@@ -1,14 +1,12 @@
 """Which values of the keys of every run contradict one another, and which keys a run does not read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
 from yacs.config import CfgNode
 
 from ..config.key import Given, Unused
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
 _LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
@@ -22,9 +20,6 @@ def check(given: Given) -> list[str]:
     """
     values = given.values
     pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
-    chosen = [given[name] for name in ("EVAL", "REPLAY", "SELFTEST") if values[name]]
-    if len(chosen) > 1:
-        raise UserError(f"{' and '.join(map(str, chosen))}: a run does one of them; leave the others out")
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
         raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:

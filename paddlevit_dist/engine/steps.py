@@ -1,33 +1,33 @@
 """One update: micro-batches forward and backward, gradients normalised by global counts, clip, step."""
 
-from __future__ import annotations
-
 import contextlib
 import math
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
 
-from .. import paddle_versions
-from ..contracts.task import EvaluationStep, Number, PredictionWriter, Step, Task, Term
+from ..contracts.task import EvaluationStep, Number, Step, Task, Term
 from ..parallel import (
     LeftEarly,
     all_reduce_sum,
     communicates_in_forward,
     meet,
-    places,
     rank,
     reduce_dict,
     running_statistics,
+    status,
     stops,
     synchronise_only_last,
     world_size,
 )
-from ..transfers import is_on_gpu
-from .finite import Kept, SkippedUpdates
-from .one_pass import Gradients, clipping_factor
+from ..runtime import paddle_versions
+from ..runtime.transfers import is_on_gpu
+from .finite import SkippedUpdates, TensorCopies
+from .multi_tensor import clipping_factor, gradients_of
 from .precision import Precision
+from .watchers import Watchers
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
 
@@ -38,7 +38,7 @@ class CountingCollate:
     def __init__(self, task: Task) -> None:
         self.task = task
 
-    def __call__(self, samples: Sequence[Any]) -> Dict[str, Any]:
+    def __call__(self, samples: Sequence[Any]) -> dict[str, Any]:
         batch = self.task.collate(samples)
         if self.task.counts_per_sample is None:
             counts = self.task.counts(batch)
@@ -75,9 +75,9 @@ class Updater:
         seed: int,
         samples_per_update: int,
         accumulation_steps: int,
-        gradient_clip: Optional[float],
-        skipped: Optional[SkippedUpdates] = None,
-        on_host: Optional[bool] = None,
+        gradient_clip: float | None,
+        skipped: SkippedUpdates | None = None,
+        on_host: bool | None = None,
     ) -> None:
         self.task = task
         self.model = model
@@ -90,7 +90,7 @@ class Updater:
         self.buffers = running_statistics(model)
         self.on_host = not is_on_gpu() if on_host is None else on_host
         self.gradient_clip = gradient_clip
-        self._gradients = Gradients(self.parameters)
+        self._gradients = gradients_of(self.parameters)
         self.skipped = SkippedUpdates() if skipped is None else skipped
         self._forward_communicates = communicates_in_forward(model)
         # A model that reads from a GPU waits there for what is queued before: an exchange with other ranks.
@@ -100,31 +100,31 @@ class Updater:
         self.gradient_norm = 0.0
         self.before_clipping: Callable[[], None] = lambda: None
 
-    def __call__(self, batches: List[Dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> List[Dict]:
+    def __call__(self, batches: list[dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> list[dict]:
         """Run one update and return the terms of its micro-batches. Every rank must call this.
 
         Raises:
             UserError: it was one too many in a row that is not finite; it has changed nothing.
         """
-        before = Kept(self.buffers)
+        before = TensorCopies(self.buffers)
         counts = self._global_counts(batches)
         outputs = []
         for micro, batch in enumerate(batches):
             # Dropout and the like depend only on this, so no generator's state needs to be saved.
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
             is_last = micro == len(batches) - 1
-            places.detail("in its forward pass", may_wait=self._waits_in_forward)
+            status.detail("in its forward pass", may_wait=self._waits_in_forward)
             self._meet(self._forward_communicates)
             with synchronise_only_last(self.model, is_last):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = loss_of(terms, counts, self.accumulation_steps, world_size())
-                places.detail("in its backward pass", may_wait=not self.on_host)
+                status.detail("in its backward pass", may_wait=not self.on_host)
                 self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
-        places.detail("in its optimizer step")
-        with contextlib.nullcontext() if self.on_host else places.waiting_for_device():
+        status.detail("in its optimizer step")
+        with contextlib.nullcontext() if self.on_host else status.waiting_for_device():
             norm = self._gradients.norm() / np.float32(self.precision.scale)
         self.gradient_norm, self.finite = float(norm), math.isfinite(norm)
         if self.finite:
@@ -151,7 +151,7 @@ class Updater:
         self.optimizer.set_lr(learning_rate)
         self.optimizer.step()
 
-    def _global_counts(self, batches: List[Dict[str, paddle.Tensor]]) -> Dict[str, Number]:
+    def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
         """Normalisers of the whole update over all ranks and micro-batches, at least 1."""
         if self.task.counts_per_sample is not None:
             return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
@@ -162,7 +162,7 @@ class Updater:
 
 
 def loss_of(
-    terms: Dict[str, Term], counts: Dict[str, Number], accumulation_steps: int, processes: int
+    terms: dict[str, Term], counts: dict[str, Number], accumulation_steps: int, processes: int
 ) -> paddle.Tensor:
     """A micro-batch's part of the loss: the sum of weight x sum x processes / global count.
 
@@ -186,7 +186,7 @@ def loss_of(
     return parts[0] if len(parts) == 1 else paddle.add_n(parts)
 
 
-def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Iterator[List[Any]]:
+def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Iterator[list[Any]]:
     """``groups`` lists of ``size`` consecutive micro-batches."""
     for _ in range(groups):
         yield [next(batches) for _ in range(size)]
@@ -209,12 +209,12 @@ def evaluate(
     task: Task,
     model: paddle.nn.Layer,
     loader: Any,
-    on_batch: Optional[Callable[[], None]] = None,
+    on_batch: Callable[[], None] | None = None,
     *,
-    writer: Optional[PredictionWriter] = None,
-    epoch: Optional[int] = None,
-    keeper: Any = None,
-) -> Tuple[Dict[str, float], str]:
+    writer: Any = None,
+    epoch: int | None = None,
+    watchers: Watchers | None = None,
+) -> tuple[dict[str, float], str]:
     """Evaluate the inner model (not its data-parallel wrapper). Every rank must call this.
 
     Ranks may have different numbers of batches: nothing is communicated before all have finished.
@@ -223,7 +223,7 @@ def evaluate(
         loader: batches of this rank's share.
         on_batch: called after each batch, for a progress bar.
         writer, epoch: see ``EvaluationStep``.
-        keeper: keeps what figures are made of (``figures.RecordKeeper``); None: none are made.
+        watchers: are told of each batch.
     Returns:
         Metric values, equal on every rank, and the line that reports them.
     Raises:
@@ -232,13 +232,13 @@ def evaluate(
     was_training = model.training
     model.eval()
     metrics = task.build_metrics()
-    step = EvaluationStep(metrics, writer, epoch, keeper is not None)
+    watchers = watchers or Watchers()
+    step = EvaluationStep(metrics, writer, epoch, watchers.want_records)
     leaves = False
     try:
         for batch in loader:
             records = task.eval_step(model, batch, step)
-            if keeper is not None:
-                keeper.add(model, batch, records)
+            watchers.tell("batch_evaluated", batch, records)
             if on_batch is not None:
                 on_batch()
             if stops.wanted():

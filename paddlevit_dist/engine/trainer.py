@@ -1,36 +1,35 @@
 """A run of one task: its model, its record, and either an evaluation or training."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, Sequence
+from typing import Any
 
-from .. import signals
+from .. import wings
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..config import dump_yaml
 from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
-from ..contracts.task import PredictionWriter, Task
-from ..errors import Stopped, UserError
+from ..contracts.task import Task
 from ..observe.heartbeat import Heartbeat
 from ..observe.observer import FAILED, FINISHED, STOPPED, Observers, RunFacts, make_observers
 from ..observe.record import RunRecord
 from ..parallel import LeftEarly, gpu, is_main
-from ..printing import without_credentials
+from ..runtime import signals
+from ..runtime.errors import Stopped, UserError
+from ..runtime.printing import without_credentials
 from . import about
-from .evaluation import Evaluation
-from .figure_maker import FigureMaker
-from .introduction import first_lines, start_record
-from .machines import require_same_everywhere
+from .evaluation import Evaluation, SavedPredictions
+from .introduction import first_lines, require_same_everywhere, start_record
 from .parts import build_model
 from .passes import compile_model
 from .precision import EvaluationPrecision
 from .samples_check import require_not_trained_on
 from .training import Training
+from .watchers import Watchers
 
 
 class Trainer:
@@ -48,7 +47,7 @@ class Trainer:
         self,
         config: Any,
         task: Task,
-        datasets: Dict[str, Any],
+        datasets: dict[str, Any],
         notices: Sequence[str] = (),
         observers: Sequence[Any] = (),
     ) -> None:
@@ -74,16 +73,15 @@ class Trainer:
             self.record.say(line)
         self.evaluated = self.datasets[config.DATA.SPLIT if config.EVAL else "val"]
         self.evaluation = Evaluation(config, task, self.model, self.evaluated, precision, self.heartbeat)
-        self.figures = FigureMaker(config, task, self.evaluated, self.evaluation.loader, self.record, self.heartbeat.at)
 
     # ---- evaluation ------------------------------------------------------------------------------------------
 
-    def evaluate_only(self) -> Dict[str, float]:
+    def evaluate_only(self) -> dict[str, float]:
         """Load the named weights completely, evaluate once, print the result as the last line."""
         with self._until_the_end():
             return self._evaluate_only()
 
-    def _evaluate_only(self) -> Dict[str, float]:
+    def _evaluate_only(self) -> dict[str, float]:
         source = self.config.MODEL.PRETRAINED
         if source is None:
             source = checkpoints.resolve(self.config.MODEL.RESUME, self.folder, self.record.say)
@@ -104,11 +102,12 @@ class Trainer:
         for line in differences:
             self.record.say(line)
         labelled = self.evaluated.labelled
-        writer = self._prediction_writer() if self.config.SAVE_PREDICTIONS or not labelled else None
-        keeper = self.figures.keeper() if labelled else None
+        writer = self._saved_predictions() if self.config.SAVE_PREDICTIONS or not labelled else None
+        watchers = Watchers([make(self) for make in wings.chosen("EVALUATION_WATCHERS", self.config)])
+        watchers.tell("evaluation_started", labelled)
         try:
             with self.heartbeat.at("evaluating"):
-                values, line = self.evaluation("evaluation", writer, keeper=keeper)
+                values, line = self.evaluation("evaluation", writer, watchers=watchers)
         except LeftEarly as left:  # the signal came while code ran in which its exception was lost
             raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
         for said in writer.finish() if writer else ():
@@ -119,8 +118,7 @@ class Trainer:
         facts.update(self.evaluation.facts)
         self.record.event("evaluation", {**facts, **values})
         self.observers.evaluated(0, 0, values)
-        self.figures.write(self.model, keeper, {"of": facts["weights"], "split": facts["split"]})
-        self.figures.write_page()
+        watchers.tell("evaluation_done", {"of": facts["weights"], "split": facts["split"]})
         self.record.say(line)
         return values
 
@@ -128,19 +126,25 @@ class Trainer:
         number, folder = f"{len(self.evaluated):,} {self.task.sample_name}", self.record.folder / "predictions"
         return f"no score: the {number} of {self.config.DATA.SPLIT} have no labels; their predictions are in {folder}"
 
-    def _prediction_writer(self) -> PredictionWriter:
+    def _saved_predictions(self) -> SavedPredictions:
         folder = Path(self.config.SAVE) / "predictions"
-        writer = self.task.prediction_writer(folder)
+        writer = self.task.prediction_writer(folder, self.evaluated)
+        if not writer.writes_evaluations:
+            raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
         folder.mkdir(parents=True, exist_ok=True)
-        return writer
+        return SavedPredictions(writer, folder, self.evaluation.loader.sampler.indices())
 
     # ---- training --------------------------------------------------------------------------------------------
 
-    def train(self) -> Dict[str, float]:
+    def train(self) -> dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
+        seconds = self.config.STOP_AFTER_SECONDS
         with self.heartbeat.at("preparing the training"):
             training = self.training()
             with self._until_the_end():
+                if seconds is not None:
+                    signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
+                signals.note_only()
                 return training.run()
 
     @contextlib.contextmanager
@@ -158,13 +162,4 @@ class Trainer:
 
     def training(self) -> Training:
         """A training run of the model, positioned by -resume and -pretrained."""
-        return Training(
-            self.config,
-            self.task,
-            self.datasets,
-            self.model,
-            self.record,
-            self.observers,
-            evaluation=self.evaluation,
-            figures=self.figures,
-        )
+        return Training(self)

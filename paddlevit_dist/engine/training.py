@@ -1,54 +1,53 @@
 """The loop of a training: epochs, updates, evaluations, checkpoints. ``parts`` says what it computes with, ``watchers``
 who is told of it."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any, Dict, Iterator, List, NoReturn, Tuple
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
-from .. import signals
+from .. import wings
 from ..contracts.task import Step
-from ..errors import Stopped, UserError
 from ..parallel import LeftEarly, Stops, broadcast_statistics, stops, world_size
-from .evaluation import Evaluation
-from .figure_maker import BestFigures, FigureMaker
+from ..runtime.errors import Stopped, UserError
+from .gpu_memory import EmptyingCache
 from .introduction import introduce
 from .parts import TrainingParts
-from .profile import Profile
+from .passes import PassesTrial
+from .repetition import Repeating
 from .reports import Reports, require_finite
 from .steps import accumulation_groups
-from .watchers import Averaging, Compiling, EmptyingCache, Repeating, Update, Watchers
+from .watchers import Update, Watchers
 
 
 class Training(TrainingParts):
     """A training run. Every rank builds one, with the same arguments.
 
     Args:
-        arguments: of ``TrainingParts``.
-        evaluation: of the split "val".
-        figures: makes those of the report.
+        run: the ``Trainer`` that starts it, whose model it trains.
     """
 
-    def __init__(self, *arguments: Any, evaluation: Evaluation, figures: FigureMaker) -> None:
-        super().__init__(*arguments)
-        self.evaluation = evaluation
-        self.figures = BestFigures(figures, self.model)
+    def __init__(self, run: Any) -> None:
+        super().__init__(run.config, run.task, run.datasets, run.model, run.record, run.observers)
+        self.evaluation = run.evaluation
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
-        of_updates = [Repeating(self), Averaging(self), EmptyingCache(self)]
-        # The compiler's trial comes last: it may take minutes, which are no wait for data to those before it.
-        self.watchers = Watchers([*of_updates, Reports(self, evaluation), Profile(self), Compiling(self)])
+        self.watchers = Watchers(
+            [
+                Repeating(self),
+                *([] if self.ema is None else [self.ema]),
+                EmptyingCache(self),
+                Reports(self),
+                *(make(self) for make in wings.chosen("TRAINING_WATCHERS", self.config)),
+                PassesTrial(self),  # the last: it may take minutes, which are no wait for data to those before it
+            ]
+        )
 
-    def run(self) -> Dict[str, float]:
+    def run(self) -> dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.
 
         Raises:
             Stopped: the run was asked to stop, and is saved.
         """
-        seconds = self.config.STOP_AFTER_SECONDS
-        if seconds is not None:
-            signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
-        signals.note_only()
         try:
             return self._run()
         except LeftEarly:
@@ -56,13 +55,13 @@ class Training(TrainingParts):
         finally:
             self.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
 
-    def _run(self) -> Dict[str, float]:
+    def _run(self) -> dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
         if first > self.last_epoch and not self.start.evaluation_due:
             self.record.say(f"nothing to do: epoch {first - 1} of {self.last_epoch} is already done")
             return {}
         introduce(self)
-        values: Dict[str, float] = {}
+        values: dict[str, float] = {}
         line = ""
         if self.start.evaluation_due:
             if not self.checkpointer.is_own(first - 1, self.start.directory):
@@ -82,13 +81,12 @@ class Training(TrainingParts):
         self.watchers.tell("paused", "writing the last checkpoint")
         self.checkpointer.finish()
         if values:
-            last_weights = contextlib.nullcontext if self.ema is None else self.ema.in_place
-            self.figures.write(self.checkpointer.folder, self.checkpointer.best, self.last_epoch, last_weights)
+            self.watchers.tell("training_done")
             for said in self._results(line):
                 self.record.say(said)
         return values
 
-    def _results(self, line: str) -> List[str]:
+    def _results(self, line: str) -> list[str]:
         """The last lines: the last evaluation and, at the very end, the best, which evaluating the run repeats."""
         best = self.checkpointer.best
         if best is None or best["epoch"] == self.last_epoch:
@@ -123,7 +121,7 @@ class Training(TrainingParts):
             tell("epoch_left")
         tell("epoch_done", epoch)
 
-    def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[List[Any]]:
+    def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[list[Any]]:
         """The batches of so many updates. Before the first, ranks wait for one another, and leave if one is asked to
         stop; later only a single process leaves a wait for data, as others may be computing by then.
 
@@ -191,7 +189,7 @@ class Training(TrainingParts):
             place = "nothing was saved yet; the same command starts again"
         raise Stopped(stops.reason(), place)
 
-    def _evaluate_epoch(self, epoch: int) -> Tuple[Dict[str, float], str]:
+    def _evaluate_epoch(self, epoch: int) -> tuple[dict[str, float], str]:
         """Evaluate the weights, and the averaged ones if there are any, whose values then count."""
         with self._paused(f"in the evaluation {epoch}"):
             values, line = self._evaluate_weights(epoch)
@@ -200,7 +198,7 @@ class Training(TrainingParts):
             self.watchers.tell("evaluated", epoch, values, line, is_best)
         return values, line
 
-    def _evaluate_weights(self, epoch: int) -> Tuple[Dict[str, float], str]:
+    def _evaluate_weights(self, epoch: int) -> tuple[dict[str, float], str]:
         if self.ema is None:
             return self._evaluated(epoch, f"evaluation {epoch}", f"in the evaluation of epoch {epoch}", True)
         when = f"in the evaluation of epoch {epoch}"
@@ -212,14 +210,14 @@ class Training(TrainingParts):
             label = f"evaluation {epoch} of averaged weights"
             return self._evaluated(epoch, label, f"{when}'s averaged weights", True)
 
-    def _evaluated(self, epoch: int, label: str, when: str, counts: bool) -> Tuple[Dict[str, float], str]:
+    def _evaluated(self, epoch: int, label: str, when: str, counts: bool) -> tuple[dict[str, float], str]:
         """Evaluate the model as it is; a diverged one leaves no checkpoint of the epoch.
 
         Args:
             counts: it is this evaluation that the epoch is judged by.
         """
-        keeper = self.figures.keeper(epoch == self.last_epoch) if counts else None
-        values, line = self.evaluation(label, epoch=epoch, keeper=keeper)
+        self.watchers.tell("evaluation_started", counts and epoch == self.last_epoch)
+        values, line = self.evaluation(label, epoch=epoch, watchers=self.watchers)
         try:
             require_finite(values, when)
         except UserError:

@@ -4,18 +4,10 @@ They are told in their order, on every rank, and act alike on all of them where 
 ``Observer`` (``observe.observer``), which only learns what a report or an evaluation has found.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from typing import Any, Dict, List, NamedTuple, Sequence
-
-import paddle
-
-from ..contracts.task import Step, Term
-from ..observe.record import RunRecord
-from ..transfers import is_on_gpu
-from . import repetition
-from .parts import TrainingParts
-from .passes import PassesTrial
+from ..contracts.task import Records, Step, Term
 
 
 class Update(NamedTuple):
@@ -31,7 +23,7 @@ class Update(NamedTuple):
     """
 
     step: Step
-    terms: List[Dict[str, Term]]
+    terms: list[dict[str, Term]]
     is_finite: bool
     learning_rate: float
     made: int
@@ -47,7 +39,7 @@ class Watcher:
     def data_awaited(self) -> None:
         """The loop turns to the loader for the next update's batches."""
 
-    def update_started(self, step: Step, batches: List[Dict[str, Any]]) -> None:
+    def update_started(self, step: Step, batches: list[dict[str, Any]]) -> None:
         """An update's batches are there."""
 
     def update_done(self, update: Update) -> None:
@@ -62,17 +54,32 @@ class Watcher:
     def paused(self, what: str) -> None:
         """Something that is no training begins, in words that follow "the run is"."""
 
-    def evaluated(self, epoch: int, values: Dict[str, float], line: str, is_best: bool) -> None:
+    def evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         """The weights that count were evaluated, in a pause; ``values`` and ``line`` are the task's."""
 
     def resumed(self) -> None:
         """What was a pause is over."""
 
+    def training_done(self) -> None:
+        """All epochs are trained, evaluated and saved."""
+
+    #: from ``evaluation_started`` on: the task is to keep records for figures (``EvaluationStep.keeps_records``)
+    wants_records = False
+
+    def evaluation_started(self, is_shown: bool) -> None:
+        """An evaluation begins; ``is_shown``: it is the one that a run ends with, of labelled samples."""
+
+    def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
+        """A batch was evaluated; ``records`` as ``Task.eval_step`` returned them."""
+
+    def evaluation_done(self, facts: dict[str, Any]) -> None:
+        """A run that only evaluates is over; ``facts`` are plain values that tell what was evaluated."""
+
 
 class Watchers:
     """Tells each of them what happens."""
 
-    def __init__(self, watchers: Sequence[Watcher]) -> None:
+    def __init__(self, watchers: Sequence[Watcher] = ()) -> None:
         self._watchers = list(watchers)
 
     def tell(self, event: str, *arguments: Any) -> None:
@@ -80,51 +87,7 @@ class Watchers:
         for watcher in self._watchers:
             getattr(watcher, event)(*arguments)
 
-
-class Averaging(Watcher):
-    """TRAIN.MODEL_EMA follows the weights."""
-
-    def __init__(self, parts: TrainingParts) -> None:
-        self._ema = parts.ema
-
-    def update_done(self, update: Update) -> None:
-        if self._ema is not None and update.is_finite:
-            self._ema.update()
-
-
-class Compiling(Watcher):
-    """TO_STATIC auto decides at the first batch."""
-
-    def __init__(self, parts: TrainingParts) -> None:
-        self._trial = PassesTrial(parts.config, parts.task, parts.model, parts.precision, parts.config.SEED)
-        self._record = parts.record
-
-    def update_started(self, step: Step, batches: List[Dict[str, Any]]) -> None:
-        chosen = self._trial.decide(batches[0], step)
-        if chosen is not None:
-            self._record.say(chosen)
-
-
-class Repeating(Watcher):
-    """DETERMINISTIC says after the first update what of it has no kernel on a GPU that repeats."""
-
-    def __init__(self, parts: TrainingParts) -> None:
-        self._record: RunRecord = parts.record
-        self._is_due = parts.config.DETERMINISTIC and is_on_gpu()
-
-    def update_done(self, update: Update) -> None:
-        if self._is_due:
-            self._record.say(repetition.line_of(update.terms[0]))
-            self._is_due = False
-
-
-class EmptyingCache(Watcher):
-    """Batches of very different sizes fragment a GPU's memory cache until no later batch fits."""
-
-    def __init__(self, parts: TrainingParts) -> None:
-        every = parts.config.TRAIN.EMPTY_CACHE_FREQ
-        self._every = parts.task.empty_cache_freq if every is None else every
-
-    def update_done(self, update: Update) -> None:
-        if self._every and (update.step.update + 1) % self._every == 0 and paddle.get_device().startswith("gpu"):
-            paddle.device.cuda.empty_cache()
+    @property
+    def want_records(self) -> bool:
+        """Whether any of them does (see ``Watcher.wants_records``)."""
+        return any(watcher.wants_records for watcher in self._watchers)

@@ -1,7 +1,10 @@
-"""Exported models in other formats than Paddle's. Nothing in here knows a task or a run.
+"""Trained models for other programs: Paddle Inference, PaddleX, ONNX. A wing: it can be deleted (see ``wings``).
 
-- ``onnx_files``: from Paddle's inference model to an ONNX file, and what that computes on the CPU
+- ``command``: the command ``export``
+- ``onnx_files``: from Paddle's inference model to an ONNX file, also in float16, and what that computes on the CPU
 - ``graph``: an ONNX graph that can be edited, and its simplification
-- ``fusion``: the same graph with onnxruntime's own operators, with ``picture_parts``; ``half``: in float16
-- ``plain_yaml``: YAML without aliases; ``paddlex``: the description that PaddleX reads
+- ``fusion``: the same graph with onnxruntime's own operators; ``patch_fusion``: patches, tokens and biases around them
+- ``descriptions``: what is written beside it, for people and for PaddleX
 """
+
+COMMANDS = {"export": (".exporting.command:run", "a trained model for Paddle Inference, PaddleX or ONNX")}

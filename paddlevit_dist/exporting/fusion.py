@@ -4,13 +4,12 @@ What a fused operator replaces is mathematically the same; which sums are rounde
 "com.microsoft" is onnxruntime's: other runtimes do not know it, so the plain ONNX file stays the one for them.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import picture_parts as parts
+from . import patch_fusion as patches
 from .graph import DOMAIN, Graph, Weighted, attributes, is_turned, matching, only_reader
 
 _VERSION = 1
@@ -25,12 +24,12 @@ def fuse(model: Any) -> Any:
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in known}
     graph = Graph(model)
     _fuse_gelus(graph)
-    parts.pad_with_tokens(graph)
-    parts.multiply_first_patches(graph)
+    patches.pad_with_tokens(graph)
+    patches.multiply_first_patches(graph)
     _fuse_attention(graph)
-    parts.multiply_patches(graph)
-    parts.carry_bias_through_depthwise(graph)
-    parts.push_slices(graph)
+    patches.multiply_patches(graph)
+    patches.carry_bias_through_depthwise(graph)
+    patches.push_slices(graph)
     _fuse_biases(graph)
     _fuse_sums_before_norms(graph, ranks)
     model = graph.finish()
@@ -163,14 +162,14 @@ def _join_projection(graph: Graph, name: str, bias: np.ndarray) -> bool:
     return True
 
 
-def _scaled(graph: Graph, producers: Dict[str, Any], name: str) -> Tuple[float, str]:
+def _scaled(graph: Graph, producers: dict[str, Any], name: str) -> tuple[float, str]:
     """The factor and the value of a product with a number; 1 and the value itself if it is none."""
     node = producers.get(name)
     value = None if node is None or node.op_type != "Mul" else graph.constant(node.input[1])
     return (1.0, name) if value is None or value.size != 1 else (float(value.item()), node.input[0])
 
 
-def _heads(graph: Graph, producers: Dict[str, Any], name: str) -> Optional[_Heads]:
+def _heads(graph: Graph, producers: dict[str, Any], name: str) -> _Heads | None:
     """What (batch, heads, tokens, head_dim) was made of: weighted tokens, reshaped, turned, split by whole heads."""
     node, part = producers.get(name), (0, 1)
     if node is not None and node.op_type == "Split":
@@ -210,7 +209,7 @@ def _fuse_biases(graph: Graph) -> None:
         graph.remove([gelu, add])
 
 
-def _fuse_sums_before_norms(graph: Graph, ranks: Dict[str, int]) -> None:
+def _fuse_sums_before_norms(graph: Graph, ranks: dict[str, int]) -> None:
     """LayerNormalization of a residual sum as SkipLayerNormalization, which gives the sum as well; it is for
     (batch, tokens, channels)."""
     for norm in matching(graph, "LayerNormalization"):

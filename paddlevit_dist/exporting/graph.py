@@ -1,8 +1,7 @@
 """An ONNX graph that can be edited: values by name, nodes in order of computation, constants as numpy arrays."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,7 @@ class Weighted(NamedTuple):
 
     source: str
     weight: np.ndarray
-    bias: Optional[np.ndarray]
+    bias: np.ndarray | None
     product: Any
 
 
@@ -37,8 +36,8 @@ class Graph:
 
         self.model = model
         graph = model.graph
-        self.constants: Dict[str, np.ndarray] = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
-        self.nodes: List[Any] = list(graph.node)
+        self.constants: dict[str, np.ndarray] = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+        self.nodes: list[Any] = list(graph.node)
         self.inputs = [one.name for one in graph.input if one.name not in self.constants]
         self.outputs = [one.name for one in graph.output]
         self._count = 0
@@ -50,23 +49,23 @@ class Graph:
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
-    def producers(self) -> Dict[str, Any]:
+    def producers(self) -> dict[str, Any]:
         """The node that computes each value."""
         return {name: node for node in self.nodes for name in node.output}
 
-    def consumers(self) -> Dict[str, List[Any]]:
+    def consumers(self) -> dict[str, list[Any]]:
         """The nodes that read each value; the graph's own outputs count as one reader, None."""
-        readers: Dict[str, List[Any]] = {name: [None] for name in self.outputs}
+        readers: dict[str, list[Any]] = {name: [None] for name in self.outputs}
         for node in self.nodes:
             for name in node.input:
                 readers.setdefault(name, []).append(node)
         return readers
 
-    def constant(self, name: str) -> Optional[np.ndarray]:
+    def constant(self, name: str) -> np.ndarray | None:
         """The constant of this name, or None."""
         return self.constants.get(name)
 
-    def weighted(self, name: str, producers: Dict[str, Any]) -> Optional[Weighted]:
+    def weighted(self, name: str, producers: dict[str, Any]) -> Weighted | None:
         """The product with constant weights, with or without a bias, that computes the value ``name``; None if that is
         not how it is computed."""
         node, bias = producers.get(name), None
@@ -91,7 +90,7 @@ class Graph:
         self.constants[name] = np.ascontiguousarray(value)
         return name
 
-    def make(self, kind: str, inputs: Sequence[str], outputs: Union[int, Sequence[str]] = 1, **attributes: Any) -> Any:
+    def make(self, kind: str, inputs: Sequence[str], outputs: int | Sequence[str] = 1, **attributes: Any) -> Any:
         """A node that is not in the graph yet; ``insert_before`` puts it there. ``domain`` is among the attributes."""
         from onnx import helper
 
@@ -151,7 +150,7 @@ class Graph:
                 return name
 
 
-def attributes(node: Any) -> Dict[str, Any]:
+def attributes(node: Any) -> dict[str, Any]:
     """A node's attributes as plain values."""
     from onnx import helper
 
@@ -165,7 +164,7 @@ def simplify(model: Any) -> Any:
         model: an ``onnx.ModelProto``; it is changed.
     """
     graph = Graph(model)
-    same: Dict[str, str] = {}  # value -> the value that it is a copy of
+    same: dict[str, str] = {}  # value -> the value that it is a copy of
     kept = []
     for node in graph.nodes:
         for number, name in enumerate(node.input):
@@ -190,7 +189,7 @@ def _is_constant(node: Any, graph: Graph) -> bool:
     return all(name in graph.constants for name in node.input if name)
 
 
-def _evaluate(node: Any, graph: Graph) -> List[np.ndarray]:
+def _evaluate(node: Any, graph: Graph) -> list[np.ndarray]:
     from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 
@@ -224,7 +223,7 @@ def _merge_convolution_biases(graph: Graph) -> None:
         graph.remove([after])
 
 
-def fix_shapes(model: Any, run: Callable[[Any, int], Dict[str, np.ndarray]]) -> Any:
+def fix_shapes(model: Any, run: Callable[[Any, int], dict[str, np.ndarray]]) -> Any:
     """Write shapes that depend on nothing but the batch as constants, with -1 for the batch.
 
     Args:
@@ -258,12 +257,12 @@ def matching(graph: Graph, kind: str) -> Iterator[Any]:
             yield node
 
 
-def only_reader(readers: Dict[str, List[Any]], name: str) -> Optional[Any]:
+def only_reader(readers: dict[str, list[Any]], name: str) -> Any | None:
     """The node that reads a value, of ``Graph.consumers``, if there is just one and the graph does not give it away."""
     found = readers.get(name, [])
     return found[0] if len(found) == 1 else None
 
 
-def is_turned(node: Any, order: List[int]) -> bool:
+def is_turned(node: Any, order: list[int]) -> bool:
     """Whether a node transposes to this order of axes."""
     return node.op_type == "Transpose" and list(attributes(node)["perm"]) == order

@@ -1,26 +1,22 @@
 """From Paddle's inference model to ONNX, and what an ONNX model computes on the CPU."""
 
-from __future__ import annotations
-
-import contextlib
 import importlib
-import os
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from ..runtime.errors import UserError
+from ..runtime.printing import kept_from_terminal
+from .descriptions import as_yaml
 from .fusion import fuse
 from .graph import fix_shapes, simplify
-from .half import to_float16
-from .plain_yaml import as_yaml
 
 OPSET = 17  # the first with LayerNormalization
 _PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
 _LARGEST_FILE = 2**31  # bytes, of an ONNX file with its weights inside
+_FLOAT_INPUTS = {"Resize": (1, 2)}  # inputs of an operator that stay float32
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
@@ -31,7 +27,7 @@ def require_packages() -> None:
     """
     for name in _PACKAGES:
         try:
-            with _quiet():
+            with kept_from_terminal():
                 importlib.import_module(name)
         except ImportError as error:
             raise UserError(
@@ -42,7 +38,7 @@ def require_packages() -> None:
             raise UserError(f"export: {name} refuses this Paddle: {_first_line(error)}") from error
 
 
-def to_onnx(prefix: Path, shape: Tuple[int, ...], *, is_fused: bool, is_half: bool, name: str) -> Any:
+def to_onnx(prefix: Path, shape: tuple[int, ...], *, is_fused: bool, is_half: bool, name: str) -> Any:
     """The ``onnx.ModelProto`` of Paddle's inference model ``prefix.*``, of one input and one output.
 
     Args:
@@ -63,7 +59,7 @@ def to_onnx(prefix: Path, shape: Tuple[int, ...], *, is_fused: bool, is_half: bo
     return to_float16(model) if is_half else model
 
 
-def run(model: Any, inputs: np.ndarray) -> Dict[str, np.ndarray]:
+def run(model: Any, inputs: np.ndarray) -> dict[str, np.ndarray]:
     """All outputs of an ``onnx.ModelProto``, by name, on the CPU.
 
     Args:
@@ -89,14 +85,14 @@ def run(model: Any, inputs: np.ndarray) -> Dict[str, np.ndarray]:
         ) from error
 
 
-def describe(model: Any, about: Dict[str, Any]) -> None:
+def describe(model: Any, about: dict[str, Any]) -> None:
     """Write what the file beside it says into the model as well, as YAML under "about"."""
     from onnx import helper
 
     helper.set_model_props(model, {"about": as_yaml(about)})
 
 
-def _pictures(batch: int, shape: Tuple[int, ...]) -> np.ndarray:
+def _pictures(batch: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).standard_normal((batch, *shape)).astype(np.float32)
 
 
@@ -106,7 +102,7 @@ def _converted(prefix: Path) -> Any:
 
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         program, file = _readable_program(prefix, Path(folder)), Path(folder, "model.onnx")
-        with _quiet() as said:
+        with kept_from_terminal() as said:
             try:
                 paddle2onnx.export(
                     str(program),
@@ -142,25 +138,6 @@ def _rename(model: Any, output: str) -> None:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[Any]:
-    """Keep what is written to this process's output and error from the terminal; gives the file that has it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with tempfile.TemporaryFile("w+b") as said:
-        kept = [os.dup(number) for number in (1, 2)]
-        try:
-            for number in (1, 2):
-                os.dup2(said.fileno(), number)
-            yield said
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for number, copy in zip((1, 2), kept):
-                os.dup2(copy, number)
-                os.close(copy)
-
-
 def _complaint(said: Any, error: BaseException) -> str:
     """The line that names the reason in what a converter has written, else the error's own first line."""
     said.seek(0)
@@ -171,3 +148,42 @@ def _complaint(said: Any, error: BaseException) -> str:
 
 def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def to_float16(model: Any) -> Any:
+    """Weights, input and all values as float16, and the outputs as float32. Sums in products, norms and softmax are
+    float32 in onnxruntime's GPU kernels. ``model`` is changed.
+
+    Raises:
+        UserError: a weight is too large for float16.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = model.graph
+    kept = {node.input[n] for node in graph.node for n in _FLOAT_INPUTS.get(node.op_type, ()) if n < len(node.input)}
+    for constant in graph.initializer:
+        if constant.data_type != TensorProto.FLOAT or constant.name in kept:
+            continue
+        values = numpy_helper.to_array(constant)
+        with np.errstate(over="ignore"):
+            half = values.astype(np.float16)
+        if not np.isfinite(half).all():
+            raise UserError(
+                f"export: the weight {constant.name} reaches {np.abs(values).max():g}, which float16 cannot hold "
+                "(65,504): leave out -precision=float16"
+            )
+        constant.CopyFrom(numpy_helper.from_array(half, constant.name))
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.FLOAT16
+    for value in graph.input:
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for value in graph.output:
+        inner = f"{value.name}.float16"
+        for node in graph.node:
+            node.output[:] = [inner if name == value.name else name for name in node.output]
+            node.input[:] = [inner if name == value.name else name for name in node.input]
+        graph.node.append(helper.make_node("Cast", [inner], [value.name], to=TensorProto.FLOAT))
+    del graph.value_info[:]
+    return model

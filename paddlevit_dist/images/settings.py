@@ -3,8 +3,6 @@
 None means "not set": the dataset, the variant named by MODEL.NAME, or the rule named in the meaning decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
@@ -24,7 +22,7 @@ from ..config.key import (
     Table,
     optional,
 )
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 
 def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key:
@@ -147,6 +145,10 @@ def _check(given: Given) -> list[str]:
 
 PICTURES = Table(
     keys=(*_DATA, *_MODEL),
+    effects={
+        "data": ("DATA.EXIF_ROTATE",),
+        "neutral": ("DATA.ON_BAD_SAMPLE", "DATA.ALLOW_LEFT_OUT", "DATA.MAX_PIXELS"),
+    },
     training=(
         *("DATA.HORIZONTAL_FLIP", "DATA.ON_BAD_SAMPLE"),
         *("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"),

@@ -4,19 +4,18 @@ The checksum begins with the file's name, which carries the key of the content: 
 The trailer of 16 bytes follows the content; readers that know how long the content is, such as numpy's, ignore it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 import os
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator, Union
+from typing import Any
 
 import numpy as np
 
-from ..files import atomic_file, map_array, open_regular
+from ..runtime.files import atomic_file, map_array, open_regular
 
 _TRAILER = struct.Struct("<8sII")  # magic, CRC-32 of the content, of these 12 bytes
 _MAGIC = b"pdcheck\0"
@@ -67,7 +66,7 @@ def write_array(path: Path, array: np.ndarray) -> int:
         return out.checksum
 
 
-def verify(path: Union[str, Path]) -> int:
+def verify(path: str | Path) -> int:
     """Read a whole file, about a second for 2 GB that the system has in memory; returns its checksum.
 
     Raises:
@@ -89,7 +88,7 @@ def verify(path: Union[str, Path]) -> int:
         raise Damaged(f"{path} cannot be read: {error.strerror}") from error
 
 
-def read_checked(path: Union[str, Path]) -> bytes:
+def read_checked(path: str | Path) -> bytes:
     """The content of a small file.
 
     Raises:
@@ -100,7 +99,7 @@ def read_checked(path: Union[str, Path]) -> bytes:
         return file.read()[:-TRAILER_BYTES]
 
 
-def map_verified(path: Union[str, Path]) -> np.ndarray:
+def map_verified(path: str | Path) -> np.ndarray:
     """Memory-map an array of ``write_array`` once its checksum has been found right.
 
     Raises:

@@ -5,9 +5,8 @@ shows only as ``SystemError: Blocking queue is killed``, and a stopped worker ha
 travels inside a batch as data, and a watchdog watches for workers that stay silent.
 """
 
-from __future__ import annotations
-
 import contextlib
+import functools
 import gc
 import multiprocessing.util
 import os
@@ -18,18 +17,21 @@ import threading
 import time
 import traceback
 import weakref
-from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
 
-from .. import signals
 from ..contracts.sample_checks import BadSample
-from ..errors import UserError
-from ..parallel import LeftEarly, places, rank, tuning, world_size
+from ..parallel import LeftEarly, rank, status, tuning, world_size
+from ..parallel.devices import cpu_cores, default_workers
 from ..parallel.failures import end_process, why_killed
 from ..parallel.launch import die_with_parent
-from ..parallel.semaphores import require_semaphores
+from ..parallel.leftovers import require_semaphores
+from ..parallel.watchdog import Process
+from ..runtime import signals
+from ..runtime.errors import UserError
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
@@ -56,7 +58,7 @@ def sample_generator(seed: int, key: SampleKey) -> np.random.Generator:
 class _Readings(paddle.io.Dataset):
     """What a loader process runs: read one sample with its own generator; failures come back as values."""
 
-    def __init__(self, samples: Any, seed: int, check: Optional[Callable[[Any], None]]) -> None:
+    def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None) -> None:
         super().__init__()
         self.samples = samples
         self.seed = seed
@@ -91,17 +93,17 @@ class _Failure:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self.message = str(error) if self.is_user_error else f"{where}: {type(error).__name__}: {error}\n{trace}"
 
-    def as_batch(self) -> Dict[str, np.ndarray]:
+    def as_batch(self) -> dict[str, np.ndarray]:
         """A batch with one array: Paddle's queues carry nothing else."""
         return {_FAILURE: np.frombuffer(pickle.dumps((self.is_user_error, self.message)), dtype=np.uint8).copy()}
 
 
 class _Collate:
-    def __init__(self, collate: Callable[[Sequence[Any]], Dict[str, Any]], prefix: Optional[str]) -> None:
+    def __init__(self, collate: Callable[[Sequence[Any]], dict[str, Any]], prefix: str | None) -> None:
         self.collate = collate
         self.prefix = prefix  # of files in shared memory; None: batches stay in this process
 
-    def __call__(self, readings: List[Any]) -> Dict[str, Any]:
+    def __call__(self, readings: list[Any]) -> dict[str, Any]:
         for reading in readings:
             if isinstance(reading, _Failure):
                 return reading.as_batch()
@@ -129,7 +131,7 @@ class _Epochs(paddle.io.BatchSampler):
     def __init__(self, sampler: TrainingSampler, first: int, last: int, consumed: int) -> None:
         self.sampler, self.first, self.last, self.consumed = sampler, first, last, consumed
 
-    def __iter__(self) -> Iterator[List[SampleKey]]:
+    def __iter__(self) -> Iterator[list[SampleKey]]:
         for epoch in range(self.first, self.last + 1):
             yield from self.sampler.batches(epoch, self.consumed if epoch == self.first else 0)
 
@@ -151,7 +153,7 @@ class Loader:
         samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
         sampler: yields lists of ``SampleKey``.
         collate: list of samples -> dictionary; runs in the loader process. Numpy arrays become tensors on the device;
-            text and bytes stay on the host as they are, for what a step must know without asking the device.
+            numbers, text and lists of them stay on the host, for what a step must know without asking the device.
         check: raises ``BadSample`` for a sample that must not be used; runs in the loader process.
         num_workers: loader processes; 0 reads in a thread of this process.
         prefetch: batches that each of them has ready or in progress in advance.
@@ -166,9 +168,9 @@ class Loader:
         self,
         samples: Any,
         sampler: Any,
-        collate: Callable[[Sequence[Any]], Dict[str, Any]],
+        collate: Callable[[Sequence[Any]], dict[str, Any]],
         *,
-        check: Optional[Callable[[Any], None]] = None,
+        check: Callable[[Any], None] | None = None,
         num_workers: int,
         prefetch: int = 2,
         seed: int,
@@ -187,22 +189,22 @@ class Loader:
     def __len__(self) -> int:
         return len(self.sampler)
 
-    def __iter__(self) -> Iterator[Dict[str, Any]]:
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         """One pass over the sampler."""
         yield from self._batches(self.sampler)
 
-    def epochs(self, first: int, last: int, consumed: int = 0) -> Generator[Dict[str, Any], None, None]:
+    def epochs(self, first: int, last: int, consumed: int = 0) -> Generator[dict[str, Any], None, None]:
         """All micro-batches of the epochs ``first`` to ``last``, the first one after ``consumed`` samples."""
         yield from self._batches(_Epochs(self.sampler, first, last, consumed))
 
-    def _batches(self, batch_sampler: Any) -> Iterator[Dict[str, Any]]:
+    def _batches(self, batch_sampler: Any) -> Iterator[dict[str, Any]]:
         loader = paddle.io.DataLoader(
             self._readings,
             batch_sampler=batch_sampler,
             collate_fn=self._collate,
             num_workers=self.num_workers,
             prefetch_factor=self.prefetch,
-            worker_init_fn=_WorkerStart(os.getpid()),
+            worker_init_fn=functools.partial(_begin_worker, os.getpid()),
             return_list=True,
             use_shared_memory=False,  # ours instead: see shared_arrays
         )
@@ -221,7 +223,7 @@ class Loader:
             while True:
                 started = time.perf_counter()
                 watchdog.may_leave = self.may_leave
-                with places.at("waiting for a batch"), watchdog:
+                with status.during("waiting for a batch"), watchdog:
                     batch = _next(batches)
                 if watchdog.has_left:
                     raise LeftEarly
@@ -245,16 +247,12 @@ class Loader:
                 remove_leftovers(self._prefix)
 
 
-class _WorkerStart:
-    def __init__(self, parent: int) -> None:
-        self.parent = parent
-
-    def __call__(self, worker_id: int) -> None:
-        # This process must not collect what it inherited: some of Paddle's objects, such as executors, wait
-        # at their end for threads that a fork does not copy (observed: forever).
-        gc.freeze()
-        signals.ignore_all()  # the main process handles them, and needs batches until it has come to an end
-        die_with_parent(self.parent)
+def _begin_worker(parent: int, worker_id: int) -> None:
+    # This process must not collect what it inherited: some of Paddle's objects, such as executors, wait at their end
+    # for threads that a fork does not copy (observed: forever).
+    gc.freeze()
+    signals.ignore_all()  # the main process handles them, and needs batches until it has come to an end
+    die_with_parent(parent)
 
 
 @contextlib.contextmanager
@@ -269,7 +267,7 @@ def _unchanged_child_handler() -> Iterator[None]:
     signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
 
 
-_unfinished: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_unfinished: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _end_loader_processes() -> None:
@@ -300,13 +298,13 @@ def _workers_of(batches: Any) -> Sequence[Any]:
     return getattr(batches, "_workers", [])
 
 
-def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:
+def _next(batches: Iterator[Any]) -> dict[str, Any] | None:
     try:
         return next(batches)
     except StopIteration:
         return None
     except (SystemError, RuntimeError) as error:
-        reason = _describe_dead(getattr(batches, "_workers", []), are_due=True)
+        reason = _describe_dead(_workers_of(batches), are_due=True)
         if not reason:
             raise
         raise RuntimeError(reason) from error
@@ -348,7 +346,7 @@ class _Watchdog:
         self.has_left = False  # one has; there are no more batches
         self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
         self._lock = threading.Lock()
-        self._deadline: Optional[float] = None
+        self._deadline: float | None = None
         self._is_slow_told = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loader watchdog", daemon=True)
@@ -381,10 +379,12 @@ class _Watchdog:
             reason = _describe_dead(self._workers, self.batches_due > 0)
             if reason:
                 end_process(reason)
-            places.move()  # this watchdog has its own limit; the run's must only see that this process is alive
+            status.move()  # this watchdog has its own limit; the run's must only see that this process is alive
             self._tell_slow(deadline)
             if time.monotonic() > deadline:
-                states = ", ".join(f"{worker.pid} {_process_state(worker.pid)}" for worker in self._workers)
+                states = ", ".join(
+                    f"{worker.pid} {Process.look(worker.pid).state or 'gone'}" for worker in self._workers
+                )
                 end_process(
                     f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
                     f"loader processes: {states or 'none, a thread reads the data'}"
@@ -410,10 +410,29 @@ class _Watchdog:
         )
 
 
-def _process_state(pid: int) -> str:
-    """The kernel's word for what a process does, such as ``S (sleeping)`` or ``T (stopped)``."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("State"))
-    except (OSError, StopIteration):
-        return "gone"
+def loader_of(
+    config: Any,
+    samples: Any,
+    sampler: Any,
+    collate: Callable[[Sequence[Any]], dict[str, Any]],
+    *,
+    check: Callable[[Any], None] | None = None,
+    num_workers: int | None = None,
+) -> Loader:
+    """A loader as the configuration says; the arguments are those of ``Loader``.
+
+    Args:
+        num_workers: None: DATA.NUM_WORKERS, or by the number of cores.
+    """
+    data = config.DATA
+    workers = data.NUM_WORKERS if num_workers is None else num_workers
+    return Loader(
+        samples,
+        sampler,
+        collate,
+        check=check,
+        num_workers=default_workers(world_size(), cpu_cores()) if workers is None else workers,
+        prefetch=data.PREFETCH,
+        seed=config.SEED,
+        timeout_seconds=data.LOADER_TIMEOUT_SECONDS,
+    )

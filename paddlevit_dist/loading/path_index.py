@@ -1,34 +1,29 @@
 """Paths and labels of a dataset in one memory-mapped file, so that a process receives a file name and not a list.
 
-Layout, little-endian: header of 128 bytes | paths, one after another | zeros up to a multiple of 8 |
-offsets int64 (entries + 1) | labels int32 (entries) | class names as a JSON list or null. The last 8 bytes of
-the header are the CRC-32 of the file's name and all that follows the header, and of the header itself.
+Layout, little-endian: paths, one after another | zeros up to a multiple of 8 | offsets int64 (entries + 1) | labels
+int32 (entries) | class names as a JSON list or null | a table of these parts | the trailer of ``checked_files``.
 
 The file name carries the key of its content. A changed source therefore yields another file, and an index that a
 running process has yet to open never changes under it.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import os
 import struct
-import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
-from ..files import atomic_file, open_regular
-from .checked_files import Summing
+from ..runtime.errors import UserError
+from ..runtime.files import open_regular
+from .checked_files import TRAILER_BYTES, Damaged, Summing, checked_file, verify
 
-MAGIC = b"pathidx\0"
-VERSION = 2  # 1 had no checksums
-HEADER = struct.Struct("<8sQQQQ32s")  # magic, version, entries, bytes of paths, bytes of class names, key
-HEADER_BYTES = 128
-_CHECKSUMS = struct.Struct("<II")  # of the content, of the header before this number
+_MAGIC = b"pathidx\0"
+_VERSION = 3  # 1 had no checksums, 2 its table at the beginning
+_TABLE = struct.Struct("<8sQQQQ32s")  # magic, version, entries, bytes of paths, bytes of class names, key
 
 
 class Batch(NamedTuple):
@@ -39,7 +34,7 @@ class Batch(NamedTuple):
     labels: np.ndarray  # (entries,) int32
 
 
-def make_batch(paths: List[bytes], labels: Union[int, np.ndarray]) -> Batch:
+def make_batch(paths: list[bytes], labels: int | np.ndarray) -> Batch:
     """Join ``paths``; ``labels`` is an array of their length, or one label for all."""
     lengths = np.fromiter(map(len, paths), np.int64, len(paths))
     return Batch(b"".join(paths), lengths, np.broadcast_to(np.asarray(labels, np.int32), lengths.shape))
@@ -50,8 +45,8 @@ def ensure_path_index(
     name: str,
     key: bytes,
     batches: Callable[[], Iterable[Batch]],
-    class_names: Union[None, List[str], Callable[[], Any]] = None,
-) -> PathIndex:
+    class_names: None | list[str] | Callable[[], Any] = None,
+) -> "PathIndex":
     """Open the index of a source, and build it first if ``folder`` has none or a damaged one.
 
     Args:
@@ -70,9 +65,7 @@ def ensure_path_index(
 
 
 def _build(path: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -> None:
-    with atomic_file(path) as file:
-        file.write(bytes(HEADER_BYTES))
-        out = Summing(file, path.name)
+    with checked_file(path) as out:
         lengths, labels = _write_paths(out, batches)
         blob_bytes = int(lengths.sum())
         out.write(bytes(-blob_bytes % 8))
@@ -82,13 +75,10 @@ def _build(path: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -
         out.write(labels.astype("<i4", copy=False).data)
         names = json.dumps(class_names() if callable(class_names) else class_names).encode("ascii")
         out.write(names)
-        header = HEADER.pack(MAGIC, VERSION, len(labels), blob_bytes, len(names), key)
-        header = header.ljust(HEADER_BYTES - _CHECKSUMS.size, b"\0") + struct.pack("<I", out.checksum)
-        file.seek(0)
-        file.write(header + struct.pack("<I", zlib.crc32(header)))
+        out.write(_TABLE.pack(_MAGIC, _VERSION, len(labels), blob_bytes, len(names), key))
 
 
-def _write_paths(out: Summing, batches: Iterable[Batch]) -> Tuple[np.ndarray, np.ndarray]:
+def _write_paths(out: Summing, batches: Iterable[Batch]) -> tuple[np.ndarray, np.ndarray]:
     lengths, labels = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for batch in batches:
         out.write(batch.blob)
@@ -111,14 +101,14 @@ class PathIndex:
     Its pickle is the file name; a process that receives it maps the file on first use.
     """
 
-    def __init__(self, file: Union[str, Path], key: Optional[bytes] = None) -> None:
+    def __init__(self, file: str | Path, key: bytes | None = None) -> None:
         """Map ``file``; with ``key``, as where a dataset is opened, all of it is read and compared with its checksum.
 
         Raises:
             UserError: the file is missing, damaged, of another version, or not the one that ``key`` identifies.
         """
         self.file = str(file)
-        self._maps: Optional[_Maps] = _open(self.file, key)
+        self._maps: _Maps | None = _open(self.file, key)
 
     def __getstate__(self) -> Any:
         return self.file
@@ -141,12 +131,12 @@ class PathIndex:
         if not 0 <= index < len(maps.labels):
             raise IndexError(f"index {index} is outside 0..{len(maps.labels) - 1} of {self.file}")
         start, end = maps.offsets.item(index), maps.offsets.item(index + 1)
-        return os.fsdecode(maps.file[HEADER_BYTES + start : HEADER_BYTES + end])
+        return os.fsdecode(maps.file[start:end])
 
-    def buffers(self) -> List[Any]:
+    def buffers(self) -> list[Any]:
         """All paths, one after another, and where each begins: for a digest."""
         maps = self._opened()
-        return [memoryview(maps.file)[HEADER_BYTES : HEADER_BYTES + maps.offsets.item(-1)], maps.offsets]
+        return [memoryview(maps.file)[: maps.offsets.item(-1)], maps.offsets]
 
     def label(self, index: int) -> int:
         """The label of entry ``index``."""
@@ -158,7 +148,7 @@ class PathIndex:
         return self._opened().labels
 
     @property
-    def class_names(self) -> Optional[List[str]]:
+    def class_names(self) -> list[str] | None:
         """Name of each label, or None where the source has no names."""
         maps = self._opened()
         return json.loads(maps.file[maps.names])
@@ -169,38 +159,35 @@ class PathIndex:
         return self._opened().key
 
 
-def _open(file: str, key: Optional[bytes]) -> _Maps:
+def _open(file: str, key: bytes | None) -> _Maps:
     try:
         with open_regular(file, "rb") as stream:
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise UserError(f"index {file} cannot be opened ({error}); start the run again to rebuild it") from error
-    if len(content) < HEADER_BYTES:
-        raise _damaged(file, "its header is incomplete")
-    magic, version, entries, blob_bytes, names_bytes, found_key = HEADER.unpack_from(content)
-    if magic != MAGIC or version != VERSION:
-        raise _damaged(file, f"it is not an index of version {VERSION}")
-    if zlib.crc32(content[: HEADER_BYTES - 4]) != _CHECKSUMS.unpack_from(content, HEADER_BYTES - 8)[1]:
-        raise _damaged(file, "its header does not have its checksum")
+    table_at = len(content) - TRAILER_BYTES - _TABLE.size
+    if table_at < 0:
+        raise _damaged(file, "it is cut off")
+    magic, version, entries, blob_bytes, names_bytes, found_key = _TABLE.unpack_from(content, table_at)
+    if magic != _MAGIC or version != _VERSION:
+        raise _damaged(file, f"it is not an index of version {_VERSION}")
     if key is not None and key != found_key:
         raise _damaged(file, "it belongs to another source")
-    offsets_at = HEADER_BYTES + blob_bytes + -blob_bytes % 8
+    offsets_at = blob_bytes + -blob_bytes % 8
     labels_at = offsets_at + 8 * (entries + 1)
     names_at = labels_at + 4 * entries
-    if len(content) != names_at + names_bytes:
-        raise _damaged(file, f"expected {names_at + names_bytes} bytes, found {len(content)}")
+    if table_at != names_at + names_bytes:
+        raise _damaged(file, f"expected {names_at + names_bytes} bytes, found {table_at}")
     if key is not None:
-        with memoryview(content) as view:
-            if (
-                zlib.crc32(view[HEADER_BYTES:], zlib.crc32(os.fsencode(os.path.basename(file))))
-                != _CHECKSUMS.unpack_from(content, HEADER_BYTES - 8)[0]
-            ):
-                raise _damaged(file, "its content does not have its checksum")
+        try:
+            verify(file)
+        except Damaged as error:
+            raise _damaged(file, str(error)) from error
     return _Maps(
         content,
         np.frombuffer(content, "<i8", entries + 1, offsets_at),
         np.frombuffer(content, "<i4", entries, labels_at),
-        slice(names_at, names_at + names_bytes),
+        slice(names_at, table_at),
         found_key,
     )
 

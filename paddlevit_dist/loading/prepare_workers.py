@@ -1,20 +1,19 @@
 """Work on many pictures or scenes in several processes that end together, with progress on a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Iterable, Iterator, List, Tuple
+from typing import Any
 
 from tqdm import tqdm
 
-from ..errors import UserError
+from ..parallel.launch import die_with_parent
+from ..runtime.errors import UserError
 
 _stopping: Any = None  # in a worker: an event that says to stop at the next item
 
@@ -35,7 +34,7 @@ def check_stop() -> None:
 
 def work(
     function: Callable[..., Any],
-    jobs: Iterable[Tuple[int, tuple]],
+    jobs: Iterable[tuple[int, tuple]],
     workers: int,
     total: int,
     label: str,
@@ -82,13 +81,7 @@ def _start(stopping: Any, parent: int) -> None:
     global _stopping
     _stopping = stopping
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles it
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
+    die_with_parent(parent)
 
 
 @contextlib.contextmanager
@@ -114,6 +107,6 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def spans(total: int, size: int) -> List[Tuple[int, int]]:
+def spans(total: int, size: int) -> list[tuple[int, int]]:
     """``(first, end)`` of consecutive runs of at most ``size``."""
     return [(first, min(first + size, total)) for first in range(0, total, size)]

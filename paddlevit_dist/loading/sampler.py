@@ -1,14 +1,13 @@
 """Which samples each rank reads, in which order: the same for any number of processes."""
 
-from __future__ import annotations
-
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from paddle.io import DistributedBatchSampler
 
 from ..contracts.dataset import Samples
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 
 class SampleKey(NamedTuple):
@@ -103,11 +102,11 @@ class TrainingSampler(DistributedBatchSampler):
         """Note that one more update was made. An epoch's last one leads to the beginning of the next."""
         self.load_state_dict({"epoch": self.epoch - 1, "consumed": self.consumed + self.global_batch_size})
 
-    def state_dict(self) -> Dict[str, int]:
+    def state_dict(self) -> dict[str, int]:
         """Epochs that are done, and samples consumed of the one after them."""
         return {"epoch": self.epoch - 1, "consumed": self.consumed}
 
-    def load_state_dict(self, state: Dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, int]) -> None:
         """Restore the position from ``state_dict``, also that of a run with another global batch: what is left of an
         epoch and fills no update is left out."""
         self.set_position(state["epoch"] + 1, state["consumed"])
@@ -117,10 +116,10 @@ class TrainingSampler(DistributedBatchSampler):
     def __len__(self) -> int:
         return self.updates_left * self.accumulation_steps
 
-    def __iter__(self) -> Iterator[List[SampleKey]]:
+    def __iter__(self) -> Iterator[list[SampleKey]]:
         yield from self.batches(self.epoch, self.consumed)
 
-    def batches(self, epoch: int, consumed: int) -> Iterator[List[SampleKey]]:
+    def batches(self, epoch: int, consumed: int) -> Iterator[list[SampleKey]]:
         """The micro-batches of ``epoch`` after ``consumed`` samples, wherever the trainer is by then."""
         order, occurrences = self._draw_order(np.random.default_rng([self.seed, epoch]))
         for first in range(consumed, len(order) - self.global_batch_size + 1, self.global_batch_size):
@@ -130,7 +129,7 @@ class TrainingSampler(DistributedBatchSampler):
                 repeats = repeats + self.repeats * occurrences[places]
                 yield [SampleKey(epoch, *key) for key in zip(order[places].tolist(), repeats.tolist())]
 
-    def _draw_order(self, generator: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
+    def _draw_order(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Indices, and how often each of them occurred before."""
         order = self.dataset.draw_order(generator) if isinstance(self.dataset, Samples) else None
         if order is None:
@@ -164,8 +163,12 @@ class EvaluationSampler(DistributedBatchSampler):
     def __len__(self) -> int:
         return len(range(self.local_rank, -(-len(self.dataset) // self.batch_size), self.nranks))
 
-    def __iter__(self) -> Iterator[List[SampleKey]]:
+    def __iter__(self) -> Iterator[list[SampleKey]]:
         stride = self.batch_size * self.nranks
         for first in range(self.local_rank * self.batch_size, len(self.dataset), stride):
             last = min(first + self.batch_size, len(self.dataset))
             yield [SampleKey(0, index, 0) for index in range(first, last)]
+
+    def indices(self) -> list[int]:
+        """This rank's samples, in the order in which they are evaluated."""
+        return [key.index for keys in self for key in keys]

@@ -6,8 +6,6 @@ Here the loader process touches no Paddle tensor. It writes an array to a file i
 file's name; unpickling, in the training process, removes the name and gives a tensor in the file's memory: no copy.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math
@@ -15,13 +13,14 @@ import mmap
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Iterable, Tuple
+from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
 from ..parallel import leftovers
+from ..runtime.errors import UserError
 
 FOLDER = leftovers.SHARED_MEMORY
 _SMALLEST_BYTES = 64 * 1024  # smaller arrays are pickled as they are
@@ -98,7 +97,7 @@ def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
         )
 
 
-def _map(path: str, shape: Tuple[int, ...], dtype: str) -> Any:
+def _map(path: str, shape: tuple[int, ...], dtype: str) -> Any:
     """A tensor of Paddle's core on the CPU in the file's memory: in Paddle's reader, which would copy arrays,
     and by steps in its threads' heaps, where a hundred MB a batch add up to several batches."""
     from paddle.base import core

@@ -8,25 +8,24 @@ Written by the libraries' own writers of records, at once and without their thre
 full disk is told when it is met.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform
 import time
-from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, Optional
+from typing import Any, BinaryIO
 
 from .observer import Observer, RunFacts
 
 _NO_CURVES = ("kind", "time", "epoch", "update", "superseded")
 
 
-def scalars_of(group: str, values: Dict[str, Any]) -> Iterator[Any]:
-    """(``group/name``, value) of what is a number."""
-    for name, value in values.items():
-        if name not in _NO_CURVES and isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield f"{group}/{name}", float(value)
+def scalars_of(group: str, values: dict[str, Any]) -> dict[str, float]:
+    """``group/name`` -> value, of what is a number."""
+    return {
+        f"{group}/{name}": float(value)
+        for name, value in values.items()
+        if name not in _NO_CURVES and isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
 
 
 class EventLog(Observer):
@@ -41,7 +40,7 @@ class EventLog(Observer):
     pattern = ""
 
     def __init__(self) -> None:
-        self._file: Optional[BinaryIO] = None
+        self._file: BinaryIO | None = None
 
     def start(self, run: RunFacts) -> None:
         if not run.trains:
@@ -49,32 +48,26 @@ class EventLog(Observer):
         folder = run.folder / self.folder_name
         folder.mkdir(exist_ok=True)
         earlier = sorted(folder.glob(self.pattern))
-        self._file = self._create(folder)
+        name = f"{int(time.time())}.{platform.node()}.{os.getpid()}.{time.time_ns()}"  # two starts in one second
+        self._file = open(folder / self.pattern.replace("*", name, 1), "xb")  # noqa: SIM115
         self.begin(self._file)
         self.text("configuration", run.config_text)
         for event in run.history():
-            self.scalars(dict(scalars_of(event["kind"], event)), event["update"], event["time"])
+            self.scalars(scalars_of(event["kind"], event), event["update"], event["time"])
         self._file.flush()
         for file in earlier:
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
 
-    def _create(self, folder: Path) -> BinaryIO:
-        for number in range(1000):  # two starts in one second
-            name = self.pattern.replace("*", f"{int(time.time())}.{platform.node()}.{os.getpid()}.{number}", 1)
-            with contextlib.suppress(FileExistsError):
-                return open(folder / name, "xb")
-        raise FileExistsError(f"{folder}/{self.pattern}")
-
-    def report(self, update: int, values: Dict[str, float]) -> None:
+    def report(self, update: int, values: dict[str, float]) -> None:
         self._add("training", update, values)
 
-    def evaluated(self, update: int, epoch: int, values: Dict[str, float]) -> None:
+    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
         self._add("evaluation", update, values)
 
-    def _add(self, group: str, update: int, values: Dict[str, float]) -> None:
+    def _add(self, group: str, update: int, values: dict[str, float]) -> None:
         if self._file is not None:
-            self.scalars(dict(scalars_of(group, values)), update, time.time())
+            self.scalars(scalars_of(group, values), update, time.time())
             self._file.flush()
 
     def end(self, outcome: str) -> None:
@@ -86,7 +79,7 @@ class EventLog(Observer):
         """Write what a file begins with."""
         raise NotImplementedError
 
-    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
         """Write numbers by their tags; ``seconds`` since 1970."""
         raise NotImplementedError
 
@@ -114,7 +107,7 @@ class TensorBoardLog(EventLog):
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._write(step=0, session_log=start)
 
-    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
         value = self._summary.Summary.Value
         summary = self._summary.Summary(value=[value(tag=tag, simple_value=n) for tag, n in values.items()])
         self._write(wall_time=seconds, step=step, summary=summary)
@@ -154,7 +147,7 @@ class VisualDlLog(EventLog):
         self._writer = RecordWriter(file)
         self._write(base_component.meta_data(walltime=round(time.time() * 1000)))
 
-    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
         for tag, value in values.items():
             # VisualDL refuses the sign in which it writes what it escapes.
             tag = tag.replace("%", "percent")

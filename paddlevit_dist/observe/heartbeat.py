@@ -1,13 +1,12 @@
 """An occasional line while a run has nothing else to report."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
-from ..parallel import places
+from ..parallel import status
 from . import progress
 
 QUIET_SECONDS = 25.0  # with the poll below, a line appears at least every 30 seconds
@@ -42,13 +41,13 @@ class Heartbeat:
         self._quiet_seconds = quiet_seconds
         self._poll_seconds = poll_seconds
         self._stop = threading.Event()
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
         self._place = ("", time.monotonic())
 
     def at(self, place: str) -> "Heartbeat":
         """Note where the run is now, also for the watchdog; may be used as a context, which is then watched."""
         self._place = (place, time.monotonic())
-        places.note(place)
+        status.note(place)
         return self
 
     def __enter__(self) -> "Heartbeat":

@@ -5,18 +5,17 @@ An observer is a class with some of the methods of ``Observer``. ``register_obse
 Weights & Biases, MLflow and ClearML (``services``) are observers, too.
 """
 
-from __future__ import annotations
-
 import collections
 import importlib.util
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
-from .. import printing
-from ..errors import UserError
 from ..registry import resolve
-from ..text_files import parse_json
+from ..runtime import printing
+from ..runtime.errors import UserError
+from .record import recorded_events
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 
@@ -42,21 +41,12 @@ class RunFacts(NamedTuple):
     updates_per_epoch: int = 0
     update: int = 0
 
-    def history(self) -> Iterator[Dict[str, Any]]:
+    def history(self) -> Iterator[dict[str, Any]]:
         """The reports and evaluations up to here of a training that is resumed, without those that it repeats: lines
         of ``metrics.jsonl`` whose ``kind`` is "training" or "evaluation", with the ``update`` of both."""
-        file = self.folder / "metrics.jsonl"
-        if not self.update or not file.is_file():
-            return
-        with open(file, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                try:
-                    event = parse_json(line)
-                except ValueError:
-                    continue
-                kind = event.get("kind") if isinstance(event, dict) else None
-                if kind not in ("training", "evaluation") or event.get("superseded") or "epoch" not in event:
-                    continue
+        for event in recorded_events(self.folder) if self.update else ():
+            is_told = event.get("kind") in ("training", "evaluation") and "epoch" in event
+            if is_told and not event.get("superseded"):
                 yield {"update": event["epoch"] * self.updates_per_epoch, **event}
 
 
@@ -70,12 +60,12 @@ class Observer:
     """
 
     #: modules that it needs -> what to install with pip; where one is missing, the run does not start
-    requires: Dict[str, str] = {}
+    requires: dict[str, str] = {}
 
     def start(self, run: RunFacts) -> None:
         """The run is about to compute."""
 
-    def report(self, update: int, values: Dict[str, float]) -> None:
+    def report(self, update: int, values: dict[str, float]) -> None:
         """Some updates were made.
 
         Args:
@@ -84,7 +74,7 @@ class Observer:
                 gradient_norm (where it is finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
         """
 
-    def evaluated(self, update: int, epoch: int, values: Dict[str, float]) -> None:
+    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
         """The model was evaluated after ``epoch``, with the averaged weights if there are any. In an evaluation alone
         ``update`` and ``epoch`` are 0."""
 
@@ -96,7 +86,7 @@ class Observer:
         killed or that ended before ``start``."""
 
 
-def observers_of(names: Sequence[str]) -> Dict[str, Any]:
+def observers_of(names: Sequence[str]) -> dict[str, Any]:
     """Name -> what is registered as the observer, once it is seen that it has what it needs.
 
     Raises:
@@ -104,19 +94,16 @@ def observers_of(names: Sequence[str]) -> Dict[str, Any]:
     """
     found = {name: resolve("observer", name) for name in names}
     for name, target in found.items():
-        _require_packages(target, f"LOG_TO {name}")
+        needed = getattr(target, "requires", {}).items()
+        missing = [pip for module, pip in needed if not importlib.util.find_spec(module)]
+        if missing:
+            raise UserError(f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
     return found
 
 
-def make_observers(names: Sequence[str]) -> List[Any]:
+def make_observers(names: Sequence[str]) -> list[Any]:
     """The observers with these names; raises as ``observers_of`` does."""
     return [make() for make in observers_of(names).values()]
-
-
-def _require_packages(target: Any, what: str) -> None:
-    missing = [pip for module, pip in getattr(target, "requires", {}).items() if not importlib.util.find_spec(module)]
-    if missing:
-        raise UserError(f"{what}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
 
 
 class Observers:
@@ -130,7 +117,7 @@ class Observers:
     def __init__(self, observers: Sequence[Any], say: Callable[[str], None]) -> None:
         self._observers = list(observers)
         self._say = say
-        self._saved: Deque[Path] = collections.deque()
+        self._saved: collections.deque[Path] = collections.deque()
         self._is_started = False
 
     def start(self, run: RunFacts) -> None:
@@ -138,10 +125,10 @@ class Observers:
             _call(observer, "start", run)
         self._is_started = True
 
-    def report(self, update: int, values: Dict[str, float]) -> None:
+    def report(self, update: int, values: dict[str, float]) -> None:
         self._tell("report", update, values)
 
-    def evaluated(self, update: int, epoch: int, values: Dict[str, float]) -> None:
+    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
         self._tell("evaluated", update, epoch, values)
 
     def note_saved(self, path: Path) -> None:

@@ -1,18 +1,26 @@
-"""A progress bar on terminals, with the last report below it; elsewhere, the log lines show the progress."""
+"""What a terminal shows of a run: a bar for the steps, and below it a line with the values of the last report.
 
-from __future__ import annotations
+Elsewhere nothing is drawn, and the log lines show the progress: in a file, behind a pipe (``| tee``), where lines would
+come at any time into what is drawn, and on terminals that cannot move their cursor.
+"""
 
+import contextlib
+import os
+import stat
 import sys
 import time
-from typing import Any, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from ..printing import one_line
-from . import display
+from ..runtime.printing import one_line
 
 # Keeps the text within 80 columns: tqdm's default format would push it off the line.
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 _NARROWEST = 20
+_GAP = "  "
+_EMPTY_LINE = "\r\x1b[2K"  # go to the beginning of the line, and erase it
 _last_sign_of_life = time.monotonic()
+_bars = 0  # that this process shows
 
 
 class Progress:
@@ -29,12 +37,12 @@ class Progress:
 
     def __init__(self, total: int, label: str, shown: bool) -> None:
         self.left = total
-        self._bar: Optional[Any] = None
-        self._values: Optional[Any] = None
-        if shown and display.can_be_drawn():
+        self._bar: Any | None = None
+        self._values: Any | None = None
+        if shown and _can_be_drawn():
             from tqdm import tqdm
 
-            display.begin()
+            _stand_beside_bars(1)
             self._stream = getattr(sys.stderr, "stream", sys.stderr)
             self._bar = tqdm(
                 total=total,
@@ -63,7 +71,7 @@ class Progress:
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=at_once)
 
-    def show(self, fields: Sequence[display.Field]) -> None:
+    def show(self, fields: "Sequence[Field]") -> None:
         """Set the line below the bar."""
         if self._bar is None:
             return
@@ -78,7 +86,7 @@ class Progress:
                 self._values.close()
             self._bar.close()
             self._bar = self._values = None
-            display.end()
+            _stand_beside_bars(-1)
 
 
 def _line_below(stream: Any) -> Any:
@@ -86,10 +94,10 @@ def _line_below(stream: Any) -> Any:
     from tqdm import tqdm
 
     class Line(tqdm):
-        fields: Sequence[display.Field] = ()
+        fields: Sequence[Field] = ()
 
         def __str__(self) -> str:
-            return display.fit(self.fields, max(display.columns(stream) or 80, _NARROWEST) - 1)
+            return fit(self.fields, max(_columns(stream), _NARROWEST) - 1)
 
     return Line(position=1, leave=False, file=stream)
 
@@ -99,7 +107,7 @@ def write_line(text: str) -> None:
     note_sign_of_life()
     text = one_line(text)
     if sys.stderr.isatty() and "tqdm" in sys.modules:
-        display.write_above(text + "\n", getattr(sys.stdout, "stream", sys.stdout))
+        _write_above(text + "\n", getattr(sys.stdout, "stream", sys.stdout))
     else:
         # In one piece: the thread that saves writes lines too, and ``print`` writes the line's end by itself.
         print(text + "\n", end="", flush=True)
@@ -114,3 +122,136 @@ def note_sign_of_life() -> None:
 def seconds_since_sign_of_life() -> float:
     """Time since this process last showed a line or a bar's step."""
     return time.monotonic() - _last_sign_of_life
+
+
+# ---- what is drawn -----------------------------------------------------------------------------------------------
+
+
+class Field(NamedTuple):
+    """One value of a line, as it is written where there is room, and where there is not."""
+
+    long: str
+    short: str
+
+
+def fit(fields: Sequence[Field], width: int) -> str:
+    """The fields in one line of at most ``width`` characters: in full if there is room, else shorter, else without the
+    last ones."""
+    for texts in ([field.long for field in fields], [field.short for field in fields]):
+        line = _GAP.join(texts)
+        if len(line) <= width:
+            return line
+    while len(texts) > 1 and len(_GAP.join(texts)) > width:
+        texts.pop()
+    return _GAP.join(texts)[: max(width, 0)]
+
+
+def fields_of(values: dict[str, Any], terms: dict[str, float], sample_name: str) -> list[Field]:
+    """The fields of a report, the most important ones first.
+
+    Args:
+        values: what ``metrics.jsonl`` gets of the report.
+        terms: the means of the loss and of what else the task tells.
+    """
+    told = dict(terms)
+    loss = "loss" if "loss" in told else next(iter(told), None)
+    fields = [] if loss is None else [_same(f"{loss} {told.pop(loss):.4g}")]
+    if values["skipped_updates"]:
+        fields.append(_same(f"{values['skipped_updates']} skipped"))
+    waiting, memory = values["data_wait_fraction"], values.get("memory_mib")
+    fields += [
+        _same(f"{values['samples_per_second']:.4g} {sample_name}/s"),
+        Field(f"data wait {waiting:.0%}", f"wait {waiting:.0%}"),
+    ]
+    if "gradient_norm" in values:
+        norm = f"{values['gradient_norm']:.3g}"
+        fields.append(Field(f"gradient norm {norm}", f"norm {norm}"))
+    if memory:
+        size = f"{memory / 1024:.1f} GiB" if memory >= 1024 else f"{memory:.0f} MiB"
+        fields.append(Field(f"memory {size}", size))
+    rate = f"{values['learning_rate']:.2e}"
+    fields.append(Field(f"learning rate {rate}", f"lr {rate}"))
+    return [*fields, *(_same(f"{name} {value:.4g}") for name, value in told.items())]
+
+
+def _same(text: str) -> Field:
+    return Field(text, text)
+
+
+def _can_be_drawn() -> bool:
+    """Whether stderr is a terminal that can be drawn on without lines of stdout coming in between unnoticed."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return False
+    if sys.stdout is None or sys.stdout.isatty():
+        return True
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream that is no file, such as a notebook's
+        return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
+    return True
+
+
+class BesideBars:
+    """A standard stream on which what this process prints, warns or raises stands above the bars and not in them.
+
+    Text appears line by line. Processes that are forked cannot draw the bars again: they write over the first.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self._process = os.getpid()
+        self._begun = ""
+
+    def __eq__(self, other: Any) -> bool:  # tqdm asks which of its bars are on the same terminal
+        return other is self or getattr(other, "_wrapped", other) is self.stream
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        if os.getpid() != self._process:
+            return self.stream.write(_EMPTY_LINE + text if text.strip() else text)
+        lines, newline, self._begun = (self._begun + text).rpartition("\n")
+        if newline:
+            self._write(lines + newline)
+        return len(text)
+
+    def end(self) -> None:
+        """Write what has begun and has no end yet."""
+        if self._begun:
+            self._begun = self._write(self._begun) or ""
+
+    def _write(self, text: str) -> None:
+        _write_above(text, self.stream)
+
+
+def _write_above(text: str, stream: Any) -> None:
+    """Write whole lines where the bars are, and draw these again below."""
+    from tqdm import tqdm
+
+    with tqdm.external_write_mode(file=stream):
+        if sys.stderr is not None:
+            sys.stderr.flush()  # tqdm leaves its last movement of the cursor in the buffer
+        stream.write(text)
+        stream.flush()
+
+
+def _stand_beside_bars(more: int) -> None:
+    """Note that so many bars appear or are gone: while there are any, the standard streams stand beside them."""
+    global _bars
+    before, _bars = _bars, _bars + more
+    for name in ("stdout", "stderr") if 0 in (before, _bars) else ():
+        stream = getattr(sys, name)
+        if _bars and stream is not None and stream.isatty():
+            setattr(sys, name, BesideBars(stream))
+        elif not _bars and isinstance(stream, BesideBars):  # else somebody has put another one in its place
+            stream.end()
+            setattr(sys, name, stream.stream)
+
+
+def _columns(stream: Any) -> int:
+    """Width of the terminal that ``stream`` is; 80 if it is unknown."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError, AttributeError):
+        return 80

@@ -1,6 +1,4 @@
-"""What a run leaves in its output folder: configuration, run record, log and metrics."""
-
-from __future__ import annotations
+"""What a run leaves in its output folder, configuration, run record, log and metrics, and what a resumed one finds."""
 
 import contextlib
 import glob
@@ -14,15 +12,20 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, NamedTuple
 
-from .. import printing
-from ..errors import UserError
-from ..files import why_not_written
+from ..runtime import printing
+from ..runtime.errors import Stopped, UserError
+from ..runtime.files import atomic_file, told_if_not_written
+from ..runtime.text_files import parse_json
 from .lock import FILE as LOCK
 from .progress import write_line
 
+METRICS = "metrics.jsonl"
+FOUND_LATER = "found when resuming"  # the reason of an interruption that its run has not told
+_REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
 _SAYING = threading.RLock()  # the thread that saves says lines too; both places have them in the same order
 
 
@@ -55,18 +58,18 @@ class RunRecord:
         # A file name need not be valid text.
         self._write("log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printing.one_line(text)}\n", "a")
 
-    def event(self, kind: str, values: Dict[str, Any]) -> None:
+    def event(self, kind: str, values: dict[str, Any]) -> None:
         """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
         if not self.writes:
             return
-        self._write("metrics.jsonl", json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n", "a")
+        self._write(METRICS, json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n", "a")
 
     def file(self, name: str, content: str) -> None:
         """Write a small text file to the run's folder."""
         if self.writes:
             self._write(name, content)
 
-    def start(self, config_text: str, facts: Dict[str, Any], evaluation: bool) -> None:
+    def start(self, config_text: str, facts: dict[str, Any], evaluation: bool) -> None:
         """Write ``config.yaml`` and ``run.json`` (``eval_*`` for an evaluation, to leave a training's alone)."""
         if not self.writes:
             return
@@ -76,14 +79,11 @@ class RunRecord:
 
     def _write(self, name: str, text: str, mode: str = "w") -> None:
         file = self.folder / name
-        try:
-            with open(file, mode, encoding="utf-8", errors="backslashreplace") as stream:
-                stream.write(text)
-        except OSError as error:
-            raise UserError(f"cannot write {file}: {why_not_written(error)}") from error
+        with told_if_not_written(file), open(file, mode, encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
 
 
-def surroundings() -> Dict[str, Any]:
+def surroundings() -> dict[str, Any]:
     """This process's command line, versions and machine."""
     import numpy
     import paddle
@@ -139,7 +139,7 @@ def output_folder(
         raise
 
 
-def numbered(path: Path) -> List[Path]:
+def numbered(path: Path) -> list[Path]:
     """The folders path-2, path-3 and so on that are there, the last first."""
     by_end = {other.name[len(path.name) + 1 :]: other for other in path.parent.glob(f"{glob.escape(path.name)}-*")}
     return [by_end[end] for end in sorted(filter(str.isdecimal, by_end), key=int, reverse=True)]
@@ -194,29 +194,12 @@ def require_writable(folder: Path, evaluation: bool) -> None:
         UserError: one of them is not; the message names it.
     """
     prefix = "eval_" if evaluation else ""
-    for file in (folder / name for name in ("log.txt", "metrics.jsonl", f"{prefix}config.yaml", f"{prefix}run.json")):
-        try:
+    for file in (folder / name for name in ("log.txt", METRICS, f"{prefix}config.yaml", f"{prefix}run.json")):
+        with told_if_not_written(file), contextlib.suppress(FileNotFoundError):
             kind = os.stat(file).st_mode
             if not (stat.S_ISREG(kind) or stat.S_ISCHR(kind) or stat.S_ISDIR(kind)):
                 raise UserError(f"cannot write {file}: it is no file; remove it, or choose another -output")
             os.close(os.open(file, os.O_WRONLY | os.O_APPEND))
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise UserError(f"cannot write {file}: {why_not_written(error)}") from error
-
-
-def refuse_another_run(folder: Path, config: Any) -> None:
-    """Stop a training that would write into another one's folder, before anything in it is touched.
-
-    Raises:
-        UserError: the folder has checkpoints, and the training does not resume.
-    """
-    if not config.EVAL and not config.MODEL.RESUME and any((folder / "checkpoints").glob("*_[0-9]*")):
-        raise UserError(
-            f"-output={config.SAVE} already holds a run's checkpoints; continue with -resume=auto, or choose another "
-            "-output"
-        )
 
 
 def cache_folder(config: Any) -> Path:
@@ -232,3 +215,99 @@ def cache_folder(config: Any) -> Path:
     except OSError as error:
         raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be created: {error.strerror}; choose another") from error
     return folder
+
+
+# ---- what was recorded before -------------------------------------------------------------------------------------
+
+
+class History(NamedTuple):
+    """Attributes:
+    evaluations: epochs whose evaluations will be repeated.
+    lost_updates: updates that were reported and will be repeated.
+    last_epoch: the last one with anything on record; 0 for none.
+    was_told: whether the stop before this start is on record.
+    """
+
+    evaluations: list[int]
+    lost_updates: int
+    last_epoch: int
+    was_told: bool
+
+
+def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> History:
+    """Mark entries of ``metrics.jsonl`` from later in the training with ``"superseded": true``.
+
+    A training that continues from here writes them again; unmarked, the same epoch would count twice. A line cut off
+    when the run was killed becomes one of kind "unreadable".
+
+    Args:
+        folder: a run's output folder.
+        epoch, update: the last ones, from which the training continues, perhaps in the middle of the next epoch.
+        evaluates: the evaluation of ``epoch`` is repeated too.
+    """
+    events = recorded_events(folder)
+    if not events:
+        return History([], 0, 0, False)
+    evaluations, updates = set(), [update]
+    for event in events:
+        if event.get("kind") not in _REPEATED or not isinstance(event.get("epoch"), int):
+            continue
+        is_repeated = event["epoch"] > epoch or (evaluates and event["epoch"] == epoch and _is_evaluation(event))
+        is_before = event["kind"] == "training" and event["epoch"] == epoch + 1 and event.get("update", 0) <= update
+        if not is_repeated or is_before or event.get("superseded"):
+            continue
+        event["superseded"] = True
+        if event["kind"] == "evaluation":
+            evaluations.add(event["epoch"])
+        updates.append(event.get("update", update))
+    with atomic_file(folder / METRICS) as out:
+        out.write("".join(json.dumps(event) + "\n" for event in events).encode())
+    last_epoch = max((event["epoch"] for event in events if isinstance(event.get("epoch"), int)), default=0)
+    was_told = bool(events) and events[-1].get("kind") == "interruption"
+    return History(sorted(evaluations), max(updates) - update, last_epoch, was_told)
+
+
+def _is_evaluation(event: dict[str, Any]) -> bool:
+    return event["kind"].startswith("evaluation")
+
+
+def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:
+    """Record in ``log.txt`` that a run was stopped, and by what; for a training, also in ``metrics.jsonl``.
+
+    A training counts as begun once it has written its ``run.json``, which is then newer than ``began``, in seconds
+    since 1970. Called by the process that reports for the run.
+    """
+    saved = {}
+    if isinstance(error, KeyboardInterrupt):
+        reason = f"asked to stop ({str(error) or 'SIGINT'})"
+    elif isinstance(error, Stopped):
+        reason, saved = f"asked to stop ({error.reason})", {"saved": error.saved}
+    else:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+    record = RunRecord(folder, writes=True)
+    facts = folder / "run.json"
+    if not is_training or not facts.is_file() or facts.stat().st_mtime < began:
+        record.log(f"stopped: {reason}")
+        return
+    done = [event for event in recorded_events(folder) if event.get("kind") == "epoch" and "superseded" not in event]
+    record.event(
+        "interruption", {"epoch": max((event["epoch"] for event in done), default=0), "reason": reason, **saved}
+    )
+    if saved:
+        record.log(f"stopped: {error}")
+    else:
+        record.log(f"interrupted: {reason}; continue with -resume=auto")
+
+
+def recorded_events(folder: Path) -> list[dict[str, Any]]:
+    """The lines of ``metrics.jsonl``; what is none of ours has the kind "unreadable"."""
+    file = folder / METRICS
+    return [_parsed(line) for line in file.read_text("utf-8", "replace").splitlines()] if file.is_file() else []
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        event = parse_json(line)
+    except ValueError:
+        event = None
+    return event if isinstance(event, dict) else {"kind": "unreadable", "text": line}

@@ -7,8 +7,6 @@ training goes on. What a library says is in ``log.txt`` in the folder of its nam
 the service knows it by, which a training that is resumed continues.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -18,12 +16,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any
 
 from ..config.table import leaves
-from ..parallel import places
-from ..printing import one_line
-from ..text_files import parse_yaml
+from ..parallel import status
+from ..runtime.printing import one_line
+from ..runtime.text_files import parse_yaml
 from .event_logs import scalars_of
 from .observer import FAILED, FINISHED, STOPPED, Observer, RunFacts
 
@@ -44,7 +42,7 @@ class ServiceLog(Observer):
     name = ""
 
     def __init__(self) -> None:
-        self._process: Optional[subprocess.Popen] = None
+        self._process: subprocess.Popen | None = None
         self._said = Path()
 
     # ---- in the training's process ---------------------------------------------------------------------------------
@@ -69,17 +67,17 @@ class ServiceLog(Observer):
         self._send("begin", str(run.folder.resolve()), run.config_text, run.epochs, run.updates_per_epoch, run.update)
         os.set_blocking(self._process.stdin.fileno(), False)
 
-    def report(self, update: int, values: Dict[str, float]) -> None:
-        self._send("scalars", dict(scalars_of("training", values)), update, time.time())
+    def report(self, update: int, values: dict[str, float]) -> None:
+        self._send("scalars", scalars_of("training", values), update, time.time())
 
-    def evaluated(self, update: int, epoch: int, values: Dict[str, float]) -> None:
-        self._send("scalars", dict(scalars_of("evaluation", values)), update, time.time())
+    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
+        self._send("scalars", scalars_of("evaluation", values), update, time.time())
 
     def end(self, outcome: str) -> None:
         self._send("finish", outcome)
         if self._process is not None:
             for _ in range(_LAST_SECONDS):  # an end of its own: the watchdog's is not needed
-                places.note(f"sending the rest to {self.name}")
+                status.note(f"sending the rest to {self.name}")
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(1)
                     break
@@ -114,11 +112,11 @@ class ServiceLog(Observer):
 
     # ---- in the service's process ----------------------------------------------------------------------------------
 
-    def begin(self, run: RunFacts, title: str, run_id: Optional[str]) -> str:
+    def begin(self, run: RunFacts, title: str, run_id: str | None) -> str:
         """Begin a run called ``title``, or continue ``run_id``; returns its id."""
         raise NotImplementedError
 
-    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
         """Send numbers by their tags, such as ``training/loss``; ``seconds`` since 1970."""
         raise NotImplementedError
 
@@ -133,7 +131,7 @@ class WandbLog(ServiceLog):
     name = "wandb"
     requires = {"wandb": "wandb"}
 
-    def begin(self, run: RunFacts, title: str, run_id: Optional[str]) -> str:
+    def begin(self, run: RunFacts, title: str, run_id: str | None) -> str:
         import wandb
 
         # Nothing of the machine, the command line and the code: there may be passwords in them.
@@ -152,7 +150,7 @@ class WandbLog(ServiceLog):
         self._run.define_metric("*", step_metric="update")
         return self._run.id
 
-    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
         self._run.log({"update": step, **values})
 
     def finish(self, outcome: str) -> None:
@@ -165,7 +163,7 @@ class MlflowLog(ServiceLog):
     name = "mlflow"
     requires = {"mlflow": "mlflow-skinny"}
 
-    def begin(self, run: RunFacts, title: str, run_id: Optional[str]) -> str:
+    def begin(self, run: RunFacts, title: str, run_id: str | None) -> str:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient, entities
 
@@ -184,7 +182,7 @@ class MlflowLog(ServiceLog):
         self._id = run_id
         return run_id
 
-    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
         allowed = {re.sub(r"[^\w\-. :/]", "_", tag): value for tag, value in values.items()}
         metrics = [self._metric(tag, value, int(seconds * 1000), step) for tag, value in allowed.items()]
         self._client.log_batch(self._id, metrics=metrics)
@@ -199,7 +197,7 @@ class ClearmlLog(ServiceLog):
     name = "clearml"
     requires = {"clearml": "clearml"}
 
-    def begin(self, run: RunFacts, title: str, run_id: Optional[str]) -> str:
+    def begin(self, run: RunFacts, title: str, run_id: str | None) -> str:
         os.environ.setdefault("CLEARML_WORKER_NAME", PROJECT)  # else the machine's name
         from clearml import Task
 
@@ -216,7 +214,7 @@ class ClearmlLog(ServiceLog):
         self._task.set_parameters({f"General/{key}": value for key, value in leaves(parse_yaml(run.config_text))})
         return self._task.id
 
-    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
         for tag, value in values.items():
             group, _, name = tag.partition("/")
             self._task.get_logger().report_scalar(name, group, value, step)  # one plot, a line for each group
@@ -236,7 +234,7 @@ def _begin(service: ServiceLog, folder: str, config_text: str, epochs: int, per_
     file.write_text(service.begin(run, run.folder.name, known), encoding="utf-8")
     if known is None:  # it was not asked for from the beginning of the training
         for event in run.history():
-            service.scalars(dict(scalars_of(event["kind"], event)), event["update"], event["time"])
+            service.scalars(scalars_of(event["kind"], event), event["update"], event["time"])
 
 
 def _serve(service: ServiceLog) -> None:

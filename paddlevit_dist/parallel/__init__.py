@@ -1,14 +1,19 @@
 """Processes, devices and all communication between them: the only room that imports ``paddle.distributed``.
 
 Importing this package does not import Paddle; each name below loads its module on first use.
+
+- ``devices``, ``tuning``, ``gpu``: how many processes there are, and what each starts with
+- ``launch``, ``payload``, ``failures``, ``leftovers``: a parent starts workers, and learns how they end
+- ``joining``, ``secret``: ranks meet, and know one another
+- ``status``, ``watchdog``, ``group_watch``: what each rank does, and who notices that one does nothing any more
+- ``exchange``, ``collectives``, ``world``: messages between ranks
+- ``wrapping``, ``batch_norm``: the data-parallel model; ``stops``: all ranks stop, or save, at the same update
 """
 
-from __future__ import annotations
-
-from ..lazy_names import lazy_names
+from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
-    "Agreement": "agreement",
+    "Agreement": "stops",
     "all_gather": "collectives",
     "all_reduce_sum": "collectives",
     "barrier": "collectives",

@@ -4,16 +4,15 @@ Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``BatchNorm
 every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Optional, Tuple
+import math
+from typing import Any
 
 import numpy as np
 import paddle
 import paddle.distributed as dist
 import paddle.nn.functional as F
 
-from ..transfers import read
+from ..runtime.transfers import read
 from . import world
 from .collectives import all_reduce_sum, broadcast_object
 
@@ -61,8 +60,8 @@ class BatchNorm(paddle.nn.Layer):
         self._momentum = float(np.float32(momentum))  # as Paddle's kernels store it, to agree in float64 as well
         self._epsilon = epsilon
         self._channels_last = data_format.endswith("C") and len(data_format) > 2
-        self._use_global_stats: Optional[bool] = None
-        self._activation: Optional[str] = None
+        self._use_global_stats: bool | None = None
+        self._activation: str | None = None
         ones = paddle.nn.initializer.Constant(1.0)
         self.weight = self.create_parameter([num_features], default_initializer=ones)
         self.bias = self.create_parameter([num_features], is_bias=True)
@@ -73,17 +72,11 @@ class BatchNorm(paddle.nn.Layer):
     @classmethod
     def like(cls, plain: paddle.nn.Layer) -> "BatchNorm":
         """A layer with the parameters, statistics and settings of a Paddle layer: the same tensors, not copies."""
-        layer = cls(
-            plain._mean.shape[0],
-            plain._momentum,
-            plain._epsilon,
-            getattr(plain, "_data_format", None) or plain._data_layout,
-        )
-        # Disabled parameters are None.
-        layer.weight, layer.bias, layer._mean, layer._variance = plain.weight, plain.bias, plain._mean, plain._variance
+        data_format = getattr(plain, "_data_format", None) or plain._data_layout
+        layer = cls(plain._mean.shape[0], plain._momentum, plain._epsilon, data_format)
         layer._use_global_stats = plain._use_global_stats
         layer._activation = getattr(plain, "_act", None)
-        layer.training = plain.training
+        _share(plain, layer)
         return layer
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
@@ -135,6 +128,12 @@ class BatchNorm(paddle.nn.Layer):
 _KINDS = (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)
 
 
+def _share(plain: paddle.nn.Layer, layer: paddle.nn.Layer) -> None:
+    """Let ``layer`` have the tensors of ``plain``; disabled parameters are None."""
+    layer.weight, layer.bias, layer._mean, layer._variance = plain.weight, plain.bias, plain._mean, plain._variance
+    layer.training = plain.training
+
+
 class _Statistics:
     """Mean and variance of the rows of all ranks, float64 (channels,), and the row count, float64 (1,).
 
@@ -145,7 +144,7 @@ class _Statistics:
 
     def __init__(self, x: paddle.Tensor, exchanges: bool) -> None:
         own = _own_moments(x)  # (1 + 2 channels,)
-        gathered: List[paddle.Tensor] = [own]
+        gathered: list[paddle.Tensor] = [own]
         if exchanges:
             gathered = []
             dist.all_gather(gathered, own)
@@ -179,7 +178,7 @@ def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
     return x.place.is_cpu_place()
 
 
-def moments_by_kernel(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
+def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Mean and sum of squared deviations per channel, on the CPU, for several rows: with momentum 0 the kernel yields
     the batch's own statistics, in a tenth of the time of reductions."""
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
@@ -187,7 +186,7 @@ def moments_by_kernel(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
     return mean, variance.astype("float64") * (_size(x) // x.shape[1])
 
 
-def moments_by_sums(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
+def moments_by_sums(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     """The same using reductions, on any device."""
     axes = [0] if x.ndim == 2 else [0, 2]
     mean = x.mean(axis=axes, keepdim=True)
@@ -201,13 +200,14 @@ class _Normalise(paddle.autograd.PyLayer):
     def forward(
         ctx: Any,
         x: paddle.Tensor,
-        weight: Optional[paddle.Tensor],
-        bias: Optional[paddle.Tensor],
+        weight: paddle.Tensor | None,
+        bias: paddle.Tensor | None,
         layer: BatchNorm,
         exchanges: bool,
     ) -> paddle.Tensor:
         with paddle.amp.auto_cast(enable=False):
-            flat = layer._flat(x).astype(layer._mean.dtype) if _size(x) else _no_rows(layer)
+            channels, dtype = layer._mean.shape[0], layer._mean.dtype
+            flat = layer._flat(x).astype(dtype) if _size(x) else paddle.zeros([0, channels], dtype)
             statistics = _Statistics(flat, exchanges)
             layer._update_running(statistics)
             mean, variance = (value.astype(flat.dtype) for value in (statistics.mean, statistics.variance))
@@ -221,7 +221,7 @@ class _Normalise(paddle.autograd.PyLayer):
             return y.reshape(x.shape).astype(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> Tuple[Optional[paddle.Tensor], ...]:
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, mean, variance, rows, weight = ctx.saved_tensor()
         layer = ctx.layer
         channels = mean.shape[0]
@@ -249,7 +249,7 @@ class _Normalise(paddle.autograd.PyLayer):
         return tuple(value if needed else None for value, needed in gradients if needed is not None)
 
 
-def _scale_and_shift(x: paddle.Tensor, scale: paddle.Tensor, shift: Optional[paddle.Tensor] = None) -> paddle.Tensor:
+def _scale_and_shift(x: paddle.Tensor, scale: paddle.Tensor, shift: paddle.Tensor | None = None) -> paddle.Tensor:
     """``scale * x + shift`` per channel: the inference kernel takes a fifth of the time of broadcasting."""
     zero = paddle.zeros_like(scale)
     return F.batch_norm(x, zero, paddle.ones_like(scale), scale, _or(shift, zero), training=False, epsilon=0.0)
@@ -266,15 +266,8 @@ def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
     return paddle.matmul(paddle.ones([1, x.shape[0]], dtype=x.dtype), x).reshape([x.shape[1]])
 
 
-def _no_rows(layer: BatchNorm) -> paddle.Tensor:
-    return paddle.zeros([0, layer._mean.shape[0]], dtype=layer._mean.dtype)
-
-
 def _size(x: paddle.Tensor) -> int:
-    size = 1
-    for length in x.shape:
-        size *= length
-    return size
+    return math.prod(x.shape)
 
 
 def _or(value: Any, otherwise: Any) -> Any:
@@ -290,7 +283,7 @@ class _ZeroOf(paddle.autograd.PyLayer):
         return paddle.zeros([], dtype="float32")
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> Tuple[Optional[paddle.Tensor], ...]:
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         saved = ctx.saved_tensor()
         return tuple(None if t.stop_gradient else paddle.zeros(t.shape, dtype=t.dtype) for t in saved)
 
@@ -304,7 +297,7 @@ def zero_of(*tensors: paddle.Tensor) -> paddle.Tensor:
     return _ZeroOf.apply(*tensors)
 
 
-def convert_batch_norm(model: paddle.nn.Layer, native: Optional[bool] = None) -> paddle.nn.Layer:
+def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> paddle.nn.Layer:
     """Make every batch normalisation in ``model`` use the statistics of all ranks' rows. Every rank must call this.
 
     Paddle's layers are replaced in place by layers that hold the same parameter and statistics tensors under the same
@@ -324,7 +317,7 @@ def convert_batch_norm(model: paddle.nn.Layer, native: Optional[bool] = None) ->
         The model, or the new layer if the model itself is a batch normalisation.
     """
     takes_native = native_synchronises() if native is None else native
-    replaced: Dict[int, paddle.nn.Layer] = {}  # a layer used in two places remains one layer
+    replaced: dict[int, paddle.nn.Layer] = {}  # a layer used in two places remains one layer
 
     def convert(layer: paddle.nn.Layer) -> paddle.nn.Layer:
         if isinstance(layer, BatchNorm):
@@ -350,8 +343,7 @@ def _synchronised(plain: paddle.nn.Layer, native: bool) -> paddle.nn.Layer:
     if native and is_dense and is_scaled and not plain._use_global_stats:
         settings = plain._mean.shape[0], plain._momentum, plain._epsilon
         layer = paddle.nn.SyncBatchNorm(*settings, data_format=plain._data_format)
-        layer.weight, layer.bias, layer._mean, layer._variance = plain.weight, plain.bias, plain._mean, plain._variance
-        layer.training = plain.training
+        _share(plain, layer)
         return layer
     own = BatchNorm.like(plain)
     own.synchronised = True
@@ -359,7 +351,7 @@ def _synchronised(plain: paddle.nn.Layer, native: bool) -> paddle.nn.Layer:
 
 
 @paddle.no_grad()
-def native_synchronises(on_gpu: Optional[bool] = None) -> bool:
+def native_synchronises(on_gpu: bool | None = None) -> bool:
     """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
 
     Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group; 2.6
@@ -384,7 +376,7 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
     Args:
         momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM).
     """
-    layers = _batch_norms(model)
+    layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
     for layer in layers:
         layer._momentum = float(np.float32(momentum))
     return len(layers)
@@ -392,22 +384,18 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
 
 def has_batch_norm(model: paddle.nn.Layer) -> bool:
     """Whether a batch normalisation, Paddle's or ours, is in ``model``."""
-    return bool(_batch_norms(model))
+    return any(isinstance(layer, _KINDS) for layer in model.sublayers(include_self=True))
 
 
-def _batch_norms(model: paddle.nn.Layer) -> List[Any]:
-    return [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
-
-
-def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:
+def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
     """Everything that a forward pass in training mode may change: running statistics and buffers, each once.
 
     Of the layers of this package, batch normalisations alone change theirs: the buffers of its other layers are
     constants (tables, masks, frozen normalisations). Those of any other layer are taken to change, since nothing tells.
     """
-    tensors: Dict[int, paddle.Tensor] = {}
+    tensors: dict[int, paddle.Tensor] = {}
     for layer in model.sublayers(include_self=True):
-        own: List[paddle.Tensor] = []
+        own: list[paddle.Tensor] = []
         if isinstance(layer, _KINDS):
             own = [] if layer._use_global_stats else [layer._mean, layer._variance]
         elif not type(layer).__module__.startswith(_THIS_PACKAGE):

@@ -3,26 +3,21 @@
 Every function here must be called by every rank, in the same order. With one process each returns at once.
 
 On the CPU (gloo) a collective fails after 30 seconds if one rank is late, whatever timeout is requested; so the ranks
-first synchronise where they can wait for as long as it takes: in shared memory on one machine (``SharedMemory``),
-otherwise on the group's key-value store (``Network``).
+first synchronise where they can wait for as long as it takes (``exchange``).
 """
-
-from __future__ import annotations
 
 import io
 import pickle
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from . import places, world
-from .network import Network, Reader
-from .secret import SIGNATURE_BYTES, Signed
-from .shared_memory import SharedMemory
+from . import secret, status, world
+from .exchange import Network, SharedMemory
 
-Board = Union[SharedMemory, Network]
+Board = SharedMemory | Network
 
 _REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries travel together in one gather and are summed by each rank
 
@@ -30,7 +25,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 
-def all_gather(data: Any) -> List[Any]:
+def all_gather(data: Any) -> list[Any]:
     """The list of every rank's ``data``, in rank order, on every rank. Every rank must call this.
 
     Args:
@@ -41,18 +36,17 @@ def all_gather(data: Any) -> List[Any]:
     """
     if world.world_size() == 1:
         return [data]
-    return _exchange("all_gather", _pickle(data), pickle.loads)
+    return _exchange("all_gather", _pickle(data))
 
 
 def broadcast_object(data: Any, source: int = 0) -> Any:
     """Rank ``source``'s ``data`` on every rank. Every rank must call this; other ranks' ``data`` is ignored."""
     if world.world_size() == 1:
         return data
-    message = _pickle(data) if world.rank() == source else memoryview(bytearray(SIGNATURE_BYTES))
-    return _exchange("broadcast_object", message, lambda got: pickle.loads(got) if len(got) else None)[source]
+    return _exchange("broadcast_object", _pickle(data if world.rank() == source else None))[source]
 
 
-def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
+def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
     """Sum or average each entry over all ranks; the result is the same on every rank. Every rank must call this.
 
     Args:
@@ -77,7 +71,7 @@ def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
     large = [name for name in ordered if entries[name].num_bytes > _REDUCE_ON_HOST_BYTES]
     small = [name for name in ordered if entries[name].num_bytes <= _REDUCE_ON_HOST_BYTES]
     payload = [_to_host(values[name]) for name in small]
-    messages = _exchange("reduce_dict", _pickle((signature, payload)), pickle.loads)
+    messages = _exchange("reduce_dict", _pickle((signature, payload)))
     _check_signatures([message[0] for message in messages])
     totals = dict(zip(small, (_sum_in_rank_order(column) for column in zip(*[message[1] for message in messages]))))
     totals.update(zip(large, _reduce_on_device([values[name] for name in large])))
@@ -93,7 +87,7 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
     return tensor
 
 
-def barrier(timeout: Optional[float] = None) -> None:
+def barrier(timeout: float | None = None) -> None:
     """Wait until every rank has reached this call. Every rank must call this.
 
     Args:
@@ -104,7 +98,7 @@ def barrier(timeout: Optional[float] = None) -> None:
     """
     if world.world_size() > 1:
         # Before the first exchange, ranks wait on the store: a barrier with a timeout cannot search for a better way.
-        with places.at("in a barrier"):
+        with status.during("in a barrier"):
             (_way_of_messages or network_of_group()).wait_for_all(timeout)
 
 
@@ -118,11 +112,11 @@ def meet() -> None:
         ConnectionError: a rank's process ended before arriving (if ranks share a machine).
     """
     if world.world_size() > 1:
-        way_of_messages().meet()
+        way_of_messages().wait_for_all()
 
 
-_network: Optional[Network] = None
-_way_of_messages: Optional[Board] = None
+_network: Network | None = None
+_way_of_messages: Board | None = None
 
 
 def network_of_group() -> Network:
@@ -142,27 +136,29 @@ def way_of_messages() -> Board:
     return _way_of_messages
 
 
-def use_way_of_messages(way: Board) -> None:
-    """Exchange messages this way from now on. Every rank must choose the same way."""
-    global _way_of_messages
-    _way_of_messages = way
-
-
 _exchanges = 0
 
 
-def _exchange(purpose: str, message: memoryview, read: Reader) -> List[Any]:
-    """``read`` applied to every rank's message, in rank order, once its signature is verified. This rank's begins with
-    room for its own."""
+def _exchange(purpose: str, message: memoryview) -> list[Any]:
+    """The object of every rank's message, in rank order, once its signature is verified. This rank's begins with room
+    for its own."""
     global _exchanges
     way = way_of_messages()
-    _exchanges += 1  # every rank counts alike: a message of another meeting is not valid in this one
-    signed = Signed(purpose, _exchanges, world.rank(), read)
-    with places.at("in an exchange of values"):
-        return way.exchange(signed.signed(message), signed.read)
+    _exchanges += 1  # every rank counts alike: a message of another exchange is not valid in this one
+    number, own_rank, own = _exchanges, world.rank(), message[secret.SIGNATURE_BYTES :]
+
+    def read(rank: int, received: Any) -> Any:
+        if rank == own_rank:  # no way led outside: nothing to verify
+            return pickle.loads(own)
+        # Views, as slicing a map of memory would copy it; released before the map is closed.
+        with memoryview(received) as whole, secret.verified(whole, purpose, number, rank) as content:
+            return pickle.loads(content)
+
+    with status.during("in an exchange of values"):
+        return way.exchange(secret.sign(message, purpose, number, own_rank), read)
 
 
-def notice_board() -> Optional[Board]:
+def notice_board() -> Board | None:
     """Where the main process can ``post`` a number for the others to see; None with one process. Every rank must call
     this."""
     return way_of_messages() if world.world_size() > 1 else None
@@ -231,12 +227,12 @@ def _sum_in_rank_order(column) -> Any:
     return total
 
 
-def _reduce_on_device(values: List[Any]) -> List[paddle.Tensor]:
+def _reduce_on_device(values: list[Any]) -> list[paddle.Tensor]:
     """Sum large values with one all-reduce per carrier dtype: float32, float64 and int64."""
     tensors = [value.detach() if isinstance(value, paddle.Tensor) else paddle.to_tensor(value) for value in values]
     wide = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
     carriers = [wide.get(str(tensor.dtype).rpartition(".")[2], "int64") for tensor in tensors]
-    sums: List[Optional[paddle.Tensor]] = [None] * len(tensors)
+    sums: list[paddle.Tensor | None] = [None] * len(tensors)
     for carrier in sorted(set(carriers)):
         members = [i for i, name in enumerate(carriers) if name == carrier]
         flat = [tensors[i].reshape([-1]).astype(carrier) for i in members]
@@ -250,7 +246,7 @@ def _reduce_on_device(values: List[Any]) -> List[paddle.Tensor]:
     return sums
 
 
-def _check_signatures(signatures: List[list]) -> None:
+def _check_signatures(signatures: list[list]) -> None:
     """Raise, on every rank alike, if the ranks did not pass the same entries."""
     reference = signatures[0]
     for number, signature in enumerate(signatures):
@@ -270,6 +266,6 @@ def _check_signatures(signatures: List[list]) -> None:
 def _pickle(data: Any) -> memoryview:
     """The pickle of ``data`` after room for a signature: put before it later, that would copy a large message."""
     content = io.BytesIO()
-    content.write(bytes(SIGNATURE_BYTES))
+    content.write(bytes(secret.SIGNATURE_BYTES))
     pickle.dump(data, content, protocol=pickle.HIGHEST_PROTOCOL)
     return content.getbuffer()

@@ -1,16 +1,14 @@
 """How many processes a run gets and what each of them drives."""
 
-from __future__ import annotations
-
 import ctypes
 import glob
 import itertools
 import os
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
-from .. import limits
-from ..errors import UserError
+from ..runtime import limits
+from ..runtime.errors import UserError
 
 _WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs, whoever made them
 _DRIVER = "libcuda.so.1"
@@ -23,7 +21,7 @@ class ProcessPlan(NamedTuple):
     processes: int  # started by this machine's parent; 1 means the worker runs in the entry point's own process
     uses_gpu: bool
     launched: bool  # paddle.distributed.launch has already started us: run the worker in place
-    notices: List[str]
+    notices: list[str]
 
     @property
     def total_processes(self) -> int:
@@ -36,14 +34,9 @@ class ProcessPlan(NamedTuple):
         return not self.launched or os.environ.get("PADDLE_TRAINER_ID") == "0"
 
 
-# What Paddle's launcher tells each process besides its number.
-_LAUNCHER: Tuple[str, ...] = (
-    "PADDLE_MASTER",
-    "PADDLE_TRAINERS_NUM",
-    "PADDLE_TRAINER_ENDPOINTS",
-    "PADDLE_CURRENT_ENDPOINT",
-)
-_LAUNCHER += ("PADDLE_LOCAL_SIZE", "PADDLE_LOCAL_RANK", "PADDLE_GLOBAL_SIZE", "PADDLE_GLOBAL_RANK", "PADDLE_NNODES")
+# What Paddle's launcher tells each process besides its number, each with PADDLE_ before it.
+_TOLD = "MASTER TRAINERS_NUM TRAINER_ENDPOINTS CURRENT_ENDPOINT LOCAL_SIZE LOCAL_RANK GLOBAL_SIZE GLOBAL_RANK NNODES"
+_LAUNCHER = tuple(f"PADDLE_{name}" for name in _TOLD.split())
 
 
 def require_sound_variables(requested: int) -> None:
@@ -81,7 +74,7 @@ def require_sound_variables(requested: int) -> None:
         )
 
 
-def drop_stale_variables() -> List[str]:
+def drop_stale_variables() -> list[str]:
     """Remove what an earlier launch has left in this shell's environment, unless this process was launched.
 
     Returns:
@@ -104,7 +97,7 @@ def _has_launcher() -> bool:
             status = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return False
-        if b"paddle.distributed.launch" in words or b"paddle/distributed/launch" in words or b"fleetrun" in words:
+        if any(name in words for name in (b"paddle.distributed.launch", b"paddle/distributed/launch", b"fleetrun")):
             return True
         pid = int(status.rpartition(")")[2].split()[1])
     return False
@@ -181,7 +174,7 @@ def default_workers(processes: int, cores: int) -> int:
     return max(0, min(8, cores // processes - 1))
 
 
-def plan_processes(requested: int, gpus: Optional[int] = None) -> ProcessPlan:
+def plan_processes(requested: int, gpus: int | None = None) -> ProcessPlan:
     """Plan this machine's processes from ``NGPUS``: -1 means every visible GPU, or one process on a CPU.
 
     Args:
@@ -212,7 +205,7 @@ def plan_processes(requested: int, gpus: Optional[int] = None) -> ProcessPlan:
     return ProcessPlan(processes, False, False, notices)
 
 
-def require_limits(requested: int, workers: Optional[int]) -> None:
+def require_limits(requested: int, workers: int | None) -> None:
     """See that the shell lets this machine's processes have what they need, where Paddle would end in the middle of a
     run.
 

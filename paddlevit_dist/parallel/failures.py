@@ -1,7 +1,5 @@
 """How each worker ended, as recorded by itself, and which of several failures caused the others."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,12 +7,12 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
-from .. import limits, printing
-from ..errors import Stopped, UserError
-from ..files import atomic_file
-from ..signals import Interrupted
+from ..runtime import limits, printing
+from ..runtime.errors import Stopped, UserError
+from ..runtime.files import atomic_file
+from ..runtime.signals import Interrupted, name_of
 
 FINISHED = "finished"
 USER_ERROR = "user error"
@@ -25,7 +23,7 @@ EXIT = "exit"
 STANDSTILL = "standstill"  # recorded by the parent
 _LONGEST_WAIT_SECONDS = 20.0
 
-# What a collective reports when a peer is gone: the rank that reports it is a victim, not the cause.
+# In what a collective reports when a peer is gone: the rank that reports it is a victim, not the cause.
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
 
 
@@ -34,19 +32,13 @@ class PeerGone(ConnectionError):
 
 
 _kills_before = limits.out_of_memory_kills()
-_own_records: Optional[Tuple[Path, int]] = None
+_own_records: tuple[Path, int] | None = None
 
 
 def keep_records(folder: Path, rank: int) -> None:
-    """Set where this process records its end, in case something other than its main thread has to end it."""
+    """Set where this process records its end."""
     global _own_records
     _own_records = (folder, rank)
-    (folder / f"rank_{rank}.begun").touch()
-
-
-def all_begun(folder: Path, ranks: int) -> bool:
-    """Whether every rank's process has opened all that it was started with."""
-    return all((folder / f"rank_{rank}.begun").exists() for rank in range(ranks))
 
 
 def why_killed() -> str:
@@ -57,7 +49,7 @@ def why_killed() -> str:
 def end_process(message: str) -> None:
     """Exit immediately, from any thread, with a reason for the parent to show."""
     if _own_records is not None:
-        _write(*_own_records, {"kind": EXCEPTION, "message": message})
+        _record(EXCEPTION, message)
         wait_for_parent()
     else:
         print(f"error: {printing.one_line(message)}", file=sys.stderr, flush=True)
@@ -77,65 +69,64 @@ def reason(error: BaseException) -> str:
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
-def record_finish(folder: Path, rank: int) -> None:
+def record_finish() -> None:
     """Record that this rank's work is complete: exit code 0 alone is no proof (Ctrl-C in a worker gives 0 too)."""
-    _write(folder, rank, {"kind": FINISHED})
+    _record(FINISHED, "")
 
 
-def record_failure(folder: Path, rank: int, error: BaseException) -> None:
+def record_failure(error: BaseException) -> None:
     """Record what ended this rank."""
     if isinstance(error, Stopped):
-        _write(folder, rank, {"kind": STOPPED, "message": str(error), "reason": error.reason, "saved": error.saved})
+        _record(STOPPED, str(error), reason=error.reason, saved=error.saved)
         return
     if isinstance(error, Interrupted):
-        record_interruption(folder, rank, error.number, error.again)
+        record_interruption(error.number, error.again)
         return
-    of_limit = limits.explain(error)
-    if isinstance(error, UserError):
-        kind, message = USER_ERROR, str(error)
-    elif of_limit is not None:
-        kind, message = USER_ERROR, of_limit
+    mistake = str(error) if isinstance(error, UserError) else limits.explain(error)
+    if mistake is not None:
+        kind, message = USER_ERROR, mistake
     elif isinstance(error, SystemExit):
         kind, message = EXIT, f"sys.exit({error.code!r})"
     else:
         kind, message = EXCEPTION, reason(error)
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    _write(folder, rank, {"kind": kind, "message": message, "traceback": trace})
+    _record(kind, message, traceback=trace)
 
 
-def record_interruption(folder: Path, rank: int, number: int, again: bool) -> None:
+def record_interruption(number: int, again: bool) -> None:
     """Record that this rank was to end at once; see ``Interrupted``."""
-    _write(folder, rank, {"kind": INTERRUPTED, "message": "interrupted", "number": number, "again": again})
+    _record(INTERRUPTED, "interrupted", number=number, again=again)
 
 
-def _write(folder: Path, rank: int, record: Dict[str, Any]) -> None:
-    record.update(rank=rank, time=time.time())
+def _record(kind: str, message: str, **more: Any) -> None:
+    assert _own_records is not None, "keep_records comes first"
+    folder, rank = _own_records
+    record = {"kind": kind, "message": message, "rank": rank, "time": time.time(), **more}
     with atomic_file(folder / f"rank_{rank}.json") as out:
         out.write(json.dumps(record).encode())
 
 
-def read(folder: Path, rank: int) -> Optional[Dict[str, Any]]:
+def read(folder: Path, rank: int) -> dict[str, Any] | None:
     """What a rank recorded, or None if it had no time to."""
     path = folder / f"rank_{rank}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def describe_end(rank: int, exit_code: Optional[int], folder: Path) -> Dict[str, Any]:
-    """The record of one ended rank; derived from its exit code if it left none."""
+def describe_end(rank: int, exit_code: int | None, folder: Path) -> dict[str, Any]:
+    """The record of one ended rank; derived from its exit code if it left none, or failed after it had finished."""
     record = read(folder, rank)
-    if record is not None:
+    is_done = record is not None and record["kind"] == FINISHED
+    if record is not None and not (is_done and exit_code):
         return record
     if exit_code is not None and exit_code < 0:
-        try:
-            name = signal.Signals(-exit_code).name
-        except ValueError:
-            name = f"signal {-exit_code}"
         hint = f" ({why_killed()})" if -exit_code == signal.SIGKILL else ""
-        return {"kind": "killed", "signal": -exit_code, "rank": rank, "message": f"ended by {name}{hint}"}
-    return {"kind": EXIT, "rank": rank, "message": f"ended with exit code {exit_code} before its work was complete"}
+        message = f"ended by {name_of(-exit_code)}{hint}{' after its work was complete' if is_done else ''}"
+        return {"kind": "killed", "signal": -exit_code, "rank": rank, "message": message}
+    when = "after" if is_done else "before"
+    return {"kind": EXIT, "rank": rank, "message": f"ended with exit code {exit_code} {when} its work was complete"}
 
 
-def root_cause(ends: List[Dict[str, Any]]) -> Dict[str, Any]:
+def root_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
     """The failure that explains the others.
 
     Args:
@@ -152,7 +143,7 @@ def is_echo(error: Exception) -> bool:
     return looks_like_a_lost_peer({"kind": EXCEPTION, "message": str(error)})
 
 
-def looks_like_a_lost_peer(end: Dict[str, Any]) -> bool:
+def looks_like_a_lost_peer(end: dict[str, Any]) -> bool:
     """Whether an end is what a rank reports when another one is gone."""
     if end["kind"] == "killed":
         return end.get("signal") == signal.SIGABRT  # gloo aborts inside backward when its peer is gone

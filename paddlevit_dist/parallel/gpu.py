@@ -13,25 +13,23 @@ All of it stands in ``prepare``. What is left as Paddle has it, and why:
 None of this has been timed on a GPU. A user's own ``FLAGS_cudnn_exhaustive_search`` in the environment wins.
 """
 
-from __future__ import annotations
-
 import os
-from typing import Any, Dict, Optional
+from typing import Any
 
 import paddle
 
-from ..transfers import is_on_gpu
+from ..runtime.transfers import is_on_gpu
 from . import tuning
 
 _OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0: no library of NVIDIA's uses TF32, whatever a program asks for
 _WORKSPACES = "CUBLAS_WORKSPACE_CONFIG"
 _SEARCH = "FLAGS_cudnn_exhaustive_search"
-_REPEATED: Dict[str, Any] = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1}
+_REPEATED: dict[str, Any] = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1}
 _TENSOR_CORES = 8  # major compute capability from which on there is TF32
 _TOLD = (*_REPEATED, _SEARCH, "FLAGS_conv_workspace_size_limit", "FLAGS_cudnn_batchnorm_spatial_persistent")
 
 
-def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, on_gpu: Optional[bool] = None) -> None:
+def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, on_gpu: bool | None = None) -> None:
     """Set what a process on a GPU computes with; nothing on a CPU. Call before anything is computed: cuBLAS and cuDNN
     read their variables when they are first used.
 
@@ -65,7 +63,7 @@ def _use_tf32(allowed: bool) -> None:
             getattr(core, switch)(allowed)
 
 
-def _set_flags(flags: Dict[str, Any]) -> None:
+def _set_flags(flags: dict[str, Any]) -> None:
     known = paddle.base.core.globals()  # a CPU build has none of cuDNN's
     paddle.set_flags({name: value for name, value in flags.items() if name in known})
 
@@ -77,13 +75,13 @@ def rounds_to_tf32() -> bool:
     return paddle.device.cuda.get_device_capability()[0] >= _TENSOR_CORES
 
 
-def check_product(size: int = 512) -> Dict[str, float]:
+def check_product(size: int = 512) -> dict[str, float]:
     """``tuning.check_product`` on this process's GPU, in the precision that is allowed there."""
     limit = tuning.TF32_LIMIT if rounds_to_tf32() else tuning.FLOAT32_LIMIT
     return tuning.check_product(size, paddle.get_device(), limit)
 
 
-def settings() -> Optional[Dict[str, Any]]:
+def settings() -> dict[str, Any] | None:
     """What is in force on this process's GPU, for the record of a run; None on a CPU."""
     if not is_on_gpu():
         return None

@@ -5,12 +5,9 @@ worker counts as success, and a parent that dies leaves orphans. Here every work
 looks for the failure that caused the others, and workers die with their parent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import faulthandler
-import functools
 import logging
 import math
 import multiprocessing
@@ -18,19 +15,19 @@ import multiprocessing.connection
 import multiprocessing.resource_tracker
 import os
 import signal
-import socket
 import sys
 import time
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any
 
-from .. import own_code, printing, signals
-from ..errors import Stopped, UserError, WorkerFailure
-from . import failures, leftovers, places, secret, tuning
+from .. import own_code
+from ..runtime import printing, signals
+from ..runtime.errors import Stopped, UserError, WorkerFailure
+from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
-from .luggage import Luggage
-from .places import Pages
-from .semaphores import require_semaphores
+from .payload import Payload
 from .watchdog import Watchdog, answer_with_stacks
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
@@ -42,9 +39,9 @@ _PR_SET_PDEATHSIG = 1
 
 def launch_workers(
     worker: Callable[..., None],
-    arguments: Tuple[Any, ...],
+    arguments: tuple[Any, ...],
     plan: ProcessPlan,
-    watchdog_seconds: Optional[float] = None,
+    watchdog_seconds: float | None = None,
     apart: bool = False,
 ) -> None:
     """Run ``worker(*arguments)`` in every process of the plan and return when all of them have finished.
@@ -70,13 +67,13 @@ def launch_workers(
 
 
 def _run_workers(
-    worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
+    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: float | None
 ) -> None:
-    require_semaphores(_SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus")
+    leftovers.require_semaphores(_SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus")
     with leftovers.temporary_folder("ends") as name:
         folder = Path(name)
         signals.supervise()
-        pages = Pages.create(folder, plan.processes)
+        pages = status.new_pages(plan.processes)
         try:
             # Keep a reference to the context: it owns the queues that workers open.
             context = _start(worker, arguments, plan, folder, pages)
@@ -88,27 +85,24 @@ def _run_workers(
             watchdog.kill(failed)
         finally:
             _end_all(multiprocessing.active_children())
-            pages.close()
         if failed:
             _raise(failures.root_cause(failed))
 
 
 def _run_in_place(
-    worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
+    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: float | None
 ) -> None:
     import paddle
 
-    from . import group_watch, world
+    from . import group_watch, joining
 
     tuning.use_threads()
     paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
     signals.install()
     signals.watch()
 
-    def join(at_store: Optional[Callable[[], Any]] = None) -> None:
-        if plan.launched:
-            _wait_for_rendezvous()
-        world.join_group(plan.uses_gpu, False, at_store)
+    def join() -> None:
+        joining.join_group(plan.uses_gpu, spawned=False)
 
     if plan.total_processes > 1 and watchdog_seconds is not None:
         group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
@@ -118,12 +112,10 @@ def _run_in_place(
 
 
 @leftovers.named_semaphores()
-def _start(
-    worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Pages
-) -> Any:
+def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Any) -> Any:
     import paddle.distributed as dist
 
-    luggage = Luggage.pack(worker, arguments)
+    payload = Payload.pack(worker, arguments)
     _prepare_rendezvous()
     tuning.hide_threads()
     # Paddle logs INFO lines to the root logger while choosing ports.
@@ -137,7 +129,7 @@ def _start(
             with own_code.folders_hidden(), _package_before_paddle():
                 context = dist.spawn(
                     _worker_entry,
-                    args=(luggage, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages.path),
+                    args=(payload, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages),
                     nprocs=plan.processes,
                     join=False,
                     backend="nccl" if plan.uses_gpu else "gloo",
@@ -167,8 +159,6 @@ def _package_before_paddle() -> Iterator[None]:
 
 
 def _prepare_rendezvous() -> None:
-    import warnings
-
     # The plan has already reported that this run uses the CPU.
     warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
     if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):
@@ -177,59 +167,50 @@ def _prepare_rendezvous() -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"].replace(" ", "")
 
 
-def _worker_entry(
-    luggage: Luggage,
-    folder: str,
-    parent: int,
-    uses_gpu: bool,
-    of_run: bytes,
-    pages: str,
-) -> None:
+def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of_run: bytes, pages: Any) -> None:
     """What a spawned process runs: join the group, work, record how it ended."""
     printing.never_fail()
     faulthandler.enable()
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
-    signals.work_for(parent, rank > 0, functools.partial(_leave, Path(folder), rank))
+    signals.work_for(parent, rank > 0, _leave)
     secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
-    with contextlib.suppress(OSError):  # a system that does not allow it; the watchdog then leaves this rank alone
-        places.keep(Pages.open(pages), rank)
+    status.publish(pages, rank)
     if sys.platform == "linux":
         # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
         multiprocessing.set_start_method("fork", force=True)
     try:
         import paddle
 
-        from . import world
+        from . import joining
 
         tuning.use_threads()
         paddle.disable_signal_handler()
         signals.install()
         signals.watch()
-        worker, arguments = luggage.unpack()
-        places.note("joining the group")
-        with places.waiting_for_ranks():
-            _wait_for_rendezvous()
-            world.join_group(uses_gpu, spawned=True)
-        places.note("at work")
+        worker, arguments = payload.unpack()
+        status.note("joining the group")
+        with status.waiting_for_ranks():
+            joining.join_group(uses_gpu, spawned=True)
+        status.note("at work")
         worker(*arguments)
-        places.note("finished, at the end of its process")
+        status.note(status.AT_END)
     except BaseException as error:
         signals.note_only()
-        failures.record_failure(Path(folder), rank, error)
+        failures.record_failure(error)
         sys.stdout.flush()
         failures.wait_for_parent()
         # Exit handlers and the group's destructors must not wait for peers; the parent informs the user.
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     signals.note_only()
-    failures.record_finish(Path(folder), rank)
+    failures.record_finish()
 
 
-def _leave(folder: Path, rank: int, number: int, again: bool) -> None:
+def _leave(number: int, again: bool) -> None:
     """End a worker from whichever thread asks."""
-    failures.record_interruption(folder, rank, number, again)
+    failures.record_interruption(number, again)
     os._exit(128 + number)
 
 
@@ -242,26 +223,13 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _wait_for_rendezvous(seconds: float = 60.0) -> None:
-    """Wait until rank 0 listens: a client that connects too early is only served three seconds later."""
-    if int(os.environ.get("PADDLE_TRAINER_ID", "0")) == 0:
-        return
-    endpoint = os.environ.get("PADDLE_MASTER") or os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")[0]
-    host, _, port = endpoint.rpartition(":")
-    deadline = time.monotonic() + seconds
-    while host and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
-            return
-        time.sleep(0.02)
-
-
 class _Requests:
     """Passes on to the workers what the parent is asked by signals. All may have come to them, too: a terminal and a
     scheduler send theirs to all processes. So it is SIGTERM that asks, which may come any number of times."""
 
-    def __init__(self, processes: List[Any]) -> None:
+    def __init__(self, processes: list[Any]) -> None:
         self._processes = processes
-        self._asked_at: Optional[float] = None
+        self._asked_at: float | None = None
 
     def pass_on(self) -> None:
         """Raise KeyboardInterrupt if nothing more is to be waited for."""
@@ -283,7 +251,7 @@ class _Requests:
             raise WorkerFailure(0, f"asked to stop, but still at work {_STOP_SECONDS:g} s later")
 
 
-def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[str, Any]]:
+def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[str, Any]]:
     """Wait for all workers, until one stands still, or ``_GRACE_SECONDS`` after the first failure; return the failed
     ranks' records.
 
@@ -291,16 +259,12 @@ def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[s
     of another failure, so it gets no grace period.
     """
     running = dict(enumerate(processes))
-    failed: List[Dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
     deadline = None
     requests = _Requests(processes)
-    are_named = True
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
         requests.pass_on()
-        if are_named and failures.all_begun(folder, len(processes)):
-            leftovers.forget_semaphores()
-            are_named = False
         for rank, process in list(running.items()):
             exit_code, record = process.exitcode, failures.read(folder, rank)
             if exit_code is None and (record is None or record["kind"] == failures.FINISHED):
@@ -319,14 +283,14 @@ def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[s
     return watchdog.explain(failed, running)
 
 
-def _end_all(processes: List[Any]) -> None:
+def _end_all(processes: list[Any]) -> None:
     for process in processes:
         process.kill()  # SIGTERM would ask a worker to save
     for process in processes:
         process.join(_TERMINATE_SECONDS)
 
 
-def _raise(cause: Dict[str, Any]) -> None:
+def _raise(cause: dict[str, Any]) -> None:
     if cause["kind"] == failures.USER_ERROR:
         raise UserError(cause["message"])
     if cause["kind"] == failures.STOPPED:

@@ -4,20 +4,19 @@ A run that owns its output folder has a token, which its workers and loader proc
 every shared array, semaphore and temporary folder.
 """
 
-from __future__ import annotations
-
 import contextlib
+import errno
 import multiprocessing
-import multiprocessing.util
 import os
 import re
 import secrets
 import shutil
 import sys
 import tempfile
-from multiprocessing.synchronize import SemLock
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator, List
+
+from ..runtime.errors import UserError
 
 _MARK = "PADDLEVIT_DIST_RUN"
 _TOKEN = re.compile("[0-9a-f]{16}")
@@ -37,7 +36,7 @@ def token() -> str:
     return known if _TOKEN.fullmatch(known) else "0" * 16
 
 
-def temporary_folder(kind: str) -> "tempfile.TemporaryDirectory[str]":
+def temporary_folder(kind: str) -> tempfile.TemporaryDirectory[str]:
     """A folder for the time of the run, such as ``/tmp/paddlevit_dist_ends_0123456789abcdef_xxxxxxxx``."""
     return tempfile.TemporaryDirectory(prefix=f"{PREFIX}{kind}_{token()}_")
 
@@ -59,18 +58,30 @@ def named_semaphores() -> Iterator[None]:
             config["semprefix"] = before
 
 
-def forget_semaphores() -> None:
-    """Remove the names of the run's semaphores, once every process that needs one has opened it: no kill then leaves
-    any behind, and they work on until the last of these processes ends."""
-    prefix = f"/{PREFIX}{token()}"
-    for removal in list(getattr(multiprocessing.util, "_finalizer_registry", {}).values()):
-        arguments: Any = getattr(removal, "_args", None)
-        is_semaphore = getattr(removal, "_callback", None) is getattr(SemLock, "_cleanup", removal)
-        if is_semaphore and arguments and str(arguments[0]).startswith(prefix):
-            removal()  # what would happen at the end of this process
+def require_semaphores(number: int, what: str, remedy: str) -> None:
+    """Check that this many more semaphores can be made, before something that makes them fails half-way.
+
+    Args:
+        what: needs them, for the message.
+        remedy: what to do besides enlarging shared memory.
+
+    Raises:
+        UserError: shared memory is full.
+    """
+    made = []
+    try:
+        for _ in range(number):
+            made.append(multiprocessing.Lock())
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise UserError(
+            f"/dev/shm is full: it has no room for {what}; {remedy}, remove what other programs have left there, or "
+            "enlarge it (docker run --shm-size=8g)"
+        ) from error
 
 
-def remove(dead: str, temporary: str) -> List[str]:
+def remove(dead: str, temporary: str) -> list[str]:
     """Remove what a run that has ended left in shared memory and in the folder for temporary files.
 
     Args:

@@ -7,17 +7,15 @@ in no file. Machines that are started separately share one by ``PADDLEVIT_DIST_S
 A signature is HMAC-SHA256. What is secret is hidden from those who cannot read the run's traffic; nothing is encrypted.
 """
 
-from __future__ import annotations
-
-import contextlib
 import hashlib
 import hmac
 import os
 import secrets
 import stat
-from typing import Any, Callable, List, Optional
+import sys
+from typing import Any
 
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 VARIABLE = "PADDLEVIT_DIST_SECRET"
 FILE_VARIABLE = "PADDLEVIT_DIST_SECRET_FILE"
@@ -27,8 +25,8 @@ _LONGEST = 4096
 _SMALL_BYTES = 1 << 16  # copying these costs less than another call
 _HOW = "make one with `openssl rand -hex 32`"
 
-_of_run: Optional[bytes] = None
-_of_session: Optional[bytes] = None
+_of_run: bytes | None = None
+_of_session: bytes | None = None
 
 
 def for_workers() -> bytes:
@@ -40,7 +38,7 @@ def for_workers() -> bytes:
     return given() or secrets.token_bytes(SIGNATURE_BYTES)
 
 
-def given() -> Optional[bytes]:
+def given() -> bytes | None:
     """The secret that the environment names, as 32 bytes; None if it names none.
 
     Raises:
@@ -82,7 +80,7 @@ def use(secret: bytes) -> None:
     _of_run, _of_session = secret, None
 
 
-def of_run() -> Optional[bytes]:
+def of_run() -> bytes | None:
     """This process's secret: from its parent, else from the environment; None without one."""
     if _of_run is None:
         found = given()
@@ -91,17 +89,59 @@ def of_run() -> Optional[bytes]:
     return _of_run
 
 
-def begin_session(nonces: List[bytes]) -> None:
-    """From now on sign with a key that all ranks' fresh random bytes went into: what was recorded in another run with
-    the same secret is worth nothing in this one. Does nothing without a secret."""
+def begin_session(*nonces: str) -> None:
+    """From now on sign with a key that fresh random numbers went into, the same on all ranks: what was recorded in
+    another run with the same secret is worth nothing in this one. Does nothing without a secret."""
     global _of_session
+    _of_session = None
     if of_run() is not None:
-        _of_session = _mac("session", *nonces)
+        _of_session = _mac("session", *(nonce.encode() for nonce in nonces))
+
+
+def proof(*parts: str) -> str:
+    """What only those can make of ``parts`` who have the run's secret; "" without one."""
+    own, text = of_run(), "\0".join(("proof", *parts)).encode("utf-8", "surrogatepass")  # a stranger's may be anything
+    return "" if own is None else hmac.digest(own, text, "sha256").hex()
+
+
+def is_proof(shown: Any, *parts: str) -> bool:
+    """Whether somebody has shown the ``proof`` of these parts."""
+    shown = str(shown).encode("utf-8", "surrogatepass")
+    return hmac.compare_digest(shown, proof(*parts).encode())
 
 
 def fingerprint() -> int:
     """A positive number that says which secret this is without telling it; 1 without one."""
-    return 1 if of_run() is None else 2 + int.from_bytes(_mac("fingerprint")[:6], "little")
+    return 1 if of_run() is None else 2 + int(proof("fingerprint")[:12], 16)
+
+
+def disagreement(rank: int, others: dict[int, int]) -> str:
+    """What is wrong where ranks have shown the fingerprints ``others``, which are not this rank's."""
+    ranks = sorted(others)
+    if fingerprint() == 1:
+        what = f"rank(s) {ranks} have a secret, and rank {rank} has none"
+    elif set(others.values()) == {1}:
+        what = f"rank(s) {ranks} have no secret, and rank {rank} has one"
+    else:
+        what = f"rank(s) {ranks} have another secret than rank {rank}"
+    return f"{what}: set {VARIABLE} or {FILE_VARIABLE} to the same on all machines"
+
+
+def tell_what_is_missing() -> None:
+    """Print a note if messages are not signed, or if others can read the secret."""
+    note = None
+    if of_run() is None:
+        note = (
+            f"note: messages between ranks are not signed; set {FILE_VARIABLE} or {VARIABLE} to the same secret on all "
+            "machines"
+        )
+    elif VARIABLE in os.environ and "PADDLE_LOCAL_SIZE" in os.environ:  # which only Paddle's launcher sets
+        note = (
+            f"note: Paddle's launcher has written {VARIABLE} to the files of its --log_dir, for others to read; set "
+            f"{FILE_VARIABLE} instead, and choose another secret"
+        )
+    if note is not None:
+        print(note, file=sys.stderr, flush=True)
 
 
 def key_name(name: str) -> str:
@@ -109,19 +149,44 @@ def key_name(name: str) -> str:
     return name if _key() is None else _mac("name", name.encode()).hex()[:40]
 
 
-def signature(purpose: str, number: int, rank: int, message: Any) -> bytes:
-    """The signature of one rank's message in one meeting; empty without a secret.
+def sign(message: memoryview, purpose: str, number: int, rank: int) -> memoryview:
+    """The message with its signature in the first ``SIGNATURE_BYTES``, which are room for it; without a secret, what
+    follows that room.
 
     Args:
-        purpose: what the message is for.
-        number: of the meeting, so that a message counts in no other.
+        purpose, number: what the exchange is for, and which one it is: the message counts in no other.
         rank: who sends it, so that it counts for nobody else.
-        message: bytes-like.
     """
-    return b"" if _key() is None else _mac("message", f"{purpose} {number} {rank}".encode(), message)
+    if _key() is None:
+        return message[SIGNATURE_BYTES:]
+    message[:SIGNATURE_BYTES] = _signature(purpose, number, rank, message[SIGNATURE_BYTES:])
+    return message
 
 
-def _key() -> Optional[bytes]:
+def verified(received: memoryview, purpose: str, number: int, rank: int) -> memoryview:
+    """The message that ``rank`` has signed, without its signature: a view of ``received``.
+
+    Raises:
+        UserError: it was not signed by that rank of this run for this exchange.
+    """
+    if _key() is None:
+        return received
+    message = received[SIGNATURE_BYTES:]
+    if not hmac.compare_digest(bytes(received[:SIGNATURE_BYTES]), _signature(purpose, number, rank, message)):
+        message.release()  # what it shows, a map of memory, is closed next
+        raise UserError(
+            f"a message that arrived as rank {rank}'s ({purpose} {number}) is not signed with this run's secret: "
+            "another program answers in that rank's place, or altered it on the way; see 'Messages between ranks' in "
+            "docs/faults.md"
+        )
+    return message
+
+
+def _signature(purpose: str, number: int, rank: int, message: memoryview) -> bytes:
+    return _mac("message", f"{purpose} {number} {rank}".encode(), message)
+
+
+def _key() -> bytes | None:
     return _of_session or of_run()
 
 
@@ -130,57 +195,8 @@ def _mac(kind: str, *parts: Any) -> bytes:
     head = [kind.encode(), b"\0"]
     for part in parts[:-1]:
         head += [len(part).to_bytes(8, "little"), part]
-    last = parts[-1] if parts else b""
-    if len(last) <= _SMALL_BYTES:
-        return hmac.digest(_key() or b"", b"".join([*head, last]), "sha256")
+    if len(parts[-1]) <= _SMALL_BYTES:
+        return hmac.digest(_key() or b"", b"".join([*head, parts[-1]]), "sha256")
     digest = hmac.new(_key() or b"", b"".join(head), hashlib.sha256)
-    digest.update(last)
+    digest.update(parts[-1])
     return digest.digest()
-
-
-class Signed:
-    """Signs this rank's message of one meeting, and reads those of all ranks once their signatures are verified.
-
-    Args:
-        purpose, number: what the meeting is for, and which one it is.
-        rank: this process's.
-        read: turns a buffer, valid only during the call, into the object.
-    """
-
-    def __init__(self, purpose: str, number: int, rank: int, read: Callable[[Any], Any]) -> None:
-        self._purpose, self._number, self._rank, self._read = purpose, number, rank, read
-        self._own: Any = b""
-        self._next = 0
-
-    def signed(self, message: memoryview) -> memoryview:
-        """The message with its signature in the first ``SIGNATURE_BYTES``, which are room for it; without a secret,
-        what follows that room."""
-        self._own = message[SIGNATURE_BYTES:]
-        if _key() is None:
-            return self._own
-        message[:SIGNATURE_BYTES] = signature(self._purpose, self._number, self._rank, self._own)
-        return message
-
-    def read(self, received: Any) -> Any:
-        """The object of the next rank's message; must be called with the messages in rank order.
-
-        Raises:
-            UserError: it was not signed by that rank of this run for this meeting.
-        """
-        rank, self._next = self._next, self._next + 1
-        if rank == self._rank:  # no way led outside: nothing to verify
-            return self._read(self._own)
-        if _key() is None:
-            return self._read(received)
-        with contextlib.ExitStack() as views:
-            # Views, as slicing a map of memory would copy it; released before the map is closed.
-            whole = views.enter_context(memoryview(received))
-            message = views.enter_context(whole[SIGNATURE_BYTES:])
-            expected = signature(self._purpose, self._number, rank, message)
-            if not hmac.compare_digest(bytes(whole[:SIGNATURE_BYTES]), expected):
-                raise UserError(
-                    f"a message that arrived as rank {rank}'s ({self._purpose} {self._number}) is not signed with this "
-                    "run's secret: another program answers in that rank's place, or altered it on the way; see "
-                    "'Messages between ranks' in docs/faults.md"
-                )
-            return self._read(message)

@@ -8,20 +8,23 @@ malloc when the process starts, which can be told by a call, too. So the entry s
 NumPy, and spawned workers inherit them; where that is too late, it replaces itself with the same command.
 """
 
-from __future__ import annotations
-
+import builtins
 import contextlib
 import ctypes
 import functools
 import os
 import platform
 import re
+import sys
 import time
+import warnings
+from collections.abc import Iterator, Mapping
 from importlib import metadata
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from pathlib import Path
+from typing import Any
 
-from ..environment import restart
-from . import devices, in_process
+from ..runtime.environment import restart
+from . import devices
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
 
@@ -33,9 +36,11 @@ _MALLOC = {
 
 _THREADS = "PADDLEVIT_DIST_THREADS"  # what OMP_NUM_THREADS becomes once Paddle is imported, see ``use_threads``
 
+_OPENMP = re.compile(r"/lib[gi]omp[^/]*$")
+
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
 
-_PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"  # 1: images/kernels/ computes nothing, Paddle's layers do
+_PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"  # 1: the fast layers of cpu/ compute nothing
 
 # Of a product's largest deviation to its largest entry. Rounding normally distributed factors to the nearest of the 11
 # significant bits of TF32 changes each by 0.42 x 2**-11 of itself (root mean square), and the sums of products by 0.60
@@ -53,22 +58,26 @@ _QUIET = {
 }
 
 
-def processor() -> Dict[str, Any]:
+# What reads the variables of threads and kernels when it is loaded.
+_READERS = ("numpy", "paddle", "numba")
+# Parameters of mallopt(3), by the variable that sets them when a process starts.
+_MALLOPT = {"MALLOC_MMAP_MAX_": -4, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}
+_LARGEST_INT = 2**31 - 1
+
+
+def processor() -> dict[str, Any]:
     """Vendor, model name and instruction-set flags of the CPU, empty where the system does not report them."""
-    info: Dict[str, Any] = {"vendor": "", "model": platform.processor(), "flags": []}
     try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            fields = dict(line.split(":", 1) for line in lines.read().split("\n\n")[0].splitlines() if ":" in line)
+        of_first_core = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
-        return info
-    fields = {name.strip(): value.strip() for name, value in fields.items()}
-    info["vendor"] = fields.get("vendor_id", "")
-    info["model"] = fields.get("model name", info["model"])
-    info["flags"] = fields.get("flags", "").split()
-    return info
+        of_first_core = ""
+    lines = (line.partition(":") for line in of_first_core.splitlines())
+    fields = {name.strip(): value.strip() for name, _, value in lines}
+    model = fields.get("model name", platform.processor())
+    return {"vendor": fields.get("vendor_id", ""), "model": model, "flags": fields.get("flags", "").split()}
 
 
-def math_kernels(cpu: Mapping[str, Any]) -> Optional[str]:
+def math_kernels(cpu: Mapping[str, Any]) -> str | None:
     """The MKL_DEBUG_CPU_TYPE that selects this processor's own instruction set, or None to leave MKL alone."""
     if cpu["vendor"] != "AuthenticAMD":
         return None
@@ -86,15 +95,12 @@ def has_slow_views() -> bool:
     if devices.expected_gpus():
         return False
     for package in ("paddlepaddle", "paddlepaddle-gpu"):
-        try:
-            version = metadata.version(package).split(".")
-        except metadata.PackageNotFoundError:
-            continue
-        return version[0] == "3" or version[:2] == ["2", "6"]
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(package).startswith(("2.6.", "3."))
     return False
 
 
-def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict[str, str]:
+def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict[str, str]:
     """Variables to add for ``processes`` processes on this machine, except those the user has set."""
     threads = str(max(1, devices.cpu_cores() // processes))
     wanted = {"FLAGS_paddle_num_threads": threads, **_QUIET}
@@ -125,8 +131,49 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
     added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
     os.environ.update(added)
     os.environ[_MARK] = ",".join(sorted(added))
-    if not in_process.take_effect(added):
+    if not take_effect(added):
         restart()
+
+
+def take_effect(added: Mapping[str, str]) -> bool:
+    """Do what these variables, which have just been set, would have done at the process's start.
+
+    Returns:
+        False if that is not possible any more. The process is to be replaced then.
+    """
+    if any(name in sys.modules for name in _READERS):
+        return False
+    if not all(_tell_malloc(name, value) for name, value in added.items() if name.startswith("MALLOC_")):
+        return False
+    return filter_warnings(added.get("PYTHONWARNINGS", ""))
+
+
+def _tell_malloc(name: str, value: str) -> bool:
+    """Set one parameter of glibc's malloc; whether that was possible."""
+    if name not in _MALLOPT:
+        return False
+    number = int(value)
+    if number > _LARGEST_INT:  # mallopt takes an int, which the call turns into an unsigned size: -1 is the largest
+        number = -1
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and mallopt(_MALLOPT[name], number) == 1
+
+
+def filter_warnings(entries: str) -> bool:
+    """Apply a value of PYTHONWARNINGS, ``action:message:category:module`` separated by commas, as Python does at its
+    start: a message by its beginning, a module by its whole name.
+
+    Returns:
+        Whether all categories are Python's own.
+    """
+    for entry in filter(None, entries.split(",")):
+        action, message, category, module, *_ = [*entry.split(":"), "", "", ""]
+        kind = vars(builtins).get(category or "Warning")
+        if kind is None:
+            return False
+        pattern = f"{re.escape(module)}\\Z" if module else ""
+        warnings.filterwarnings(action, re.escape(message), kind, pattern)  # type: ignore[arg-type]
+    return True
 
 
 def use_threads() -> None:
@@ -160,15 +207,12 @@ def one_thread_here() -> Iterator[None]:
             library.omp_set_num_threads(threads)
 
 
-@functools.lru_cache(maxsize=None)
-def _openmp_libraries() -> List[ctypes.CDLL]:
+@functools.cache
+def _openmp_libraries() -> list[ctypes.CDLL]:
     """Those that this process has loaded."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
-            paths = {line.split()[-1] for line in lines if re.search(r"/lib[gi]omp[^/]*$", line.rstrip())}
-    except OSError:
-        return []
-    return [ctypes.CDLL(path) for path in sorted(paths)]
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
+    return [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if _OPENMP.search(line)})]
 
 
 def give_back_memory() -> None:
@@ -178,7 +222,7 @@ def give_back_memory() -> None:
         library.malloc_trim(0)
 
 
-def settings() -> Dict[str, str]:
+def settings() -> dict[str, str]:
     """The tuning variables in effect in this process, and which of them we set."""
     names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "KMP_BLOCKTIME", "MKL_DEBUG_CPU_TYPE"]
     names += [_COPIES, _PLAIN_LAYERS, *_MALLOC]
@@ -187,7 +231,7 @@ def settings() -> Dict[str, str]:
     return in_force
 
 
-def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_LIMIT) -> Dict[str, float]:
+def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_LIMIT) -> dict[str, float]:
     """Time one float32 matrix product, compare it with float64 and, on a CPU, with itself: the chosen kernels are
     correct, and the threads of this process share the work in the same way each time.
 

@@ -1,9 +1,8 @@
 """The data-parallel model: Paddle's reducer averages gradients over the ranks during backward."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import paddle
 from paddle.distributed.fleet.utils import recompute
@@ -87,23 +86,17 @@ class _Recomputed:
             x.stop_gradient = False
         # Not reentrant: a nested backward pass runs data parallelism's hooks at the wrong time and fails. We replay
         # random numbers ourselves, since Paddle 2.6 does so only on GPUs.
-        return recompute(_Repeatable(self._forward), x, *others, use_reentrant=False, preserve_rng_state=False)
+        first: list[Any] = []
 
+        def repeatable(*arguments: Any) -> Any:
+            now = paddle.get_rng_state()
+            if not first:
+                first.append(now)
+                return self._forward(*arguments)
+            paddle.set_rng_state(first[0])
+            try:
+                return self._forward(*arguments)
+            finally:
+                paddle.set_rng_state(now)
 
-class _Repeatable:
-    """A function that draws the same random numbers on every call."""
-
-    def __init__(self, function: Callable) -> None:
-        self._function = function
-        self._state = None
-
-    def __call__(self, *arguments: Any) -> Any:
-        if self._state is None:
-            self._state = paddle.get_rng_state()
-            return self._function(*arguments)
-        state = paddle.get_rng_state()
-        paddle.set_rng_state(self._state)
-        try:
-            return self._function(*arguments)
-        finally:
-            paddle.set_rng_state(state)
+        return recompute(repeatable, x, *others, use_reentrant=False, preserve_rng_state=False)

@@ -1,9 +1,10 @@
-"""Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), ``segmentation`` and ``instances`` (the tasks),
-``scene_task`` (shared by both), ``prepare``, ``settings``."""
+"""Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), ``segmentation`` and ``instances`` (the tasks).
 
-from __future__ import annotations
+Both share ``scene_task``, ``settings``, ``inputs`` and ``outputs`` (prediction) and ``scene_figures``. ``prepare``
+makes stores of raw scenes; ``submission`` checks files for ScanNet's benchmark.
+"""
 
-from ..lazy_names import lazy_names
+from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "SparseTensor": "sparse",

@@ -1,24 +1,21 @@
 """Scenes that are to be predicted, without labels: PLY files and whatever ``prepare`` reads or has written."""
 
-from __future__ import annotations
-
-import hashlib
 import os
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.prediction import InputSamples, find_inputs, output_names, stamps
-from ..errors import UserError
-from .data.ply import read_vertices
+from ..contracts.prediction import InputSamples, find_inputs, output_names
+from ..runtime.errors import UserError
 from .data.samples import PointSample, SceneSamples
-from .data.scannet_classes import CLASS_NAMES
-from .data.scene import CENTRED, IGNORED, Scene
+from .data.scene import CENTRED, Scene
 from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, header_of, read_scene
 from .data.scenes import SceneDataset
-from .prepare.coordinates import as_given, centred, coarse_steps, remarks_on
-from .prepare.listing import Source, points_of
+from .prepare.coordinates import remarks_on
+from .prepare.listing import RawScene, SceneReader, no_labels
+from .prepare.plain_ply import PlyReader
 from .prepare.pth import SUFFIXES as PTH_SUFFIXES
 from .prepare.pth import PthReader
 from .prepare.scannet import LABELS, POINTS, ScanNetReader
@@ -32,7 +29,7 @@ _EXPECTED = "expected .ply, ScanNet's _vh_clean_2.ply, PointGroup's .pth, a prep
 _SECONDS = 10.0  # that scenes are looked at before a prediction
 
 
-class Found(NamedTuple):
+class SceneFile(NamedTuple):
     """A scene to be predicted: its file, what kind of file that is, and its name without the kind's suffix."""
 
     path: str
@@ -40,20 +37,20 @@ class Found(NamedTuple):
     name: str
 
 
-def find_scenes(inputs: Sequence[str]) -> Tuple[List[Found], List[Tuple[str, str]]]:
+def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str, str]]]:
     """The scenes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
     return find_inputs(inputs, _of_folder, _kind_of, what="scene", expected=_EXPECTED)
 
 
-def _kind_of(path: str) -> Optional[Found]:
+def _kind_of(path: str) -> SceneFile | None:
     for end, kind in _ENDS:
         name = os.path.basename(path)
         if name.lower().endswith(end) and len(name) > len(end) and not name.endswith(LABELS):
-            return Found(path, kind, name[: -len(end)])
+            return SceneFile(path, kind, name[: -len(end)])
     return None
 
 
-def _of_folder(folder: str) -> Iterator[Found]:
+def _of_folder(folder: str) -> Iterator[SceneFile]:
     if os.path.exists(os.path.join(folder, CLASSES_FILE)) and os.path.isdir(os.path.join(folder, SCENES_FOLDER)):
         folder = os.path.join(folder, SCENES_FOLDER)
     candidates = []
@@ -77,7 +74,7 @@ class InputScenes(SceneDataset):
     labelled = False
 
     def __init__(
-        self, scenes: Sequence[Found], coordinates: Optional[str], needs_colours: bool, class_names: Sequence[str]
+        self, scenes: Sequence[SceneFile], coordinates: str | None, needs_colours: bool, class_names: Sequence[str]
     ) -> None:
         self.scenes = list(scenes)
         self.names = output_names([scene.name for scene in scenes])
@@ -96,11 +93,11 @@ class InputScenes(SceneDataset):
         """Scene ``index``, as ``prepare`` would have written it, without labels."""
         return self._read(index)[0]
 
-    def remarks(self) -> List[str]:
+    def remarks(self) -> list[str]:
         """What ``prepare`` says of such scenes: units and coordinates that networks do not expect. As many are looked
         at as time allows; those that cannot be read are told when they are predicted."""
-        lines: List[str] = []
-        headers: Dict[str, Dict[str, Any]] = {}  # of each kind, by path
+        lines: list[str] = []
+        headers: dict[str, dict[str, Any]] = {}  # of each kind, by path
         end = time.monotonic() + _SECONDS
         for index, (path, kind, _) in enumerate(self.scenes):
             if time.monotonic() > end:
@@ -115,32 +112,23 @@ class InputScenes(SceneDataset):
             lines += remarks_on(kind, list(of_kind), list(of_kind.values()))
         return lines
 
-    def _read(self, index: int) -> Tuple[Scene, List[str]]:
+    def _read(self, index: int) -> tuple[Scene, list[str]]:
         """A scene, and remarks on its file."""
         path, kind, _ = self.scenes[index]
-        source, remarks = Source(self.names[index], (path,), False), []
-        if kind in (_SCANNET, _PTH):
-            reader: Any = ScanNetReader() if kind == _SCANNET else PthReader(list(CLASS_NAMES))
-            scene, remarks = reader.read(source), reader.remarks
-        elif kind == _PREPARED:
-            scene = read_scene(path, source.name)
+        raw = RawScene(self.names[index], (path,), False)
+        if kind == _PREPARED:
+            scene = read_scene(path, raw.name)
+            nothing = no_labels(len(scene.xyz))
+            return scene._replace(semantic=nothing, instance=nothing), []
+        reader: SceneReader
+        if kind == _PLY:
+            reader = PlyReader(grey=not self.needs_colours, coordinates=self.coordinates)
         else:
-            scene, remarks = self._read_ply(source)
-        nothing = np.full(len(scene.xyz), IGNORED, np.int16)
-        return scene._replace(semantic=nothing, instance=nothing), remarks
-
-    def _read_ply(self, source: Source) -> Tuple[Scene, List[str]]:
-        path = source.files[0]
-        columns = read_vertices(path)
+            reader = ScanNetReader() if kind == _SCANNET else PthReader()
         try:
-            xyz, rgb = points_of(path, columns, grey=not self.needs_colours)
+            return reader.read(raw), reader.remarks
         except UserError as error:
             raise UserError(str(error).split(", or take grey")[0]) from error  # that is for a preparation
-        remarks = coarse_steps(path, xyz)
-        place = centred if self.coordinates == CENTRED else as_given
-        xyz, offset = place(path, xyz)
-        nothing = np.full(len(xyz), IGNORED, np.int16)
-        return Scene(xyz, rgb, nothing, nothing, source.name, offset), remarks
 
 
 class SceneInputs(InputSamples):
@@ -151,8 +139,8 @@ class SceneInputs(InputSamples):
         unreadable: paths without scenes, with reasons.
     """
 
-    def __init__(self, samples: SceneSamples, unreadable: Sequence[Tuple[str, str]], notices: Sequence[str]) -> None:
-        self.samples = samples
+    def __init__(self, samples: SceneSamples, unreadable: Sequence[tuple[str, str]], notices: Sequence[str]) -> None:
+        self.samples, self.dataset = samples, samples.dataset
         self.names = [scene.path for scene in samples.dataset.scenes]  # type: ignore[attr-defined]
         self.unreadable = list(unreadable)
         self.notices = list(notices)
@@ -161,15 +149,8 @@ class SceneInputs(InputSamples):
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
         return self.samples.sample(index, generator)
 
-    def fingerprint(self) -> str:
-        return hashlib.sha256(repr(stamps(self.names)).encode("utf-8", "surrogateescape")).hexdigest()
 
-    def scene(self, index: int) -> Scene:
-        """The scene itself."""
-        return self.samples.dataset.read(index)
-
-
-def describe_points(classes: np.ndarray, class_names: Sequence[str]) -> Dict[str, Any]:
+def describe_points(classes: np.ndarray, class_names: Sequence[str]) -> dict[str, Any]:
     """How many points a scene has, and how many of each class: a row about integers (points,)."""
     numbers = np.bincount(classes, minlength=len(class_names)).tolist()
     return {"points": len(classes), **{f"points_{name}": number for name, number in zip(class_names, numbers)}}

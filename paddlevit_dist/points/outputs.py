@@ -1,41 +1,65 @@
-"""What ``predict`` writes for scenes besides the tables: the files of the evaluations' writers."""
+"""What the point cloud tasks write of scenes, in an evaluation and by ``predict``."""
 
-from __future__ import annotations
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
-from typing import Any, Iterable, List
+from ..contracts.dataset import Samples
+from ..contracts.prediction import Entry, PredictionWriter, Row
+from ..runtime.environment import program
+from ..runtime.errors import UserError
+from .data.samples import SceneSamples
+from .data.scannet_classes import CLASS_NAMES, TEST_SCENES, submitted_numbers
+from .data.scene import Scene
+from .inputs import InputScenes, SceneInputs
 
-from ..contracts.prediction import OutputWriter, Row
-from ..environment import program
-from .data.scannet_classes import CLASS_NAMES, TEST_SCENES
-from .inputs import SceneInputs
 
-
-class SceneOutputs(OutputWriter):
-    """Reads each scene once more and hands it to a writer, with the coordinates of its source.
+class SceneWriter(PredictionWriter):
+    """Reads each scene once more and writes its files, with the coordinates of its source.
 
     Args:
-        samples: the inputs, whose scenes are named as their files will be.
-        writer: the task's writer of predictions; without truth.
+        folder: must exist.
+        class_names: one per class.
+
+    Raises:
+        UserError: the samples are a program's own, whose scenes cannot be read again.
     """
 
-    def __init__(self, samples: SceneInputs, writer: Any) -> None:
-        self.samples = samples
-        self.writer = writer
+    writes_evaluations = True
+    #: what the files of a scene called NAME are
+    files: str
 
-    def write(self, index: int, prediction: Any) -> Row:
-        scene = self.samples.scene(index)
-        names = self.writer.write_predicted(scene, prediction)
+    def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str]) -> None:
+        if not isinstance(samples, (SceneSamples, SceneInputs)):
+            raise UserError("SAVE_PREDICTIONS is for samples of this package, whose scenes can be read again")
+        self.folder, self.dataset, self.number = folder, samples.dataset, len(samples)
+        self.class_names = list(class_names)
+        self.numbers, self.kind = submitted_numbers(class_names)
+
+    def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
+        names = self.write_scene(self.dataset.read(index), prediction, truth)
         ends = {"ply": ".ply", "picture": ".png", "text": ".txt"}
         return {kind: next((name for name in names if name.endswith(end)), None) for kind, end in ends.items()}
 
-    def finish(self, rows: Iterable[Row]) -> List[str]:
-        if not len(self.samples):
+    def write_scene(self, scene: Scene, prediction: Any, true: Any = None) -> list[str]:
+        """Write the files of a scene of P points; returns the names of those in the folder itself, the prediction's
+        before the truth's.
+
+        Args:
+            scene: its labels are not looked at.
+            prediction: of ``predict_step``.
+            true: integers (P,), negative for none; None: unknown.
+        """
+        raise NotImplementedError
+
+    def finish(self, entries: Iterable[Entry]) -> list[str]:
+        if not self.number:
             return []
-        lines = [f"for each scene in {self.writer.folder}: {self.writer.predicted_files}"]
-        is_hidden = not set(TEST_SCENES).isdisjoint(self.samples.samples.dataset.names)  # type: ignore[attr-defined]
-        if is_hidden and tuple(self.writer.class_names) == CLASS_NAMES:
+        lines = [f"for each scene in {self.folder}: {self.files} with {self.kind}"]
+        names = self.dataset.names if isinstance(self.dataset, InputScenes) else ()
+        if not set(TEST_SCENES).isdisjoint(names) and tuple(self.class_names) == CLASS_NAMES:
             lines.append(
-                f"for ScanNet's benchmark: {program('inspect submission')} {self.writer.folder} "
+                f"for ScanNet's benchmark: {program('inspect submission')} {self.folder} "
                 "--data_path=DOWNLOAD --zip=submission.zip"
             )
         return lines

@@ -1,9 +1,8 @@
 """Figures about scenes for the report: how well each class and each scene is labelled, and a few scenes to turn."""
 
-from __future__ import annotations
-
 import os
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,9 @@ _MOST_POINTS = 150_000  # of a scene that is shown
 _MOST_ROWS = 1_000
 _SHOWN = 4  # scenes
 _WRONG, _RIGHT = (220, 40, 40), (150, 170, 150)
+
+# Colours of a scene's points by name, uint8 (points, 3), and what each colour means.
+Layers = tuple[dict[str, np.ndarray], dict[str, list[tuple[str, Colour]]]]
 
 
 def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
@@ -31,7 +33,7 @@ def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> n
 
 def semantic_tables(
     confusions: Sequence[np.ndarray], scenes: Sequence[str], class_names: Sequence[str]
-) -> List[Figure]:
+) -> list[Figure]:
     """Scores of the classes and of the scenes, and what is taken for what.
 
     Args:
@@ -72,7 +74,7 @@ def short_name(described: str) -> str:
     return os.path.splitext(os.path.basename(described))[0] if os.sep in described else described
 
 
-def chosen(confusions: Sequence[np.ndarray]) -> List[int]:
+def chosen(confusions: Sequence[np.ndarray]) -> list[int]:
     """Places of the scenes to be shown, by their share of right points: the worst ones, and one of the middle and the
     best."""
     shares = np.array([np.trace(confusion) / max(confusion.sum(), 1) for confusion in confusions])
@@ -82,7 +84,7 @@ def chosen(confusions: Sequence[np.ndarray]) -> List[int]:
 
 
 def point_set(
-    title: str, scene: Scene, layers: Mapping[str, np.ndarray], legends: Mapping[str, Sequence[Tuple[str, Colour]]]
+    title: str, scene: Scene, layers: Mapping[str, np.ndarray], legends: Mapping[str, Sequence[tuple[str, Colour]]]
 ) -> PointSet:
     """A scene to turn, with its own colours as the last layer; a large one is thinned out.
 
@@ -95,14 +97,12 @@ def point_set(
     return PointSet(title, np.ascontiguousarray(scene.xyz[::step]), colours, legends, note)
 
 
-def semantic_layers(
-    scene: Scene, predicted: np.ndarray, class_names: Sequence[str], prefix: str = ""
-) -> Tuple[Dict[str, np.ndarray], Dict[str, List[Tuple[str, Colour]]]]:
+def semantic_layers(scene: Scene, predicted: np.ndarray, class_names: Sequence[str], prefix: str = "") -> Layers:
     """Layers of a scene with their legends: true and predicted classes, and where they differ."""
     true, palette = scene.semantic, palette_of(class_names)
     mistakes = np.where((true == predicted)[:, None], _RIGHT, _WRONG)
     mistakes[true < 0] = UNLABELLED
     names = f"{prefix}truth", f"{prefix}prediction", f"{prefix}mistakes"
     layers = dict(zip(names, (coloured(true, palette), coloured(predicted, palette), mistakes.astype(np.uint8))))
-    judged: List[Tuple[str, Colour]] = [("wrong", _WRONG), ("right", _RIGHT), ("no label", UNLABELLED)]
+    judged: list[tuple[str, Colour]] = [("wrong", _WRONG), ("right", _RIGHT), ("no label", UNLABELLED)]
     return layers, dict(zip(names, (legend_of(true, class_names), legend_of(predicted, class_names), judged)))

@@ -1,30 +1,29 @@
 """Shared by the point cloud tasks: opening the data, class names, input metadata in checkpoints."""
 
-from __future__ import annotations
-
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
 
 from ..contracts.dataset import Samples, dataset_class
+from ..contracts.figures import Figure
 from ..contracts.prediction import Learned
 from ..contracts.sample_checks import require_finite, require_labels
 from ..contracts.task import Task
-from ..errors import UserError
+from ..runtime.errors import UserError
 from .data.pictures import palette_of
 from .data.samples import PointSample, SceneSamples, join
 from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
+from .scene_figures import Layers, chosen, point_set, semantic_tables, short_name
 from .sparse import PlanSpec, build_plan
 
 _UNIT_ADVICE = (
     "if its coordinates are in millimetres, export the scenes in metres and prepare them again; else take larger voxels"
 )
-_OLD_COLOR_RANGE = [-1.0, 1.0]  # of all weights from before this key existed
 
 
 class SceneTask(Task):
@@ -40,19 +39,14 @@ class SceneTask(Task):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self.num_classes: Optional[int] = config.MODEL.NUM_CLASSES
-        self.class_names: List[str] = []
+        self.num_classes: int | None = config.MODEL.NUM_CLASSES
+        self.class_names: list[str] = []
         #: of the network; known once a worker has built it
-        self.plan_spec: Optional[PlanSpec] = None
+        self.plan_spec: PlanSpec | None = None
         #: where the scenes are, which matters to networks that take positions: CENTRED or AS_GIVEN
-        self.coordinates: Optional[str] = None
+        self.coordinates: str | None = None
         self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.usual_voxel_features
         self._tells_unit = True
-        self._only_predicts = False  # the split that is evaluated has no labels
-
-    @property
-    def writes(self) -> bool:
-        return super().writes or self._only_predicts
 
     def open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
         """The dataset of ``split``; its classes and coordinates convention are stored.
@@ -65,7 +59,6 @@ class SceneTask(Task):
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
-        self._only_predicts = self.config.EVAL and not dataset.labelled
         own, wanted = dataset.num_classes, self.config.MODEL.NUM_CLASSES
         if wanted is not None and wanted < own:
             raise UserError(
@@ -76,7 +69,10 @@ class SceneTask(Task):
         self.class_names = [*dataset.class_names, *map(str, range(own, self.num_classes))]
         return dataset
 
-    def notices_of(self, dataset: SceneDataset) -> List[str]:
+    def build_dataset(self, split: str, cache_folder: Path) -> SceneSamples:
+        return self.samples_of(self.open_scenes(split, cache_folder), self.trains_on(split))
+
+    def notices_of(self, dataset: SceneDataset) -> list[str]:
         """The dataset's own, and a warning if its unit seems wrong, once for all splits."""
         notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M)
         if notice is None or not self._tells_unit:
@@ -84,7 +80,7 @@ class SceneTask(Task):
         self._tells_unit = False
         return [*dataset.notices, f"note: {notice}: {_UNIT_ADVICE}"]
 
-    def classes_in(self, sample: PointSample) -> Optional[np.ndarray]:
+    def classes_in(self, sample: PointSample) -> np.ndarray | None:
         return sample.scene.semantic[sample.scene.semantic != IGNORED]
 
     def check_sample(self, sample: PointSample) -> None:
@@ -92,25 +88,17 @@ class SceneTask(Task):
         for view in sample.views:
             require_finite(view.features, "features")
 
-    def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
-        """``join`` the samples, with the network's plan in place of the coordinates.
-
-        If predictions are written, also includes ``xyz`` float32 (P, 3), metres, and ``scenes``, a JSON list of each
-        scene's name and ``Scene.offset``.
-        """
+    def collate(self, samples: Sequence[PointSample]) -> dict[str, Any]:
+        """``join`` the samples, with the network's plan in place of the coordinates."""
         batch = join(samples)
         if self.plan_spec is not None:  # else a batch for display, without a network
             num_views = len(samples) * len(samples[0].views)
             batch.update(build_plan(batch.pop("coordinates"), self.plan_spec, num_views))
-        if self.writes:
-            scenes = [sample.scene for sample in samples]
-            batch["xyz"] = np.concatenate([scene.xyz for scene in scenes])
-            batch["scenes"] = json.dumps([(scene.name, scene.offset) for scene in scenes])  # JSON preserves all digits
         return batch
 
     # ---- report ------------------------------------------------------------------------------------------------
 
-    def predicted_again(self, samples: Samples, index: int, model: paddle.nn.Layer) -> Optional[Tuple[Scene, Any]]:
+    def predicted_again(self, samples: Samples, index: int, model: paddle.nn.Layer) -> tuple[Scene, Any] | None:
         """A scene as it is stored and what ``predict_step`` gives for it; None where samples are a program's own."""
         if not isinstance(samples, SceneSamples):
             return None
@@ -119,6 +107,26 @@ class SceneTask(Task):
             name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
         }
         return samples.dataset.read(index), self.predict_step(model, tensors)[0]
+
+    def scene_figures(
+        self, samples: Samples, confusions: Sequence[tuple[int, np.ndarray]], model: paddle.nn.Layer
+    ) -> list[Figure]:
+        """Tables of classes and scenes, and a few scenes to turn.
+
+        Args:
+            confusions: number of a scene, and ``confusion_of`` its points; at least one.
+        """
+        made: list[Figure] = []
+        for place in chosen([confusion for _, confusion in confusions]):
+            again = self.predicted_again(samples, confusions[place][0], model)
+            if again is not None:
+                made.append(point_set(again[0].name, again[0], *self.layers_of(*again)))
+        names = [short_name(samples.describe(index)) for index, _ in confusions]
+        return [*semantic_tables([confusion for _, confusion in confusions], names, self.class_names), *made]
+
+    def layers_of(self, scene: Scene, prediction: Any) -> Layers:
+        """What a scene is coloured by, truth beside ``prediction``, and the legends."""
+        raise NotImplementedError
 
     # ---- prediction --------------------------------------------------------------------------------------------
 
@@ -130,7 +138,7 @@ class SceneTask(Task):
         """Whether the network is shown the points' colours."""
         return True
 
-    def recall(self, learned: Learned) -> None:
+    def set_up_from(self, learned: Learned) -> None:
         names = learned.class_names or dataset_class(self.config, SceneDataset).fixed_classes
         self.num_classes = learned.num_classes or (len(names) if names else None)
         if self.num_classes is None:
@@ -138,7 +146,6 @@ class SceneTask(Task):
         self.class_names = [*(names or ())][: self.num_classes]
         self.class_names += map(str, range(len(self.class_names), self.num_classes))
         self.coordinates = learned.input.get("coordinates", CENTRED)
-        self._only_predicts = True
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
         scenes, unreadable = find_scenes(list(map(str, inputs)))
@@ -146,20 +153,16 @@ class SceneTask(Task):
         notices = [*self.notices_of(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
         return SceneInputs(self.samples_of(dataset, is_training=False), unreadable, notices)
 
-    def check_input(self, sample: PointSample) -> None:
-        for view in sample.views:
-            require_finite(view.features, "features")
-
-    def picture_legend(self) -> List[Tuple[str, Tuple[int, int, int]]]:
+    def picture_legend(self) -> list[tuple[str, tuple[int, int, int]]]:
         return [(name, tuple(colour)) for name, colour in zip(self.class_names, palette_of(self.class_names).tolist())]
 
     def describe_samples(self, samples: Samples) -> str:
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
-    def about_data(self, samples: Samples) -> Dict[str, Any]:
+    def about_data(self, samples: Samples) -> dict[str, Any]:
         return {**super().about_data(samples), "classes": list(self.class_names)}
 
-    def about_input(self) -> Dict[str, Any]:
+    def about_input(self) -> dict[str, Any]:
         return {
             "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
             "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),
@@ -167,25 +170,8 @@ class SceneTask(Task):
             "coordinates": self.coordinates,
         }
 
-    def notices_of_old_weights(self) -> List[str]:
-        changes, colors = [], list(self.config.POINTS.COLOR_RANGE)
-        if self.coordinates == CENTRED:
-            changes.append("scenes that were not centred, unless 'prepare pth' had made them, and now all are centred")
-        if colors != _OLD_COLOR_RANGE or self.voxel_features != self.usual_voxel_features:
-            changes.append(
-                f"POINTS.COLOR_RANGE {_OLD_COLOR_RANGE} and POINTS.VOXEL_FEATURES {self.usual_voxel_features}, and "
-                f"here they are {colors} and {self.voxel_features}"
-            )
-        return [f"note: these weights come from a version that had {change}" for change in changes]
 
-
-def slices_of(batch: Dict[str, Any]) -> List[slice]:
+def slices_of(batch: dict[str, Any]) -> list[slice]:
     """The point range of each scene in a batch."""
     ends = batch["offsets"].tolist()
     return [slice(first, end) for first, end in zip(ends[:-1], ends[1:])]
-
-
-def written_scenes(batch: Dict[str, Any]) -> List[Tuple[str, np.ndarray, Sequence[float]]]:
-    """Name, positions and offset of each scene in a batch of tensors, for the prediction writers."""
-    xyz = batch["xyz"].numpy()
-    return [(name, xyz[part], offset) for (name, offset), part in zip(json.loads(batch["scenes"]), slices_of(batch))]

@@ -1,11 +1,9 @@
 """Configuration keys shared by all point cloud tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..config.key import AT_LEAST_1, Given, Key, Range, Table, Unused
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 _KEYS = (
     Key("DATA.VOXEL_SIZE_M", 0.05, "float", "point clouds: edge of a voxel in metres", Range(low=1e-4, high=100)),
@@ -60,4 +58,6 @@ def _unused(given: Given) -> Iterator[Unused]:
         yield Unused(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
 
 
-TABLE = Table(_KEYS, training=("POINTS.MAX_POINTS",), check=_check, unused=_unused)
+TABLE = Table(
+    _KEYS, training=("POINTS.MAX_POINTS",), effects={"training": ("POINTS.ROOMS.",)}, check=_check, unused=_unused
+)

@@ -7,21 +7,20 @@ segmentation the number of a class for every vertex of the scene's mesh, a line 
 Source: the submission format in the benchmark's documentation, kaldir.vc.in.tum.de/scannet_benchmark/documentation.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import posixpath
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Set
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from ..errors import UserError
-from ..files import atomic_file
-from ..text_files import read_bytes
+from ..runtime.errors import UserError
+from ..runtime.files import atomic_file
+from ..runtime.text_files import read_bytes
 from .data.ply import count_vertices
 from .data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS, STUFF, TEST_FOLDER
 from .data.scene_store import CLASSES_FILE, list_file, read_header, read_lines, scene_file
@@ -82,13 +81,13 @@ class Findings(NamedTuple):
     """
 
     kind: str
-    problems: List[str]
-    packed: List[str]
-    others: List[str]
+    problems: list[str]
+    packed: list[str]
+    others: list[str]
     num_instances: int = 0
 
 
-def expected_scenes(data_path: str, split: str = "test", listed: Optional[str] = None) -> Dict[str, int]:
+def expected_scenes(data_path: str, split: str = "test", listed: str | None = None) -> dict[str, int]:
     """Number of vertices of each scene of a split, by name.
 
     Args:
@@ -119,7 +118,7 @@ def expected_scenes(data_path: str, split: str = "test", listed: Optional[str] =
     return {name: count_vertices(found[name]) for name in names}
 
 
-def check(files: Files, scenes: Mapping[str, int], kind: Optional[str] = None) -> Findings:
+def check(files: Files, scenes: Mapping[str, int], kind: str | None = None) -> Findings:
     """Check the files of a submission.
 
     Args:
@@ -128,8 +127,8 @@ def check(files: Files, scenes: Mapping[str, int], kind: Optional[str] = None) -
     """
     there = set(files.names)
     kind = kind or _kind_of(files, [f"{name}.txt" for name in scenes if f"{name}.txt" in there])
-    problems: List[str] = []
-    packed: List[str] = []
+    problems: list[str] = []
+    packed: list[str] = []
     instances = 0
     for name, vertices in tqdm(scenes.items(), desc="checking", unit="scene", disable=None, leave=False):
         index = f"{name}.txt"
@@ -140,7 +139,7 @@ def check(files: Files, scenes: Mapping[str, int], kind: Optional[str] = None) -
         if kind == SEMANTIC:
             found = list(_wrong_labels(files, index, vertices))
         else:
-            masks: List[str] = []
+            masks: list[str] = []
             found = list(_wrong_instances(files, index, vertices, there, masks))
             packed += dict.fromkeys(masks)
             instances += len(masks)
@@ -153,19 +152,19 @@ def check(files: Files, scenes: Mapping[str, int], kind: Optional[str] = None) -
     return Findings(kind, problems, packed, others, instances)
 
 
-def pack(files: Files, names: List[str], target: Path) -> None:
+def pack(files: Files, names: list[str], target: Path) -> None:
     """Write the files of a submission as a zip archive, which appears once it is complete."""
     with atomic_file(target) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in tqdm(names, desc="packing", unit="file", disable=None, leave=False):
             archive.write(os.path.join(files.path, name), name)
 
 
-def _elsewhere(name: str, names: List[str]) -> str:
+def _elsewhere(name: str, names: list[str]) -> str:
     found = next((other for other in names if posixpath.basename(other) == name), None)
     return f" in the root; there is {found}" if found else ""
 
 
-def _kind_of(files: Files, indices: List[str]) -> str:
+def _kind_of(files: Files, indices: list[str]) -> str:
     for index in indices:
         try:
             lines = files.read(index, 1 << 30).split(b"\n", 1)
@@ -181,7 +180,7 @@ def _kind_of(files: Files, indices: List[str]) -> str:
     )
 
 
-def _lines(content: bytes) -> List[bytes]:
+def _lines(content: bytes) -> list[bytes]:
     lines = content.split(b"\n")
     return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
 
@@ -199,7 +198,7 @@ def _wrong_labels(files: Files, index: str, vertices: int) -> Iterator[str]:
         yield f"{index} line {number}: {_shown(value)} is no class of the benchmark ({_told(_LABELS)})"
 
 
-def _wrong_instances(files: Files, index: str, vertices: int, there: Set[str], masks: List[str]) -> Iterator[str]:
+def _wrong_instances(files: Files, index: str, vertices: int, there: set[str], masks: list[str]) -> Iterator[str]:
     """Problems of a scene; the names of its mask files are added to ``masks``."""
     try:
         lines = _lines(files.read(index, _MOST_INSTANCES * _LONGEST_LINE))
@@ -260,5 +259,5 @@ def _shown(text: bytes) -> str:
     return repr(text[:60].decode("utf-8", "replace"))
 
 
-def _told(labels: Set[bytes]) -> str:
+def _told(labels: set[bytes]) -> str:
     return ", ".join(map(str, sorted(map(int, labels))))

@@ -7,9 +7,7 @@
   evaluation of the maps
 """
 
-from __future__ import annotations
-
-from ..lazy_names import lazy_names
+from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "Geometry": "geometry",

@@ -1,23 +1,22 @@
 """Base class of all datasets of volumes with landmarks."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..contracts.dataset import Dataset
 from .geometry import Geometry
-from .limits import MAX_VOXELS
+from .settings import MAX_VOXELS
 from .store import Decoded
 
 
 class Options(NamedTuple):
     """How a dataset of volumes is read; see the keys VOLUMES.* of the same names."""
 
-    spacing_mm: Optional[Sequence[float]] = None
-    landmarks: Optional[Sequence[str]] = None
+    spacing_mm: Sequence[float] | None = None
+    landmarks: Sequence[str] | None = None
     landmark_units: str = "mm"
     world: str = "file"
     max_voxels: int = MAX_VOXELS
@@ -31,31 +30,29 @@ class VolumeDataset(Dataset):
 
     holds = "volumes"
     #: of the landmarks, in the order of the model's outputs
-    names: List[str] = []
+    names: list[str] = []
     #: (depth, height, width), millimetres, of all its volumes
     spacing: np.ndarray
-    #: whether any volume's format is LPS, which earlier versions rotated
-    has_lps: bool = False
 
     def __init__(
-        self, data_path: Optional[str], split: str, cache_folder: Optional[Path], options: Options = AS_THEY_ARE
+        self, data_path: str | None, split: str, cache_folder: Path | None, options: Options = AS_THEY_ARE
     ) -> None:
         raise NotImplementedError
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> VolumeDataset:
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "VolumeDataset":
         volumes = config.VOLUMES
         options = Options(*(volumes[name.upper()] for name in Options._fields))
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
-    def read(self, index: int) -> Tuple[Decoded, np.ndarray]:
+    def read(self, index: int) -> tuple[Decoded, np.ndarray]:
         """Voxels and geometry of volume ``index``, and its landmarks: float64 (landmarks, 3), voxel positions z, y, x;
         NaN where missing."""
         decoded = self.volume(index)
         return decoded, self.points(index, decoded.geometry)
 
     @property
-    def class_names(self) -> List[str]:  # type: ignore[override] # each output of the model is a landmark
+    def class_names(self) -> list[str]:  # type: ignore[override] # each output of the model is a landmark
         """Names of the landmarks."""
         return self.names
 
@@ -67,7 +64,7 @@ class VolumeDataset(Dataset):
         """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""
         raise NotImplementedError
 
-    def placed(self) -> List[int]:
+    def placed(self) -> list[int]:
         """Number of volumes in which each landmark is present."""
         raise NotImplementedError
 

@@ -1,8 +1,6 @@
 """From heatmaps to sub-voxel positions."""
 
-from __future__ import annotations
-
-from typing import Sequence, Tuple
+from collections.abc import Sequence
 
 import numpy as np
 import paddle
@@ -12,7 +10,7 @@ _SMALLEST = 1e-6  # of the logarithm's argument
 
 def decode(
     maps: paddle.Tensor, method: str = "quadratic", reach: Sequence[int] = (3, 3, 3)
-) -> Tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Position and confidence of the peak of each map.
 
     Args:

@@ -1,23 +1,22 @@
 """The task: finding landmarks in volumes with heatmaps."""
 
-from __future__ import annotations
-
 import math
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..contracts.dataset import dataset_class
+from ..contracts.dataset import Samples, dataset_class
 from ..contracts.figures import Figure
 from ..contracts.prediction import Learned, Row
 from ..contracts.sample_checks import require_finite
 from ..contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
-from ..errors import UserError
 from ..models import create_model
+from ..runtime.errors import UserError
 from . import sliding_window
 from .dataset import VolumeDataset
 from .decoding import decode
@@ -28,10 +27,10 @@ from .inputs import InputVolumes, VolumeInputs, find_volumes
 from .landmark_figures import LandmarkRecord, landmark_figures
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
-from .mirroring import chosen_pairs, forgotten_pairs
+from .mirroring import chosen_pairs, forgotten_pairs, mirror_order
 from .pictures import orthogonal_slices
-from .predictions import Found, LandmarkOutputs, LandmarkWriter, picture_of, points_of
-from .samples import Augmentation, VolumeSamples, mirror_order
+from .predictions import FoundLandmarks, LandmarkWriter, Truth, points_of
+from .samples import Augmentation, VolumeSamples
 
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
@@ -48,11 +47,9 @@ class LandmarkDetection(Task):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self.names: List[str] = []
-        self.spacing: Optional[np.ndarray] = None  # (depth, height, width), mm
-        self._has_lps = False  # whether any volume's format is one that earlier versions rotated
-        self._cases: List[Tuple[str, str]] = []  # of the evaluation: name, convention of its predictions
-        self._draws = False  # each prediction comes with its picture
+        self.names: list[str] = []
+        self.spacing: np.ndarray | None = None  # (depth, height, width), mm
+        self._cases: list[tuple[str, str]] = []  # of the evaluation: name, convention of its predictions
 
     # ---- data --------------------------------------------------------------------------------------------------
 
@@ -95,18 +92,17 @@ class LandmarkDetection(Task):
                 "out, or name the landmarks in VOLUMES.LANDMARKS"
             )
         self.spacing, self.names = dataset.spacing, list(dataset.names)
-        self._has_lps = self._has_lps or dataset.has_lps
 
-    def _window(self) -> Optional[Sequence[float]]:
+    def _window(self) -> Sequence[float] | None:
         window = self.config.VOLUMES.INTENSITY_WINDOW
         if window is not None and window[0] >= window[1]:
             raise UserError(f"VOLUMES.INTENSITY_WINDOW {list(window)}: expected the smaller number first")
         return window
 
-    def check_sample(self, sample: Dict[str, np.ndarray]) -> None:
+    def check_sample(self, sample: dict[str, np.ndarray]) -> None:
         require_finite({name: value for name, value in sample.items() if name != "points"})  # NaN: one is missing
 
-    def collate(self, samples: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+    def collate(self, samples: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Crops as they are; whole volumes zero-padded to the largest, and their ``sizes`` (batch, 3)."""
         volumes = [sample["volume"] for sample in samples]
         batch = {name: np.stack([sample[name] for sample in samples]) for name in samples[0] if name != "volume"}
@@ -119,10 +115,10 @@ class LandmarkDetection(Task):
             target[:, : volume.shape[1], : volume.shape[2], : volume.shape[3]] = volume
         return batch
 
-    def counts(self, batch: Dict[str, np.ndarray]) -> Dict[str, int]:
+    def counts(self, batch: dict[str, np.ndarray]) -> dict[str, int]:
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
 
-    def about_input(self) -> Dict[str, Any]:
+    def about_input(self) -> dict[str, Any]:
         """Orientation, voxel spacing, intensities, and which landmark each output is."""
         window = self.config.VOLUMES.INTENSITY_WINDOW
         return {
@@ -137,18 +133,9 @@ class LandmarkDetection(Task):
             return f"name all that the weights know with VOLUMES.LANDMARKS {shlex.quote(', '.join(theirs))}"
         return super().remedy_for_input(name, theirs)
 
-    def notices_of_old_weights(self) -> List[str]:
-        if not self._has_lps:
-            return []
-        return [
-            "note: these weights are of a version that turned MetaImage and NRRD volumes by 180 degrees about z "
-            "against NIfTI; all formats now share one orientation: if these were trained on MetaImage or NRRD, their "
-            "predictions are meaningless and they must be retrained"
-        ]
-
     # ---- training ----------------------------------------------------------------------------------------------
 
-    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
+    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         volumes = self.config.VOLUMES
         model = create_model(
             self.config.MODEL.NAME,
@@ -161,7 +148,7 @@ class LandmarkDetection(Task):
             model.head.bias.set_value(paddle.full_like(model.head.bias, _RARE))
         return model
 
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
         points = batch["points"]  # (batch, landmarks, 3)
         maps = model(batch["volume"]).astype("float32")  # (batch, landmarks, depth, height, width)
         target = self.target(points, maps.shape[2:])
@@ -201,42 +188,41 @@ class LandmarkDetection(Task):
         return LandmarkMetrics(self.names)
 
     def eval_step(
-        self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep
-    ) -> Optional[Records]:
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Records | None:
         points = batch["points"].numpy().astype(np.float64)
-        records = []
-        for number, found in enumerate(self.predict_step(model, batch)):
-            errors = np.linalg.norm(found.world - found.geometry.world(points[number]), axis=-1)
+        predictions = self.predict_step(model, batch)
+        truths, records = [], []
+        for found, places in zip(predictions, points):
+            errors = np.linalg.norm(found.world - found.geometry.world(places), axis=-1)
             step.metrics.update(errors)
-            if step.writer is not None:
-                step.writer.add(found, errors, points[number], self._volume(batch, number)[0].numpy())
+            truths.append(Truth(errors, places))
             if step.keeps_records:
                 records.append(LandmarkRecord(errors.astype(np.float32), found.voxels.astype(np.float32)))
+        if step.writer is not None:
+            step.writer.add(predictions, truths)
         return (lambda: records) if step.keeps_records else None
 
-    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         if not records or not isinstance(samples, VolumeSamples):
             return []
         return landmark_figures(samples, records, self.names, self.spacing)
 
-    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[Found]:
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[FoundLandmarks]:
         """The landmarks of each volume."""
         results = []
         for number, index in enumerate(batch["index"].numpy().tolist()):
             geometry = Geometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
-            voxels, confidences = self.find(model, self._volume(batch, number))
-            found = Found(index, geometry, voxels, confidences)
-            if self._draws:
-                found = found._replace(picture=picture_of(self._volume(batch, number)[0].numpy(), found, self.names))
-            results.append(found)
+            volume = self._volume(batch, number)
+            results.append(FoundLandmarks(index, geometry, *self.find(model, volume), volume[0]))
         return results
 
-    def _volume(self, batch: Dict[str, paddle.Tensor], number: int) -> paddle.Tensor:
+    def _volume(self, batch: dict[str, paddle.Tensor], number: int) -> paddle.Tensor:
         """One volume of a batch without its padding, (1, depth, height, width)."""
         depth, height, width = batch["sizes"][number].numpy().tolist()
         return batch["volume"][number, :, :depth, :height, :width]
 
-    def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> Tuple[np.ndarray, np.ndarray]:
+    def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Voxel positions (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
         volumes = self.config.VOLUMES
         maps = sliding_window.predict(self._maps_of(model), volume, volumes.CROP_SIZE, volumes.OVERLAP)
@@ -247,7 +233,7 @@ class LandmarkDetection(Task):
             return lambda windows: F.sigmoid(model(windows).astype("float32"))
         return lambda windows: model(windows).astype("float32")
 
-    def recall(self, learned: Learned) -> None:
+    def set_up_from(self, learned: Learned) -> None:
         names, spacing = learned.class_names or learned.input.get("landmarks"), learned.input.get("spacing_mm")
         spacing = self.config.VOLUMES.SPACING_MM or spacing
         if not names or not spacing:
@@ -255,7 +241,7 @@ class LandmarkDetection(Task):
                 "the weights do not say which landmarks they find at which spacing: give the run's folder, or weights "
                 "with their about.yaml"
             )
-        self.names, self.spacing, self._draws = list(names), np.array(spacing, dtype=np.float64), True
+        self.names, self.spacing = list(names), np.array(spacing, dtype=np.float64)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
         volumes = self.config.VOLUMES
@@ -265,10 +251,7 @@ class LandmarkDetection(Task):
         self._cases = samples.cases
         return samples
 
-    def check_input(self, sample: Dict[str, np.ndarray]) -> None:
-        self.check_sample(sample)
-
-    def prediction_rows(self, prediction: Found) -> List[Row]:
+    def prediction_rows(self, prediction: FoundLandmarks) -> list[Row]:
         """A row for each landmark, in millimetres of the volume's own convention."""
         convention = self._cases[prediction.index][1]
         rows = zip(points_of(prediction, self.names, convention), prediction.confidences)
@@ -282,10 +265,7 @@ class LandmarkDetection(Task):
             for point, confidence in rows
         ]
 
-    def output_writer(self, folder: Path, samples: VolumeInputs) -> LandmarkOutputs:  # type: ignore[override] # as opened
-        return LandmarkOutputs(folder, self.names, samples.cases)
-
-    def prediction_writer(self, folder: Path) -> LandmarkWriter:
+    def prediction_writer(self, folder: Path, samples: Samples) -> LandmarkWriter:
         return LandmarkWriter(folder, self.names, self._cases)
 
     def export_parts(self) -> ExportParts:
@@ -294,16 +274,16 @@ class LandmarkDetection(Task):
 
     # ---- pictures ----------------------------------------------------------------------------------------------
 
-    def pictures(self, samples: VolumeSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
+    def pictures(self, samples: VolumeSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Three slices of each crop of a batch, with the landmarks inside it."""
         return [self._seen(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
 
-    def evaluation_pictures(self, samples: VolumeSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+    def evaluation_pictures(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Three slices of whole volumes."""
         readings = [samples.sample(index, np.random.default_rng(0)) for index in indices]
         return [self._seen(reading["volume"][0], reading["points"]) for reading in readings]
 
-    def _seen(self, volume: np.ndarray, points: np.ndarray) -> Tuple[np.ndarray, str]:
+    def _seen(self, volume: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
         geometry = Geometry(volume.shape, np.eye(4))
         inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
         count = int(np.isfinite(inside).all(axis=1).sum())

@@ -1,16 +1,17 @@
 """A DICOM series: a folder with a file for each slice."""
 
-from __future__ import annotations
-
+import mmap
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
-from ..files import is_folder, open_regular
-from .dicom_lengths import find_wrong_length
-from .limits import PACKED, check_fits
+from ..runtime.errors import UserError
+from ..runtime.files import is_folder, open_regular
+from .geometry import PACKED, check_fits
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")
 _INDEX = "DICOMDIR"  # lists the files of a medium, contains no image
@@ -23,7 +24,7 @@ _UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # headers sometimes round to 0.1 mm; a 
 class Series(NamedTuple):
     """Shape (depth, height, width), affine (4, 4) from voxels x, y, z to LPS millimetres, and how to read voxels."""
 
-    shape: Tuple[int, int, int]
+    shape: tuple[int, int, int]
     affine: np.ndarray
     load: Callable[[], np.ndarray]
 
@@ -32,13 +33,13 @@ class _Slice(NamedTuple):
     file: str
     series: str
     description: str
-    size: Tuple[int, int]  # columns, rows
-    place: Tuple[bool, ...]  # whether it has each of _PLACE
+    size: tuple[int, int]  # columns, rows
+    place: tuple[bool, ...]  # whether it has each of _PLACE
     position: np.ndarray  # (3,), of the first voxel
     steps: np.ndarray  # (3, 2), millimetres from one column and from one row to the next
 
 
-def files_in(folder: str) -> List[str]:
+def files_in(folder: str) -> list[str]:
     """Paths of the visible regular files in a folder, sorted by name."""
     with os.scandir(folder) as entries:
         return sorted(entry.path for entry in entries if not entry.name.startswith(".") and _is_regular(entry))
@@ -85,7 +86,7 @@ def open_series(folder: str, itk: Any) -> Series:
     return Series((len(slices), rows, columns), affine, lambda: _load([one.file for one in slices], itk))
 
 
-def _read_slice(file: str, itk: Any) -> Optional[_Slice]:
+def _read_slice(file: str, itk: Any) -> _Slice | None:
     """A file's slice header; None if it is not a DICOM file, such as a text note."""
     is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
     if os.path.basename(file).upper() == _INDEX:
@@ -135,8 +136,8 @@ def _has_preamble(file: str) -> bool:
         raise UserError(f"{file} cannot be read: {error.strerror}; repair or remove it") from error
 
 
-def _check_one_series(folder: str, slices: List[_Slice]) -> None:
-    series: Dict[str, List[_Slice]] = {}
+def _check_one_series(folder: str, slices: list[_Slice]) -> None:
+    series: dict[str, list[_Slice]] = {}
     for one in slices:
         series.setdefault(one.series, []).append(one)
     if len(series) > 1:
@@ -147,7 +148,7 @@ def _check_one_series(folder: str, slices: List[_Slice]) -> None:
         raise UserError(f"{folder} holds {len(series)} DICOM series ({listed}); put each into a folder of its own")
 
 
-def _check_alike(folder: str, slices: List[_Slice]) -> None:
+def _check_alike(folder: str, slices: list[_Slice]) -> None:
     first = slices[0]
     for one in slices:
         absent = [name for has, name in zip(one.place, _PLACE.values()) if not has]
@@ -167,7 +168,7 @@ def _check_alike(folder: str, slices: List[_Slice]) -> None:
             )
 
 
-def _even_step(folder: str, slices: List[_Slice], normal: np.ndarray) -> np.ndarray:
+def _even_step(folder: str, slices: list[_Slice], normal: np.ndarray) -> np.ndarray:
     """Millimetres (3,) from each slice to the next."""
     if len(slices) == 1:
         raise UserError(f"{folder} holds one DICOM slice only; expected the files of a whole series")
@@ -193,7 +194,7 @@ def _even_step(folder: str, slices: List[_Slice], normal: np.ndarray) -> np.ndar
     return step
 
 
-def _load(files: List[str], itk: Any) -> np.ndarray:
+def _load(files: list[str], itk: Any) -> np.ndarray:
     """Voxels (depth, height, width). Each file is read separately, with its own slope and intercept."""
     arrays = []
     for file in files:
@@ -207,3 +208,83 @@ def _load(files: List[str], itk: Any) -> np.ndarray:
     limits = np.iinfo(np.int16)
     fits = voxels.dtype.kind in "iu" and limits.min <= voxels.min() and voxels.max() <= limits.max
     return voxels.astype(np.int16) if fits else voxels
+
+
+_LONG = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())  # with four bytes of length after two unused ones
+_SHORT = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT PN SH SL SS ST TM UI UL US".split())
+_IMPLICIT, _DEFLATED, _BIG_ENDIAN = b"1.2.840.10008.1.2", b"1.2.840.10008.1.2.1.99", b"1.2.840.10008.1.2.2"
+_SYNTAX, _PIXELS = (0x0002, 0x0010), (0x7FE0, 0x0010)
+_ITEMS = 0xFFFE  # group of items and of the ends of items and sequences
+_UNKNOWN = 0xFFFFFFFF  # a length that an end mark gives
+_LARGEST_INFLATED = 1 << 28  # bytes
+
+_Content = bytes | mmap.mmap
+
+
+def find_wrong_length(file: str) -> str | None:
+    """What is wrong with the first element whose length cannot be right; None if all can be.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(file, "rb") as stream:
+        try:
+            content: _Content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:  # empty
+            return "it is empty"
+    start = 132 if content[128:132] == b"DICM" else 0
+    try:
+        at, syntax = _walk(content, start, "<", True, only_group=0x0002) if start else (0, b"")
+        if syntax == _DEFLATED:
+            inflated = zlib.decompressobj(-zlib.MAX_WBITS)
+            content, at = inflated.decompress(content[at:], _LARGEST_INFLATED), 0
+            if inflated.unconsumed_tail:
+                return f"it inflates to more than {_LARGEST_INFLATED:,} bytes"
+        is_explicit = content[at + 4 : at + 6] in _LONG | _SHORT
+        _walk(content, at, ">" if syntax == _BIG_ENDIAN else "<", is_explicit and syntax != _IMPLICIT)
+    except (ValueError, zlib.error) as error:
+        return str(error)
+    return None
+
+
+def _walk(
+    content: _Content, at: int, order: str, is_explicit: bool, only_group: int | None = None
+) -> tuple[int, bytes]:
+    """Go through all elements, also those inside sequences, which are not skipped.
+
+    Returns:
+        Where the elements of ``only_group`` end, and the transfer syntax among them.
+    """
+    end, syntax, in_fragments = len(content), b"", False
+    while at + 8 <= end:
+        group, element = struct.unpack_from(order + "HH", content, at)
+        if only_group is not None and group != only_group:
+            break
+        start, length, kind = _header(content, at, order, is_explicit and group != _ITEMS)
+        holds_elements = kind == b"SQ" or length == _UNKNOWN or (group == _ITEMS and not in_fragments)
+        if (group, element) == _PIXELS:
+            in_fragments = length == _UNKNOWN
+        elif group == _ITEMS and element == 0xE0DD:
+            in_fragments = False
+        if length != _UNKNOWN and start + length > end:
+            raise ValueError(
+                f"element ({group:04x},{element:04x}) announces {length:,} bytes, {max(end - start, 0):,} are left"
+            )
+        if (group, element) == _SYNTAX:
+            syntax = content[start : start + length].strip(b"\0 ")
+        at = start if holds_elements else start + length
+    return at, syntax
+
+
+def _header(content: _Content, at: int, order: str, is_explicit: bool) -> tuple[int, int, bytes]:
+    """Where an element's content begins, its length, and its kind where the file says it."""
+    if not is_explicit:
+        return at + 8, struct.unpack_from(order + "I", content, at + 4)[0], b""
+    kind = content[at + 4 : at + 6]
+    if kind in _SHORT:
+        return at + 8, struct.unpack_from(order + "H", content, at + 6)[0], kind
+    if kind not in _LONG:
+        raise ValueError(f"an element at byte {at:,} is of the unknown kind {ascii(kind)[1:]}")
+    if at + 12 > len(content):
+        raise ValueError("it ends within an element")
+    return at + 12, struct.unpack_from(order + "I", content, at + 8)[0], kind

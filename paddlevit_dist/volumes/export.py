@@ -1,8 +1,7 @@
 """What somebody without this package needs to find landmarks with an exported network."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from ..contracts.task import ExportParts
 
 
 def export_parts(
-    volumes: Any, names: Sequence[str], spacing: Optional[np.ndarray], sigma: Optional[np.ndarray]
+    volumes: Any, names: Sequence[str], spacing: np.ndarray | None, sigma: np.ndarray | None
 ) -> ExportParts:
     """The parts for a network of heatmaps.
 
@@ -26,7 +25,7 @@ def export_parts(
         intensities = "percentiles 0.5 and 99.5 of each volume become 0 and 1"
     else:
         intensities = f"{window[0]:g} and {window[1]:g} become 0 and 1, what is outside is not cut off"
-    preprocessing: Dict[str, Any] = {
+    preprocessing: dict[str, Any] = {
         "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
         "spacing_mm": None if spacing is None else [float(length) for length in spacing],
         "intensities": intensities,

@@ -7,13 +7,13 @@ World coordinates are always millimetres to the right, anterior and superior (RA
 and output for them is converted on writing.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple, Sequence, Tuple
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
@@ -26,7 +26,7 @@ class Geometry(NamedTuple):
         affine: float64 (4, 4), from voxel indices (x, y, z, 1) to millimetres (x, y, z, 1) of the world.
     """
 
-    shape: Tuple[int, int, int]
+    shape: tuple[int, int, int]
     affine: np.ndarray
 
     @property
@@ -53,7 +53,7 @@ class Geometry(NamedTuple):
         return ((points >= -0.5) & (points <= np.asarray(self.shape) - 0.5)).all(axis=-1)
 
 
-def checked(shape: Tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
+def checked(shape: tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
     """A validated geometry.
 
     Raises:
@@ -78,12 +78,12 @@ def checked(shape: Tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
     return Geometry((int(shape[0]), int(shape[1]), int(shape[2])), affine)
 
 
-def spatial(shape: Tuple[int, ...]) -> Tuple[int, ...]:
+def spatial(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape without the leading axes of length one of a single time point."""
     return shape[-3:] if len(shape) > 3 and all(length == 1 for length in shape[:-3]) else shape
 
 
-def canonical(array: np.ndarray, affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def canonical(array: np.ndarray, affine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Reorient an array so that its axes align as closely as possible with the world's, without resampling.
 
     Args:
@@ -104,7 +104,7 @@ def canonical(array: np.ndarray, affine: np.ndarray) -> Tuple[np.ndarray, np.nda
     return turned, affine @ change
 
 
-def nearest_axes(affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def nearest_axes(affine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each world axis (x, y, z) the array axis (0 is x) that runs along it, and its sign."""
     cosines = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
     order, signs = np.zeros(3, dtype=int), np.zeros(3)
@@ -136,7 +136,7 @@ def affine_from(affine: np.ndarray, convention: str) -> np.ndarray:
     return affine if convention == "ras" else np.diag([*_LPS_FROM_RAS, 1.0]) @ affine
 
 
-def resampled_shape(shape: Sequence[int], affine: np.ndarray, spacing: np.ndarray) -> Tuple[int, int, int]:
+def resampled_shape(shape: Sequence[int], affine: np.ndarray, spacing: np.ndarray) -> tuple[int, int, int]:
     """Shape (depth, height, width) that ``resample`` gives an array of ``shape``."""
     steps = np.asarray(spacing, dtype=np.float64) / Geometry(tuple(shape), affine).spacing
     depth, height, width = (_resampled_length(length, step) for length, step in zip(shape, steps))
@@ -150,7 +150,7 @@ def _resampled_length(length: int, step: float) -> int:
     return max(1, int(np.floor((length - 1) / step + 0.5 + 1e-4)) + 1)
 
 
-def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Interpolate linearly, axis by axis, to another spacing.
 
     The first voxel's centre stays fixed; the last may end up to half a new voxel outside the old array and then repeats
@@ -191,3 +191,42 @@ def rotation(angles: np.ndarray) -> np.ndarray:
         turn[i, j], turn[j, i] = -np.sin(angle), np.sin(angle)
         matrix = turn @ matrix
     return matrix
+
+
+PACKED, PLAIN = 1032, 1  # bytes that a byte of a file can stand for: deflated (the format's own bound), and as it is
+TEXT = 8  # "0 " may be a float64 of 8 bytes
+
+
+def check_voxels(file: str, shape: Sequence[int], max_voxels: int, why: str = "") -> None:
+    """Refuse a shape with an axis without voxels, or with too many voxels.
+
+    Args:
+        why: how it came to that shape, for the message.
+    Raises:
+        UserError: names the file, its shape and the key that allows more.
+    """
+    shown = " x ".join(f"{length:,}" for length in shape)
+    if any(length < 1 for length in shape):
+        raise UserError(f"{file}: its header announces {shown} voxels, so none at all; write the file again")
+    if math.prod(map(int, shape)) > max_voxels:
+        raise UserError(
+            f"{file} has {shown} voxels{why}, above the limit of {max_voxels:,} in all; raise VOLUMES.MAX_VOXELS if "
+            "that is meant"
+        )
+
+
+def check_fits(file: str, announced: int, held: int, gain: int) -> None:
+    """Refuse a header that announces more bytes of voxels than there can be.
+
+    Args:
+        announced: bytes of the voxels in memory, as the header has them.
+        held: bytes of the files.
+        gain: the most that one of their bytes can become.
+    Raises:
+        UserError: names the file and both numbers.
+    """
+    if announced > gain * held:
+        raise UserError(
+            f"{file} cannot be read as a volume: probably there are fewer voxels than its header says ({announced:,} "
+            f"bytes, more than {held:,} bytes can hold); is it complete? Copy it again"
+        )

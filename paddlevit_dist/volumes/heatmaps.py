@@ -7,14 +7,13 @@ Positions are voxel indices in the order z, y, x, with the centre of voxel 0 at 
 whose map is 0.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import paddle
 
-from ..transfers import constant
+from ..runtime.transfers import constant
 
 
 class Factors(NamedTuple):
@@ -62,7 +61,7 @@ def radius_factors(points: paddle.Tensor, shape: Sequence[int], radius: int) -> 
     return _split(paddle.exp(offsets * offsets * (-0.5 / sigma**2)) * inside * present, shape)
 
 
-def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> Tuple[paddle.Tensor, paddle.Tensor]:
+def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Distances along each axis of its voxels from the landmarks, with the three axes concatenated to save operations:
     (batch, landmarks, depth + height + width). And 1 or 0 where a landmark is present or missing: (batch, landmarks,
     1)."""
@@ -81,17 +80,17 @@ def is_known(points: paddle.Tensor) -> paddle.Tensor:
     return points - points == 0
 
 
-def _repeated(values: Tuple[float, ...], shape: Tuple[int, ...], dtype: str) -> np.ndarray:
+def _repeated(values: tuple[float, ...], shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """A value for each axis, at every voxel of it, with the axes concatenated: (depth + height + width,)."""
     return np.repeat(np.asarray(values, dtype), shape)
 
 
-def _counted(shape: Tuple[int, ...], dtype: str) -> np.ndarray:
+def _counted(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """The index of every voxel of the three axes, (depth + height + width,)."""
     return np.concatenate([np.arange(length) for length in shape]).astype(dtype)
 
 
-def _whole(shape: Sequence[int]) -> Tuple[int, ...]:
+def _whole(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(length) for length in shape)
 
 
@@ -124,7 +123,7 @@ def gaussian_heatmaps(
 
 
 def radius_heatmaps(
-    points: np.ndarray, shape: Sequence[int], radius: int, channels: Optional[Sequence[int]] = None
+    points: np.ndarray, shape: Sequence[int], radius: int, channels: Sequence[int] | None = None
 ) -> np.ndarray:
     """Heatmaps as CenterNet's ``draw_umich_gaussian`` makes them in two dimensions, in three and to the same bits.
 

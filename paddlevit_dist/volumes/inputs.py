@@ -1,20 +1,18 @@
 """Volumes that are to be predicted, without landmarks: files and DICOM folders, wherever they are."""
 
-from __future__ import annotations
-
-import hashlib
 import os
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from ..contracts.prediction import InputSamples, find_inputs, output_names, stamps
-from ..errors import UserError
+from ..runtime.errors import UserError
 from . import dicom
 from .dataset import VolumeDataset
 from .geometry import Geometry, turned_spacing
-from .reading import SUFFIXES, case_name, parts_of, read_header
+from .reading import SUFFIXES, Header, case_name, parts_of, read_header, remarks_on
 from .samples import Augmentation, VolumeSamples
 from .store import Decoded, percentile_window, read_upright
 
@@ -22,7 +20,7 @@ _EXPECTED = f"expected {', '.join(SUFFIXES)}, or a folder of these or of a DICOM
 _SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three digits
 
 
-class Case(NamedTuple):
+class VolumeFile(NamedTuple):
     """A volume to be predicted: its file or folder, the convention ("ras" or "lps") of its predictions, and whether it
     has to be resampled."""
 
@@ -31,7 +29,7 @@ class Case(NamedTuple):
     resamples: bool
 
 
-def find_volumes(inputs: Sequence[str]) -> Tuple[List[str], List[Tuple[str, str]]]:
+def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     """The volumes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
     return find_inputs(
         inputs,
@@ -67,21 +65,19 @@ class InputVolumes(VolumeDataset):
         self, files: Sequence[str], names: Sequence[str], spacing: np.ndarray, world: str, max_voxels: int
     ) -> None:
         self.names, self.spacing, self.max_voxels = list(names), spacing, max_voxels
-        self.cases: List[Case] = []
-        self.unreadable: List[Tuple[str, str]] = []
-        remarks: Dict[str, List[str]] = {}
+        self.cases: list[VolumeFile] = []
+        self.unreadable: list[tuple[str, str]] = []
+        headers: dict[str, Header] = {}
         for file in tqdm(files, desc="looking at headers", unit="volume", disable=None, leave=False):
             try:
-                header = read_header(file, max_voxels)
+                header = headers[file] = read_header(file, max_voxels)
             except UserError as error:
                 self.unreadable.append((file, str(error)))
                 continue
             same = np.allclose(turned_spacing(header.geometry), spacing, rtol=_SAME_SPACING)
-            self.cases.append(Case(file, header.convention if world == "file" else world, not same))
-            for remark in header.remarks:
-                remarks.setdefault(remark, []).append(file)
+            self.cases.append(VolumeFile(file, header.convention if world == "file" else world, not same))
         self.stems = output_names([case_name(case.file) for case in self.cases])
-        self.notices = [f"note: {own[0]}{_more(len(own) - 1)}: {remark}" for remark, own in remarks.items()]
+        self.notices = remarks_on(headers)
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -115,7 +111,7 @@ class VolumeInputs(InputSamples):
     labelled = False
 
     def __init__(
-        self, dataset: InputVolumes, window: Optional[Sequence[float]], unreadable: Sequence[Tuple[str, str]]
+        self, dataset: InputVolumes, window: Sequence[float] | None, unreadable: Sequence[tuple[str, str]]
     ) -> None:
         self.samples = VolumeSamples(dataset, None, Augmentation(), range(len(dataset.names)), window)
         self.cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
@@ -123,13 +119,8 @@ class VolumeInputs(InputSamples):
         self.unreadable = [*unreadable, *dataset.unreadable]
         self.notices = list(dataset.notices)
 
-    def sample(self, index: int, generator: np.random.Generator) -> Dict[str, np.ndarray]:
+    def sample(self, index: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
         return self.samples.sample(index, generator)
 
-    def fingerprint(self) -> str:
-        parts = [part for file in self.names for part in (file, *parts_of(file))]
-        return hashlib.sha256(repr(stamps(parts)).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _more(count: int) -> str:
-    return f" and {count:,} more" if count else ""
+    def content(self) -> Any:
+        return stamps(part for file in self.names for part in (file, *parts_of(file)))

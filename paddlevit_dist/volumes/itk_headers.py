@@ -8,14 +8,11 @@ looked at, since its grammar is wider than the format's: MetaImage's also splits
 of a very long line.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import re
-from typing import List
 
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 _LONGEST_HEADER = 1 << 20
 _LONGEST_LINE, _LONGEST_WORD = 1000, 100  # of what is no comment and no remark
@@ -52,7 +49,7 @@ def require_plain(header: str) -> None:
             raise UserError(f"{header} announces {ascii(axes.strip()[:40])} axes, expected 3; copy the file again")
 
 
-def named_files(header: str) -> List[str]:
+def named_files(header: str) -> list[str]:
     """Paths of the files beside ``header`` that hold its voxels, there or not; none if it holds them itself.
 
     Raises:
@@ -73,7 +70,7 @@ def named_files(header: str) -> List[str]:
     return found
 
 
-def _names(text: str, pattern: re.Pattern[str]) -> List[str]:
+def _names(text: str, pattern: re.Pattern[str]) -> list[str]:
     """What any line says after the word for the file of the voxels; after LIST, all lines that follow."""
     names = []
     lines = text.split("\n")
@@ -89,7 +86,7 @@ def _names(text: str, pattern: re.Pattern[str]) -> List[str]:
     return [name for name in names if name]
 
 
-def require_beside(header: str) -> List[str]:
+def require_beside(header: str) -> list[str]:
     """``named_files``, each of which is there, as a regular file.
 
     Raises:

@@ -1,8 +1,7 @@
 """Figures about landmarks for the report: how far they are off, and the volumes with the largest errors."""
 
-from __future__ import annotations
-
-from typing import Any, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,8 @@ class LandmarkRecord(NamedTuple):
 
 
 def landmark_figures(
-    samples: Any, records: Sequence[Tuple[int, LandmarkRecord]], names: Sequence[str], spacing: Sequence[float]
-) -> List[Figure]:
+    samples: Any, records: Sequence[tuple[int, LandmarkRecord]], names: Sequence[str], spacing: Sequence[float]
+) -> list[Figure]:
     """Tables, curves and the hardest volumes, worst first.
 
     Args:
@@ -73,7 +72,7 @@ def _curves(errors: np.ndarray, names: Sequence[str]) -> Chart:
     return Chart("Distribution of the errors", "radial error, mm", "found within, %", lines, note=note)
 
 
-def _cumulative(errors: np.ndarray) -> Tuple[List[float], List[float]]:
+def _cumulative(errors: np.ndarray) -> tuple[list[float], list[float]]:
     """Steps of the distribution function, from 0, at most 200 of them."""
     ordered = np.sort(errors)
     shares = 100 * np.arange(1, len(ordered) + 1) / max(len(ordered), 1)
@@ -85,7 +84,7 @@ def _cumulative(errors: np.ndarray) -> Tuple[List[float], List[float]]:
 def _volumes(
     errors: np.ndarray, means: np.ndarray, order: np.ndarray, cases: Sequence[str], names: Sequence[str]
 ) -> Table:
-    rows: List[Tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for place in order[:_MOST_ROWS].tolist():
         worst = _worst(errors[place])
         if worst is None:
@@ -104,7 +103,7 @@ def _worst(errors: np.ndarray) -> Any:
 
 def _gallery(
     samples: Any,
-    records: Sequence[Tuple[int, LandmarkRecord]],
+    records: Sequence[tuple[int, LandmarkRecord]],
     errors: np.ndarray,
     means: np.ndarray,
     order: np.ndarray,

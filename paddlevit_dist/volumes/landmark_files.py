@@ -1,26 +1,24 @@
 """Landmarks of one volume, from a file next to it: CSV, JSON, or Slicer's .fcsv and .mrk.json."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import math
 import os
 import reprlib
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
-from ..text_files import parse_json, read_text
+from ..runtime.errors import UserError
+from ..runtime.text_files import parse_json, read_text
 from .geometry import convert
 from .slicer_files import Row, fcsv_rows, markups_rows
 
 SUFFIXES = (".csv", ".json", ".fcsv", ".mrk.json")
 _JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ..., "x": ..., "y": ..., "z": ...}'
 
-Positions = Dict[str, Optional[np.ndarray]]  # name -> float64 (3,) in the order x, y, z; None: missing
+Positions = dict[str, np.ndarray | None]  # name -> float64 (3,) in the order x, y, z; None: missing
 
 
 class Listed(NamedTuple):
@@ -33,7 +31,7 @@ class Listed(NamedTuple):
     """
 
     positions: Positions
-    space: Optional[str]
+    space: str | None
 
 
 def find(folder: str, case: str) -> str:
@@ -52,19 +50,18 @@ def find(folder: str, case: str) -> str:
     return found[0]
 
 
-def files_of(folder: str, case: str) -> List[str]:
+def files_of(folder: str, case: str) -> list[str]:
     """Paths of the landmark files of a volume; the suffix may be uppercase."""
-    spellings = [case + suffix for suffix in SUFFIXES] + [case + suffix.upper() for suffix in SUFFIXES]
-    found = [path for path in (os.path.join(folder, name) for name in spellings) if os.path.exists(path)]
-    if not found and os.path.isdir(folder):
-        found = [os.path.join(folder, name) for name in list_files(folder) if case_of(name) == case]
-    # On case-insensitive file systems, both spellings are one file.
-    return [
-        path for number, path in enumerate(found) if not any(map(os.path.samefile, found[:number], [path] * number))
-    ]
+    spellings = [case + spelled for suffix in SUFFIXES for spelled in (suffix, suffix.upper())]
+    found = [name for name in spellings if os.path.exists(os.path.join(folder, name))]
+    if not found and os.path.isdir(folder):  # in mixed letters
+        found = [name for name in list_files(folder) if case_of(name) == case]
+    # On file systems that ignore case, such as exFAT and Windows shares, both spellings are one file.
+    paths = [os.path.join(folder, name) for name in found]
+    return [path for number, path in enumerate(paths) if not any(os.path.samefile(path, p) for p in paths[:number])]
 
 
-def list_files(folder: str) -> List[str]:
+def list_files(folder: str) -> list[str]:
     """Names of the visible landmark files in a folder, sorted."""
     return sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES) and name[0] != ".")
 
@@ -113,7 +110,7 @@ def read(file: str) -> Listed:
     return Listed(positions, spaces.pop())
 
 
-def _rows(file: str, text: str) -> List[Row]:
+def _rows(file: str, text: str) -> list[Row]:
     lowered = file.lower()
     if lowered.endswith(".fcsv"):
         return fcsv_rows(file, text)
@@ -129,9 +126,9 @@ def _rows(file: str, text: str) -> List[Row]:
     return markups_rows(file, stored) if is_slicers or lowered.endswith(".mrk.json") else _json_rows(file, stored)
 
 
-def _without_repeats(file: str, pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+def _without_repeats(file: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object as a dictionary; the standard reader silently keeps the last of duplicate names."""
-    stored: Dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     for name, value in pairs:
         if name in stored:
             raise UserError(f"{file}: '{name}' appears twice; keep one")
@@ -139,7 +136,7 @@ def _without_repeats(file: str, pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return stored
 
 
-def _csv_rows(file: str, text: str) -> List[Row]:
+def _csv_rows(file: str, text: str) -> list[Row]:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     columns = [column.strip().lower() for column in reader.fieldnames or []]
     missing = [column for column in ("name", "x", "y", "z") if column not in columns]
@@ -161,7 +158,7 @@ def _csv_rows(file: str, text: str) -> List[Row]:
     return rows
 
 
-def _json_rows(file: str, stored: Any) -> List[Row]:
+def _json_rows(file: str, stored: Any) -> list[Row]:
     if isinstance(stored, dict) and isinstance(stored.get("landmarks"), (dict, list)):
         stored = stored["landmarks"]
     if isinstance(stored, dict):
@@ -171,7 +168,7 @@ def _json_rows(file: str, stored: Any) -> List[Row]:
     raise UserError(f"{file}: expected {_JSON_FORM}")
 
 
-def _position(where: str, name: str, values: Any) -> Optional[np.ndarray]:
+def _position(where: str, name: str, values: Any) -> np.ndarray | None:
     if not isinstance(values, (list, tuple)) or len(values) != 3:
         raise UserError(
             f"{where}: landmark '{name}' is {reprlib.repr(values)}, expected three numbers x, y, z, or null"

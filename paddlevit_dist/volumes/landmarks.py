@@ -1,21 +1,20 @@
 """A folder of volumes, each with a landmark file next to it."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..contracts.dataset import require_split
-from ..errors import UserError
-from ..files import counted_by_suffix
+from ..runtime.errors import UserError
+from ..runtime.files import counted_by_suffix
 from . import dicom, landmark_files
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, convert, turned_spacing
 from .mirroring import propose_pairs
-from .reading import Header, case_name, list_volumes, parts_of, read_header
+from .reading import Header, case_name, list_volumes, parts_of, read_header, remarks_on
 from .store import Decoded, DecodedStore
 
 _LAYOUT = (
@@ -35,14 +34,12 @@ class Case(NamedTuple):
         file: its path; a folder for a DICOM series.
         world: float64 (landmarks, 3), millimetres x, y, z to the right, to the front and upwards; NaN where missing.
         convention: "ras" or "lps", in which its predictions are written.
-        is_lps: whether the volume's format is LPS.
     """
 
     name: str
     file: str
     world: np.ndarray
     convention: str
-    is_lps: bool
 
 
 class Landmarks(VolumeDataset):
@@ -61,9 +58,7 @@ class Landmarks(VolumeDataset):
             or spacings differ and no common one is given.
     """
 
-    def __init__(
-        self, data_path: Optional[str], split: str, cache_folder: Path, options: Options = AS_THEY_ARE
-    ) -> None:
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path, options: Options = AS_THEY_ARE) -> None:
         folder = _existing(data_path, split)
         self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm, options.max_voxels)
         files = list_volumes(folder)
@@ -84,8 +79,7 @@ class Landmarks(VolumeDataset):
                 "with VOLUMES.LANDMARKS, in their order"
             )
         self.cases = [_case(file, headers[file], listed[file], self.names, options, folder) for file in files]
-        self.has_lps = any(case.is_lps for case in self.cases)
-        self.notices = [*_remarks(headers), *_notices(folder, split, self.cases, self.names)]
+        self.notices = [*remarks_on(headers), *_notices(folder, split, self.cases, self.names)]
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -96,7 +90,7 @@ class Landmarks(VolumeDataset):
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return geometry.voxels(self.cases[index].world)
 
-    def placed(self) -> List[int]:
+    def placed(self) -> list[int]:
         return np.sum([np.isfinite(case.world).all(axis=1) for case in self.cases], axis=0).tolist()
 
     def case(self, index: int) -> str:
@@ -108,7 +102,7 @@ class Landmarks(VolumeDataset):
     def describe(self, index: int) -> str:
         return self.cases[index].file
 
-    def listed(self) -> Dict[str, Iterable[Any]]:
+    def listed(self) -> dict[str, Iterable[Any]]:
         return {
             **super().listed(),
             "landmarks": [np.round(case.world, 2) + 0.0 for case in self.cases],
@@ -123,7 +117,7 @@ def _nothing_listed(folder: str, file: str) -> landmark_files.Listed:
     return landmark_files.Listed({}, None)
 
 
-def _existing(data_path: Optional[str], split: str) -> str:
+def _existing(data_path: str | None, split: str) -> str:
     if data_path is None:
         raise UserError(f"dataset landmarks needs -data_path=<folder>, {_LAYOUT}")
     root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
@@ -137,7 +131,7 @@ def _existing(data_path: Optional[str], split: str) -> str:
     return folder
 
 
-def _common_spacing(headers: Dict[str, Header], wanted: Optional[Sequence[float]]) -> np.ndarray:
+def _common_spacing(headers: dict[str, Header], wanted: Sequence[float] | None) -> np.ndarray:
     if wanted is not None:
         return np.array(wanted, dtype=np.float64)
     first = next(iter(headers))
@@ -156,7 +150,7 @@ def _millimetres(spacing: np.ndarray) -> str:
     return " x ".join(f"{length:.4g}" for length in spacing) + " mm"
 
 
-def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Listed]) -> List[str]:
+def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Listed]) -> list[str]:
     """Names in the files of this split, of train and of val, so that a model has the same outputs for each."""
     names = {name for found in listed for name in found.positions}
     for other in set(_TRAINED) - {split}:
@@ -168,7 +162,7 @@ def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Liste
 
 
 def _case(
-    file: str, header: Header, listed: landmark_files.Listed, names: List[str], options: Options, folder: str
+    file: str, header: Header, listed: landmark_files.Listed, names: list[str], options: Options, folder: str
 ) -> Case:
     source = landmark_files.find(folder, case_name(file)) if listed.positions else file
     unknown = [name for name in listed.positions if name not in names]
@@ -189,10 +183,10 @@ def _case(
                 f"{_advice(position, space, header, is_stated=listed.space is not None)}"
             )
         world[row] = header.geometry.world(point)
-    return Case(case_name(file), file, world, convention, header.convention == "lps")
+    return Case(case_name(file), file, world, convention)
 
 
-def _space(source: str, stated: Optional[str], convention: str, options: Options) -> str:
+def _space(source: str, stated: str | None, convention: str, options: Options) -> str:
     """What the coordinates of a landmark file are: "ras" or "lps" millimetres, or "ijk", voxels."""
     if stated == "unknown":
         if options.world == "file":
@@ -221,20 +215,7 @@ def _rounded(point: np.ndarray) -> str:
     return ", ".join(f"{index:.1f}" for index in point[::-1])
 
 
-def _remarks(headers: Dict[str, Header]) -> List[str]:
-    """Each remark once, with the first file it concerns and the number of others."""
-    files: Dict[str, List[str]] = {}
-    for file, header in headers.items():
-        for remark in header.remarks:
-            files.setdefault(remark, []).append(file)
-    return [f"note: {found[0]}{_more(len(found) - 1)}: {remark}" for remark, found in files.items()]
-
-
-def _more(count: int) -> str:
-    return f" and {count:,} more {'file' if count == 1 else 'files'}" if count else ""
-
-
-def _exchanged(folder: str, cases: List[Case], names: List[str]) -> List[str]:
+def _exchanged(folder: str, cases: list[Case], names: list[str]) -> list[str]:
     """A notice if nearly all volumes have the left one of two landmarks to the right of the right one."""
     pairs = [pair.partition(":")[::2] for pair in propose_pairs(names)]
     rows = [(names.index(left), names.index(right)) for left, right in pairs]
@@ -253,14 +234,14 @@ def _exchanged(folder: str, cases: List[Case], names: List[str]) -> List[str]:
     ]
 
 
-def _other_files(folder: str) -> List[str]:
+def _other_files(folder: str) -> list[str]:
     """The visible files in a folder that are neither volumes nor landmarks."""
     known = {part for file in list_volumes(folder) for part in parts_of(file)}
     known.update(os.path.join(folder, name) for name in landmark_files.list_files(folder))
     return [file for file in dicom.files_in(folder) if file not in known]
 
 
-def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> List[str]:
+def _notices(folder: str, split: str, cases: list[Case], names: list[str]) -> list[str]:
     """Notices on what is probably, but not certainly, a mistake."""
     notices = []
     known = {case.name for case in cases}

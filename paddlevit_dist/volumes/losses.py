@@ -4,21 +4,19 @@ Everything that a loss needs of the target maps h is a sum of (field x power of 
 Gaussian is a Gaussian: three small matrix products instead of maps as large as the prediction.
 """
 
-from __future__ import annotations
-
 import math
-from typing import List, Sequence
+from collections.abc import Sequence
 
 import paddle
 import paddle.nn.functional as F
 
-from .. import autocast
+from ..runtime import autocast
 from .heatmaps import Factors, is_known
 
 _FOCUS, _NEAR = 2, 4  # CornerNet's alpha and beta
 
 
-def contract(field: paddle.Tensor, targets: Sequence[Factors]) -> List[paddle.Tensor]:
+def contract(field: paddle.Tensor, targets: Sequence[Factors]) -> list[paddle.Tensor]:
     """Sums over the voxels of a field times each of several maps.
 
     Args:
@@ -105,6 +103,6 @@ def voxel_of(points: paddle.Tensor, shape: Sequence[int]):
     return place, is_inside.astype(points.dtype)
 
 
-def _unravel(place: paddle.Tensor, shape: Sequence[int]) -> List[paddle.Tensor]:
+def _unravel(place: paddle.Tensor, shape: Sequence[int]) -> list[paddle.Tensor]:
     plane = shape[1] * shape[2]
     return [place // plane, (place % plane) // shape[2], place % shape[2]]

@@ -1,9 +1,8 @@
 """Radial errors of landmarks in millimetres, as sums and counts."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ class LandmarkMetrics(Metrics):
         hits = [(known & (errors <= radius)).astype(np.float64) for radius in RADII_MM]
         self.state["table"] += np.stack([known.astype(np.float64), errors, errors**2, *hits], axis=1)
 
-    def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
         table = state["table"]
         values = describe(table.sum(axis=0))
         for name, row in zip(self.names, table):
@@ -37,7 +36,7 @@ class LandmarkMetrics(Metrics):
                 values.update({f"{name} {key}": value for key, value in describe(row).items()})
         return values
 
-    def summary(self, values: Dict[str, float]) -> str:
+    def summary(self, values: dict[str, float]) -> str:
         rates = " ".join(f"{radius:g} mm {values[rate_name(radius)]:.2f}" for radius in RADII_MM)
         return f"mre {values['mre_mm']:.4f} mm sd {values['sd_mm']:.4f} mm sdr {rates}"
 
@@ -47,7 +46,7 @@ def rate_name(radius: float) -> str:
     return f"sdr_{radius:g}mm"
 
 
-def describe(row: np.ndarray) -> Dict[str, float]:
+def describe(row: np.ndarray) -> dict[str, float]:
     """Figures of one row of sums: (count, sum, sum of squares, hits for each radius)."""
     count = max(row[0], 1.0)
     mean = row[1] / count
@@ -57,7 +56,7 @@ def describe(row: np.ndarray) -> Dict[str, float]:
     return values
 
 
-def rows_of(metrics_state: Dict[str, Any], names: List[str]) -> List[List[Any]]:
+def rows_of(metrics_state: dict[str, Any], names: list[str]) -> list[list[Any]]:
     """A table for people: name, count, mean, deviation and rates of each landmark and, last, of all."""
     table = metrics_state["table"]
     lines = [*zip(names, table), ("all", table.sum(axis=0))]

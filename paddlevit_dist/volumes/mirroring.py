@@ -1,11 +1,9 @@
 """Left and right: which landmarks change their names in a mirrored volume."""
 
-from __future__ import annotations
-
 import re
-from typing import List, Sequence, Union
+from collections.abc import Sequence
 
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 NO_PAIRS = "none"  # VOLUMES.MIRROR_PAIRS: the user has looked, and no landmark has a counterpart
 
@@ -15,7 +13,7 @@ _ONE_WORD = re.compile(r"[\w.:,+@%/\[\]-]+")  # what a shell leaves unchanged
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 
 
-def chosen_pairs(flip: float, pairs: Union[str, Sequence[str]], names: Sequence[str]) -> List[str]:
+def chosen_pairs(flip: float, pairs: str | Sequence[str], names: Sequence[str]) -> list[str]:
     """The pairs that training mirrors with.
 
     Args:
@@ -42,6 +40,30 @@ def chosen_pairs(flip: float, pairs: Union[str, Sequence[str]], names: Sequence[
     return list(pairs)
 
 
+def mirror_order(names: Sequence[str], pairs: Sequence[str]) -> list[int]:
+    """For each landmark the index of the one that takes its place when left and right are exchanged.
+
+    Raises:
+        UserError: a pair is not two different known names, or a name is in two pairs.
+    """
+    order = list(range(len(names)))
+    for pair in pairs:
+        left, colon, right = pair.partition(":")
+        unknown = [name for name in (left, right) if name not in names]
+        if not colon or left == right:
+            raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': no pair; expected left_name:right_name")
+        if unknown:
+            raise UserError(
+                f"VOLUMES.MIRROR_PAIRS '{pair}': '{unknown[0]}' is not a landmark ({', '.join(names)}); expected "
+                f"left_name:right_name; are the pairs perhaps a recipe's, for other landmarks? {choices(names)}"
+            )
+        first, second = names.index(left), names.index(right)
+        if order[first] != first or order[second] != second:
+            raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': a landmark has one counterpart; name it in one pair")
+        order[first], order[second] = second, first
+    return order
+
+
 def choices(names: Sequence[str]) -> str:
     """What to set if these landmarks' pairs are not specified, as typed in a shell."""
     proposed = propose_pairs(names)
@@ -58,7 +80,7 @@ def _typed(pairs: Sequence[str]) -> str:
     return written if _ONE_WORD.fullmatch(written) else f'"{written}"'
 
 
-def forgotten_pairs(flip: float, pairs: Sequence[str], names: Sequence[str]) -> List[str]:
+def forgotten_pairs(flip: float, pairs: Sequence[str], names: Sequence[str]) -> list[str]:
     """A notice about names that look like pairs, of which none is in ``pairs``; nothing without mirroring."""
     paired = {name for pair in pairs for name in pair.split(":")}
     left_out = [pair for pair in propose_pairs(names) if not paired & set(pair.split(":"))]
@@ -67,7 +89,7 @@ def forgotten_pairs(flip: float, pairs: Sequence[str], names: Sequence[str]) -> 
     return [f"note: VOLUMES.MIRROR_PAIRS leaves out {', '.join(left_out)}: mirrored crops keep these names"]
 
 
-def propose_pairs(names: Sequence[str]) -> List[str]:
+def propose_pairs(names: Sequence[str]) -> list[str]:
     """Pairs left_name:right_name of names that differ only in their side (left/right, _l/_r, L/R)."""
     known, pairs = set(names), set()
     for name in names:
@@ -78,7 +100,7 @@ def propose_pairs(names: Sequence[str]) -> List[str]:
     return sorted(pairs)
 
 
-def _other_side(side: "re.Match[str]") -> str:
+def _other_side(side: re.Match[str]) -> str:
     """The opposite word or letter, in the same case."""
     found = side.group()
     other = _OTHER[found.lower()]

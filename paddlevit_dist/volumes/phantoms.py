@@ -1,9 +1,7 @@
 """CT-like phantoms of a head with known landmarks, generated from a seed: the dataset for trying things out."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +27,8 @@ _AIR, _FAT, _TISSUE, _BRAIN, _EYE, _BONE = -1000.0, -80.0, 45.0, 35.0, 12.0, 850
 class _Part(NamedTuple):
     """An ellipsoid: centre and radii in millimetres (x, y, z) of the head's own frame (right, front, up)."""
 
-    centre: Tuple[float, float, float]
-    radii: Tuple[float, float, float]
+    centre: tuple[float, float, float]
+    radii: tuple[float, float, float]
     intensity: float
 
 
@@ -46,7 +44,7 @@ class _Head(NamedTuple):
     """What is random of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from its own frame to the volume's
     around its middle; ``noise`` float64 of the volume's shape, HU; ``world`` as a phantom has it."""
 
-    parts: List[_Part]
+    parts: list[_Part]
     pose: np.ndarray
     shift: np.ndarray
     geometry: Geometry
@@ -84,7 +82,7 @@ def _head(generator: np.random.Generator) -> _Head:
     return _Head(parts, pose, shift, geometry, middle, noise, world)
 
 
-def _anatomy(generator: np.random.Generator) -> Tuple[List[_Part], Dict[str, np.ndarray]]:
+def _anatomy(generator: np.random.Generator) -> tuple[list[_Part], dict[str, np.ndarray]]:
     """Parts, later ones over earlier ones, and where the landmarks are in the head's frame."""
 
     def near(x: float, y: float, z: float) -> np.ndarray:
@@ -142,21 +140,21 @@ class SyntheticLandmarks(VolumeDataset):
 
     def __init__(
         self,
-        data_path: Optional[str],
+        data_path: str | None,
         split: str,
-        cache_folder: Optional[Path],
+        cache_folder: Path | None,
         options: Options = AS_THEY_ARE,
     ) -> None:
         self.split = require_split(split, tuple(_SIZES), "synthetic_landmarks")
         self.names = list(NAMES)
         self.spacing = np.array(_SPACING_MM)
         self._convention = "ras" if options.world == "file" else options.world
-        self._drawn: Dict[int, Phantom] = {}
+        self._drawn: dict[int, Phantom] = {}
 
     def __len__(self) -> int:
         return _SIZES[self.split]
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_drawn": {}}
 
     def volume(self, index: int) -> Decoded:
@@ -166,7 +164,7 @@ class SyntheticLandmarks(VolumeDataset):
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return geometry.voxels(self._phantom(index).world)
 
-    def placed(self) -> List[int]:
+    def placed(self) -> list[int]:
         """Without the voxels, which take most of the time: 2 ms for a phantom."""
         worlds = (_head(self._generator(index)).world for index in range(len(self)))
         return sum((~np.isnan(world).any(axis=1)).astype(int) for world in worlds).tolist()

@@ -1,15 +1,13 @@
 """Three orthogonal slices of a volume with its landmarks, as a picture."""
 
-from __future__ import annotations
-
-from typing import Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ..lettering import legend, letters
+from ..runtime.lettering import legend, letters
 
-Colour = Tuple[int, int, int]
+Colour = tuple[int, int, int]
 _FOUND, _TRUE, _NOT_SHOWN = (255, 70, 70), (80, 230, 80), (130, 130, 130)
 _SHORTEST_SIDE, _LONGEST_SIDE = 256, 768  # pixels; the latter of thin volumes
 _GAP = 6
@@ -21,11 +19,11 @@ _ENDS = (("I", "S"), ("P", "A"), ("L", "R"))  # where depth, height and width be
 def orthogonal_slices(
     volume: np.ndarray,
     spacing: Sequence[float],
-    found: Optional[np.ndarray],
-    true: Optional[np.ndarray] = None,
-    centre: Optional[np.ndarray] = None,
+    found: np.ndarray | None,
+    true: np.ndarray | None = None,
+    centre: np.ndarray | None = None,
     shows_sides: bool = False,
-    names: Optional[Sequence[str]] = None,
+    names: Sequence[str] | None = None,
 ) -> np.ndarray:
     """Axial, coronal and sagittal slices side by side, in true proportions, upright: anterior or superior is up.
 
@@ -62,7 +60,7 @@ def orthogonal_slices(
     return np.concatenate(columns, axis=1)[:, :-_GAP]
 
 
-def _middle(shape: Sequence[int], points: Optional[np.ndarray]) -> np.ndarray:
+def _middle(shape: Sequence[int], points: np.ndarray | None) -> np.ndarray:
     if points is None or not np.isfinite(points).all(axis=1).any():
         return (np.array(shape) - 1) / 2
     return np.nanmedian(points, axis=0)
@@ -74,9 +72,9 @@ def _panel(
     index: np.ndarray,
     axis: int,
     scale: float,
-    shown: Sequence[Tuple[np.ndarray, Colour]],
+    shown: Sequence[tuple[np.ndarray, Colour]],
     shows_sides: bool,
-    names: Optional[Sequence[str]],
+    names: Sequence[str] | None,
 ) -> np.ndarray:
     title, rows, columns = _DIRECTIONS[axis]
     plane = volume.take(index[axis], axis=axis)
@@ -102,7 +100,7 @@ def _panel(
     return np.asarray(picture)
 
 
-def _list_of(names: Sequence[str], shown: Sequence[Tuple[np.ndarray, Colour]], height: int) -> np.ndarray:
+def _list_of(names: Sequence[str], shown: Sequence[tuple[np.ndarray, Colour]], height: int) -> np.ndarray:
     """Numbers and names beside the colour of their marks, grey for what is not shown."""
     colours = [[colour for points, colour in shown if np.isfinite(points[n]).all()] for n in range(len(names))]
     entries = [(f"{n + 1} {name}", (colours[n] or [_NOT_SHOWN])[-1]) for n, name in enumerate(names)]
@@ -110,7 +108,7 @@ def _list_of(names: Sequence[str], shown: Sequence[Tuple[np.ndarray, Colour]], h
 
 
 def _write_sides(
-    drawing: ImageDraw.ImageDraw, size: Tuple[int, int], rows: Sequence[str], columns: Sequence[str]
+    drawing: ImageDraw.ImageDraw, size: tuple[int, int], rows: Sequence[str], columns: Sequence[str]
 ) -> None:
     """Letters at the middle of the four edges of a panel of ``size`` (width, height)."""
     width, height = size
@@ -121,7 +119,7 @@ def _write_sides(
 
 
 def _mark(
-    drawing: ImageDraw.ImageDraw, place: Tuple[float, float], colour: Tuple[int, int, int], is_near: bool
+    drawing: ImageDraw.ImageDraw, place: tuple[float, float], colour: tuple[int, int, int], is_near: bool
 ) -> None:
     row, column = place
     if not is_near:

@@ -1,24 +1,23 @@
 """Volumes from files, NIfTI, NumPy's .npy and .npz, MetaImage and NRRD, and from folders of DICOM slices."""
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import math
 import os
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
-from ..files import require_regular
+from ..runtime.errors import UserError
+from ..runtime.files import require_regular
 from . import dicom, landmark_files
-from .geometry import Geometry, affine_from, checked, spatial
+from .geometry import PACKED, PLAIN, TEXT, Geometry, affine_from, check_fits, check_voxels, checked, spatial
 from .itk_headers import is_packed, is_text, named_files, require_beside, require_plain
-from .limits import MAX_VOXELS, PACKED, PLAIN, TEXT, check_fits, check_voxels
+from .settings import MAX_VOXELS
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
 _OF_ITK = (".mha", ".mhd", ".nrrd", ".nhdr")
@@ -48,15 +47,15 @@ class Header(NamedTuple):
 
     geometry: Geometry
     convention: str
-    remarks: Tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 class _Opened(NamedTuple):
-    shape: Tuple[int, ...]  # in the order z, y, x; more than three for a series
+    shape: tuple[int, ...]  # in the order z, y, x; more than three for a series
     affine: np.ndarray  # to millimetres in the convention
     convention: str
     load: Callable[[], np.ndarray]
-    remarks: Tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def read_header(path: str, max_voxels: int = MAX_VOXELS) -> Header:
@@ -69,7 +68,7 @@ def read_header(path: str, max_voxels: int = MAX_VOXELS) -> Header:
     return _header(file, _open(file), max_voxels)
 
 
-def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> Tuple[np.ndarray, Header]:
+def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, Header]:
     """The voxels (depth, height, width), in the file's dtype, and the header.
 
     Raises:
@@ -91,7 +90,20 @@ def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> Tuple[np.ndarray, He
     return array, header
 
 
-def list_volumes(folder: str) -> List[str]:
+def remarks_on(headers: dict[str, Header]) -> list[str]:
+    """Each remark once, with the first file it concerns and the number of others."""
+    files: dict[str, list[str]] = {}
+    for file, header in headers.items():
+        for remark in header.remarks:
+            files.setdefault(remark, []).append(file)
+    lines = []
+    for remark, own in files.items():
+        more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
+        lines.append(f"note: {own[0]}{more}: {remark}")
+    return lines
+
+
+def list_volumes(folder: str) -> list[str]:
     """Paths of the volumes in a folder, sorted by name; hidden files are ignored.
 
     A folder in it is a volume if it holds DICOM files, or if there is a file of landmarks for it.
@@ -105,7 +117,7 @@ def list_volumes(folder: str) -> List[str]:
     for path in visible:
         if path.is_dir() and (dicom.holds_dicom(str(path)) or (path.name not in names and _has_landmarks(str(path)))):
             files.append(str(path))
-    by_name: Dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for file in sorted(files):
         other = by_name.setdefault(case_name(file), file)
         if other != file:
@@ -117,7 +129,7 @@ def _has_landmarks(path: str) -> bool:
     return bool(landmark_files.files_of(os.path.dirname(path), os.path.basename(path)))
 
 
-def parts_of(path: str) -> List[str]:
+def parts_of(path: str) -> list[str]:
     """All files that hold a volume: itself, the voxels beside a detached header, or the files of a folder."""
     if os.path.isdir(path):
         return dicom.files_in(path)
@@ -233,7 +245,7 @@ def _open_npz(file: str) -> _Opened:
     return _Opened(shape, affine, "ras", lambda: _load_npz(file))
 
 
-def _npz_shape(file: str) -> Tuple[int, ...]:
+def _npz_shape(file: str) -> tuple[int, ...]:
     """Shape of the array "volume" from its header alone, once it is what the archive has room for; () without one."""
     with zipfile.ZipFile(file) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
@@ -247,7 +259,7 @@ def _npz_shape(file: str) -> Tuple[int, ...]:
     return shapes.get("volume", ())
 
 
-def _member_shape(file: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: Optional[int]) -> Tuple:
+def _member_shape(file: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int | None) -> tuple:
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise UserError(f"{file} is compressed in a way that numpy does not use; write the file again")
     if largest is not None and entry.file_size > largest:
@@ -317,7 +329,7 @@ def _open_folder(folder: str) -> _Opened:
     return _Opened(series.shape, series.affine, "lps", series.load)
 
 
-_READERS: Dict[str, Callable[[str], _Opened]] = {
+_READERS: dict[str, Callable[[str], _Opened]] = {
     ".nii.gz": _open_nifti,
     ".nii": _open_nifti,
     ".npy": _open_npy,

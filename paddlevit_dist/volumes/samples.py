@@ -1,17 +1,14 @@
 """Samples of a dataset of volumes: random crops to train on, whole volumes to evaluate."""
 
-from __future__ import annotations
-
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ..contracts.dataset import Samples
 from ..contracts.sample_checks import BadSample
-from ..errors import UserError
 from .dataset import VolumeDataset
 from .geometry import rotation
-from .mirroring import choices
 from .store import Decoded
 
 _NEAR_LANDMARK = 0.5  # share of the crops that are drawn around a landmark
@@ -32,7 +29,7 @@ class Map(NamedTuple):
 
     centre: np.ndarray  # (3,)
     matrix: np.ndarray  # (3, 3)
-    size: Tuple[int, int, int]
+    size: tuple[int, int, int]
     is_flipped: bool
 
     def to_crop(self, points: np.ndarray) -> np.ndarray:
@@ -54,10 +51,10 @@ class VolumeSamples(Samples):
     def __init__(
         self,
         dataset: VolumeDataset,
-        crop_size: Optional[Sequence[int]],
+        crop_size: Sequence[int] | None,
         augmentation: Augmentation,
         mirrored: Sequence[int],
-        window: Optional[Sequence[float]],
+        window: Sequence[float] | None,
         notices: Sequence[str] = (),
     ) -> None:
         self.dataset = dataset
@@ -72,10 +69,10 @@ class VolumeSamples(Samples):
         return self.dataset.labelled
 
     @property
-    def class_names(self) -> Optional[Sequence[str]]:  # type: ignore[override] # likewise
+    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
         return self.dataset.class_names
 
-    def sample(self, index: int, generator: np.random.Generator) -> Dict[str, np.ndarray]:
+    def sample(self, index: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
         """One crop or volume.
 
         Returns:
@@ -158,7 +155,7 @@ def cut(array: np.ndarray, crop: Map, outside: float) -> np.ndarray:
 
 
 def _slice(
-    array: np.ndarray, start: np.ndarray, signs: np.ndarray, size: Tuple[int, int, int], outside: float
+    array: np.ndarray, start: np.ndarray, signs: np.ndarray, size: tuple[int, int, int], outside: float
 ) -> np.ndarray:
     result = np.full(size, outside, dtype=np.float32)
     sources, targets = [], []
@@ -184,7 +181,7 @@ def _interpolate(array: np.ndarray, start: np.ndarray, crop: Map, outside: float
     high = np.maximum(high, low + 2)
     block = _slice(array, low, np.ones(3, dtype=int), tuple(high - low), outside)
     matrix = crop.matrix.astype(np.float32)
-    positions: List[np.ndarray] = []
+    positions: list[np.ndarray] = []
     for axis in range(3):
         terms = [steps[k] * matrix[axis, k] for k in range(3)]
         position = terms[0][:, None, None] + terms[1][None, :, None] + terms[2][None, None, :]
@@ -203,27 +200,3 @@ def _interpolate(array: np.ndarray, start: np.ndarray, crop: Map, outside: float
             columns.append(left + share[2] * (right - left))
         rows.append(columns[0] + share[1] * (columns[1] - columns[0]))
     return rows[0] + share[0] * (rows[1] - rows[0])
-
-
-def mirror_order(names: Sequence[str], pairs: Sequence[str]) -> List[int]:
-    """For each landmark the index of the one that takes its place when left and right are exchanged.
-
-    Raises:
-        UserError: a pair is not two different known names, or a name is in two pairs.
-    """
-    order = list(range(len(names)))
-    for pair in pairs:
-        left, colon, right = pair.partition(":")
-        unknown = [name for name in (left, right) if name not in names]
-        if not colon or left == right:
-            raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': no pair; expected left_name:right_name")
-        if unknown:
-            raise UserError(
-                f"VOLUMES.MIRROR_PAIRS '{pair}': '{unknown[0]}' is not a landmark ({', '.join(names)}); expected "
-                f"left_name:right_name; are the pairs perhaps a recipe's, for other landmarks? {choices(names)}"
-            )
-        first, second = names.index(left), names.index(right)
-        if order[first] != first or order[second] != second:
-            raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': a landmark has one counterpart; name it in one pair")
-        order[first], order[second] = second, first
-    return order

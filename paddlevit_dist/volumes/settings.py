@@ -1,11 +1,10 @@
 """Configuration keys specific to volumes. Triples are in array order: depth, height, width (z, y, x)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Given, Key, Table, Unused
-from .limits import MAX_VOXELS
+
+MAX_VOXELS = 1 << 30  # 1,024 along each axis
 
 _KEYS = (
     Key(
@@ -129,4 +128,13 @@ def _unused(given: Given) -> Iterator[Unused]:
 
 
 _TRAINING = "FLIP MIRROR_PAIRS ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE PEAK_WEIGHT"
-TABLE = Table(_KEYS, training=tuple(f"VOLUMES.{name}" for name in _TRAINING.split()), unused=_unused)
+TABLE = Table(
+    _KEYS,
+    training=tuple(f"VOLUMES.{name}" for name in _TRAINING.split()),
+    effects={
+        "network": ("VOLUMES.UNET_WIDTH", "VOLUMES.UNET_DEPTH", "VOLUMES.UNET_BLOCKS"),
+        "training": ("VOLUMES.SIGMA_MM", "VOLUMES.LOSS"),
+        "neutral": ("VOLUMES.MAX_VOXELS",),
+    },
+    unused=_unused,
+)

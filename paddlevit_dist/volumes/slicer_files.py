@@ -1,15 +1,14 @@
 """Landmarks as 3D Slicer keeps them: point lists in .fcsv and .mrk.json files, which specify their own coordinate
 system."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import re
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from ..errors import UserError
+from ..runtime.errors import UserError
 
 COLUMNS = "id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID"
 _SCHEMA = (
@@ -35,18 +34,18 @@ class Row(NamedTuple):
     where: str
     name: str
     values: Any
-    space: Optional[str]
+    space: str | None
 
 
 class Point(NamedTuple):
     """A landmark to write: ``position`` x, y, z as text, in the file's coordinate system."""
 
     name: str
-    position: Tuple[str, str, str]
+    position: tuple[str, str, str]
     description: str
 
 
-def fcsv_rows(file: str, text: str) -> List[Row]:
+def fcsv_rows(file: str, text: str) -> list[Row]:
     """Rows of an .fcsv file; a point that is not placed has the values None.
 
     Raises:
@@ -67,7 +66,7 @@ def fcsv_rows(file: str, text: str) -> List[Row]:
     return rows
 
 
-def _fcsv_row(where: str, columns: List[str], cells: List[str], space: str) -> Row:
+def _fcsv_row(where: str, columns: list[str], cells: list[str], space: str) -> Row:
     absent = [column for column in ("label", "x", "y", "z") if column not in columns[: len(cells)]]
     if absent:
         raise UserError(f"{where}: no {', '.join(absent)}; expected the columns {COLUMNS}")
@@ -77,7 +76,7 @@ def _fcsv_row(where: str, columns: List[str], cells: List[str], space: str) -> R
     return Row(where, cells[columns.index("label")].strip(), values, space)
 
 
-def markups_rows(file: str, stored: Any) -> List[Row]:
+def markups_rows(file: str, stored: Any) -> list[Row]:
     """Rows of a parsed .mrk.json file, of all its point lists; a point that is not placed has the values None.
 
     Raises:

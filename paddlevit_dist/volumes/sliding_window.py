@@ -1,14 +1,12 @@
 """Maps of a whole volume from overlapping windows of the size that the model was trained on."""
 
-from __future__ import annotations
-
-from typing import Callable, List, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..transfers import constant, to_device
+from ..runtime.transfers import constant, to_device
 
 _WINDOWS_AT_ONCE = 4
 
@@ -54,7 +52,7 @@ def predict(
     return total[:, : size[0], : size[1], : size[2]]
 
 
-def window_starts(length: int, window: int, overlap: float) -> List[int]:
+def window_starts(length: int, window: int, overlap: float) -> list[int]:
     """First voxels of as few evenly spread windows as cover ``length`` voxels with at least this overlap."""
     step = max(1, int(window * (1 - overlap)))
     count = max(0, -(-(length - window) // step)) + 1

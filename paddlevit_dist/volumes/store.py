@@ -1,24 +1,21 @@
 """Decoded volumes on disk, memory-mapped: a compressed file is decoded once, not in every epoch."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
 from ..loading.checked_files import Damaged, checked_file, read_checked, verify, write_array
-from .geometry import Geometry, canonical, resample, resampled_shape
-from .limits import MAX_VOXELS, check_voxels
+from ..runtime.errors import UserError
+from .geometry import Geometry, canonical, check_voxels, resample, resampled_shape
 from .reading import parts_of, read_volume
+from .settings import MAX_VOXELS
 
-# 1 kept MetaImage and NRRD volumes along their own axes, turned by 180 degrees about z; 2 took NIfTI's metres and
-# microns for millimetres; 3 had no checksums
-_VERSION = 4
+_VERSION = 4  # of what is kept of a volume
 _SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as is; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
@@ -36,7 +33,7 @@ class Decoded(NamedTuple):
 
     array: np.ndarray
     geometry: Geometry
-    window: Tuple[float, float]
+    window: tuple[float, float]
 
 
 class DecodedStore:
@@ -48,13 +45,13 @@ class DecodedStore:
         max_voxels: of a volume, as it is stored and as it is resampled.
     """
 
-    def __init__(self, folder: Path, spacing: Optional[Sequence[float]], max_voxels: int = MAX_VOXELS) -> None:
+    def __init__(self, folder: Path, spacing: Sequence[float] | None, max_voxels: int = MAX_VOXELS) -> None:
         self.folder = folder
         self.max_voxels = max_voxels
         self.spacing = None if spacing is None else [float(length) for length in spacing]
-        self._verified: Set[str] = set()  # by this process
+        self._verified: set[str] = set()  # by this process
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_verified": set()}
 
     def get(self, file: str) -> Decoded:
@@ -91,7 +88,7 @@ class DecodedStore:
             out.write(json.dumps({**stored, "checksum": checksum}).encode("utf-8"))
 
 
-def read_upright(file: str, spacing_mm: Optional[Sequence[float]], max_voxels: int) -> Tuple[np.ndarray, np.ndarray]:
+def read_upright(file: str, spacing_mm: Sequence[float] | None, max_voxels: int) -> tuple[np.ndarray, np.ndarray]:
     """The voxels of a file (depth, height, width) along the world's axes, and their affine (4, 4).
 
     Args:
@@ -118,7 +115,7 @@ def _belong_together(facts: Path, array: Path) -> bool:
         return False
 
 
-def percentile_window(voxels: np.ndarray) -> Tuple[float, float]:
+def percentile_window(voxels: np.ndarray) -> tuple[float, float]:
     """Two intensities between which almost all of the volume lies; never equal."""
     every = max(1, voxels.size // _SAMPLED_VOXELS)
     low, high = np.percentile(voxels.reshape(-1)[::every].astype(np.float64), _PERCENTILES)

@@ -4,17 +4,13 @@ Source: O. Çiçek et al., 2016, "3D U-Net", arXiv 1606.06650, for the shape of 
 K. He et al., 2016, arXiv 1512.03385, and skip connections that are added instead of concatenated.
 """
 
-from __future__ import annotations
-
-from typing import List
-
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ..autocast import as_dtype
 from ..contracts.model import Model
-from ..errors import UserError
+from ..runtime.autocast import as_dtype
+from ..runtime.errors import UserError
 
 _NORMS = {"batch": nn.BatchNorm3D, "instance": nn.InstanceNorm3D}
 
@@ -104,7 +100,7 @@ class UNet3D(Model):
             # Heatmaps are 0 almost everywhere, so an untrained network should output that.
             nn.initializer.Normal(std=0.01)(self.head.weight)
 
-    def layer_groups(self) -> List[List[str]]:
+    def layer_groups(self) -> list[list[str]]:
         """The stem, each level of the way down and of the way up with what leads to it, and the head."""
         down = [("encoder.0.",), *((f"down.{level}.", f"encoder.{level + 1}.") for level in range(self.depth))]
         up = [(f"up.{level}.", f"decoder.{level}.") for level in reversed(range(self.depth))]
@@ -115,7 +111,7 @@ class UNet3D(Model):
         """Features of the first level: (batch, in_channels, depth, height, width) to (batch, width, the same)."""
         size = x.shape[2:]
         multiple = 2**self.depth
-        padding: List[int] = []
+        padding: list[int] = []
         for length in reversed(size):  # Paddle counts from the last axis
             padding += [0, -length % multiple]
         if any(padding):

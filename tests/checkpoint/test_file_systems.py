@@ -1,15 +1,13 @@
 """Errors of the file system are told as what they are, and lose nothing."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 import numpy as np
 import pytest
@@ -17,9 +15,9 @@ from support.processes import ROOT, run_command
 from support.runs import DIGITS
 
 from paddlevit_dist.checkpoint import store as checkpoints
-from paddlevit_dist.checkpoint.host_copy import HostTensor
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.files import atomic_file
+from paddlevit_dist.checkpoint.store import HostTensor
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.runtime.files import atomic_file
 
 ADVICE = {
     "ENOSPC": "free space",

@@ -1,7 +1,5 @@
 """Runs shared by several tests; no test may change their folders."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import NamedTuple

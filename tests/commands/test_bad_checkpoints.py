@@ -1,7 +1,5 @@
 """Checkpoints that are missing, damaged or from another run: one line with the fix, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """Data that is missing, damaged or does not fit: one line that names the file and the fix."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import struct

@@ -1,7 +1,5 @@
 """Options and values that cannot work: one line that names them and the fix, and nothing is written."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run reports about its pictures before it starts, on the command line."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What a shell completes after Tab, and what an editor makes of the schema of the keys."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Runs with data options: unreadable pictures, a split folder, prepared tar files, rare classes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

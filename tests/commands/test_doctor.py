@@ -1,7 +1,5 @@
 """Checks of the doctor: what they find, that none stops the others, and that nothing stays behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -15,21 +13,21 @@ from support.processes import ROOT, run_command
 from support.runs import PLAIN, TINY
 
 from paddlevit_dist import config, register_dataset
-from paddlevit_dist.commands import doctor_machine
-from paddlevit_dist.commands.doctor_checks import Check, Checkup, Finding, Workshop, carried_out, temporary_in
-from paddlevit_dist.commands.doctor_data import CHECKS as DATA_CHECKS
-from paddlevit_dist.commands.doctor_machine import CHECKS as MACHINE_CHECKS
-from paddlevit_dist.commands.doctor_machine import driver_problem, memory_of_machine, output_folder
-from paddlevit_dist.commands.doctor_training import CHECKS as TRAINING_CHECKS
-from paddlevit_dist.commands.doctor_training import loading
+from paddlevit_dist.diagnosis import doctor_machine
+from paddlevit_dist.diagnosis.doctor_checks import Check, CheckProcess, Checkup, Finding, carried_out, temporary_in
+from paddlevit_dist.diagnosis.doctor_data import CHECKS as DATA_CHECKS
+from paddlevit_dist.diagnosis.doctor_machine import CHECKS as MACHINE_CHECKS
+from paddlevit_dist.diagnosis.doctor_machine import driver_problem, memory_of_machine, output_folder
+from paddlevit_dist.diagnosis.doctor_training import CHECKS as TRAINING_CHECKS
+from paddlevit_dist.diagnosis.doctor_training import loading
 
 
 def test_a_crash_is_one_line_and_the_checks_after_it_are_made(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
     checkup = Checkup(None, tmp_path, 1, False)
-    with Workshop(checkup, CHECKS, tmp_path / "log") as workshop:
+    with CheckProcess(checkup, CHECKS, tmp_path / "log") as process:
         for number, check in enumerate(CHECKS):
-            checkup.found[check.name] = workshop.carry_out(number)
+            checkup.found[check.name] = process.carry_out(number)
     found = checkup.found
     assert found["counts"].text == "0 before this one" and found["again"].text == "3 before this one"
     assert found["crash"].status == "failure" and "ended with SIGSEGV" in found["crash"].text
@@ -38,8 +36,8 @@ def test_a_crash_is_one_line_and_the_checks_after_it_are_made(tmp_path, monkeypa
 
 def test_processes_are_started_by_one_that_has_computed_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
-    with Workshop(Checkup(None, tmp_path, 1, True), WITH_A_TRAINING, tmp_path / "log") as workshop:
-        first, second, third = (workshop.carry_out(number).text for number in range(3))
+    with CheckProcess(Checkup(None, tmp_path, 1, True), WITH_A_TRAINING, tmp_path / "log") as process:
+        first, second, third = (process.carry_out(number).text for number in range(3))
         assert first == second != third
         with pytest.raises(ProcessLookupError):
             os.kill(int(first), 0)

@@ -1,7 +1,5 @@
 """The first commands in a plain shell: which interpreter runs them, and what they say when it lacks a package."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.environment import REQUIRED
+from paddlevit_dist.runtime.environment import REQUIRED
 
 SCRIPTS = ("run_train_multi.sh", "run_eval_multi.sh")
 WORDS = ["-cfg=a b.yaml", "it's", 'a "word"', "[2,2,2]", "*", "$HOME", ""]
@@ -58,8 +56,7 @@ def run(*command, folder=None, path: str = "/usr/bin:/bin", **variables: str) ->
         [str(word) for word in command],
         cwd=folder,
         env={"PATH": path, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=60,
     )

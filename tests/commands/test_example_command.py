@@ -1,7 +1,5 @@
 """The command that PaddleViT's users know, typed into a shell word for word, on an ImageNet-like folder."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a run prints first: which data, which model, which devices, and which of these are guesses."""
 
-from __future__ import annotations
-
 import pytest
 from support.runs import PLAIN, TINY, last_line, refused, run_main, well, write_pictures
 

@@ -1,22 +1,15 @@
 """The help of every command has one form, its examples are right, and words of other tools are answered with ours."""
 
-from __future__ import annotations
-
-import importlib
 import shlex
 
 import pytest
 
-from paddlevit_dist.__main__ import COMMANDS, _carry_out
+from paddlevit_dist.__main__ import _carry_out
+from paddlevit_dist.commands import COMMANDS, function_of
 from paddlevit_dist.commands.parser import parser_of
 from paddlevit_dist.config.help import ABOUT
-from paddlevit_dist.environment import program
-from paddlevit_dist.errors import UserError
-
-
-def run_of(command):
-    module, _, function = COMMANDS[command][0].partition(":")
-    return getattr(importlib.import_module(f"paddlevit_dist.commands.{module}"), function)
+from paddlevit_dist.runtime.environment import program
+from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -30,7 +23,7 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
     assert all(example.startswith(f"  {program(command)}") for example in examples)
     rows = [line for part in further[1:] for line in part.splitlines()]
     assert [line for line in rows if len(line) > 100 or line.startswith("  --")] == []
-    parser = parser_of(run_of(command))
+    parser = parser_of(function_of(command))
     assert (parser is None) == (command in ABOUT)
     for example in examples if parser else ():
         parser.parse_args(shlex.split(example.partition(" > ")[0])[len(program(command).split()) :])

@@ -1,7 +1,5 @@
 """``inspect data`` writes a picture of what the model will see."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -10,8 +8,8 @@ from PIL import Image
 from support.processes import run_command, succeeded
 
 from paddlevit_dist.commands import inspect_data
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.lettering import LINE_PX
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.runtime.lettering import LINE_PX
 
 DIGITS = ["-image_size=16", "DATA.IMAGE_CHANNELS", "1"]
 
@@ -28,7 +26,7 @@ def test_the_sheet_shows_the_evaluated_and_the_trained_pictures(tmp_path):
     enlarged, cell = 7, 16 * 7 + 4  # 16 pixels by a whole factor to at least 112
     assert sheet.shape[1] == 7 * cell and sheet.shape[2] == 3
 
-    from paddlevit_dist.images.data.digits import Digits
+    from paddlevit_dist.images.data.small_sets import Digits
 
     digits = Digits(None, "train", None)
     first = int(np.random.default_rng(0).permutation(len(digits))[0])

@@ -1,7 +1,5 @@
 """Shells and machines that give a run too little, or something left over: one line each, before any work is done."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -11,7 +9,7 @@ import pytest
 from support.processes import ROOT, run_command, run_main
 from support.runs import DIGITS, MAIN, refusal, refused, well
 
-from paddlevit_dist import limits
+from paddlevit_dist.runtime import limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses ulimit, /proc and /dev/full")
 
@@ -52,7 +50,7 @@ def test_a_low_limit_of_open_files_is_raised_as_far_as_the_user_may(tmp_path):
 
 TAKES_TOO_MUCH = """
 import resource, sys
-from paddlevit_dist.errors import run_and_report
+from paddlevit_dist.runtime.errors import run_and_report
 resource.setrlimit(resource.{limit}, ({value}, {value}))
 def work():
     {work}
@@ -134,7 +132,9 @@ def test_shared_memory_that_cannot_be_written_is_named(tmp_path):
     assert "/dev/shm cannot be written: Read-only file system" in message and "-ngpus=1 -num_workers=0" in message
 
 
-LOOP = "from paddlevit_dist.compiled import compiled\n\n\n@compiled\ndef doubled(number):\n    return 2 * number\n"
+LOOP = (
+    "from paddlevit_dist.runtime.compiled import compiled\n\n\n@compiled\ndef doubled(number):\n    return 2 * number\n"
+)
 
 
 @pytest.mark.long

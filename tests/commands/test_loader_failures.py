@@ -1,7 +1,5 @@
 """A loader process that is stopped or killed ends the run promptly and with the reason."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The output folder of a run that is given none: named by its recipe, and numbered."""
 
-from __future__ import annotations
-
 import html
 import re
 import shlex
@@ -15,8 +13,8 @@ from support.runs import DIGITS, MAIN, last_line, refusal, well
 
 from paddlevit_dist.commands.train import _with_output
 from paddlevit_dist.config import EXAMPLE, load
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.observe.record import output_folder
+from paddlevit_dist.runtime.errors import UserError
 
 
 def run_in(folder, *words):

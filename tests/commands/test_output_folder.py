@@ -1,7 +1,5 @@
 """What a run leaves behind and prints, for one process and for two."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Modules of a user: -import, what goes wrong with them, and what worker processes know."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -147,7 +145,7 @@ GUARDED = """
 import multiprocessing
 import sys
 from paddlevit_dist import UserError, register_model
-from paddlevit_dist.parallel.luggage import Luggage
+from paddlevit_dist.parallel.payload import Payload
 from paddlevit_dist.registry import resolve
 
 class Outside:
@@ -156,8 +154,8 @@ class Outside:
 def build(name):
     print(resolve("model", name).__name__)
 
-def work(luggage):
-    worker, arguments = luggage.unpack()
+def work(payload):
+    worker, arguments = payload.unpack()
     for name in arguments:
         try:
             worker(name)
@@ -171,8 +169,8 @@ if __name__ == "__main__":
     register_model("outside", Outside)
     register_model("inside", Inside)
     register_model("nameless", lambda name, **options: None)
-    luggage = Luggage.pack(build, ("outside", "inside", "nameless"))
-    process = multiprocessing.get_context("spawn").Process(target=work, args=(luggage,))
+    payload = Payload.pack(build, ("outside", "inside", "nameless"))
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(payload,))
     process.start()
     process.join()
     sys.exit(process.exitcode)

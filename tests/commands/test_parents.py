@@ -1,7 +1,5 @@
 """The parents of processes touch no device: one that has computed on a GPU holds memory there as long as it lives."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

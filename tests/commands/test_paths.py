@@ -1,7 +1,5 @@
 """One rule for every path: ``~`` is the home folder, and a run's folder means a checkpoint in it."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 

@@ -1,7 +1,5 @@
 """``inspect data`` and ``export`` for tasks on point clouds: a picture, and one line on what cannot be exported."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -11,11 +9,11 @@ from support.processes import ROOT, run_command
 from support.runs import refusal, well
 
 from paddlevit_dist import registry
-from paddlevit_dist.commands import export as export_model
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.exporting import command as export_model
 from paddlevit_dist.points.data.scannet_classes import COLOURS
+from paddlevit_dist.runtime.errors import UserError
 
 
 def command(*words):

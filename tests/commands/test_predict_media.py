@@ -1,7 +1,5 @@
 """``predict``: pictures at addresses, frames of videos, names of ImageNet's classes, classes beside pictures."""
 
-from __future__ import annotations
-
 import csv
 import http.server
 import io
@@ -17,10 +15,10 @@ from support.processes import run_command
 from support.runs import well
 from support.trained import write_weights
 
-from paddlevit_dist import Predictor, UserError
+from paddlevit_dist import Predictor
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.images.classification import prediction
-from paddlevit_dist.images.data import inputs, videos
+from paddlevit_dist.images.data import listing
 from paddlevit_dist.images.data.imagenet import names_by_synset
 from paddlevit_dist.images.data.inputs import GivenPictures
 from paddlevit_dist.images.data.reading import Reading, UnreadablePicture
@@ -75,7 +73,7 @@ def test_each_frame_of_a_video_gets_a_row_with_its_number_and_time(predictor, tm
 
 def test_a_frame_may_be_asked_for_again(tmp_path):
     path = write_video(tmp_path / "walk.avi")
-    video, expected = videos.Video(str(path)), list(frames(path))
+    video, expected = listing.Video(str(path)), list(frames(path))
     for number in (5, 2, 2, 6):
         np.testing.assert_array_equal(np.asarray(video.frame(number)), expected[number])
     with pytest.raises(UnreadablePicture, match="it has no frame 7 any more"):
@@ -140,7 +138,7 @@ def test_pictures_and_videos_at_addresses_are_fetched_and_what_fails_is_one_line
     site.files["/cat"] = encoded(noise)
     site.files["/walk.avi"] = write_video(tmp_path / "walk.avi").read_bytes()
     site.files["/large.png"] = bytes(80_000)
-    monkeypatch.setattr(inputs, "_LARGEST_FETCHED_BYTES", 79_999)
+    monkeypatch.setattr(listing, "_LARGEST_FETCHED_BYTES", 79_999)
     assert len(site.files["/walk.avi"]) < 79_999
     host = f"http://me:word@{site.address}"
     names = ["cat?key=abc", "walk.avi", "gone.png", "large.png", "large.png?unmeasured", "cat?unmeasured"]
@@ -193,7 +191,7 @@ def test_a_thousand_classes_without_names_are_those_of_imagenet(tmp_path):
 def test_classes_are_drawn_as_bars_beside_the_first_pictures_only(tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_MOST_PICTURES", 2)
     given = GivenPictures([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", Reading())
-    outputs = prediction.ClassOutputs(tmp_path, given, ["n02510455", "bee"])
+    outputs = prediction.ClassWriter(tmp_path, given, ["n02510455", "bee"])
     for index in range(3):
         assert outputs.write(index, np.array([0.25, 0.75])) == {}
     (line,) = outputs.finish([])
@@ -206,8 +204,3 @@ def test_classes_are_drawn_as_bars_beside_the_first_pictures_only(tmp_path, monk
     plain = prediction.beside(Image.new("RGB", (400, 200)), ["giant panda", "bee"], [0.25, 0.75])
     named = prediction.beside(Image.new("RGB", (400, 200)), ["n02510455", "bee"], [0.25, 0.75])
     assert plain.tobytes() == named.tobytes()
-
-
-def test_a_new_address_is_refused_where_it_is_no_web_address(tmp_path):
-    with pytest.raises(UserError, match="ftp://example.org/x.png cannot be fetched: .*ftp"):
-        download.fetch("ftp://example.org/x.png", tmp_path / "x", 10)

@@ -1,7 +1,5 @@
 """``predict`` for scenes and volumes, as a user runs it: the same for any number of processes, bad inputs listed."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """``prepare scannet``, ``prepare ply`` and ``prepare pth`` as a user runs them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """-pretrained in a training: how much of the model it must fill, which part it loads, and the report it leaves."""
 
-from __future__ import annotations
-
 import json
 
 import paddle

@@ -1,7 +1,5 @@
 """Whatever happens to the terminal, a command continues and exits with the code it would have had."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
@@ -85,7 +83,7 @@ def test_streams_that_are_closed_from_the_start(closing, tmp_path):
 
 
 PROGRAM = """
-from paddlevit_dist import printing
+from paddlevit_dist.runtime import printing
 printing.never_fail()
 printing.never_fail()
 print("Gr\\u00fc\\u00dfe \\udcff", flush=True)

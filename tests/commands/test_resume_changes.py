@@ -1,7 +1,5 @@
 """A resumed training reports what it does differently, and its records list each epoch once."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """-show_config and -h: what they print, and what they do not do."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """``-eval -split=NAME``: held-out splits, and those without labels, which are predicted and not scored."""
 
-from __future__ import annotations
-
 import sys
 import zipfile
 

@@ -1,7 +1,5 @@
 """What a person at a terminal sees: a bar that keeps its text, and an interruption that is logged."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,13 +1,11 @@
 """Configuration files for tests: written to an empty working directory, so that messages show short paths."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest
 
 from paddlevit_dist.config import load
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Augmentation and mixing keys: PaddleViT's names and values, and what is said about those without effect."""
 
-from __future__ import annotations
-
 import pytest
 
 PADDLEVIT = """\

@@ -1,7 +1,5 @@
 """Flags, overrides and help."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest
@@ -9,8 +7,8 @@ import pytest
 from paddlevit_dist.config import EXAMPLE, help, load
 from paddlevit_dist.config.command_line import FLAGS
 from paddlevit_dist.config.table import keys, leaves
-from paddlevit_dist.environment import program
 from paddlevit_dist.registry import TABLES
+from paddlevit_dist.runtime.environment import program
 
 MISSION = r"""
 -cfg='./configs/vit_base_patch16_224.yaml' \

@@ -1,7 +1,5 @@
 """The merged configuration: frozen, described, written and read back."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
@@ -14,7 +12,7 @@ import yaml
 import paddlevit_dist.config
 from paddlevit_dist.config import dump_yaml, load
 from paddlevit_dist.engine.about import settings_of
-from paddlevit_dist.engine.by_size import with_fitting_batch, with_fitting_epochs
+from paddlevit_dist.engine.schedule import with_fitting_batch, with_fitting_epochs
 
 ROOT = Path(paddlevit_dist.config.__file__).parents[2]
 

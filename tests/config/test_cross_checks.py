@@ -1,7 +1,5 @@
 """Values that are valid on their own but contradict one another."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """Model and dataset names as other tools spell them, and those tools' flags."""
 
-from __future__ import annotations
-
 import pytest
 
 from paddlevit_dist import UserError

@@ -1,7 +1,5 @@
 """Keys that come with a user's dataset, model or task: read like any other, by whom they belong to."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Keys in PaddleViT's files that are spelled differently here or have no meaning here."""
 
-from __future__ import annotations
-
 import pytest
 
 from paddlevit_dist.config.table import keys

@@ -1,7 +1,5 @@
 """-cfg=NAME: a file that exists, else the recipe of that name; BASE likewise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_recipes
 from paddlevit_dist.config import load
-from paddlevit_dist.environment import program
+from paddlevit_dist.runtime.environment import program
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -1,7 +1,5 @@
 """Every file in configs/: it loads, says what it is, and its numbers match its header."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,169 +1,11 @@
 """The key tables, which task reads which, and what values each key accepts."""
 
-from __future__ import annotations
-
 import pytest
 
 from paddlevit_dist.config import default_config, load
-from paddlevit_dist.config.key import Mismatch
+from paddlevit_dist.config.key import EFFECTS, Mismatch, covers
 from paddlevit_dist.config.table import keys, leaves
 from paddlevit_dist.registry import TABLES, key_tables
-
-PROMISED = {
-    "BASE": [],
-    "IMPORTS": [],
-    "DATA.BATCH_SIZE": 256,
-    "DATA.BATCH_SIZE_EVAL": None,
-    "DATA.DATASET": "digits",
-    "DATA.DATA_PATH": None,
-    "DATA.SPLIT": "val",
-    "DATA.IMAGE_SIZE": 224,
-    "DATA.IMAGE_CHANNELS": 3,
-    "DATA.CROP_PCT": 0.875,
-    "DATA.NUM_WORKERS": None,
-    "DATA.PREFETCH": 2,
-    "DATA.IMAGENET_MEAN": [0.5, 0.5, 0.5],
-    "DATA.IMAGENET_STD": [0.5, 0.5, 0.5],
-    "DATA.CROP_SCALE": [0.08, 1.0],
-    "DATA.CROP_RATIO": [0.75, 1.3333333333333333],
-    "DATA.DECODER": "exact",
-    "DATA.HORIZONTAL_FLIP": 0.5,
-    "DATA.GLYPH_DISTORTION": 1.0,
-    "DATA.CACHE_FOLDER": None,
-    "DATA.VAL_FRACTION": None,
-    "DATA.VAL_SEED": 0,
-    "DATA.CLASS_BALANCED": False,
-    "DATA.ON_BAD_SAMPLE": "stop",
-    "DATA.ALLOW_LEFT_OUT": False,
-    "DATA.EXIF_ROTATE": False,
-    "DATA.MAX_PIXELS": 89_478_485,
-    "DATA.LOADER_TIMEOUT_SECONDS": 600,
-    "MODEL.TYPE": "vit",
-    "MODEL.NAME": "vit",
-    "MODEL.NUM_CLASSES": None,
-    "MODEL.PRETRAINED": None,
-    "MODEL.PRETRAINED_PART": None,
-    "MODEL.MINIMUM_LOADED": 0.9,
-    "MODEL.RESUME": None,
-    "MODEL.DROPOUT": 0.0,
-    "MODEL.ATTENTION_DROPOUT": 0.0,
-    "MODEL.DROPPATH": 0.0,
-    "MODEL.PATCH_SIZE": None,
-    "MODEL.EMBED_DIM": None,
-    "MODEL.NUM_HEADS": None,
-    "MODEL.ATTN_HEAD_SIZE": None,
-    "MODEL.DEPTH": None,
-    "MODEL.MLP_RATIO": None,
-    "MODEL.DEPTHS": None,
-    "MODEL.DIMS": None,
-    "MODEL.WINDOW_SIZE": None,
-    "MODEL.SR_RATIO": None,
-    "MODEL.DEPTH_TOKEN_ONLY": None,
-    "MODEL.INIT_VALUES": None,
-    "MODEL.LINEAR": None,
-    "MODEL.QKV_BIAS": None,
-    "TASK": "classification",
-    "TRAIN.LAST_EPOCH": 0,
-    "TRAIN.NUM_EPOCHS": 300,
-    "TRAIN.STOP_AFTER_EPOCH": None,
-    "TRAIN.WARMUP_EPOCHS": 0,
-    "TRAIN.WARMUP_STEPS": None,
-    "TRAIN.WEIGHT_DECAY": 0.05,
-    "TRAIN.BASE_LR": 1e-3,
-    "TRAIN.WARMUP_START_LR": 1e-6,
-    "TRAIN.END_LR": 0.0,
-    "TRAIN.GRAD_CLIP": None,
-    "TRAIN.MAX_SKIPPED_UPDATES": 5,
-    "TRAIN.ACCUM_ITER": 1,
-    "TRAIN.BATCH_NORM": None,
-    "TRAIN.BATCH_NORM_MOMENTUM": None,
-    "TRAIN.BUCKET_MEGABYTES": 25,
-    "TRAIN.FIND_UNUSED_PARAMETERS": False,
-    "TRAIN.EMPTY_CACHE_FREQ": None,
-    "TRAIN.TF32": True,
-    "TRAIN.LINEAR_SCALED_LR": None,
-    "TRAIN.SMOOTHING": 0.0,
-    "TRAIN.CLASS_WEIGHTS": None,
-    "TRAIN.DISTILLATION_TYPE": "none",
-    "TRAIN.DISTILLATION_ALPHA": 0.5,
-    "TRAIN.DISTILLATION_TAU": 1.0,
-    "TRAIN.TEACHER_MODEL": None,
-    "TRAIN.TEACHER_WEIGHTS": None,
-    "TRAIN.MODEL_EMA": False,
-    "TRAIN.MODEL_EMA_DECAY": 0.99996,
-    "TRAIN.LAYER_DECAY": None,
-    "TRAIN.NUM_SAMPLES": None,
-    "TRAIN.EPOCH_LIMITS": (10, 100),
-    "DATA.GLOBAL_BATCH_SIZE": None,
-    "DATA.VAL_FRACTION_IF_MISSING": None,
-    "MODEL.PRETRAINED_REQUIRED": False,
-    "TRAIN.FREEZE": [],
-    "TRAIN.RECOMPUTE": False,
-    "TRAIN.REPEATED_AUGMENT": 1,
-    "TRAIN.RAND_AUGMENT": False,
-    "TRAIN.RAND_AUGMENT_LAYERS": 2,
-    "TRAIN.RAND_AUGMENT_MAGNITUDE": 9,
-    "TRAIN.AUTO_AUGMENT": False,
-    "TRAIN.COLOR_JITTER": 0.0,
-    "TRAIN.GRAYSCALE_PROB": 0.0,
-    "TRAIN.GAUSSIAN_BLUR_PROB": 0.0,
-    "TRAIN.SOLARIZE_PROB": 0.0,
-    "TRAIN.RANDOM_ERASE_PROB": 0.0,
-    "TRAIN.RANDOM_ERASE_MODE": "pixel",
-    "TRAIN.RANDOM_ERASE_COUNT": 1,
-    "TRAIN.MIXUP_ALPHA": 0.0,
-    "TRAIN.CUTMIX_ALPHA": 0.0,
-    "TRAIN.CUTMIX_MINMAX": None,
-    "TRAIN.MIXUP_PROB": 1.0,
-    "TRAIN.MIXUP_SWITCH_PROB": 0.5,
-    "TRAIN.MIXUP_MODE": "batch",
-    "TRAIN.LR_SCHEDULER.NAME": "cosine",
-    "TRAIN.LR_SCHEDULER.MILESTONES": [],
-    "TRAIN.LR_SCHEDULER.GAMMA": 0.1,
-    "TRAIN.LR_SCHEDULER.POWER": 0.9,
-    "TRAIN.OPTIMIZER.NAME": "AdamW",
-    "TRAIN.OPTIMIZER.EPS": 1e-8,
-    "TRAIN.OPTIMIZER.BETAS": (0.9, 0.999),
-    "TRAIN.OPTIMIZER.MOMENTUM": 0.9,
-    "TRAIN.OPTIMIZER.DAMPENING": 0.0,
-    "TRAIN.OPTIMIZER.FUSED": True,
-    "SAVE": "./output",
-    "SAVE_FREQ": 10,
-    "SAVE_EVERY_UPDATES": 0,
-    "SAVE_EVERY_MINUTES": 30.0,
-    "SAVE_IN_BACKGROUND": True,
-    "KEEP_EPOCHS": 1,
-    "KEEP_UPDATES": 2,
-    "STOP_AFTER_SECONDS": None,
-    "VALIDATE_FREQ": 1,
-    "REPORT_FREQ": 20,
-    "LOG_TO": [],
-    "WATCHDOG_SECONDS": 300,
-    "SEED": 0,
-    "EVAL": False,
-    "PROFILE": None,
-    "REPLAY": None,
-    "SELFTEST": False,
-    "REPORT": True,
-    "SAVE_PREDICTIONS": False,
-    "ALLOW_CHANGES": False,
-    "AMP": False,
-    "AMP_DTYPE": "float16",
-    "AMP_LEVEL": "O1",
-    "DETERMINISTIC": False,
-    "EVAL_AMP": False,
-    "TO_STATIC": False,
-    "NGPUS": -1,
-    "CPU_TUNING": True,
-}
-
-
-def classification_keys(config) -> dict:
-    return {name: value for name, value in leaves(config) if name in keys("classification")}
-
-
-def test_defaults_are_the_promised_ones():
-    assert classification_keys(default_config()) == PROMISED
 
 
 def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
@@ -194,10 +36,17 @@ def test_who_reads_a_key(name, tasks):
     assert {task for task in TABLES if name in keys(task)} == tasks
 
 
+def test_effects_are_of_keys_that_are_there():
+    for table in key_tables():
+        names = [key.name for key in table.keys]
+        for effect, chosen in table.effects.items():
+            assert effect in EFFECTS and all(any(covers([one], name) for name in names) for one in chosen)
+
+
 def test_without_arguments_everything_is_at_its_default():
     configuration = load([])
 
-    assert classification_keys(configuration.values) == PROMISED
+    assert configuration.values == default_config()  # whose values docs/reference/keys.md states
     assert set(configuration.sources.values()) == {"default"}
     assert configuration.notices == [] and configuration.show is False and configuration.argv == []
 

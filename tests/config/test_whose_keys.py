@@ -1,7 +1,5 @@
 """Who reads a key: those of other tasks are rejected, those this run does not use are reported."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """YAML files: BASE, sources, numbers that PyYAML reads as strings, and everything that can be wrong with a file."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest

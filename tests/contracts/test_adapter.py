@@ -1,7 +1,5 @@
 """Classes registered without our base classes: their own attributes first, then our defaults, in every process."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from paddlevit_dist import config, registry
 from paddlevit_dist.contracts.adapter import adopt, adopt_class
 from paddlevit_dist.contracts.dataset import Dataset, Samples, dataset_class
 from paddlevit_dist.contracts.task import Task, make_task
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.runtime.errors import UserError
 
 
 class Squares:
@@ -62,7 +60,7 @@ def squares(request, monkeypatch):
 def test_a_users_data_set_has_its_own_attributes_and_our_defaults(squares):
     dataset = dataset_class(squares, ImageDataset).open(squares, "val", Path("unused"))
     assert isinstance(dataset, ImageDataset) and dataset.describe(2) == "square 2 of val" and len(dataset) == 12
-    assert dataset.about == ("pictures", None, 3, None, None)
+    assert (dataset.holds, dataset.class_names, dataset.num_classes, dataset.labels) == ("pictures", None, 3, None)
     assert (dataset.kind, dataset.reading, dataset.left_out, list(dataset.notices)) == ("photo", None, None, [])
 
 
@@ -89,7 +87,7 @@ def test_a_task_without_the_base_class_gets_its_defaults(monkeypatch):
     values = config.load(["TASK", "plain"]).values
     task = make_task(values)
     assert isinstance(task, Task) and task.values is values and task.describe_samples([1, 2]) == "2 squares"
-    assert task.writes is False and list(task.notices) == []
+    assert list(task.notices) == []
     assert pickle.loads(pickle.dumps(task)).collate([1, 2, 3]) == {"sum": 6}
 
 

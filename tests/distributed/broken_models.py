@@ -1,14 +1,12 @@
 """``main_multi_gpu.py`` with models and a task of a user that depend on the number of processes, for -selftest."""
 
-from __future__ import annotations
-
 import sys
-from typing import Any, Dict
+from typing import Any
 
 from paddlevit_dist import rank, register_model, register_task  # before Paddle, for 2.6's sake
 from paddlevit_dist.commands import train
-from paddlevit_dist.errors import run_and_report
 from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.runtime.errors import run_and_report
 
 # isort: split
 import paddle
@@ -59,7 +57,7 @@ class WithBatchNorm(Linear):
 class OfBrightImages(Classification):
     """The loss is the mean over the images of a rank whose label is below 5, however many these are."""
 
-    def train_step(self, model: Any, batch: Any, step: Any) -> Dict[str, Any]:
+    def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, Any]:
         terms = super().train_step(model, batch, step)
         chosen = (batch["labels"] < 5).astype("float32")
         logits = model(self.normalise(batch["images"]))

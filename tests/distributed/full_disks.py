@@ -1,15 +1,13 @@
 """A disk that is full after some checkpoints."""
 
-from __future__ import annotations
-
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 from support import small_runs
 
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 
 
 def fill_disk_after(saves: int) -> Callable[[int], None]:

@@ -1,13 +1,11 @@
 """One rank of a run whose ranks are started separately, as a launcher on several machines does.
 
 python one_rank.py FOLDER: joins as the environment says and writes what it gathered to ``FOLDER/gathered_RANK.json``.
-``--open`` joins as a user's own program does: the store's door stays open.
+``--open`` joins as a user's own program does.
 ``--wait``: once it has joined, rank 0 creates ``FOLDER/joined`` and waits for ``FOLDER/go``.
 ``--evil`` does so too, after creating ``FOLDER/came``; what it sends creates ``FOLDER/executed`` when it is unpickled.
 ``--evil --polite`` joins as a rank does.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -15,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from paddlevit_dist.errors import run_and_report
+from paddlevit_dist.runtime.errors import run_and_report
 
 
 class Evil:
@@ -30,18 +28,17 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
     import paddle
 
     import paddlevit_dist
-    from paddlevit_dist.parallel import world
+    from paddlevit_dist.parallel import joining
 
     paddle.disable_signal_handler()
     if evil and "--polite" in sys.argv:
-        world.join_group(uses_gpu=False, spawned=False)
+        joining.join_group(uses_gpu=False, spawned=False)
         paddlevit_dist.barrier()
         paddlevit_dist.all_gather(Evil(folder))
     elif evil:
         import paddle.distributed as dist
 
         paddle.set_device("cpu")
-        paddle.base.core.create_or_get_global_tcp_store()
         (folder / "came").touch()
         dist.init_parallel_env()
         paddlevit_dist.barrier()
@@ -52,7 +49,7 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
         paddle.set_device("cpu")
         dist.init_parallel_env()
     else:
-        world.join_group(uses_gpu=False, spawned=False)
+        joining.join_group(uses_gpu=False, spawned=False)
     paddlevit_dist.barrier()
     if "--wait" in sys.argv and paddlevit_dist.rank() == 0:
         (folder / "joined").touch()

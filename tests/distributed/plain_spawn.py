@@ -3,8 +3,6 @@
 python plain_spawn.py FOLDER: each rank writes what it saw to ``FOLDER/seen_RANK.json``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,9 +1,7 @@
 """Trainings in which one rank's loss is not finite in one update, and what they leave behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
@@ -11,15 +9,15 @@ from support import small_runs
 
 from paddlevit_dist import rank
 from paddlevit_dist.checkpoint import store as checkpoints
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
 
 RUN = "-batch_size=16 -epochs=1 TRAIN.WARMUP_STEPS 2 TRAIN.BATCH_NORM sync REPORT_FREQ 20".split()
 RUN += ["TRAIN.MAX_SKIPPED_UPDATES", "1"]
 EMA = ["TRAIN.MODEL_EMA", "True", "TRAIN.MODEL_EMA_DECAY", "0.9"]
 UPDATES = 10
 
-Arrays = Dict[str, np.ndarray]
+Arrays = dict[str, np.ndarray]
 
 
 class Normalised(paddle.nn.Layer):
@@ -39,7 +37,7 @@ class Normalised(paddle.nn.Layer):
 
 def left_and_saved(
     output: str, *arguments: str, at: int, of_rank: int = 0, on_host: bool = True, world_size: int = 1
-) -> Tuple[str, Arrays, Arrays]:
+) -> tuple[str, Arrays, Arrays]:
     """Train while one rank's loss is infinite in update ``at``, counted from 1, though its gradients are finite.
 
     Returns:
@@ -75,7 +73,7 @@ def left_and_saved(
     return message, left, _saved(Path(output, "checkpoints", checkpoints.update_name(at - 1)))
 
 
-def poisoned_on_the_second_of_two(output: str, at: int) -> Tuple[str, Arrays, Arrays]:
+def poisoned_on_the_second_of_two(output: str, at: int) -> tuple[str, Arrays, Arrays]:
     """The same with two processes that save by time: announced after each other update, they save after the next."""
     by_time = ["SAVE_EVERY_UPDATES", "0", "SAVE_EVERY_MINUTES", "1e-9"]
     return left_and_saved(output, *by_time, at=at, of_rank=1, world_size=2)

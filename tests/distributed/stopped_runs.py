@@ -1,19 +1,19 @@
 """Short trainings that send signals to themselves at a chosen moment."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from support import small_runs
+from support.processes import wait_until
 
 import paddlevit_dist
-from paddlevit_dist import errors, signals
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime import errors, signals
 
 ORDERLY = (
     "SAVE_EVERY_MINUTES 0 MODEL.DROPOUT 0 MODEL.DROPPATH 0 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 "
@@ -47,10 +47,12 @@ def train(output: str, arguments: list, signals_at: dict) -> None:
         if rank is not None and paddlevit_dist.rank() == 0:
             open(begun, "w", encoding="utf-8").close()
         if rank == paddlevit_dist.rank():
-            wait_until(lambda: os.path.exists(begun))
+            wait_until(lambda: os.path.exists(begun), "the signal did not arrive")
             os.kill(os.getpid(), number)
         if rank is not None and paddlevit_dist.rank() == 0:
-            wait_until(signals.save_is_asked if number == signal.SIGUSR1 else signals.asked)
+            wait_until(
+                signals.save_is_asked if number == signal.SIGUSR1 else signals.asked, "the signal did not arrive"
+            )
 
     small_runs.build(output, *ORDERLY, *arguments, train_size=160, task_class=acting(act)).train()
 
@@ -63,7 +65,7 @@ def evaluate(output: str, arguments: list) -> None:
             file.write(f"{paddlevit_dist.rank()}\n")
         if paddlevit_dist.rank() == 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        wait_until(signals.asked)  # by now both are, for the parent has passed it on
+        wait_until(signals.asked, "the signal did not arrive")  # by now both are, for the parent has passed it on
 
     task = acting(lambda update: None, act)
     small_runs.build(output, *ORDERLY, *arguments, train_size=160, val_size=160, task_class=task).train()
@@ -79,7 +81,7 @@ def interrupt_twice(output: str, everyone: bool) -> None:
         if paddlevit_dist.rank() == 0:
             main = os.getppid() if everyone else os.getpid()
             os.kill(main, signal.SIGINT)
-            wait_until(signals.asked)
+            wait_until(signals.asked, "the signal did not arrive")
             Path(f"{output}.when").write_text(str(time.time()))
             os.kill(main, signal.SIGINT)
         time.sleep(300)
@@ -96,13 +98,6 @@ def threads_after_a_stop(output: str) -> list:
         signals.end_beside_threads(99)
         return [thread.name for thread in threading.enumerate() if thread.name.startswith("Thread-")]
     raise AssertionError("it was not stopped")
-
-
-def wait_until(happens: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < deadline, "the signal did not arrive"
-        time.sleep(0.005)
 
 
 class Stalling:

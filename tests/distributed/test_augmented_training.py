@@ -1,7 +1,5 @@
 """Two processes train with all randomness enabled."""
 
-from __future__ import annotations
-
 import numpy as np
 from support.processes import run_workers, succeeded
 

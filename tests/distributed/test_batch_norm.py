@@ -1,10 +1,8 @@
 """TRAIN.BATCH_NORM and TRAIN.FIND_UNUSED_PARAMETERS with two processes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 import paddle
@@ -49,7 +47,7 @@ class Network(paddle.nn.Layer):
         return self.head(x.reshape([n, 4]))
 
 
-def three_updates(first_rank_rows: int, dtype: str) -> Dict[str, np.ndarray]:
+def three_updates(first_rank_rows: int, dtype: str) -> dict[str, np.ndarray]:
     """SGD on this rank's part of the rows; weights and statistics afterwards."""
     share = {
         1: slice(0, 24),
@@ -70,7 +68,7 @@ TOLERANCES = {"float32": 2e-5, "float64": 1e-9}
 
 
 @pytest.fixture(scope="module")
-def together() -> Dict[str, list]:
+def together() -> dict[str, list]:
     module = "distributed.test_batch_norm"
     splits = {f"{split} {dtype}": (*SPLITS[split], dtype) for split in SPLITS for dtype in TOLERANCES}
     calls = {name: (f"{module}:three_updates", arguments) for name, arguments in splits.items()}
@@ -90,7 +88,7 @@ def test_synchronised_training_equals_one_process_on_all_rows(split, dtype, tole
             assert not np.allclose(start[name], expected, atol=1e-3), f"{name} did not move"
 
 
-def gradients_with_a_rank_without_rows(dtype: str) -> Dict[str, Any]:
+def gradients_with_a_rank_without_rows(dtype: str) -> dict[str, Any]:
     """The first rank has no rows; both layers' gradients before they are averaged, and the statistics."""
     rows = paddle.to_tensor(ROWS[:0] if rank() == 0 and world_size() == 2 else ROWS, dtype=dtype)
     rows.stop_gradient = False
@@ -140,10 +138,10 @@ class Errors(Metrics):
         super().__init__()
         self.state = {"error": 0.0}
 
-    def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
         return {"loss": state["error"] / 24}
 
-    def summary(self, values: Dict[str, float]) -> str:
+    def summary(self, values: dict[str, float]) -> str:
         return f"loss {values['loss']:.4f}"
 
 
@@ -166,10 +164,10 @@ class Regression(Task):
     def build_model(self) -> paddle.nn.Layer:
         return WithABranch()
 
-    def collate(self, samples: Any) -> Dict[str, np.ndarray]:
+    def collate(self, samples: Any) -> dict[str, np.ndarray]:
         return {"rows": ROWS[samples].astype("float32"), "targets": TARGETS[samples].astype("float32")}
 
-    def train_step(self, model: Any, batch: Any, step: Any) -> Dict[str, Term]:
+    def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, Term]:
         error = model(batch["rows"], not (self.skips_branch and rank() == 1)) - batch["targets"]
         return {"loss": Term((error**2).sum(), error.shape[0])}
 
@@ -188,7 +186,7 @@ register_task("regression", Regression)
 register_task("skipping", SkippingRegression)
 
 
-def train(output: str, *arguments: str) -> Dict[str, Any]:
+def train(output: str, *arguments: str) -> dict[str, Any]:
     """Two epochs of 3 updates; weights and statistics of this rank, and the recorded evaluations."""
     settings = ["-epochs=2", f"-batch_size={8 // world_size()}", "TRAIN.BASE_LR", "0.05", "TRAIN.OPTIMIZER.NAME", "SGD"]
     values = config.load([f"-output={output}", "DATA.NUM_WORKERS", "0", *settings, *arguments]).values

@@ -1,6 +1,4 @@
-"""Collectives in real processes, against plain sums and lists."""
-
-from __future__ import annotations
+"""Collectives in real processes, against plain sums and lists; gradients in messages of any size."""
 
 import pickle
 import time
@@ -9,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from support.many_calls import over_the_network
 from support.processes import run_together, run_workers, succeeded
 
 import paddlevit_dist
-from paddlevit_dist.parallel import collectives
-from paddlevit_dist.parallel.shared_memory import SharedMemory
+from paddlevit_dist.parallel import collectives, data_parallel
+from paddlevit_dist.parallel.exchange import SharedMemory
 
 RANKS = 2
 
@@ -47,6 +46,7 @@ def seen() -> dict:
         **{f"gathered {name}": ("gather", (objects,)) for name, objects in GATHERED.items()},
         **{f"counted {sizes}": ("gather_counting_bytes", (sizes,)) for sizes in SIZES},
         "broadcast": ("broadcast", ()),
+        "buckets": ("gradients_by_bucket", ()),
     }
     module = "distributed.test_collectives"
     return run_together({name: (f"{module}:{function}", arguments) for name, (function, arguments) in calls.items()})
@@ -56,7 +56,7 @@ def both_ways(function, *arguments) -> list:
     """What ``function`` returns when messages go through memory, and when they go over the network."""
     assert isinstance(collectives.way_of_messages(), SharedMemory), "these processes cannot read each other's memory"
     through_memory = function(*arguments)
-    collectives.use_way_of_messages(collectives.network_of_group())
+    over_the_network()
     return [through_memory, function(*arguments)]
 
 
@@ -228,8 +228,29 @@ def test_broadcast_gives_the_sources_object_to_all(seen):
     assert seen["broadcast"] == [[({"from": 0}, "rank 1")] * 2] * RANKS
 
 
+def gradients_by_bucket():
+    """For buckets of 1 and 25 MiB: how many there are for four matrices of 1 MiB, and the gradients."""
+    found = []
+    for megabytes in (1, 25):
+        paddle.seed(7)
+        model = paddle.nn.Sequential(*[paddle.nn.Linear(512, 512, bias_attr=False) for _ in range(4)])
+        parallel = data_parallel(model, bucket_megabytes=megabytes)
+        rows = np.random.default_rng(paddlevit_dist.rank()).standard_normal((3, 512)).astype(np.float32)
+        parallel(paddle.to_tensor(rows)).square().mean().backward()
+        found.append((len(parallel.group_indices), [p.grad.numpy() for p in model.parameters()]))
+    return found
+
+
+def test_smaller_buckets_are_more_messages_with_the_same_gradients(seen):
+    ranks = seen["buckets"]
+    for small, large in ranks:
+        assert small[0] == 4 and large[0] < 4
+        assert all(np.array_equal(a, b) and a.any() for a, b in zip(small[1], large[1]))
+    assert all(np.array_equal(a, b) for a, b in zip(ranks[0][0][1], ranks[1][0][1]))
+
+
 def late_rank(seconds: float):
-    collectives.use_way_of_messages(collectives.network_of_group())
+    over_the_network()
     if paddlevit_dist.rank() == 1:
         time.sleep(seconds)
     return paddlevit_dist.reduce_dict({"value": 1.0}, average=False)

@@ -1,7 +1,5 @@
 """DETR's update is that of one batch, however its pictures are spread over processes and micro-batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 from support.processes import run_together

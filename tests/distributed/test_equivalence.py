@@ -1,7 +1,5 @@
 """The number of processes changes how fast a run is, never what it computes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.processes import run_together

@@ -1,10 +1,7 @@
 """Collectives, whoever started the processes: on one machine without a server in between, and when things go wrong."""
 
-from __future__ import annotations
-
 import json
 import os
-import resource
 import sys
 import time
 from pathlib import Path
@@ -14,8 +11,7 @@ from support.processes import run_command, run_workers, succeeded
 
 import paddlevit_dist
 from paddlevit_dist.parallel import Agreement, collectives
-from paddlevit_dist.parallel.network import Network
-from paddlevit_dist.parallel.shared_memory import SharedMemory
+from paddlevit_dist.parallel.exchange import Network, SharedMemory
 
 PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
 RANKS = 4
@@ -61,15 +57,6 @@ def gather_what_cannot_be_read(size: int):
     return paddlevit_dist.all_gather(size)
 
 
-def gather_without_room():
-    """Gather 3 MB while rank 1 may write no more than 1 MB."""
-    if paddlevit_dist.rank() == 1:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
-    lengths = [len(part) for part in paddlevit_dist.all_gather(bytes(3_000_000 + paddlevit_dist.rank()))]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    return lengths
-
-
 def gather_in_quick_succession():
     """Messages of differing lengths, none of which may be read too early or too late."""
     rank = paddlevit_dist.rank()
@@ -103,7 +90,6 @@ def exchange_through_memory():
     before = len(os.listdir("/proc/self/fd"))
     return {
         "unreadable": [gather_what_cannot_be_read(size) for size in (10, 100_000)],
-        "without room": gather_without_room(),
         "in quick succession": gather_in_quick_succession(),
         "agreed": [agree(None), agree(Network())],
         "left open": len(os.listdir("/proc/self/fd")) - before,
@@ -120,10 +106,6 @@ def seen() -> list:
 
 def test_the_group_is_usable_after_an_object_that_cannot_be_read(seen):
     assert [of_rank["unreadable"] for of_rank in seen] == [[[10] * RANKS, [100_000] * RANKS]] * RANKS
-
-
-def test_what_finds_no_room_in_memory_goes_over_the_network(seen):
-    assert [of_rank["without room"] for of_rank in seen] == [[3_000_000 + rank for rank in range(RANKS)]] * RANKS
 
 
 def test_ranks_in_quick_succession_never_read_a_message_too_early_or_too_late(seen):

@@ -1,7 +1,5 @@
 """One worker fails: the run ends soon, names the rank and the cause in its last lines, and leaves no process behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -9,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.processes import Finished, left_behind, run_workers, session_members, start_command
+from support.processes import ended_by_itself, left_behind, run_workers, session_members, start_command, wait_until
 
 import paddlevit_dist
 
@@ -79,7 +77,7 @@ def work_for_ever(marker: str) -> None:
             Path(f"{marker}{paddlevit_dist.rank()}").write_text(str(os.getpid()))
 
 
-def start_endless(tmp_path) -> "tuple":
+def start_endless(tmp_path) -> tuple:
     """A running two-process command, and the process ids of its workers once both work."""
     import pickle
 
@@ -87,25 +85,14 @@ def start_endless(tmp_path) -> "tuple":
     (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
     target = "distributed.test_failures:work_for_ever"
     process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"])
-    deadline = time.monotonic() + 60
-    while not all(Path(f"{marker}{rank}").exists() for rank in range(2)):
-        assert time.monotonic() < deadline and process.poll() is None, process.communicate(timeout=5)
-        time.sleep(0.05)
+    wait_until(lambda: all(Path(f"{marker}{rank}").exists() for rank in range(2)), "it does not work")
     return process, [int(Path(f"{marker}{rank}").read_text()) for rank in range(2)]
-
-
-def ending(process) -> Finished:
-    started = time.monotonic()
-    out, err = process.communicate(timeout=30)
-    assert time.monotonic() - started < LIMIT_SECONDS
-    assert left_behind(process.pid) == []
-    return Finished(process.returncode, out, err, [])
 
 
 def test_ctrl_c_in_the_terminal_ends_cleanly(tmp_path):
     process, _ = start_endless(tmp_path)
     os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to every process
-    ended = ending(process)
+    ended = ended_by_itself(process, LIMIT_SECONDS)
     assert ended.code == 130
     assert ended.err.strip().startswith("interrupted")
     assert "Traceback" not in ended.err
@@ -115,7 +102,7 @@ def test_ctrl_c_in_the_terminal_ends_cleanly(tmp_path):
 def test_a_signal_to_the_parent_alone_ends_its_workers(tmp_path, number, code):
     process, _ = start_endless(tmp_path)
     process.send_signal(number)
-    ended = ending(process)
+    ended = ended_by_itself(process, LIMIT_SECONDS)
     assert ended.code == code
     assert ended.err.strip().startswith("interrupted")
 

@@ -3,8 +3,6 @@
 The machines are processes of this one, started as Paddle's launcher would, that exchange their messages as machines do.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -14,25 +12,18 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import pytest
-from support import small_runs
-from support.processes import left_behind, start_command
+from support import acting, small_runs
+from support.many_calls import over_the_network
+from support.processes import ended_by_itself, free_ports, start_command
 
 from paddlevit_dist import Trainer
-from paddlevit_dist.parallel import barrier, group_watch, launch_workers, places, plan_processes, rank
-from paddlevit_dist.parallel.collectives import network_of_group, use_way_of_messages
-from paddlevit_dist.parallel.places import pages_of
+from paddlevit_dist.parallel import barrier, group_watch, launch_workers, plan_processes, rank, status
 
 SECONDS = 8
 LIMIT = 120.0  # on a machine that is busy with something else
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def start_rank(number: int, port: int, *words: str, size: int = 2, **more: str) -> Any:
@@ -51,19 +42,22 @@ def start_rank(number: int, port: int, *words: str, size: int = 2, **more: str) 
     return start_command([sys.executable, __file__, *words], **variables)
 
 
-def train_between_machines(output: str) -> None:
-    use_way_of_messages(network_of_group())
-    train_on_one_machine(output)
+def train_between_machines(output: str, *more: str) -> None:
+    over_the_network()
+    train_on_one_machine(output, *more)
 
 
-def train_on_one_machine(output: str, *more: str) -> None:
-    """In containers that share a kernel, ranks of two launchers exchange their messages through memory."""
+def train_on_one_machine(output: str, guilty: str, number: str, word: str, *more: str) -> None:
+    """In containers that share a kernel, ranks of two launchers exchange their messages through memory. The rank
+    ``guilty`` sends itself a signal at the place ``word``."""
+    if rank() == int(guilty):
+        acting.at_place(word, int(number))
     trainer: Trainer = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", *more, train_size=64)
     trainer.train()
 
 
 def fail_on_rank_one() -> None:
-    use_way_of_messages(network_of_group())
+    over_the_network()
     barrier()
     if rank() == 1:
         raise ValueError("the sample at hand is broken")
@@ -78,34 +72,22 @@ def fail_while_rank_one_joins() -> None:
 
 
 def hang_on_rank_one() -> None:
-    use_way_of_messages(network_of_group())
-    places.note("between two barriers")
+    over_the_network()
+    status.note("between two barriers")
     barrier()
     if rank() == 1:
         time.sleep(1000)
     barrier()
 
 
-def at_place(process: Any, word: str) -> None:
-    """Return once a rank has noted a place that contains ``word``."""
-    deadline = time.monotonic() + LIMIT
-    pages = None
-    while time.monotonic() < deadline and process.poll() is None:
-        pages = pages or pages_of(process.pid)
-        if pages is not None and word in pages.read(0).text:
-            return
-    raise AssertionError(process.communicate(timeout=5))
-
-
 def last_line(process: Any) -> str:
     """What a rank that must have ended says last."""
-    _, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 1, err
-    assert left_behind(process.pid) == []
-    return err.strip().splitlines()[-1]
+    ended = ended_by_itself(process, LIMIT)
+    assert ended.code == 1, ended.err
+    return ended.err.strip().splitlines()[-1]
 
 
-def clear_away(processes: List[Any]) -> None:
+def clear_away(processes: list[Any]) -> None:
     for process in processes:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -121,11 +103,10 @@ def clear_away(processes: List[Any]) -> None:
     ],
 )
 def test_a_machine_that_is_gone_or_stands_still_ends_the_others(tmp_path, guilty, number, word):
-    port = free_port()
-    ranks = [start_rank(each, port, "train", str(tmp_path)) for each in range(2)]
+    (port,) = free_ports(1)
+    words = ["train", str(tmp_path), str(guilty), str(int(number)), word]
+    ranks = [start_rank(each, port, *words) for each in range(2)]
     try:
-        at_place(ranks[guilty], word)
-        ranks[guilty].send_signal(number)
         assert last_line(ranks[1 - guilty]).startswith(f"error: rank {guilty} failed: ")
         assert ranks[guilty].wait(LIMIT) == -signal.SIGKILL  # the kernel ends one that is stopped
     finally:
@@ -143,11 +124,8 @@ def test_the_kernel_ends_a_rank_that_is_stopped():
 def test_the_watch_goes_on_while_a_long_join_has_stderr_elsewhere(monkeypatch):
     """A group of GPUs takes seconds to join, and what Paddle says meanwhile goes into a string."""
     has_looked = threading.Event()
-    monkeypatch.setattr(group_watch, "_connect", lambda: None)
-    monkeypatch.setattr(group_watch.roll_call, "endpoint", lambda: ("127.0.0.1", 1))
-    monkeypatch.setattr(group_watch.GroupWatch, "_run_talk", lambda self: None)
     monkeypatch.setattr(group_watch.Process, "look", lambda pid: has_looked.set() or group_watch._NO_PROCESS)
-    watch = group_watch.GroupWatch(0, 2, 60.0)
+    watch = group_watch.GroupWatch(0, 1, {}, 60.0)
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             assert has_looked.wait(LIMIT / 10)
@@ -155,13 +133,40 @@ def test_the_watch_goes_on_while_a_long_join_has_stderr_elsewhere(monkeypatch):
         watch.stop()
 
 
+def test_what_a_rank_notes_last_is_what_it_tells_last(monkeypatch):
+    """Else rank 0 would take one that has finished and gone for one that has failed."""
+    told, has_read, has_told = [], threading.Event(), threading.Event()
+
+    class Peer:
+        def send(self, **message):
+            told.append(message["status"])
+
+    def read_slowly() -> str:
+        if threading.current_thread() is threading.main_thread():
+            return "finished"
+        has_read.set()
+        has_told.wait(0.2)
+        return "at work"
+
+    watch = group_watch.GroupWatch(0, 1, {}, 60.0)
+    watch.stop()
+    watch._peers = {1: Peer()}
+    monkeypatch.setattr(group_watch.status, "own", read_slowly)
+    watching = threading.Thread(target=watch._tell_status)
+    watching.start()
+    assert has_read.wait(LIMIT)
+    watch._tell_status()
+    has_told.set()
+    watching.join()
+    assert told == ["at work", "finished"]
+
+
 @pytest.mark.long
 def test_a_killed_rank_is_named_where_machines_share_memory(tmp_path):
-    port = free_port()
-    ranks = [start_rank(each, port, "share", str(tmp_path)) for each in range(2)]
+    (port,) = free_ports(1)
+    words = ["share", str(tmp_path), "1", str(int(signal.SIGKILL)), "in its forward pass"]
+    ranks = [start_rank(each, port, *words) for each in range(2)]
     try:
-        at_place(ranks[1], "in its forward pass")
-        ranks[1].kill()
         _, err = ranks[0].communicate(timeout=LIMIT)
         assert "Traceback" not in err
         assert err.splitlines()[-1].startswith("error: rank 1 failed: not heard of for ")
@@ -170,8 +175,8 @@ def test_a_killed_rank_is_named_where_machines_share_memory(tmp_path):
 
 
 def test_machines_that_would_train_differently_end_before_the_first_step(tmp_path):
-    port = free_port()
-    ranks = [start_rank(each, port, "share", str(tmp_path), "SEED", str(each)) for each in range(2)]
+    (port,) = free_ports(1)
+    ranks = [start_rank(each, port, "share", str(tmp_path), "-1", "0", "", "SEED", str(each)) for each in range(2)]
     try:
         host = socket.gethostname()
         for process in ranks:
@@ -190,7 +195,7 @@ def test_a_rank_that_fails_while_joining_is_named_at_once(tmp_path, what):
         file.write_text("a secret of these tests")
         file.chmod(0o644 if what == "secret" and number == 1 else 0o600)
     causes = {"secret": f"PADDLEVIT_DIST_SECRET_FILE={secrets[1]} can be read by", "join": "OSError: the network card"}
-    port = free_port()
+    (port,) = free_ports(1)
     ranks = [start_rank(n, port, what, PADDLEVIT_DIST_SECRET_FILE=str(secrets[n])) for n in range(2)]
     try:
         _, err = ranks[0].communicate(timeout=LIMIT)
@@ -203,7 +208,7 @@ def test_a_rank_that_fails_while_joining_is_named_at_once(tmp_path, what):
 @pytest.mark.long
 @pytest.mark.parametrize("what, cause", [("fail", "ValueError: the sample at hand"), ("hang", "stood still for ")])
 def test_every_machine_is_told_why_a_rank_failed(what, cause):
-    port = free_port()
+    (port,) = free_ports(1)
     ranks = [start_rank(each, port, what) for each in range(2)]
     try:
         for process in ranks:
@@ -217,7 +222,7 @@ def test_every_machine_is_told_why_a_rank_failed(what, cause):
 
 @pytest.mark.long
 def test_a_rank_that_never_comes_is_named_on_all_machines():
-    port = free_port()
+    (port,) = free_ports(1)
     ranks = [start_rank(each, port, "fail", size=3) for each in range(2)]
     try:
         for process in ranks:
@@ -247,7 +252,7 @@ def test_a_master_port_that_another_program_has_is_named_on_all_machines():
 
 
 if __name__ == "__main__":
-    from paddlevit_dist.errors import run_and_report
+    from paddlevit_dist.runtime.errors import run_and_report
 
     works = {"train": train_between_machines, "fail": fail_on_rank_one, "hang": hang_on_rank_one}
     works["share"] = train_on_one_machine

@@ -1,7 +1,5 @@
 """Average precision does not depend on which process evaluates which scene."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

@@ -1,9 +1,7 @@
 """Semantic segmentation with several processes: same results as one process, with uneven scenes on each."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +52,7 @@ def build(output: str, *arguments: str) -> Trainer:
     return Trainer(values, task, datasets)
 
 
-def train(output: str, arguments: list) -> Dict[str, Any]:
+def train(output: str, arguments: list) -> dict[str, Any]:
     trainer = build(output, *arguments)
     initial = {name: tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
     values = trainer.train()
@@ -65,7 +63,7 @@ def train(output: str, arguments: list) -> Dict[str, Any]:
     }
 
 
-def evaluate(output: str) -> Dict[str, float]:
+def evaluate(output: str) -> dict[str, float]:
     trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2")
     return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]
 

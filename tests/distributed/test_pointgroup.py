@@ -1,7 +1,5 @@
 """PointGroup with several processes, even if only one of them has a cluster to score."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
@@ -26,7 +24,6 @@ class TwoBoxes:
 
     class_names = ["thing"]
     num_classes = 1
-    ignore_label = -100
 
     def __init__(self, data_path, split, cache_folder):
         self.split = split

@@ -1,7 +1,5 @@
 """A run that was stopped or killed and then resumed equals a run that was never stopped."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """-selftest passes where nothing depends on the number of processes, and names the tensor where something does."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 from support.processes import Finished, run_command
 from support.runs import DIGITS, PLAIN, refusal
 
-from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
+from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.models import create_model
 
 SCRIPT = Path(__file__).with_name("broken_models.py")

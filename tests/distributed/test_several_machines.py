@@ -1,24 +1,14 @@
 """Two nodes of ``python -m paddle.distributed.launch`` on the loopback address give the same result as one machine."""
 
-from __future__ import annotations
-
 import json
-import socket
-import sys
 
-from support.processes import ROOT, run_main, start_command, succeeded
+from support.processes import ROOT, run_main, start_nodes, succeeded
 
 ARGUMENTS = [
     f"-cfg={ROOT}/configs/vit_digits.yaml",
     "-epochs=1",
     *"MODEL.EMBED_DIM 32 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 TRAIN.WARMUP_EPOCHS 0 DATA.NUM_WORKERS 0".split(),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def metrics(folder) -> list:
@@ -29,17 +19,7 @@ def metrics(folder) -> list:
 
 def test_two_nodes_equal_two_spawned_processes(tmp_path):
     succeeded(run_main(*ARGUMENTS, f"-output={tmp_path / 'spawned'}", "-ngpus=2"))
-    master = f"127.0.0.1:{free_port()}"
-    nodes = [
-        start_command(
-            [
-                *[sys.executable, "-m", "paddle.distributed.launch", "--nnodes", "2", "--nproc_per_node", "1"],
-                *["--rank", str(rank), "--master", master, "--log_dir", str(tmp_path / f"log{rank}")],
-                *[str(ROOT / "main_multi_gpu.py"), *ARGUMENTS, f"-output={tmp_path / 'nodes'}"],
-            ]
-        )
-        for rank in range(2)
-    ]
+    nodes = start_nodes(tmp_path, *ARGUMENTS, f"-output={tmp_path / 'nodes'}")
     for node in nodes:
         out, err = node.communicate(timeout=120)
         assert node.returncode == 0, f"{out[-2000:]}\n{err[-2000:]}"

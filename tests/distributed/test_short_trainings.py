@@ -1,7 +1,5 @@
 """The scored trainings of ``make accept`` in short form: with two processes the loss falls and digits are learned."""
 
-from __future__ import annotations
-
 import json
 
 import acceptance

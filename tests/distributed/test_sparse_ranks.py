@@ -1,9 +1,5 @@
 """Ranks with different numbers of voxels learn what one process learns from all of them."""
 
-from __future__ import annotations
-
-from typing import Dict
-
 import numpy as np
 import paddle
 import pytest
@@ -20,7 +16,7 @@ FEATURES = GENERATOR.standard_normal((len(VOXELS), 3))
 LABELS = GENERATOR.integers(0, 4, len(VOXELS))
 
 
-def gradients(voxels: np.ndarray) -> Dict[str, np.ndarray]:
+def gradients(voxels: np.ndarray) -> dict[str, np.ndarray]:
     """Gradients of the mean loss over all ranks' voxels, and the running statistics; a scene for each rank."""
     paddle.set_default_dtype("float64")
     paddle.seed(0)

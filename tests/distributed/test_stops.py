@@ -1,11 +1,8 @@
 """A training that is asked to stop saves, says where it goes on, and ends with 75; all ranks at the same update."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -13,7 +10,16 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.processes import ROOT, Finished, left_behind, run_command, run_workers, start_command, succeeded
+from support.processes import (
+    Finished,
+    left_behind,
+    run_command,
+    run_workers,
+    start_command,
+    start_nodes,
+    succeeded,
+    wait_until,
+)
 from support.runs import DIGITS, MAIN, events
 
 STOPPED = 75
@@ -113,7 +119,7 @@ def test_a_stop_leaves_no_thread_inside_paddle(tmp_path):
 
 # ---- starts --------------------------------------------------------------------------------------------------------
 
-START = "import os, signal, sys, time; from paddlevit_dist import environment, errors, signals; "
+START = "import os, signal, sys, time; from paddlevit_dist.runtime import environment, errors, signals; "
 
 
 def run_program(text: str, *before: str, **variables: str) -> Finished:
@@ -163,14 +169,6 @@ def test_what_was_ignored_at_the_start_stays_ignored(name, before):
     assert ended.code == 0 and "goes on" in ended.out
 
 
-def test_tests_that_a_script_runs_in_the_background_start_what_ctrl_c_ends():
-    """The shell has such commands ignore SIGINT, and processes inherit that."""
-    inner = f"{__file__}::test_a_signal_during_an_import_that_swallows_exceptions_ends_the_start[False-SIGINT"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{inner}-130-interrupted]"]
-    ended = run_command(["sh", "-c", "trap '' INT; exec \"$@\"", "-", *command], timeout=60, folder=ROOT)
-    assert ended.code == 0 and "1 passed" in ended.out, ended.out
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("processes, cpu_seconds", [(1, 0.1), (1, 0.5), (1, 1.0), (2, 0.5), (2, 1.4)])
 def test_ctrl_c_in_a_start_ends_with_one_line(tmp_path, processes, cpu_seconds):
@@ -198,27 +196,12 @@ def wait_for_cpu_seconds(pid: int, seconds: float) -> None:
 
 @pytest.mark.long
 def test_one_of_two_nodes_is_asked_and_both_ranks_save_and_stop(tmp_path):
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        master = f"127.0.0.1:{listener.getsockname()[1]}"
     output = tmp_path / "run"
     arguments = [word for word in DIGITS if word != "-epochs=1"] + ["-epochs=500", f"-output={output}"]
-    nodes = [
-        start_command(
-            [
-                *[sys.executable, "-m", "paddle.distributed.launch", "--nnodes", "2", "--nproc_per_node", "1"],
-                *["--rank", str(rank), "--master", master, "--log_dir", str(tmp_path / f"log{rank}")],
-                *[str(MAIN), *arguments],
-            ]
-        )
-        for rank in range(2)
-    ]
+    nodes = start_nodes(tmp_path, *arguments)
     try:
         metrics = output / "metrics.jsonl"
-        deadline = time.monotonic() + 120
-        while not (metrics.is_file() and '"training"' in metrics.read_text()):
-            assert time.monotonic() < deadline and nodes[0].poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: metrics.is_file() and '"training"' in metrics.read_text(), "it does not train", 120.0)
         nodes[1].send_signal(signal.SIGTERM)  # Paddle's launcher passes it on to its rank
         for node in nodes:
             node.communicate(timeout=90)

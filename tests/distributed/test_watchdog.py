@@ -1,7 +1,5 @@
 """A rank that stands still ends the run, which names it, its place, and its stack or its state."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal
@@ -9,63 +7,35 @@ import sys
 import time
 import zlib  # noqa: F401 - before Paddle, whose library has another, as in the package
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any
 
 import paddle
 import pytest
-from support import small_runs
-from support.processes import Finished, left_behind, session_members, start_command
+from support import acting, small_runs
+from support.processes import Finished, ended_by_itself, session_members, start_command, wait_until
 from support.runs import DIGITS, MAIN
 
 from paddlevit_dist.contracts.adapter import adopt
 from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.engine import steps
-from paddlevit_dist.parallel import all_reduce_sum, barrier, launch_workers, places, plan_processes, rank
-from paddlevit_dist.parallel.places import Pages, Place, pages_of
+from paddlevit_dist.parallel import all_reduce_sum, barrier, launch_workers, plan_processes, rank, status
 from paddlevit_dist.registry import resolve
 
 SECONDS = 8  # how long a rank may stand still here
-START_LIMIT, END_LIMIT = 90.0, 60.0  # on a machine that is busy with something else
+START_LIMIT, END_LIMIT = 90.0, 120.0  # on a machine that is busy with something else
 
 # ---- a real training -----------------------------------------------------------------------------------------------
 
 
-def start_training(output: Path) -> Any:
-    watchdog = ["WATCHDOG_SECONDS", str(SECONDS)]
-    return start_command(
-        [sys.executable, str(MAIN), f"-output={output}", *DIGITS, "-epochs=1000", "-ngpus=2", *watchdog]
-    )
-
-
-def pages_when_there(process: Any) -> Pages:
-    deadline = time.monotonic() + START_LIMIT
-    while time.monotonic() < deadline and process.poll() is None:
-        pages = pages_of(process.pid)
-        if pages is not None and os.fstat(pages.descriptor).st_size:  # made, and written
-            return pages
-    raise AssertionError(process.communicate(timeout=5))
-
-
-def stop_at(process: Any, number: int, word: str) -> Place:
-    """Stop a rank at a place whose note contains ``word``; returns what its page says once it stands."""
-    pages = pages_when_there(process)
-    deadline = time.monotonic() + START_LIMIT
-    while time.monotonic() < deadline and process.poll() is None:
-        place = pages.read(number)
-        if not place.process or word not in place.text:
-            continue
-        os.kill(place.process, signal.SIGSTOP)
-        place = pages.read(number)
-        if word in place.text:
-            return place
-        os.kill(place.process, signal.SIGCONT)  # it was past that place already
-    raise AssertionError(f"rank {number} never was at '{word}': {pages.read(number)}")
+def train_and_stop(output: str, number: str, word: str) -> None:
+    """A training in which one rank is stopped as soon as it notes a place whose text contains ``word``."""
+    if rank() == int(number):
+        acting.at_place(word, signal.SIGSTOP)
+    small_runs.build(output, "-epochs=1000", "-batch_size=16", train_size=64).train()
 
 
 def ending(process: Any) -> Finished:
-    out, err = process.communicate(timeout=END_LIMIT)
-    assert left_behind(process.pid) == []
-    return Finished(process.returncode, out, err, [])
+    return ended_by_itself(process, END_LIMIT)
 
 
 def stands_at(ended: Finished, number: int, words: str) -> None:
@@ -88,12 +58,12 @@ def stands_at(ended: Finished, number: int, words: str) -> None:
     ],
 )
 def test_a_stopped_rank_ends_the_run_with_its_number_and_place(tmp_path, number, word):
-    process = start_training(tmp_path / "run")
-    stop_at(process, number, word)
-    stands_at(ending(process), number, word)
+    words = [str(tmp_path / "run"), str(number), word]
+    ended = ending(start_command([sys.executable, __file__, "stopped", *words]))
+    stands_at(ended, number, word)
 
 
-def children_with_python(process: Any) -> List[int]:
+def children_with_python(process: Any) -> list[int]:
     """The workers, in the order in which they were started, as soon as the kernel knows them."""
     found = []
     for pid in sorted(session_members(process.pid)):
@@ -109,20 +79,18 @@ def children_with_python(process: Any) -> List[int]:
 @pytest.mark.long
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_rank_that_stops_before_it_has_imported_anything_is_named(tmp_path, number):
-    process = start_training(tmp_path / "run")
-    pages_when_there(process)
-    deadline = time.monotonic() + START_LIMIT
-    while len(children_with_python(process)) < 2:
-        assert time.monotonic() < deadline and process.poll() is None
+    watchdog = ["WATCHDOG_SECONDS", str(SECONDS)]
+    process = start_command([sys.executable, str(MAIN), f"-output={tmp_path}", *DIGITS, "-ngpus=2", *watchdog])
+    wait_until(lambda: len(children_with_python(process)) == 2, "no workers", START_LIMIT)
     os.kill(children_with_python(process)[number], signal.SIGSTOP)
-    stands_at(ending(process), number, places.NOT_STARTED)
+    stands_at(ending(process), number, status.NOT_STARTED)
 
 
 # ---- workers that stand still while they could run ---------------------------------------------------------------
 
 
 def hang(how: str) -> None:
-    places.note("between two barriers")
+    status.note("between two barriers")
     for _ in range(3):
         barrier()
     if rank() == 1 and how == "holding Python's lock":
@@ -138,7 +106,7 @@ def hang(how: str) -> None:
 
 
 def wait_for_a_message_that_never_comes() -> None:
-    with places.waiting_for_ranks():
+    with status.waiting_for_ranks():
         time.sleep(1000)
 
 
@@ -166,44 +134,43 @@ def test_ranks_that_wait_for_one_another_are_all_named():
 
 @pytest.mark.long
 def test_a_rank_stopped_inside_an_exchange_is_named_once_gloo_gives_up():
-    process = start_command([sys.executable, __file__, "stopped in an exchange", "300"])
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 1 and left_behind(process.pid) == []
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("error: rank 1 failed: stood still for ") and "T (stopped)" in last, err
+    ended = ended_by_itself(start_command([sys.executable, __file__, "stopped in an exchange", "300"]), 180)
+    last = ended.err.strip().splitlines()[-1]
+    assert last.startswith("error: rank 1 failed: stood still for ") and "T (stopped)" in last, ended.err
 
 
 # ---- slow is not still -------------------------------------------------------------------------------------------
 
 
 class SlowPicture(small_runs.Part):
-    """Rank 1 takes longer over one picture, in the middle of the epoch, than gloo would wait."""
+    """Rank 1 takes longer over one picture than gloo would wait."""
 
     seconds = 35.0
 
-    def __init__(self, samples: Any, size: int) -> None:
+    def __init__(self, samples: Any, size: int, number: int = 100) -> None:
         super().__init__(samples, size)
-        self.read = 0
+        self.left = number
 
     def sample(self, index: int, generator: Any) -> Any:
-        self.read += 1
-        if rank() == 1 and self.read == 100:
+        self.left -= 1
+        if rank() == 1 and self.left == 0:
             time.sleep(self.seconds)
         return super().sample(index, generator)
 
 
-def train_with_a_slow_picture(output: str) -> None:
+def train_with_a_slow_picture(output: str, number: str) -> None:
     trainer = small_runs.build(output, "-epochs=1", "-batch_size=16")
-    trainer.datasets["train"] = adopt(SlowPicture(trainer.datasets["train"], 320), Samples)
+    trainer.datasets["train"] = adopt(SlowPicture(trainer.datasets["train"], 320, int(number)), Samples)
     started = time.monotonic()
     trainer.train()
     Path(f"{output}.{rank()}").write_text(str(time.monotonic() - started))
 
 
 @pytest.mark.long
-def test_a_picture_slower_than_gloo_and_the_watchdog_only_makes_all_wait(tmp_path):
+@pytest.mark.parametrize("number", [1, 100])  # the first, and one in mid-epoch
+def test_a_picture_slower_than_gloo_and_the_watchdog_only_makes_all_wait(tmp_path, number):
     output = tmp_path / "run"
-    process = start_command([sys.executable, __file__, "slow picture", str(output)])
+    process = start_command([sys.executable, __file__, "slow picture", str(output), str(number)])
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert all(float(Path(f"{output}.{number}").read_text()) > SlowPicture.seconds for number in range(2))
@@ -250,33 +217,27 @@ def test_on_a_gpu_a_rank_waits_for_one_whose_data_are_late(tmp_path):
 # ---- what a watcher sees -----------------------------------------------------------------------------------------
 
 
-def test_pages_show_the_last_place_of_each_rank(tmp_path):
-    pages = Pages.create(tmp_path, 3)
-    try:
-        assert [pages.read(number).text for number in range(3)] == [places.NOT_STARTED] * 3
-        pid = os.fork()
-        if pid == 0:
-            places.keep(Pages.open(pages.path), 1)
-            places.note("in a place with a long name " + "ä" * 600)
-            places.note("in a place")
-            with places.at("doing something"), places.waiting_for_ranks():
-                os._exit(0)
-        os.waitpid(pid, 0)
-        place = pages.read(1)
-        assert (place.text, place.waits, place.process) == ("in a place: doing something", True, pid)
-        assert pages.read(2).text == places.NOT_STARTED
-        found: Optional[Pages] = pages_of(os.getpid())
-        assert found is not None and found.read(1) == place
-        found.close()
-    finally:
-        pages.close()
+def test_pages_show_the_last_place_of_each_rank():
+    pages = status.new_pages(3)
+    assert [status.read(pages, number).text for number in range(3)] == [status.NOT_STARTED] * 3
+    pid = os.fork()
+    if pid == 0:
+        status.publish(pages, 1)
+        status.note("in a place with a long name " + "ä" * 600)
+        status.note("in a place")
+        with status.during("doing something"), status.waiting_for_ranks():
+            os._exit(0)
+    os.waitpid(pid, 0)
+    place = status.read(pages, 1)
+    assert (place.text, place.waits, place.process) == ("in a place: doing something", True, pid)
+    assert status.read(pages, 2).text == status.NOT_STARTED
 
 
 if __name__ == "__main__":
-    from paddlevit_dist.errors import run_and_report
+    from paddlevit_dist.runtime.errors import run_and_report
 
     name, *rest = sys.argv[1:]
-    trainings = {"slow picture": train_with_a_slow_picture, "as on a GPU": train_as_on_a_gpu}
+    trainings = {"stopped": train_and_stop, "slow picture": train_with_a_slow_picture, "as on a GPU": train_as_on_a_gpu}
     work, words = (trainings[name], tuple(rest)) if name in trainings else (hang, (name,))
     seconds = float(rest[0]) if rest and work is hang else SECONDS
     sys.exit(run_and_report(lambda: launch_workers(work, words, plan_processes(2), watchdog_seconds=seconds)))

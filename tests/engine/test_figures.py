@@ -1,7 +1,5 @@
 """Which weights the figures of a training are of, and that nothing about them fails a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from support.report_runs import Page
 
 from paddlevit_dist.contracts.figures import Table
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.observe.report import store
+from paddlevit_dist.report import store
 
 RUN = ["-batch_size=32", "REPORT", "True", "SAVE_FREQ", "1"]
 

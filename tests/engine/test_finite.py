@@ -1,10 +1,8 @@
 """Updates that are not finite: skipped, counted, written down, and replayed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any, Dict, Set
+from typing import Any
 
 import numpy as np
 import paddle
@@ -15,16 +13,16 @@ from support.runs import DIGITS, events, refused, well
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.contracts.task import Step
-from paddlevit_dist.engine.evidence import read_skipped
-from paddlevit_dist.engine.finite import SCALER_SKIPS, Kept, SkippedUpdates
-from paddlevit_dist.engine.replay import Replay
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.diagnosis.evidence import read_skipped
+from paddlevit_dist.diagnosis.replay import Replay
+from paddlevit_dist.engine.finite import SCALER_SKIPS, SkippedUpdates, TensorCopies
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "-epochs=1", "SAVE_EVERY_UPDATES", "1", "KEEP_UPDATES", "20"]
 
 
-def poisoned(updates: Set[int]) -> Any:
+def poisoned(updates: set[int]) -> Any:
     """The task of classification, with an infinite loss in these updates, counted from 1."""
 
     class Poisoned(resolve("task", "classification")):
@@ -37,7 +35,7 @@ def poisoned(updates: Set[int]) -> Any:
     return Poisoned
 
 
-def train(output: Path, updates: Set[int], *arguments: str, on_host: bool = True) -> Any:
+def train(output: Path, updates: set[int], *arguments: str, on_host: bool = True) -> Any:
     trainer = small_runs.build(str(output), *RUN, *arguments, task_class=poisoned(updates))
     training = trainer.training()
     training.updater.on_host = on_host
@@ -45,14 +43,14 @@ def train(output: Path, updates: Set[int], *arguments: str, on_host: bool = True
     return training
 
 
-def state_after(output: Path, update: int) -> Dict[str, np.ndarray]:
+def state_after(output: Path, update: int) -> dict[str, np.ndarray]:
     """Weights and moments, as they were saved."""
     directory = output / "checkpoints" / checkpoints.update_name(update)
     weights = paddle.load(str(directory / "model.pdparams"))
     return {**checkpoints.read(directory).optimizer, **{name: value.numpy() for name, value in weights.items()}}
 
 
-def are_equal(left: Dict[str, np.ndarray], right: Dict[str, np.ndarray]) -> bool:
+def are_equal(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
     assert left.keys() == right.keys()
     return all(np.array_equal(value, right[name]) for name, value in left.items())
 
@@ -66,7 +64,7 @@ def test_what_is_kept_comes_back_bit_for_bit_and_takes_one_copy_for_each_dtype(n
     tensors, copies, plain = [paddle.to_tensor(value) for value in values], [], paddle.concat
     monkeypatch.setattr(paddle, "concat", lambda tensors: copies.append(len(tensors)) or plain(tensors))
     monkeypatch.setattr(paddle.Tensor, "clone", None)
-    kept = Kept(tensors)
+    kept = TensorCopies(tensors)
     assert sorted(copies) == sorted([number + 1, number, number, 1])
     for tensor in tensors:
         paddle.assign(paddle.ones_like(tensor), output=tensor)

@@ -1,7 +1,5 @@
 """Memory that runs out on a GPU is one line with the figures of the run, whatever raises it, in any process."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 
@@ -14,7 +12,7 @@ from support.trained import write_weights
 from paddlevit_dist import rank, world_size
 from paddlevit_dist.commands import train
 from paddlevit_dist.engine import gpu_memory, trainer
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 
 # As Paddle 2.6 and 3.x raise them.
 ALLOCATION = """
@@ -148,8 +146,8 @@ PREDICT = """
 import sys
 from engine.test_gpu_memory import no_memory
 from paddlevit_dist.commands.predict import run
-from paddlevit_dist.engine import predictor
-from paddlevit_dist.errors import run_and_report
+from paddlevit_dist.prediction import predictor
+from paddlevit_dist.runtime.errors import run_and_report
 
 predictor.predict_batch = no_memory
 sys.exit(run_and_report(lambda: run(sys.argv[1:])))

@@ -1,7 +1,5 @@
 """Averaged weights: the formula, swapping with the model's own, saving and restoring."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

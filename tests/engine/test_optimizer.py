@@ -1,13 +1,10 @@
 """Optimizer updates against the papers' formulas in numpy, and their state under structured names."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 from yacs.config import CfgNode
 
-from paddlevit_dist import paddle_versions
 from paddlevit_dist.engine.optimizer import (
     build_optimizer,
     decay_groups,
@@ -15,7 +12,8 @@ from paddlevit_dist.engine.optimizer import (
     optimizer_state,
     restore_optimizer,
 )
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime import paddle_versions
+from paddlevit_dist.runtime.errors import UserError
 
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8
 

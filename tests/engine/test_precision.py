@@ -1,24 +1,29 @@
-"""Mixed precision: what AMP, AMP_DTYPE and AMP_LEVEL request from Paddle. No half-precision kernel runs on a CPU."""
+"""Mixed precision: what AMP, AMP_DTYPE and AMP_LEVEL request from Paddle; the loss's scale against Paddle's class.
 
-from __future__ import annotations
+No half-precision kernel runs on a CPU; Paddle's class has to be told that a CPU is a GPU.
+"""
 
 import contextlib
 import importlib
 import inspect
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import paddle
 import pytest
+from paddle.amp import grad_scaler
 from PIL import Image
 from support import small_runs
 
 from paddlevit_dist import Predictor, config
 from paddlevit_dist.engine import precision as precision_module
-from paddlevit_dist.engine.precision import EvaluationPrecision, Precision
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.engine.precision import EvaluationPrecision, LossScale, Precision
+from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])
@@ -31,7 +36,7 @@ def test_on_a_gpu_the_keys_choose_cast_and_scaler(dtype, level, scales):
     assert set(precision.options) <= set(inspect.signature(paddle.amp.auto_cast).parameters)
 
 
-def on_a_gpu(monkeypatch, capability: Tuple[int, int]) -> None:
+def on_a_gpu(monkeypatch, capability: tuple[int, int]) -> None:
     """Let this process believe that it computes on a GPU."""
     monkeypatch.setattr(precision_module, "is_on_gpu", lambda: True)
     monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda *_: capability)
@@ -65,20 +70,10 @@ def test_without_a_gpu_training_goes_on_in_float32_and_says_so():
         assert paddle.matmul(weight, weight).dtype == paddle.float32
 
 
-def test_without_amp_nothing_is_said():
-    assert Precision(False).notice == "" and not Precision(False, on_gpu=True).enabled
-
-
-@pytest.mark.parametrize("key, value", [("AMP_DTYPE", "float8"), ("AMP_LEVEL", "O3")])
-def test_unknown_values_are_refused_by_name(key, value):
-    with pytest.raises(UserError, match=f"{key} is .*{value}"):
-        config.load([key, value])
-
-
 @pytest.fixture
-def autocasts(monkeypatch) -> List[Dict[str, Any]]:
+def autocasts(monkeypatch) -> list[dict[str, Any]]:
     """The autocasts that are open, of a process that believes that it computes on a GPU."""
-    opened: List[Dict[str, Any]] = []
+    opened: list[dict[str, Any]] = []
 
     @contextlib.contextmanager
     def auto_cast(**options: Any) -> Iterator[None]:
@@ -134,3 +129,63 @@ def test_a_compiled_forward_pass_is_the_models_own_again_after_an_evaluation(aut
     with EvaluationPrecision(config.load(["EVAL_AMP", "true"]).values).forward_of(model):
         assert model(3) == (3, 1)
     assert model.forward is compiled
+
+
+@pytest.fixture
+def of_paddle(monkeypatch):
+    place = SimpleNamespace(is_gpu_place=lambda: True)
+    monkeypatch.setattr(grad_scaler, "_dygraph_tracer", lambda: SimpleNamespace(_expected_place=place))
+    # It prints the scale, a tensor of shape (1,), which a new NumPy makes no number.
+    monkeypatch.setattr(grad_scaler, "float", lambda value: np.asarray(value).item(), raising=False)
+    scaler = paddle.amp.GradScaler()
+    assert scaler.is_enable()
+    return scaler
+
+
+def plain(state: dict) -> dict:
+    return {name: np.asarray(value).tolist() for name, value in state.items()}
+
+
+@pytest.mark.parametrize("before, bad, expected", [(0, {3, 4, 30}, 0.125), (1975, {30}, 1.0), (1975, {24, 38}, 0.25)])
+def test_it_grows_and_shrinks_as_paddles_does_and_has_its_state(before, bad, expected, of_paddle):
+    """In 40 updates, of which some are not finite, after some that were: it doubles after 2,000 of them in a row."""
+    weight = paddle.create_parameter([2], "float32")
+    optimizer = paddle.optimizer.SGD(learning_rate=0.0, parameters=[weight])
+    scale = LossScale()
+    start = {**scale.state_dict(), "incr_count": before}
+    scale.load_state_dict(start)
+    of_paddle.load_state_dict(start)
+    for update in range(40):
+        weight.grad = paddle.full([2], float("nan") if update in bad else 1.0)
+        of_paddle.step(optimizer)
+        of_paddle.update()
+        scale.update(update not in bad)
+        assert plain(scale.state_dict()) == plain(of_paddle.state_dict()), update
+    assert scale.value == 65536.0 * expected
+
+
+def test_states_go_both_ways(of_paddle):
+    scale, restored = LossScale(), LossScale()
+    for update in range(70):
+        scale.update(update != 20)
+    of_paddle.load_state_dict(scale.state_dict())
+    restored.load_state_dict(plain(of_paddle.state_dict()))
+    assert restored.state_dict() == scale.state_dict() == plain(of_paddle.state_dict())
+
+
+@pytest.mark.parametrize("shape", [[], [1]])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_backward_pass_is_of_the_loss_times_the_scale(shape, dtype):
+    precision = Precision(True, "float16", "O1", on_gpu=True)
+    weight = paddle.create_parameter([3], dtype)
+    precision.backward((weight * paddle.to_tensor([1.0, 2.0, 3.0], dtype)).sum().reshape(shape))
+    np.testing.assert_array_equal(weight.grad.numpy(), [65536.0, 131072.0, 196608.0])
+    precision.update(False)
+    assert precision.scale == 32768.0 and Precision(True, "bfloat16", on_gpu=True).scale == 1.0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_loss_that_is_not_finite_makes_all_gradients_nan(bad):
+    weight = paddle.create_parameter([3], "float32")
+    Precision(False).backward((weight * 0.0).sum() + float(bad))
+    assert np.isnan(weight.grad.numpy()).all()

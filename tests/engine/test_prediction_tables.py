@@ -1,12 +1,13 @@
 """The tables of a prediction, which people open with spreadsheets and terminals."""
 
-from __future__ import annotations
-
 import csv
 import json
 
-from paddlevit_dist.contracts.prediction import InputSamples
-from paddlevit_dist.engine.prediction_journal import Entry, Identity, Journal, JournalWriter
+import pytest
+
+from paddlevit_dist.contracts.prediction import Entry, InputSamples
+from paddlevit_dist.prediction.journal import Journal, entries_of_rank
+from paddlevit_dist.runtime.errors import UserError
 
 NAMES = ["=cmd|'/c calc'!A1.png", "+1.png", "-2.png", "@sum.png", "red\x1b[31m.png", "two\nlines.png", "plain ä.png"]
 
@@ -15,16 +16,14 @@ class Named(InputSamples):
     names = NAMES
     unreadable = [("=gone.png", "no such file")]
 
-    def fingerprint(self):
-        return ""
-
 
 def test_no_cell_is_a_formula_or_moves_a_cursor_and_the_lines_of_json_are_exact(tmp_path):
     journal = Journal(tmp_path)
     with journal.begun(restart=False):
-        journal.open(Identity("", "", "", len(NAMES), ""))
-        with JournalWriter(tmp_path, 0) as writer:
-            writer.add([Entry(place, [{"class": "=1+1", "score": -0.5}]) for place in range(len(NAMES))])
+        journal.open({"inputs": len(NAMES)})
+        writer = entries_of_rank(tmp_path, 0)
+        writer.add([Entry(index, [{"class": "=1+1", "score": -0.5}]) for index in range(len(NAMES))])
+        writer.close()
         journal.write_tables(Named())
     with open(tmp_path / "predictions.csv", encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
@@ -35,3 +34,40 @@ def test_no_cell_is_a_formula_or_moves_a_cursor_and_the_lines_of_json_are_exact(
     assert (tmp_path / "unreadable.tsv").read_text().splitlines()[1] == "'=gone.png\tno such file"
     exact = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
     assert [row["input"] for row in exact] == NAMES and exact[0]["class"] == "=1+1"
+
+
+IDENTITY = {"source": "a/b", "weights_sha256": "w", "settings_sha256": "s", "inputs": 2, "inputs_sha256": "i"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"weights_sha256": "v", "source": "c/d"}, r"other weights \(a/b\)"),
+        ({"settings_sha256": "r"}, "these weights with other settings"),
+        ({"inputs": 3, "inputs_sha256": "j"}, r"other inputs \(2 there, 3 now\)"),
+        ({"inputs_sha256": "j"}, "some of them have changed"),
+    ],
+)
+def test_what_is_in_a_folder_is_continued_only_by_the_same_prediction(tmp_path, changed, said):
+    journal = Journal(tmp_path)
+    with journal.begun(restart=False):
+        assert journal.open(dict(IDENTITY)) is None and list(journal.left()) == [0, 1]
+        writer = entries_of_rank(tmp_path, 0)
+        writer.add([Entry(1, [{"class": "a"}], kept="of the writer")])
+        writer.close()
+    with pytest.raises(UserError, match=f"holds predictions of .*{said}.*add -restart .* or choose another -output"):
+        Journal(tmp_path).open({**IDENTITY, **changed})
+    again = Journal(tmp_path)
+    assert again.open(dict(IDENTITY)) is None and list(again.left()) == [0]
+    assert list(again.entries()) == [Entry(1, [{"class": "a"}], kept="of the writer")]
+    with again.begun(restart=True):
+        assert again.open({**IDENTITY, **changed}) is None
+    assert not again.unfinished.exists()
+
+
+def test_tables_that_nothing_is_known_of_and_files_that_cannot_be_written_are_told(tmp_path):
+    (tmp_path / "predictions.csv").write_text("mine")
+    with pytest.raises(UserError, match="exists, and no about.json says what it is"):
+        Journal(tmp_path).open(dict(IDENTITY))
+    with pytest.raises(UserError, match="cannot write .*the same command continues"):
+        entries_of_rank(tmp_path / "gone", 0)

@@ -1,11 +1,9 @@
 """``-profile N``: its table, its trace, and that the training does not notice."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 import paddle
@@ -14,10 +12,10 @@ from support import small_runs
 from support.processes import run_main, succeeded
 from support.runs import DIGITS
 
-from paddlevit_dist.engine import profile
+from paddlevit_dist.diagnosis import profile
 from paddlevit_dist.engine.passes import PassesTrial
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.parallel import places
+from paddlevit_dist.parallel import status
+from paddlevit_dist.runtime.errors import UserError
 
 RUN = ["-batch_size=16", "-accum_iter=2", "-epochs=1", "REPORT_FREQ", "1"]  # 10 updates
 ROW = re.compile(r" *-?\d+\.\d% +-?\d+\.\d\d ")
@@ -34,7 +32,7 @@ def train(output: Path, *arguments: str) -> Any:
     return trainer
 
 
-def losses(output: Path) -> List[float]:
+def losses(output: Path) -> list[float]:
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     return [line[name] for line in lines for name in ("loss", "gradient_norm") if name in line]
 
@@ -72,10 +70,11 @@ def test_a_profile_longer_than_the_epoch_covers_it(tmp_path, capsys):
 
 
 def test_the_trial_of_compiled_passes_is_no_wait_for_data(tmp_path, monkeypatch):
-    seen: List[str] = []
-    monkeypatch.setattr(PassesTrial, "decide", lambda *_: seen.append(f"trial {places.own().text}"))
+    seen: list[str] = []
+    monkeypatch.setattr(PassesTrial, "decide", lambda *_: seen.append(f"trial {status.own().text}"))
     monkeypatch.setattr(profile.Profile, "_enter", lambda self, name: seen.append(name))
-    train(tmp_path)
+    monkeypatch.setattr(profile.Profile, "_start", lambda self: None)
+    train(tmp_path, "-profile=1")
     assert seen[:3] == ["waiting for data", "", "trial in epoch 1, 0 of 10 updates done"]
 
 

@@ -1,20 +1,16 @@
 """DETERMINISTIC says what of a model has no kernel on GPUs that repeats."""
 
-from __future__ import annotations
-
 import paddle
 import pytest
 from support import small_runs
 from support.processes import run_workers, succeeded
 
-from paddlevit_dist import create_model
 from paddlevit_dist.contracts.task import Term
-from paddlevit_dist.engine import watchers
+from paddlevit_dist.engine import repetition
 from paddlevit_dist.engine.introduction import first_lines
 from paddlevit_dist.engine.repetition import line_of
 
 F = paddle.nn.functional
-WORDS = ["-batch_size=32", "-epochs=1", "DETERMINISTIC", "True"]
 
 
 def leaf(*shape: int) -> paddle.Tensor:
@@ -65,13 +61,6 @@ def test_what_only_a_reported_quantity_uses_is_not_named():
     assert "interpolate" not in line_of(terms)
 
 
-@pytest.mark.parametrize("name, said", [("vit_tiny_patch16_224", "no operation"), ("swin_t", "gather")])
-def test_models_are_told_apart(name, said):
-    model = create_model(name, num_classes=3, image_size=224 if name == "swin_t" else 32)
-    loss = model(paddle.zeros([1, 3, 224, 224] if name == "swin_t" else [1, 3, 32, 32])).sum()
-    assert said in line_of({"loss": Term(loss, 1)})
-
-
 def line_of_a_program() -> str:
     """In a process of its own: the threads of Paddle's executor live as long as the process."""
     program = paddle.jit.to_static(paddle.nn.Linear(2, 2), full_graph=True)
@@ -89,7 +78,7 @@ def test_a_training_on_a_gpu_says_it_once_and_one_on_a_cpu_that_it_sets_nothing(
     )
     (told,) = [line for line in first_lines(trainer.config, trainer.task, {}) if "DETERMINISTIC" in line]
     assert "sets nothing on a CPU" in told
-    monkeypatch.setattr(watchers, "is_on_gpu", lambda: True)
+    monkeypatch.setattr(repetition, "is_on_gpu", lambda: True)
     trainer.train()
     log = (tmp_path / "log.txt").read_text()
     assert log.count("no operation of this model is known") == 1

@@ -1,7 +1,5 @@
 """What a checkpoint's lists of samples say of the samples of the run that loads it: compared with sets of names."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

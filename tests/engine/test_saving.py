@@ -1,14 +1,13 @@
 """Checkpoints that are written while the training goes on."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any
 
 import numpy as np
 import paddle
@@ -18,11 +17,11 @@ from support import small_runs
 from support.processes import run_workers, succeeded
 
 from paddlevit_dist.checkpoint import store as checkpoints
-from paddlevit_dist.checkpoint.host_copy import HostCopies, write_tensors
-from paddlevit_dist.engine.background import Background
-from paddlevit_dist.engine.weights_check import not_finite, weights_digest
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
+from paddlevit_dist.engine.checkpointer import Background
+from paddlevit_dist.engine.finite import not_finite, weights_digest
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
 
 RUN = [
     "-batch_size=32",
@@ -47,7 +46,7 @@ def build(output: Path, before_update: Callable[[int], None], *arguments: str, t
     return small_runs.build(str(output), *RUN, *arguments, train_size=train_size, task_class=Watched)
 
 
-def content(directory: Path) -> Dict[str, Any]:
+def content(directory: Path) -> dict[str, Any]:
     """Everything in a checkpoint that counts, with arrays as their bytes."""
     state = checkpoints.read(directory)
     arrays = {f"optimizer {name}": array for name, array in state.optimizer.items()}

@@ -1,13 +1,22 @@
-"""Learning rates against hand-computed values."""
-
-from __future__ import annotations
+"""Learning rates against hand-computed values; epochs and batch that follow from the number of training samples."""
 
 import math
 
 import pytest
+from support.processes import ROOT
 
 from paddlevit_dist.config import default_config, load
-from paddlevit_dist.engine.schedule import Rates, Schedule, describe_rates, scaled_rates, schedule_of
+from paddlevit_dist.engine.schedule import (
+    Rates,
+    Schedule,
+    describe_rates,
+    epochs_for,
+    scaled_rates,
+    schedule_of,
+    with_fitting_batch,
+    with_fitting_epochs,
+)
+from paddlevit_dist.runtime.errors import UserError
 
 RATES = Rates(base=1.0, warmup_start=0.1, end=0.2)
 
@@ -66,3 +75,80 @@ def test_the_description_states_batch_and_scaling():
 )
 def test_the_line_of_rates_tells_what_the_run_does(words, course):
     assert f"learning rate 0.001 {course}" in describe_rates(load(words.split()).values, 1)
+
+
+RECIPE = f"-cfg={ROOT / 'configs' / 'finetune_pictures.yaml'}"
+
+
+def fitted(samples, processes=1, words=(), earlier=None):
+    run = with_fitting_batch(load([RECIPE, *words]), processes, samples)
+    return with_fitting_epochs(run, processes, samples, "images", earlier)
+
+
+@pytest.mark.parametrize(
+    ("samples", "epochs"), [(1, 100), (30, 100), (300, 100), (301, 100), (720, 42), (3000, 10), (10**6, 10)]
+)
+def test_the_fewest_epochs_that_read_that_many_samples_within_the_limits(samples, epochs):
+    assert epochs_for(samples, 30_000, (10, 100)) == epochs
+    if 10 < epochs < 100:
+        assert epochs * samples >= 30_000 > (epochs - 1) * samples
+
+
+def test_one_line_says_what_was_chosen():
+    (line,) = fitted(720).notices
+    assert line.startswith("720 training images: 42 epochs, 924 updates (TRAIN.NUM_SAMPLES 30,000,")
+
+
+@pytest.mark.parametrize("samples", [100, 720, 5_000])
+def test_devices_and_accumulation_change_neither_epochs_nor_the_batch(samples):
+    ways = [fitted(samples, processes, ["-accum_iter", str(a)]).values for processes, a in ((1, 1), (2, 1), (4, 2))]
+    products = [w.DATA.BATCH_SIZE * p * w.TRAIN.ACCUM_ITER for w, p in zip(ways, (1, 2, 4))]
+    assert len({way.TRAIN.NUM_EPOCHS for way in ways}) == 1
+    assert products == ([32, 32, 32] if samples > 100 else [25, 24, 24])
+
+
+@pytest.mark.parametrize(("samples", "batch"), [(1, 1), (3, 3), (10, 4), (30, 7), (127, 31), (128, 32)])
+def test_a_batch_is_a_quarter_of_few_samples_or_four(samples, batch):
+    run = fitted(samples)
+    assert run.values.DATA.BATCH_SIZE == batch
+    assert any(f"only {samples} training samples" in notice for notice in run.notices) == (batch < 32)
+
+
+def test_numbers_on_the_command_line_win_and_say_so():
+    run = fitted(30, 2, ["-epochs=3", "-batch_size=5"])
+    assert (run.values.TRAIN.NUM_EPOCHS, run.values.DATA.BATCH_SIZE) == (3, 5)
+    said = "\n".join(run.notices)
+    assert "TRAIN.NUM_EPOCHS 3 (-epochs) takes the place of TRAIN.NUM_SAMPLES 30000" in said
+    assert "DATA.BATCH_SIZE 5 (-batch_size) takes the place of DATA.GLOBAL_BATCH_SIZE 32" in said
+
+
+def test_a_file_that_has_the_recipe_as_its_base_wins_too(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"BASE: {ROOT / 'configs' / 'finetune_pictures.yaml'}\nTRAIN:\n  NUM_EPOCHS: 12\n")
+    assert load([f"-cfg={file}"]).values.TRAIN.NUM_EPOCHS == 12
+    file.write_text(f"BASE: {ROOT / 'configs' / 'finetune_pictures.yaml'}\nTRAIN:\n  NUM_SAMPLES: 7200\n")
+    run = with_fitting_epochs(load([f"-cfg={file}"]), 1, 720, "images")
+    assert run.values.TRAIN.NUM_EPOCHS == 10
+
+
+def test_a_resumed_training_keeps_its_epochs():
+    assert fitted(760, earlier=42).values.TRAIN.NUM_EPOCHS == 42 != fitted(760).values.TRAIN.NUM_EPOCHS
+
+
+def test_limits_and_warm_up_are_checked():
+    with pytest.raises(UserError, match=r"TRAIN.EPOCH_LIMITS \(20, 5\).*the smaller number first"):
+        load([RECIPE, "TRAIN.EPOCH_LIMITS", "[20, 5]"])
+    with pytest.raises(UserError, match="TRAIN.WARMUP_EPOCHS 10 .*expected fewer than TRAIN.EPOCH_LIMITS"):
+        load([RECIPE, "TRAIN.WARMUP_EPOCHS", "10"])
+
+
+def test_model_and_weights_follow_one_another():
+    tiny = load([RECIPE, "MODEL.NAME", "vit_tiny_patch16_224"], None)
+    assert tiny.values.MODEL.PRETRAINED == "vit_tiny_patch16_224.augreg_in21k_ft_in1k"
+    swin = load([RECIPE, "-pretrained=swin_tiny_patch4_window7_224.ms_in1k"], None)
+    assert swin.values.MODEL.NAME == "swin_tiny_patch4_window7_224"
+    assert list(swin.values.DATA.IMAGENET_MEAN) == [0.485, 0.456, 0.406] and swin.values.DATA.CROP_PCT == 0.9
+    assert list(load([RECIPE]).values.DATA.IMAGENET_MEAN) == [0.5, 0.5, 0.5]
+    with pytest.raises(UserError, match="MODEL.NAME mixer_b16_224: vit_small.* are weights of another model: add"):
+        load([RECIPE, "MODEL.NAME", "mixer_b16_224"])
+    assert load([RECIPE, "-eval", "-resume=auto"]).values.MODEL.PRETRAINED is None

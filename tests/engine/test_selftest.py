@@ -1,13 +1,11 @@
 """What -selftest takes for rounding, and what it sees although something hides it."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 from support.runs import DIGITS
 
 from paddlevit_dist import config
-from paddlevit_dist.engine.selftest import PERTURBED, differences, read_way, run_way
+from paddlevit_dist.diagnosis.selftest import PERTURBED, differences, read_way, run_way
 from paddlevit_dist.images.classification.task import Classification
 
 

@@ -1,11 +1,9 @@
 """Checkpoints and updates of a training: when it saves, what it does first when resumed, and what a non-finite update
 leaves behind."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 import paddle
@@ -27,7 +25,7 @@ def build(output: Path, *arguments: str) -> Any:
     return small_runs.build(str(output), *RUN, *arguments)
 
 
-def events(output: Path, kind: str) -> List[Dict[str, Any]]:
+def events(output: Path, kind: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if line["kind"] == kind]
 
@@ -40,7 +38,7 @@ def link(output: Path, name: str) -> str:
     return (output / "checkpoints" / name).resolve().name
 
 
-def weights(output: Path, checkpoint: str) -> Dict[str, np.ndarray]:
+def weights(output: Path, checkpoint: str) -> dict[str, np.ndarray]:
     state = paddle.load(str(output / "checkpoints" / checkpoint / "model.pdparams"))
     return {name: tensor.numpy() for name, tensor in state.items()}
 

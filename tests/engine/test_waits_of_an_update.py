@@ -1,11 +1,10 @@
 """For what the host waits in an update, counted on a CPU as if it were a GPU."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections import Counter
-from typing import Any, Callable, Dict
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import paddle
@@ -15,13 +14,13 @@ from support.waits import counted_waits
 
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import Step
-from paddlevit_dist.engine.finite import Kept, SkippedUpdates
+from paddlevit_dist.engine.finite import SkippedUpdates, TensorCopies
 from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import Updater
 from paddlevit_dist.observe.meters import Meters
-from paddlevit_dist.parallel import places
+from paddlevit_dist.parallel import status
 from paddlevit_dist.registry import resolve
 
 STEPS = 3
@@ -63,7 +62,7 @@ class Run:
             batch["images"] = batch["images"] * float("inf")
         self.made = self._update(batch, number)
 
-    def _update(self, batch: Dict[str, Any], number: int) -> Any:
+    def _update(self, batch: dict[str, Any], number: int) -> Any:
         with counted_waits() as waits:
             terms = self.updater([batch], Step(1, number, STEPS), 1e-3)
             if self.updater.finite:
@@ -71,7 +70,7 @@ class Run:
                 self.average.update()
         return waits
 
-    def state(self) -> Dict[str, np.ndarray]:
+    def state(self) -> dict[str, np.ndarray]:
         state = {**self.model.state_dict(), **{f"average {k}": v for k, v in self.average.state_dict().items()}}
         return {name: tensor.numpy() for name, tensor in state.items()}
 
@@ -80,8 +79,8 @@ class Run:
 def test_the_host_waits_once_also_where_an_update_is_skipped(optimizer, scales, monkeypatch):
     run = Run(optimizer, scales)
     run.update(0)  # tries the optimizer once
-    kept, copy = [], Kept.__init__
-    monkeypatch.setattr(Kept, "__init__", lambda self, tensors: copy(self, kept.extend(tensors) or []))
+    kept, copy = [], TensorCopies.__init__
+    monkeypatch.setattr(TensorCopies, "__init__", lambda self, tensors: copy(self, kept.extend(tensors) or []))
     for number, bad in ((1, False), (2, True), (3, False)):
         run.update(number, bad)
         assert len(run.made) == 1 and run.made.transfers == 0, run.made
@@ -147,13 +146,13 @@ def test_a_loss_scale_changes_no_weight(optimizer):
 def test_only_on_a_gpu_a_rank_may_wait_for_others_in_its_passes_and_for_the_flag(on_host, monkeypatch):
     run = Run("AdamW", False, on_host)
     seen = []
-    inner = places._own.write
+    inner = status._own.write
 
     def write() -> None:
         inner()
-        seen.append((places._own.detail, bool(places._own.waits)))
+        seen.append((status._own.detail, bool(status._own.waits)))
 
-    monkeypatch.setattr(places._own, "write", write)
+    monkeypatch.setattr(status._own, "write", write)
     run.updater([{"images": paddle.zeros([4, 3, 16, 16]), "labels": paddle.arange(4)}], Step(1, 0, 1), 1e-3)
     expected = [("in its forward pass", False), ("in its backward pass", not on_host), ("in its optimizer step", False)]
     if not on_host:

@@ -1,19 +1,17 @@
 """What is annotated in pictures, for the table."""
 
-from __future__ import annotations
-
 import json
 
 from images.detection.coco_writer import BOX, annotation, write_coco
 from images.detection.test_voc_data import write_voc
 from images.detection.test_yolo_data import write_yolo
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.detection.run_lengths import runs_of
+from paddlevit_dist.runtime.errors import UserError
 
 _TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 _RUNS = {"size": [20, 30], "counts": [5, 10, 585]}

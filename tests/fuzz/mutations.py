@@ -1,7 +1,5 @@
 """Files damaged in ways that readers have stumbled over: the same ones for a seed, in every run."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re
@@ -9,7 +7,8 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 

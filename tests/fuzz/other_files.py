@@ -1,7 +1,5 @@
 """Configurations, records of runs and weights, for the table."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle
@@ -12,11 +10,11 @@ import numpy as np
 
 from paddlevit_dist import config
 from paddlevit_dist.checkpoint import store
-from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
+from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.engine.about import earlier_settings
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.observe.history import supersede
+from paddlevit_dist.observe.record import supersede
+from paddlevit_dist.runtime.errors import UserError
 
 _FILES = Path(__file__).resolve().parents[1] / "checkpoint" / "files"
 _STATE = {"weight": np.arange(12, dtype=np.float32).reshape(3, 4), "bias": np.ones(3, np.float16)}

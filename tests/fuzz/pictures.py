@@ -1,12 +1,9 @@
 """Pictures and their labels, for the table."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct
 import tarfile
-import zlib
 
 import numpy as np
 from images.cifar_writer import write_cifar10
@@ -14,14 +11,12 @@ from PIL import Image
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.idx import Mnist
 from paddlevit_dist.images.data.image_dataset import name_folders
-from paddlevit_dist.images.data.imagenet import ImageNet2012
-from paddlevit_dist.images.data.listed_labels import kit_labels, listed_labels
-from paddlevit_dist.images.data.mat_file import read_structures
+from paddlevit_dist.images.data.imagenet import ImageNet2012, kit_labels, listed_labels
+from paddlevit_dist.images.data.prepared import Preparation, read_preparation, write_preparation
 from paddlevit_dist.images.data.reading import Reading, decode_image, examine_image
+from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
-from paddlevit_dist.images.data.tar_index import Preparation, read_preparation, write_preparation
 from paddlevit_dist.images.transforms.decoding_opencv import FastReader
 
 _KIT = "ILSVRC2012_devkit_t12"
@@ -136,38 +131,12 @@ def read_tar(folder):
     _read_dataset(TarImages, folder)
 
 
-def _element(kind, content):
-    return struct.pack("<II", kind, len(content)) + content + bytes(-len(content) % 8)
-
-
-def _matrix(array_class, name, *parts):
-    flags = _element(6, struct.pack("<II", array_class, 0))
-    size = _element(5, struct.pack("<ii", 1, 1))
-    return _element(14, flags + size + _element(1, name) + b"".join(parts))
-
-
-def _meta(classes):
-    """A file of MATLAB with the structure array that the kit has, of that many classes."""
-    names = b"".join(name.ljust(16, b"\0") for name in (b"ILSVRC2012_ID", b"WNID"))
-    values = [
-        _matrix(6, b"", _element(9, struct.pack("<d", number)))
-        + _matrix(4, b"", _element(16, b"n%08d" % (classes - number)))
-        for number in range(1, classes + 1)
-    ]
-    synsets = _matrix(2, b"synsets", _element(5, struct.pack("<i", 16)), _element(1, names), *values)
-    packed = zlib.compress(synsets)
-    return b"MATLAB 5.0".ljust(124) + b"\0\x01IM" + struct.pack("<II", 15, len(packed)) + packed
-
-
 def make_kit(folder):
     with tarfile.open(folder / f"{_KIT}.tar.gz", "w:gz", compresslevel=1) as tar:
-        for name, content in (
-            ("ILSVRC2012_validation_ground_truth.txt", b"".join(b"%d\n" % number for number in (3, 1000, 1))),
-            ("meta.mat", _meta(1000)),
-        ):
-            member = tarfile.TarInfo(f"{_KIT}/data/{name}")
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
+        content = b"".join(b"%d\n" % number for number in (3, 1000, 1))
+        member = tarfile.TarInfo(f"{_KIT}/data/ILSVRC2012_validation_ground_truth.txt")
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
     return [folder / f"{_KIT}.tar.gz"]
 
 
@@ -175,19 +144,10 @@ def read_kit(folder):
     assert all(0 <= label < 1000 for label in kit_labels(str(folder)).values())
 
 
-def make_mat(folder):
-    """Its parts are not compressed, so that damage reaches them."""
-    packed = _meta(5)
-    (folder / "meta.mat").write_bytes(packed[:128] + zlib.decompress(packed[136:]))
-    return [folder / "meta.mat"]
-
-
-def read_mat(folder):
-    assert isinstance(read_structures((folder / "meta.mat").read_bytes(), "synsets"), list)
-
-
 def make_record(folder):
-    write_preparation(folder, Preparation("/data", 256, 90, 1000, 3, {"train": "a", "val": "b"}, True))
+    settings = {"shorter_side": 256, "quality": 90, "shard_size": 1000, "num_classes": 3}
+    fingerprints = {"train": "a", "val": "b"}
+    write_preparation(folder, Preparation(source="/data", fingerprints=fingerprints, complete=True, **settings))
     return [folder / "prepared.json"]
 
 

@@ -1,11 +1,10 @@
 """The table of all readers of files that strangers may have written: how to make one, and how it is read."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 
 from . import boxes, other_files, pictures, scenes, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
@@ -24,18 +23,18 @@ class Reader(NamedTuple):
     """
 
     name: str
-    make: Callable[[Path], List[Path]]
+    make: Callable[[Path], list[Path]]
     read: Callable[[Path], object]
     is_text: bool = False
-    packing: Optional[Packing] = None
+    packing: Packing | None = None
     least_refused: float = 0.2
-    refusals: Tuple[type, ...] = (UserError,)
+    refusals: tuple[type, ...] = (UserError,)
 
 
-def _cache_of(make: Callable[[Path], List[Path]], read: Callable[[Path], object]) -> Callable[[Path], List[Path]]:
+def _cache_of(make: Callable[[Path], list[Path]], read: Callable[[Path], object]) -> Callable[[Path], list[Path]]:
     """Makes what is cached of ``make``'s files, which is then damaged in their place."""
 
-    def made(folder: Path) -> List[Path]:
+    def made(folder: Path) -> list[Path]:
         make(folder)
         read(folder)
         return [path for path in sorted((folder / "cache").rglob("*")) if path.is_file()]
@@ -61,7 +60,6 @@ _TABLE = [
     Reader("CIFAR archive", pictures.make_cifar_archive, pictures.read_cifar, packing=TAR),
     Reader("tar", pictures.make_tar, pictures.read_tar, packing=TAR, least_refused=0.1),
     Reader("development kit", pictures.make_kit, pictures.read_kit, packing=TAR, least_refused=0.0),
-    Reader("structures of MATLAB", pictures.make_mat, pictures.read_mat, refusals=(ValueError,)),
     Reader("record of prepared pictures", pictures.make_record, pictures.read_record, True),
     Reader("pictures", pictures.make_pictures, pictures.read_pictures, packing=PNG),
     Reader("pictures by OpenCV", pictures.make_jpegs, pictures.read_jpegs, least_refused=0.1),
@@ -101,4 +99,4 @@ _TABLE = [
     Reader("cache of volumes", _cache_of(volumes.make_data, volumes.read_data), volumes.read_data, least_refused=0.0),
 ]
 
-READERS: Dict[str, Reader] = {reader.name: reader for reader in _TABLE}
+READERS: dict[str, Reader] = {reader.name: reader for reader in _TABLE}

@@ -6,8 +6,6 @@ A child that is ended by a signal is replaced by another, which goes on with the
 reader says how many cases were read, how many were refused, and each failure with the number of its case.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import os
@@ -19,7 +17,7 @@ import sys
 import traceback
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +29,7 @@ SECONDS, WALL_SECONDS = 10, 120  # of the processor, and in all: for the machine
 _ENDS = {signal.SIGPROF: f"ran for {SECONDS} s", signal.SIGALRM: f"waited for {WALL_SECONDS} s"}
 
 
-def run(reader: Reader, count: int, folder: Path) -> Dict[str, Any]:
+def run(reader: Reader, count: int, folder: Path) -> dict[str, Any]:
     """Outcomes of the cases 0 to ``count - 1``, after case -1: the files as they were made, which have to be read."""
     original, place = folder / "original", folder / "case"
     place.mkdir(parents=True)
@@ -39,7 +37,7 @@ def run(reader: Reader, count: int, folder: Path) -> Dict[str, Any]:
     shutil.copytree(place, original)
     now = mmap.mmap(-1, 24)  # case, read, refused: seen by both processes
     reports = folder / "failures.jsonl"
-    failures: List[Dict[str, Any]] = []
+    failures: list[dict[str, Any]] = []
     struct.pack_into("<qqq", now, 0, -2, 0, 0)
     while struct.unpack_from("<q", now)[0] < count - 1:
         pid = os.fork()
@@ -57,7 +55,7 @@ def run(reader: Reader, count: int, folder: Path) -> Dict[str, Any]:
     return {"read": read, "refused": refused, "failures": sorted(failures, key=lambda failure: failure["case"])}
 
 
-def damaged(reader: Reader, case: int, original: Path, folder: Path, files: List[str]) -> Path:
+def damaged(reader: Reader, case: int, original: Path, folder: Path, files: list[str]) -> Path:
     """A folder with the files of ``reader``, one of them damaged as in ``case``."""
     place = _copy(original, folder)
     if case < 0:
@@ -76,7 +74,7 @@ def _copy(original: Path, folder: Path) -> Path:
 
 
 def _child(
-    reader: Reader, files: List[str], original: Path, folder: Path, now: mmap.mmap, count: int, reports: Path
+    reader: Reader, files: list[str], original: Path, folder: Path, now: mmap.mmap, count: int, reports: Path
 ) -> None:
     code = 1
     try:

@@ -1,7 +1,5 @@
 """Point clouds, for the table."""
 
-from __future__ import annotations
-
 import numpy as np
 from points.raw_scenes import legacy, points_of, write_labelled_ply, write_scannet, zipped
 

@@ -1,7 +1,5 @@
 """Small files that announce, or become, far more than they are: refused before the memory or the disk is taken."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -22,14 +20,14 @@ from support.processes import run_command
 from support.runs import MAIN, PICTURES, refused, write_pictures
 from volumes.volume_files import write_landmarks, write_series, write_volume
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.cifar import Cifar10
-from paddlevit_dist.images.data.idx import Mnist
-from paddlevit_dist.images.data.listed_labels import kit_labels
+from paddlevit_dist.images.data.imagenet import kit_labels
+from paddlevit_dist.images.data.prepared import read_preparation
 from paddlevit_dist.images.data.reading import Reading, UnreadablePicture, decode_image
-from paddlevit_dist.images.data.tar_index import read_preparation
+from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import Options
 from paddlevit_dist.volumes.landmarks import Landmarks
@@ -73,6 +71,7 @@ def test_idx_writes_no_more_than_its_header_announces(tmp_path, shape, message):
     packed = gzip.compress(idx_header(*shape)) + HALF_A_GIGABYTE
     assert len(packed) < 600_000
     (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(packed)
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx_header(2) + bytes(2))
     assert message in told(Mnist, str(tmp_path), "val", tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 

@@ -4,8 +4,6 @@
 reader and the case: ``python -m fuzz.run COUNT FOLDER READER`` in tests/ repeats it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

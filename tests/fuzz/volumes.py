@@ -1,11 +1,9 @@
 """Volumes and landmarks, for the table."""
 
-from __future__ import annotations
-
 import numpy as np
 from volumes.volume_files import write_landmarks, write_series, write_volume
 
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import Options
 from paddlevit_dist.volumes.landmarks import Landmarks

@@ -1,19 +1,17 @@
 """Small archives in the layouts CIFAR is published in."""
 
-from __future__ import annotations
-
 import io
 import struct
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 
 TEN = [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"]
 
 
-def python2_pickle(batch: Dict[str, Any]) -> bytes:
+def python2_pickle(batch: dict[str, Any]) -> bytes:
     """Protocol 2 as Python 2 wrote it: its strings are 8-bit, whether names or the bytes of an array."""
     return b"\x80\x02" + _python2(batch) + b"."
 
@@ -36,7 +34,7 @@ def _python2(value: Any) -> bytes:
     return empty + b"(K\x01" + shape + dtype + b"\x89T" + struct.pack("<I", len(raw)) + raw + b"tb"
 
 
-def make_batches(names: List[str], rows: int, classes: int) -> Dict[str, Dict[str, Any]]:
+def make_batches(names: list[str], rows: int, classes: int) -> dict[str, dict[str, Any]]:
     """A batch of random pictures for each name."""
     generator = np.random.default_rng(0)
     return {
@@ -48,7 +46,7 @@ def make_batches(names: List[str], rows: int, classes: int) -> Dict[str, Dict[st
     }
 
 
-def write_archive(path: Path, folder: str, files: Dict[str, bytes]) -> None:
+def write_archive(path: Path, folder: str, files: dict[str, bytes]) -> None:
     """A ``.tar.gz`` with ``files`` in ``folder``."""
     with tarfile.open(path, "w:gz", compresslevel=1) as archive:
         for name, content in files.items():
@@ -57,7 +55,7 @@ def write_archive(path: Path, folder: str, files: Dict[str, bytes]) -> None:
             archive.addfile(member, io.BytesIO(content))
 
 
-def pickled(batches: Dict[str, Dict[str, Any]], label_key: str = "labels") -> Dict[str, bytes]:
+def pickled(batches: dict[str, dict[str, Any]], label_key: str = "labels") -> dict[str, bytes]:
     """Each batch with the keys of the published ones."""
     return {
         name: python2_pickle(
@@ -72,7 +70,7 @@ def pickled(batches: Dict[str, Dict[str, Any]], label_key: str = "labels") -> Di
     }
 
 
-def binary(batches: Dict[str, Dict[str, Any]], coarse: bool = False) -> Dict[str, bytes]:
+def binary(batches: dict[str, dict[str, Any]], coarse: bool = False) -> dict[str, bytes]:
     """Each batch as records of label bytes and pixels; with a coarse label of 0 in front where asked for."""
     files = {}
     for name, batch in batches.items():
@@ -82,7 +80,7 @@ def binary(batches: Dict[str, Dict[str, Any]], coarse: bool = False) -> Dict[str
     return files
 
 
-def write_cifar10(folder: Path, rows: int = 3) -> Dict[str, Dict[str, Any]]:
+def write_cifar10(folder: Path, rows: int = 3) -> dict[str, dict[str, Any]]:
     """The archive of Python batches, in the order in which archives happen to be: not the batches' own."""
     batches = make_batches(TEN, rows, 10)
     shuffled = {name: batches[name] for name in ("data_batch_4", "test_batch", *TEN[:3], "data_batch_5")}
@@ -90,7 +88,7 @@ def write_cifar10(folder: Path, rows: int = 3) -> Dict[str, Dict[str, Any]]:
     return batches
 
 
-def write_cifar100(folder: Path, rows: int = 3) -> Dict[str, Dict[str, Any]]:
+def write_cifar100(folder: Path, rows: int = 3) -> dict[str, dict[str, Any]]:
     """The archive of Python batches."""
     batches = make_batches(["train", "test"], rows, 100)
     write_archive(folder / "cifar-100-python.tar.gz", "cifar-100-python", pickled(batches, "fine_labels"))

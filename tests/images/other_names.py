@@ -1,7 +1,5 @@
 """Small models, and their weights under other projects' names: renamed by the inverse of our maps."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,10 +1,8 @@
 """Workers that run one recipe after another, each for a few updates at reduced size."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 import paddle
@@ -15,7 +13,7 @@ from paddlevit_dist.parallel import rank, world_size
 from paddlevit_dist.registry import SPELLINGS, resolve
 
 
-def reduced(name: str) -> List[str]:
+def reduced(name: str) -> list[str]:
     """Overrides that make the model narrow and shallow; the rest of its structure stays."""
     patch = variant_options(name).get("patch_size", 4)
     size = ["-image_size", str(4 * patch if patch > 4 else 64)]
@@ -29,7 +27,7 @@ def reduced(name: str) -> List[str]:
     return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTH", "2"]
 
 
-def run_all(recipes: List[str], pictures: str, output: str, teacher: List[str]) -> Dict[str, Any]:
+def run_all(recipes: list[str], pictures: str, output: str, teacher: list[str]) -> dict[str, Any]:
     """What became of each recipe: losses of its updates, the last evaluation, a sum over its weights."""
     results = {}
     for recipe in recipes:
@@ -45,7 +43,7 @@ def run_all(recipes: List[str], pictures: str, output: str, teacher: List[str]) 
     return results
 
 
-def run_detectors(recipes: List[str], output: str) -> Dict[str, Any]:
+def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
     """The same of recipes that find objects, on drawn shapes."""
     data = (
         "-dataset=synthetic_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [64,64] -batch_size=1 "
@@ -60,12 +58,12 @@ def run_detectors(recipes: List[str], output: str) -> Dict[str, Any]:
     return results
 
 
-def run_each(recipes: Dict[str, List[str]], output: str) -> Dict[str, Any]:
+def run_each(recipes: dict[str, list[str]], output: str) -> dict[str, Any]:
     """The same of any recipes, each with words of its own."""
     return {Path(recipe).stem: run(recipe, output, words) for recipe, words in recipes.items()}
 
 
-def run(recipe: str, output: str, words: List[str]) -> Dict[str, Any]:
+def run(recipe: str, output: str, words: list[str]) -> dict[str, Any]:
     common = (
         f"-cfg={recipe} -output={output}/{Path(recipe).stem} -accum_iter=1 -num_workers=0 -epochs=1 REPORT False "
         f"-ngpus={world_size()} TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1 MODEL.PRETRAINED None"
@@ -89,7 +87,7 @@ def run(recipe: str, output: str, words: List[str]) -> Dict[str, Any]:
     }
 
 
-def _loss(line: Dict[str, Any]) -> float:
+def _loss(line: dict[str, Any]) -> float:
     """That of the classes, which is called differently by each family."""
     return next(line[name] for name in ("loss", "class", "classes", "semantic") if name in line)
 

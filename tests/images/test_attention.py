@@ -1,10 +1,8 @@
 """Attention as one operation against the plain products."""
 
-from __future__ import annotations
-
 import contextlib
 from types import SimpleNamespace
-from typing import Any, List, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
@@ -23,7 +21,7 @@ MODELS = {  # how many of the model's attentions there are, and how many can be 
 PICTURES = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.float32)
 
 
-def watched(name: str, **options: Any) -> Tuple[paddle.nn.Layer, List[int]]:
+def watched(name: str, **options: Any) -> tuple[paddle.nn.Layer, list[int]]:
     """A model in evaluation, and a list that gets an entry for each attention computed as plain products. What is
     watched is computed by its own layers on every device."""
     paddle.seed(3)

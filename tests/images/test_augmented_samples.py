@@ -1,7 +1,5 @@
 """Samples with everything enabled: the same arrays whatever reads them, and what a training step does with them."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
@@ -12,13 +10,13 @@ from support.processes import run_workers, succeeded
 
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import Step
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.classification.task import Classification, ImageSamples
 from paddlevit_dist.images.transforms.crops import GlyphTransform, TrainingTransform
 from paddlevit_dist.images.transforms.erasing import BOXES, COLOURS, ROWS, RandomErasing
 from paddlevit_dist.images.transforms.policies import build_augmentation
 from paddlevit_dist.loading.loader import Loader, sample_generator
 from paddlevit_dist.loading.sampler import TrainingSampler
+from paddlevit_dist.runtime.errors import UserError
 
 EVERYTHING = (
     "TRAIN.RAND_AUGMENT rand-m9-mstd0.5-inc1 TRAIN.GRAYSCALE_PROB 0.2 TRAIN.GAUSSIAN_BLUR_PROB 0.2 "

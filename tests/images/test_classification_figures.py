@@ -1,7 +1,5 @@
 """Figures of a classifier against sums by hand, and attention roll-out against its definition."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ from support.small_runs import build
 from paddlevit_dist import create_model
 from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.images.classification.classifier_figures import Evaluated, calibration, report_figures, tables
-from paddlevit_dist.images.classification.records import RECORD, joined, record, record_later
+from paddlevit_dist.images.classification.evaluation import RECORD, joined, record_later
 from paddlevit_dist.images.classification.rollout import overlaid, rolled_out
 
 
@@ -51,15 +49,12 @@ def test_records_hold_the_best_scores_and_the_true_one():
     np.testing.assert_array_equal(rows["classes"], np.argsort(-logits, axis=1)[:, :5])
     np.testing.assert_allclose(rows["scores"], -np.sort(-shares, axis=1)[:, :5], rtol=1e-5)
     np.testing.assert_allclose(rows["true"], shares[np.arange(400), labels], rtol=1e-5)
-    again = joined(list(enumerate(record(list(shares.astype(np.float32)), labels))))[1]
-    np.testing.assert_array_equal(again["classes"], rows["classes"])
-    np.testing.assert_allclose(again["scores"], rows["scores"], rtol=1e-5)
 
 
 def test_two_classes_leave_the_other_places_empty():
-    rows = joined([(0, record([np.array([0.25, 0.75], np.float32)], np.array([0]))[0])])[1]
-    assert rows["classes"].tolist() == [[1, 0, -1, -1, -1]] and rows["true"].tolist() == [0.25]
-    assert rows["scores"].tolist() == [[0.75, 0.25, 0, 0, 0]]
+    rows = joined([(0, record_later(paddle.to_tensor([[0.0, float(np.log(3))]]), paddle.to_tensor([0]))()[0])])[1]
+    assert rows["classes"].tolist() == [[1, 0, -1, -1, -1]] and rows["true"][0] == pytest.approx(0.25)
+    np.testing.assert_allclose(rows["scores"], [[0.75, 0.25, 0, 0, 0]], rtol=1e-6)
 
 
 def test_confusion_and_scores_of_classes_are_those_counted_one_by_one():
@@ -166,8 +161,7 @@ def test_what_is_looked_at_stays_bright():
     assert shown[2, 18].sum() > 3 * shown[13, 29].sum()
 
 
-def test_an_evaluation_keeps_the_same_records_whoever_makes_them(tmp_path):
-    """``eval_step`` hands over what ``figure_records`` makes of ``predict_step``."""
+def test_an_evaluation_keeps_records_of_what_it_predicts(tmp_path):
     trainer = build(str(tmp_path), "-batch_size=16", val_size=16)
     batch = next(iter(trainer.evaluation.loader))
     trainer.model.eval()
@@ -175,9 +169,8 @@ def test_an_evaluation_keeps_the_same_records_whoever_makes_them(tmp_path):
     with paddle.no_grad():
         later = trainer.task.eval_step(trainer.model, batch, step)()
         predictions = trainer.task.predict_step(trainer.model, batch)
-    arrays = {name: tensor.numpy() for name, tensor in batch.items()}
-    one, other = (np.frombuffer(b"".join(r), RECORD) for r in (later, trainer.task.figure_records(arrays, predictions)))
-    np.testing.assert_array_equal(one["label"], other["label"])
-    np.testing.assert_array_equal(one["classes"], other["classes"])
-    np.testing.assert_allclose(one["scores"], other["scores"], rtol=1e-5)
-    np.testing.assert_allclose(one["true"], other["true"], rtol=1e-5)
+    kept, shares, labels = np.frombuffer(b"".join(later), RECORD), np.stack(predictions), batch["labels"].numpy()
+    np.testing.assert_array_equal(kept["label"], labels)
+    np.testing.assert_array_equal(kept["classes"], np.argsort(-shares, axis=1)[:, :5])
+    np.testing.assert_allclose(kept["scores"], -np.sort(-shares, axis=1)[:, :5], rtol=1e-5)
+    np.testing.assert_allclose(kept["true"], shares[np.arange(16), labels], rtol=1e-5)

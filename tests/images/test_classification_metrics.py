@@ -1,12 +1,10 @@
 """The metrics of a classifier's evaluation."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.images.classification.metrics import ClassificationMetrics
+from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 
 
 @pytest.mark.parametrize("num_classes", [2, 4, 5, 6, 10])

@@ -3,17 +3,15 @@
 Everything compiled runs in a separate process: the threads of Paddle's executor live as long as the process.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 import paddle
 import pytest
+from support.plain_layers import plain_layers
 from support.processes import run_workers, succeeded
 
 from paddlevit_dist.engine.precision import compile_passes
-from paddlevit_dist.images.kernels.switch import plain_layers
 
 from .test_recomputation import FAMILIES, IMAGES, build, gradients
 
@@ -26,7 +24,7 @@ def compiled(name: str) -> paddle.nn.Layer:
     return model
 
 
-def outputs(model: paddle.nn.Layer) -> Dict[str, Any]:
+def outputs(model: paddle.nn.Layer) -> dict[str, Any]:
     """Logits of two sizes of batch in evaluation, then gradients in training."""
     model.eval()
     with paddle.no_grad():
@@ -35,7 +33,7 @@ def outputs(model: paddle.nn.Layer) -> Dict[str, Any]:
     return {"logits": logits, "gradients": gradients(model)}
 
 
-def of_families() -> Dict[str, Any]:
+def of_families() -> dict[str, Any]:
     with plain_layers():  # a program is traced from Paddle's layers
         return {name: (outputs(build(name)), outputs(compiled(name))) for name in FAMILIES}
 
@@ -57,7 +55,7 @@ def test_evaluation_and_gradients_are_those_of_the_model(results, name):
             np.testing.assert_array_equal(traced["gradients"][parameter], value, err_msg=parameter)
 
 
-def repeated(name: str) -> Dict[str, Any]:
+def repeated(name: str) -> dict[str, Any]:
     """Losses of ten steps with one seed, and the slope along a direction by the gradient and by two more losses."""
     model = compiled(name)
 

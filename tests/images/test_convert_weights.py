@@ -1,7 +1,5 @@
 """``convert``: weights from any source to timm's names, in Paddle's or timm's layout."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -9,10 +7,10 @@ import paddle
 import pytest
 from support.processes import run_command
 
+from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.checkpoint.safetensors_files import read_safetensors, write_safetensors
 from paddlevit_dist.commands.convert import convert
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 
 from .other_names import (
     REDUCED,

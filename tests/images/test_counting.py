@@ -1,7 +1,5 @@
 """Multiply-accumulates and activations, against closed forms and published figures, and the command that shows them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +8,9 @@ import paddle
 import pytest
 
 from paddlevit_dist.commands.inspect_model import listing, report, run
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.models.counting import cost_of
 from paddlevit_dist.models import create_model, list_models
+from paddlevit_dist.runtime.errors import UserError
 
 PUBLISHED_G = {  # the tables of the ViT, DeiT and Swin papers, of timm and of torchvision
     "vit_tiny_patch16_224": 1.26,

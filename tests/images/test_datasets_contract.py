@@ -1,7 +1,5 @@
 """What the trainer relies on, checked for each registered image dataset."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import struct
@@ -13,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import DATASETS, resolve
+from paddlevit_dist.runtime.errors import UserError
 
 from .cifar_writer import write_cifar10, write_cifar100
 
@@ -76,24 +74,16 @@ def dataset(request, tmp_path):
     return resolve("dataset", name)(str(tmp_path / "data"), split, tmp_path / "cache")
 
 
-def test_samples_are_pictures_of_the_promised_mode_with_a_class(dataset):
-    assert len(dataset) > 0
+def test_samples_are_what_the_dataset_promises(dataset):
+    assert len(dataset.labels) == len(dataset) > 0
+    assert dataset.kind in ("photo", "glyph") and dataset.image_mode in ("RGB", "L")
+    assert dataset.class_names is None or len(dataset.class_names) == dataset.num_classes
+    assert len({dataset.describe(index) for index in range(len(dataset))}) == len(dataset)
     for index in range(min(len(dataset), 6)):
         picture, label = dataset.read(index)
         assert isinstance(picture, Image.Image) and picture.mode == dataset.image_mode
         assert type(label) is int and 0 <= label < dataset.num_classes
         assert label == dataset.labels[index]
-
-
-def test_facts_are_there(dataset):
-    assert dataset.kind in ("photo", "glyph") and dataset.image_mode in ("RGB", "L")
-    assert type(dataset.num_classes) is int
-    assert dataset.class_names is None or len(dataset.class_names) == dataset.num_classes
-    assert len(dataset.labels) == len(dataset)
-
-
-def test_each_sample_is_described_differently(dataset):
-    assert len({dataset.describe(index) for index in range(len(dataset))}) == len(dataset)
 
 
 def test_pickle_is_small_after_reading_and_reads_the_same_in_another_process(dataset, tmp_path):

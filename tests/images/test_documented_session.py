@@ -1,7 +1,5 @@
 """The session in docs/finetune.md, extracted and run on the embedded digits instead of Fashion-MNIST."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Random erasing: the distribution of its boxes, exactly what is filled, and with what."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,15 +1,13 @@
 """What every registered image model must do, by name; computed with reduced dimensions."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.models import variants
 from paddlevit_dist.models import create_model, list_models, variant_options
 from paddlevit_dist.registry import MODELS, SPELLINGS
+from paddlevit_dist.runtime.errors import UserError
 
 NAMES = [name for name, target in MODELS.items() if ".images.models." in str(target) and name not in SPELLINGS]
 

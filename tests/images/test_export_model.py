@@ -1,7 +1,5 @@
 """``export``: an inference model whose outputs match the trained one's."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 
@@ -13,9 +11,9 @@ from support.processes import run_command, run_main
 from support.runs import DIGITS, well
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.commands.export import Trained, export, load_trained
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.exporting.command import Trained, export, load_trained
 from paddlevit_dist.models import create_model
+from paddlevit_dist.runtime.errors import UserError
 
 from .other_names import REDUCED, in_torch_layout, small
 

@@ -1,16 +1,14 @@
 """The OpenCV path draws what the exact path draws, closely matches its pixels, and leaves it all unusual files."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.reading import UnreadablePicture
+from paddlevit_dist.runtime.errors import UserError
 
 cv2 = pytest.importorskip("cv2")
 

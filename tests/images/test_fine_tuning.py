@@ -1,7 +1,5 @@
 """Fine-tuning with two processes, for other classes and another image size, from weights in every format."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -15,7 +13,7 @@ from support.processes import ROOT, run_command, run_main
 from support.runs import PLAIN, last_line, well, write_pictures
 
 from paddlevit_dist import create_model, load_weights
-from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
+from paddlevit_dist.checkpoint.array_files import write_safetensors
 
 from .other_names import in_torch_layout, of_googles_vit, replaced
 

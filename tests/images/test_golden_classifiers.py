@@ -1,7 +1,5 @@
 """Logits of other implementations, reproduced from weights under their names."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """Feature maps of timm's backbones, reproduced from weights under its names."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """Logits and feature maps of timm's and torchvision's ResNets, reproduced from weights under their names."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

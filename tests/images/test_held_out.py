@@ -1,7 +1,5 @@
 """One dataset split into training and validation pictures."""
 
-from __future__ import annotations
-
 import os
 import pickle
 
@@ -10,12 +8,12 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.config import load
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.digits import Digits
 from paddlevit_dist.images.data.held_out import choose_held_out, hold_out, open_pictures
 from paddlevit_dist.images.data.imagenet import ImageNet2012
+from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.observe.record import cache_folder
+from paddlevit_dist.runtime.errors import UserError
 
 
 def write_single_folder(root, sizes):
@@ -48,13 +46,19 @@ def test_small_classes_keep_one_for_training_and_give_one_if_they_can(size, frac
     assert chosen(np.zeros(size, int), fraction, 0).sum() == expected
 
 
-def test_the_choice_is_random_and_decided_by_the_seed():
+def test_the_choice_is_random_and_decided_by_its_own_seed(tmp_path):
     labels = np.repeat(np.arange(10), 100)
     first = chosen(labels, 0.2, 0)
     np.testing.assert_array_equal(first, chosen(labels, 0.2, 0))
     assert 0 < (first & chosen(labels, 0.2, 1)).sum() < 100  # of 200; 40 by chance
     positions = np.flatnonzero(first) % 100
     assert abs(positions.mean() - 49.5) < 8
+    write_single_folder(tmp_path / "data", {"ant": 10, "bee": 20})
+    rows = [
+        open_pictures(configuration(tmp_path, "DATA.VAL_FRACTION", "0.2", *more), "val", tmp_path)[0].rows.tolist()
+        for more in ([], ["-seed=5"], ["DATA.VAL_SEED", "5"])
+    ]
+    assert rows[0] == rows[1] != rows[2]
 
 
 def split_of(names, fraction=0.2, seed=0):
@@ -121,19 +125,16 @@ def test_the_parts_share_out_the_whole(tmp_path):
             assert label == expected_label == part.labels[index] and picture.tobytes() == expected.tobytes()
             assert part.describe(index) == whole.describe(int(part.rows[index]))
         assert (part.kind, part.image_mode, part.num_classes) == ("glyph", "L", 10)
+        copy = pickle.loads(pickle.dumps(part))
+        assert len(pickle.dumps(part)) <= 1000 and len(copy) == len(part) and copy.describe(5) == part.describe(5)
 
 
-def test_pickle_is_small(tmp_path):
-    part = hold_out(Digits(None, "train", tmp_path), "val", 0.2, 3, tmp_path)
-    part.read(0), part.labels
-    copy = pickle.loads(pickle.dumps(part))
-    assert len(pickle.dumps(part)) <= 1000 and len(copy) == len(part) and copy.describe(5) == part.describe(5)
-
-
-def test_nothing_to_hold_out(tmp_path):
+def test_nothing_to_hold_out_and_no_split_are_told(tmp_path):
     write_single_folder(tmp_path / "data", {"a": 1, "b": 1})
     with pytest.raises(UserError, match="VAL_FRACTION 0.5 holds nothing out: no class has two pictures"):
-        hold_out(ClassFolders.whole(str(tmp_path / "data"), tmp_path), "train", 0.5, 0, tmp_path)
+        open_pictures(configuration(tmp_path, "DATA.VAL_FRACTION", "0.5"), "train", tmp_path)
+    with pytest.raises(UserError, match="or let DATA.VAL_FRACTION split a single folder"):
+        open_pictures(configuration(tmp_path), "train", tmp_path)
 
 
 def configuration(tmp_path, *options):
@@ -154,27 +155,9 @@ def test_a_single_folder_is_split_by_a_key_and_listed_in_the_output(tmp_path):
     listed = (tmp_path / "val_files.txt").read_text().splitlines()
     assert [os.path.join(tmp_path, "data", line) for line in listed] == [val.describe(index) for index in range(6)]
     assert not set(listed) & {os.path.relpath(train.describe(i), tmp_path / "data") for i in range(len(train))}
-
-
-def test_the_run_seed_does_not_move_the_border(tmp_path):
-    write_single_folder(tmp_path / "data", {"ant": 10, "bee": 20})
-    rows = [
-        open_pictures(configuration(tmp_path, "DATA.VAL_FRACTION", "0.2", *more), "val", tmp_path)[0].rows.tolist()
-        for more in ([], ["-seed=5"], ["DATA.VAL_SEED", "5"])
-    ]
-    assert rows[0] == rows[1] != rows[2]
-
-
-def test_with_a_train_folder_it_is_that_which_is_split(tmp_path):
-    write_single_folder(tmp_path / "data" / "train", {"ant": 10, "bee": 10})
-    val, _ = open_pictures(configuration(tmp_path, "DATA.VAL_FRACTION", "0.3"), "val", tmp_path)
-    assert len(val) == 6 and "/train/" in val.describe(0)
-
-
-def test_the_error_for_a_single_folder_tells_the_key(tmp_path):
-    write_single_folder(tmp_path / "data", {"ant": 10})
-    with pytest.raises(UserError, match="or let DATA.VAL_FRACTION split a single folder"):
-        open_pictures(configuration(tmp_path), "train", tmp_path)
+    write_single_folder(tmp_path / "data" / "train", {"ant": 10, "bee": 10})  # then it is that which is split
+    val, _ = open_pictures(config, "val", tmp_path)
+    assert len(val) == 4 and "/train/" in val.describe(0)
 
 
 def test_reading_options_and_cache_folder_come_from_the_configuration(tmp_path):

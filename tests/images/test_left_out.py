@@ -1,7 +1,5 @@
 """Pictures do not vanish: whatever Pillow opens is used, and the rest is counted by suffix and reported."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil
@@ -10,13 +8,13 @@ import tarfile
 import pytest
 from PIL import Image, ImageFile
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.formats import readable_formats, readable_suffixes
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.data.reading import UnreadablePicture, decode_image
 from paddlevit_dist.images.data.tar import TarImages
+from paddlevit_dist.runtime.errors import UserError
 
 Image.init()  # for what this Pillow can write
 HEIC_HEAD = b"\0\0\0\x18ftypheic\0\0\0\0" + bytes(40)
@@ -38,12 +36,6 @@ def put(path, content=JPEG):
 
 
 @pytest.fixture
-def cache(tmp_path):
-    (tmp_path / "cache").mkdir()
-    return tmp_path / "cache"
-
-
-@pytest.fixture
 def root(tmp_path):
     """Two classes with two pictures each in train and one in val."""
     for name in ("train/ant/1.jpg", "train/ant/2.jpg", "train/bee/1.jpg", "train/bee/2.jpg", "val/ant/1.jpg"):
@@ -52,33 +44,24 @@ def root(tmp_path):
     return tmp_path / "data"
 
 
-def names(dataset):
-    return [os.path.relpath(dataset.describe(i), dataset.root) for i in range(len(dataset))]
+PILLOWS = """.avif=AVIF .jp2=JPEG2000 .apng=PNG .tga=TGA .pnm=PPM .sgi=SGI .dib=DIB .pcx=PCX .mpo=JPEG .jpe=JPEG
+    .jpg=JPEG .jpeg=JPEG .jfif=JPEG .png=PNG .bmp=BMP .webp=WEBP .gif=GIF .tif=TIFF .tiff=TIFF .ppm=PPM
+    .pgm=PPM .pbm=PPM"""
+MODES = {".pbm": "1", ".pgm": "L"}
 
 
-@pytest.mark.parametrize(
-    "suffix, form, mode",
-    [
-        (".avif", "AVIF", "RGB"),
-        (".JPE", "JPEG", "RGB"),
-        (".jp2", "JPEG2000", "RGB"),
-        (".apng", "PNG", "RGB"),
-        (".tga", "TGA", "RGB"),
-        (".pbm", "PPM", "1"),
-        (".pnm", "PPM", "RGB"),
-        (".SGI", "SGI", "RGB"),
-        (".dib", "DIB", "RGB"),
-        (".pcx", "PCX", "RGB"),
-        (".Mpo", "JPEG", "RGB"),
-    ],
-)
-def test_what_pillow_opens_is_a_picture_of_the_set(suffix, form, mode, root, cache):
-    if form not in Image.SAVE:
-        pytest.skip(f"this Pillow cannot write {form}")
-    put(root / "train" / "ant" / f"3{suffix}", encode(form, mode))
+def test_what_pillow_opens_is_a_picture_of_the_set(root, cache):
+    forms = [entry.split("=") for entry in PILLOWS.split()]
+    written = [(suffix, form) for suffix, form in forms if form in Image.SAVE]
+    assert len(written) >= 20  # of AVIF and JPEG 2000 not every Pillow can write all
+    for suffix, form in written:
+        for spelt in (suffix, suffix.upper()):
+            put(root / "train" / "ant" / spelt[1:] / f"3{spelt}", encode(form, MODES.get(suffix, "RGB")))
     dataset = ClassFolders(str(root), "train", cache)
-    assert f"train/ant/3{suffix}" in names(dataset) and len(dataset) == 5
-    assert dataset.read(2)[0].mode == "RGB" and dataset.left_out.lines() == []
+    assert len(dataset) == 4 + 2 * len(written) and dataset.left_out.lines() == []
+    for index in range(len(dataset)):
+        image, _ = dataset.read(index)
+        assert image.mode == "RGB" and image.size == (12, 9)
 
 
 def test_the_suffixes_are_pillows_but_for_formats_that_it_only_recognises_or_hands_on():
@@ -90,8 +73,7 @@ def test_the_suffixes_are_pillows_but_for_formats_that_it_only_recognises_or_han
     assert {"BUFR", "GRIB", "HDF5", "WMF"} <= stubs and not stubs & set(readable_formats())
     for suffix in (".eps", ".ps", ".pdf", ".mpg", ".h5", ".hdf", ".wmf", ".grib", ".txt"):
         assert suffix.encode() not in readable_suffixes()
-    for suffix in (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".ppm", ".pgm", ".jfif", ".psd"):
-        assert suffix.encode() in readable_suffixes()
+    assert b".psd" in readable_suffixes()
 
 
 def test_a_jpg_that_is_postscript_starts_no_other_program():
@@ -172,13 +154,6 @@ def test_heic_under_another_name_says_which_package_reads_it():
         pytest.skip("pillow-heif is installed")
     with pytest.raises(UnreadablePicture, match=r"x.jpg cannot be read .* HEIC .*pip install pillow-heif"):
         decode_image(HEIC_HEAD, "x.jpg", "RGB")
-
-
-def test_class_folders_of_imagenet_count_too(root, cache):
-    put(root / "val" / "ant" / "2.jxl", b"\xff\x0a" + bytes(20))
-    assert ImageNet2012(str(root), "val", cache).left_out.lines() == [
-        f"left out below {root}/val: 1 .jxl (convert to PNG or JPEG)"
-    ]
 
 
 def pack(path, **members):

@@ -1,7 +1,5 @@
 """Mixup and cutmix: correct shares, labels that sum to 1, distributions, and timm's results for the same draws."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import astuple
 

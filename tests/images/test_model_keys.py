@@ -3,14 +3,12 @@
 PaddleViT's and Hugging Face's names are in the golden files.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 
 from .other_names import (
     REDUCED,

@@ -1,7 +1,5 @@
 """MODEL keys and the options they set in each family."""
 
-from __future__ import annotations
-
 import pytest
 
 from paddlevit_dist import config

@@ -1,15 +1,13 @@
 """Normalisation on the device against the formula in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.autocast import product_dtype
 from paddlevit_dist.images.transforms import normalising
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.autocast import product_dtype
 
 
 @pytest.mark.parametrize(

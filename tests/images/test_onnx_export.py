@@ -1,7 +1,5 @@
 """``export -format=onnx`` and ``onnxruntime``: files whose outputs match the trained model's without this package."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
@@ -18,9 +16,9 @@ from support.processes import ROOT
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
-from paddlevit_dist.commands.export import Trained, export, load_trained, run
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.exporting.command import Trained, export, load_trained, run
 from paddlevit_dist.models import create_model
+from paddlevit_dist.runtime.errors import UserError
 
 from .other_names import REDUCED, small
 

@@ -1,8 +1,6 @@
 """The recipe for one's own pictures, as a user starts it: class folders, weights by name from a local server, two
 processes."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -13,7 +11,7 @@ from support.processes import ROOT, run_main
 from support.runs import last_line, refusal, well
 
 from paddlevit_dist import create_model
-from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
+from paddlevit_dist.checkpoint.array_files import write_safetensors
 
 SMALL = {"embed_dim": 48, "depth": 1, "num_heads": 4}
 COMMON = [f"-cfg={ROOT / 'configs' / 'finetune_pictures.yaml'}", "-image_size=32", "-ngpus=2", "-num_workers=0"]

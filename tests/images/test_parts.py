@@ -1,7 +1,5 @@
 """Parts of pictures: the pixels of the whole, whatever the file's form."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
@@ -9,8 +7,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.jpeg_parts import part_of_jpeg, read_layout
-from paddlevit_dist.images.data.parts import Page, PartReader, Undecoded
+from paddlevit_dist.images.data.parts import Page, PartReader, Undecoded, part_of_jpeg, read_layout
 from paddlevit_dist.images.data.reading import Reading, UnreadablePicture
 from paddlevit_dist.images.transforms.crops import TrainingTransform
 

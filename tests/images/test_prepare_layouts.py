@@ -1,10 +1,8 @@
 """How ``prepare images`` detects what a folder holds."""
 
-from __future__ import annotations
-
 import pytest
 
-from paddlevit_dist.images.prepare.layout import layout_of, splits_of
+from paddlevit_dist.images.prepare.source import layout_of, splits_of
 
 
 @pytest.mark.parametrize(

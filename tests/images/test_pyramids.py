@@ -1,13 +1,11 @@
 """Feature maps of backbones: which families have them, in which precision, and Swin's of pictures of any size."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.models import create_model
+from paddlevit_dist.runtime.errors import UserError
 
 from .other_names import REDUCED, small
 

@@ -1,7 +1,5 @@
 """Every recipe's model can be built, with the parameter count its dimensions imply."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import paddle

@@ -1,7 +1,5 @@
 """Every picture recipe trains: two updates at reduced size, one recipe after another, some on two processes."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

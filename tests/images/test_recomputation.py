@@ -1,16 +1,14 @@
 """Blocks recomputed in the backward pass: less is kept, nothing else changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import recompute_layers
+from paddlevit_dist.runtime.errors import UserError
 
 FAMILIES = {
     "vit_tiny_patch16_224": {"depth": 2, "embed_dim": 24, "dropout": 0.3, "attention_dropout": 0.3},

@@ -1,13 +1,11 @@
 """ResNets as backbones: padded batches, dilation, fixed batch norms and parts that do not learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.models import create_model
+from paddlevit_dist.runtime.errors import UserError
 
 SMALL = {"depths": (1, 2, 1, 2), "dims": (4, 6, 8, 10)}
 NAMES = ("resnet18", "resnet50")  # two convolutions in a block, and three

@@ -1,7 +1,5 @@
 """Transforms against Pillow itself, against closed forms, and on pictures that reveal the mapping."""
 
-from __future__ import annotations
-
 import math
 import pickle
 
@@ -13,7 +11,6 @@ from paddlevit_dist.images.transforms.crops import (
     EvaluationTransform,
     GlyphTransform,
     TrainingTransform,
-    build_transform,
 )
 
 BICUBIC = Image.Resampling.BICUBIC
@@ -286,24 +283,6 @@ def test_training_glyph_without_randomness_equals_a_plain_enlargement_of_the_who
         96, train=True, channels=3, largest_rotation_degrees=0, scale=(1, 1), largest_shear=0, largest_shift=0
     )
     np.testing.assert_allclose(centroids(still(blob_picture(), rng())), BLOBS * 1.5, atol=0.02)
-
-
-def test_build_transform_chooses_by_kind_and_split():
-    options = {
-        "image_size": 32,
-        "channels": 3,
-        "crop_pct": 0.9,
-        "crop_scale": [0.2, 1.0],
-        "crop_ratio": [0.5, 2.0],
-        "flip_probability": 0.25,
-    }
-    assert build_transform("photo", "train", **options) == TrainingTransform(32, (0.2, 1.0), (0.5, 2.0), 0.25, 3)
-    assert build_transform("photo", "val", **options) == EvaluationTransform(32, 0.9, 3)
-    assert build_transform("glyph", "train", **options) == GlyphTransform(32, train=True, channels=3)
-    assert build_transform("glyph", "val", **options) == GlyphTransform(32, train=False, channels=3)
-    for kind, split in (("video", "train"), ("photo", "test")):
-        with pytest.raises(ValueError, match=f"'{kind}' and split '{split}'"):
-            build_transform(kind, split, **options)
 
 
 def test_a_glyph_without_distortion_is_the_evaluation_picture_up_to_interpolation():

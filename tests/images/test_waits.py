@@ -1,7 +1,5 @@
 """How often an update of a classifier makes the host wait for a GPU, counted on a CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

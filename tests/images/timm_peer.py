@@ -1,7 +1,5 @@
 """timm modules as a reference for tests, if installed; torch is needed only by those that import it."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

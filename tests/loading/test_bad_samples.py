@@ -1,7 +1,5 @@
 """Samples that must not be computed with are named where they are read, in training and in evaluation."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -15,11 +13,11 @@ from paddlevit_dist import config, registry
 from paddlevit_dist.contracts.sample_checks import BadSample, require_finite, require_label, require_labels
 from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.engine import steps
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.loading.loader import Loader, SampleFailure
 from paddlevit_dist.loading.sampler import EvaluationSampler
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "3"]
 ROOMS += ["POINTS.ROOMS.SPACING_M", "0.15", "DATA.VOXEL_SIZE_M", "0.2", "-num_workers=0"]
@@ -190,7 +188,7 @@ def test_the_default_check_looks_into_what_users_return():
 
 def test_numbers_that_are_fine_pass():
     require_finite(np.array([np.finfo(np.float32).max, -np.finfo(np.float32).max] * 2, np.float32))
-    for label in (0, 9, np.uint8(9), True, 3.0, np.array(4), np.array([4])):
+    for label in (0, 9, np.uint8(9), True, 3.0, np.array(4), np.array([4]), "4"):
         require_label(label, 10)
     require_label(np.full(10, 0.1), 10)  # shares of the classes
     require_label(LARGEST, None)

@@ -1,7 +1,5 @@
 """A cached file that was damaged in any way is made again: what is served is always what the source says."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import struct
@@ -16,7 +14,7 @@ from volumes.volume_files import voxels, write_landmarks, write_volume
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.idx import Mnist
+from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_scene

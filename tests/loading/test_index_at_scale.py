@@ -1,7 +1,5 @@
 """An index of as many pictures as ImageNet has, and two processes building one at the same time."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle

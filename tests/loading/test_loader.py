@@ -1,7 +1,5 @@
 """The loader: per-sample randomness, consecutive epochs, and failures with their real reason."""
 
-from __future__ import annotations
-
 import gc
 import os
 
@@ -10,10 +8,10 @@ import paddle
 import pytest
 from paddle.io.dataloader import dataloader_iter
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.loading.loader import Loader, SampleFailure
 from paddlevit_dist.loading.sampler import EvaluationSampler, TrainingSampler
 from paddlevit_dist.parallel.devices import default_workers
+from paddlevit_dist.runtime.errors import UserError
 
 
 class Numbers:
@@ -128,12 +126,6 @@ def test_batches_go_to_the_device_itself_and_ahead_of_their_use(num_workers, mon
     ((_, _, _, _, _, (place,), is_buffered, _, stays_pinned, *buffer_size),) = made
     assert is_buffered and not stays_pinned and buffer_size in ([], [2])
     assert str(place) == str(paddle.framework._current_expected_place())
-
-
-def test_waiting_time_is_counted():
-    loader = loader_of(Numbers(16))
-    list(loader.epochs(1, 1))
-    assert loader.seconds_waited > 0
 
 
 @pytest.mark.parametrize("processes, cores, expected", [(1, 1, 0), (1, 2, 1), (2, 2, 0), (4, 64, 8), (8, 32, 3)])

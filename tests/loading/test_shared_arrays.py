@@ -1,7 +1,5 @@
 """Large batches cross from loader processes through shared memory, intact, once, and without leaving anything there."""
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle
@@ -13,10 +11,10 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.loading import shared_arrays
 from paddlevit_dist.loading.loader import Loader
 from paddlevit_dist.loading.sampler import EvaluationSampler
+from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = pytest.mark.skipif(not shared_arrays.FOLDER.is_dir(), reason="no /dev/shm on this system")
 

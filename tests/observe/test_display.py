@@ -1,7 +1,5 @@
 """What is drawn on a terminal, as a terminal shows it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
@@ -13,12 +11,12 @@ import termios
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.observe.display import Field, fit
+from paddlevit_dist.observe.progress import Field, fit
 
 PROGRAM = """
 import os, sys, time, warnings
-from paddlevit_dist import printing
-from paddlevit_dist.observe import display, progress
+from paddlevit_dist.runtime import printing
+from paddlevit_dist.observe import progress
 printing.never_fail()
 bar = progress.Progress(40, "epoch 1/4", True)
 values = {"skipped_updates": 2, "samples_per_second": 412.3, "data_wait_fraction": 0.031, "gradient_norm": 1.234,
@@ -28,7 +26,7 @@ for step in range(40):
     time.sleep(0.005)
     if step == 4:
         bar.note("20 s left, run 12 min left")
-        bar.show(display.fields_of(values, {"loss": 0.4123, "top-1": 45.2}, "images"))
+        bar.show(progress.fields_of(values, {"loss": 0.4123, "top-1": 45.2}, "images"))
     if step == 8:
         print("print of a user")
     if step == 12:

@@ -1,7 +1,5 @@
 """Event logs, read back by the libraries' own readers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,10 +1,8 @@
 """A run that is silently busy reports where it is."""
 
-from __future__ import annotations
-
 import threading
 
-from paddlevit_dist.engine.remaining import RemainingTime, duration
+from paddlevit_dist.engine.reports import RemainingTime, duration
 from paddlevit_dist.observe.heartbeat import QUIET_SECONDS, Heartbeat
 
 
@@ -39,7 +37,7 @@ def test_a_line_comes_within_thirty_seconds():
 
 def test_what_is_left_follows_from_the_pace(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("paddlevit_dist.engine.remaining.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("paddlevit_dist.engine.reports.time.perf_counter", lambda: clock[0])
     remaining = RemainingTime(updates=100, evaluations=2)
     for _ in range(20):
         clock[0] += 0.5

@@ -1,8 +1,9 @@
-"""Meters divide summed terms once, over windows and over the epoch."""
-
-from __future__ import annotations
+"""Meters divide summed terms once; memory is that of all processes; waiting for data is told once, with advice."""
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 
 import paddle
@@ -10,7 +11,7 @@ import pytest
 from paddle.autograd import PyLayer
 
 from paddlevit_dist.contracts.task import Term
-from paddlevit_dist.observe.meters import Meters
+from paddlevit_dist.observe.meters import DataWaitHint, Meters, resident_mib
 
 
 def terms(loss: float, count, correct: float) -> dict:
@@ -77,3 +78,41 @@ def test_terms_lose_their_graph():
     gc.collect()
     assert kept() is None
     assert meters.reduce() == {"loss": 2.0}
+
+
+CHILD = "import sys; held = b'x' * (200 << 20); print('ready', flush=True); sys.stdin.read()"
+
+
+def test_a_child_of_a_child_counts():
+    before = resident_mib(os.getpid())
+    command = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+    child = subprocess.Popen([sys.executable, "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    during = resident_mib(os.getpid())
+    child.communicate(b"")
+    assert 200 < during - before < 300
+    assert resident_mib(2**22 + 1) is None  # larger than any process's number
+
+
+def hints(shares, seconds=4.0, workers=2, processes=1, cores=8):
+    hint = DataWaitHint(workers, processes, cores, lambda: ["DATA.DECODER fast"])
+    return [hint.look(share, seconds) for share in shares]
+
+
+def test_a_tenth_of_the_time_is_told_once():
+    said = hints([0.5] * 12)
+    assert [report for report, line in enumerate(said) if line] == [4]  # 3 reports x 2 s: more than 5 s
+    assert said[4] == (
+        "hint: 50% of the time is spent waiting for data (more than 10%): try -num_workers=7 (now 2 loader "
+        "processes, on 8 cores); DATA.DECODER fast"
+    )
+
+
+def test_the_start_of_the_loader_processes_and_short_waits_are_not():
+    assert not any(hints([1.0, 1.0] + [0.05] * 50))
+    assert not any(hints([0.5] * 10, seconds=0.5))  # 4 s in all
+
+
+def test_with_all_cores_in_use_no_more_processes_are_advised():
+    (said,) = filter(None, hints([0.5] * 12, workers=3, processes=2))
+    assert "3 loader processes per training process and 2 training processes already share 8 cores" in said

@@ -1,7 +1,5 @@
 """What observers are told, and what becomes of a run whose observer fails."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

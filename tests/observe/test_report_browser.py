@@ -3,8 +3,6 @@
 ``make test`` leaves this out, and says so, where there is no Chromium; in CI (``.ci/run``) it is installed.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import os
@@ -15,7 +13,7 @@ import subprocess
 import pytest
 from support.report_runs import event, one_of_each, training, write_run
 
-from paddlevit_dist.observe.report import write_page
+from paddlevit_dist.report.page import write_page
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SWITCHES = (

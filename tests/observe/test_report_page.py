@@ -1,23 +1,21 @@
 """The page of a report: what it holds, that nothing in it is obeyed, and runs that are damaged or go on."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support.processes import ROOT, run_command
 from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
-from paddlevit_dist.commands import report
 from paddlevit_dist.contracts.figures import Gallery
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.observe.lock import own
-from paddlevit_dist.observe.report import curves, store, write_last_page, write_page
-from paddlevit_dist.observe.report.page import render
-from paddlevit_dist.observe.report.runs import read_runs
+from paddlevit_dist.report import command, curves, store
+from paddlevit_dist.report.page import render, write_last_page, write_page
+from paddlevit_dist.report.runs import read_runs
+from paddlevit_dist.runtime.errors import UserError
 
 
 def page_of(*folders, target=None) -> Page:
@@ -225,9 +223,9 @@ def test_the_time_of_a_training_is_that_of_its_sessions(tmp_path):
 def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path):
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(UserError, match="give the -output"):
-            report.run([str(folder), f"-output={tmp_path / 'new' / 'page.html'}"])
+            command.run([str(folder), f"-output={tmp_path / 'new' / 'page.html'}"])
     with pytest.raises(UserError, match="give the -output"):
-        report.run([str(tmp_path / "absent")])
+        command.run([str(tmp_path / "absent")])
     assert not [*tmp_path.iterdir()]
 
 
@@ -242,9 +240,9 @@ def test_the_command_writes_where_it_is_told_to(tmp_path):
 
 def test_a_run_that_has_recorded_nothing_leaves_the_page_of_the_one_before(tmp_path):
     folder = write_run(tmp_path / "run")
-    write_last_page(folder, began=(folder / "metrics.jsonl").stat().st_mtime + 1)
+    write_last_page(SimpleNamespace(REPORT=True), folder, began=(folder / "metrics.jsonl").stat().st_mtime + 1)
     assert not (folder / "report.html").exists()
-    write_last_page(folder, began=0.0)
+    write_last_page(SimpleNamespace(REPORT=True), folder, began=0.0)
     assert (folder / "report.html").exists()
 
 

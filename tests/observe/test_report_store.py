@@ -1,7 +1,5 @@
 """Figures in a file: what comes back, what is refused, and how points are packed."""
 
-from __future__ import annotations
-
 import io
 import zlib
 
@@ -11,7 +9,7 @@ from PIL import Image
 from support.report_runs import one_of_each
 
 from paddlevit_dist.contracts.figures import Chart, Gallery, Matrix, PointSet, Table
-from paddlevit_dist.observe.report import points, store
+from paddlevit_dist.report import store
 
 
 def stored(path, *figures):
@@ -80,7 +78,7 @@ def test_points_come_back_in_another_order_with_their_own_colours():
     # The colour tells the point: three bytes of its number.
     number = np.arange(3000)
     colours = np.stack([number & 255, number >> 8, np.zeros_like(number)], axis=1).astype(np.uint8)
-    packed = points.pack(PointSet("p", xyz, {"a": colours, "b": 255 - colours}, {}))
+    packed = store.pack(PointSet("p", xyz, {"a": colours, "b": 255 - colours}, {}))
     places, (first, second) = unpacked(packed.content, packed.number, packed.size_m, 2)
     order = first[:, 0] + 256 * first[:, 1]
     assert sorted(order.tolist()) == number.tolist()
@@ -93,7 +91,7 @@ def test_too_many_points_are_thinned_out_evenly_and_bad_ones_left_out():
     xyz = np.zeros((10_000, 3), np.float32)
     xyz[:, 0] = np.arange(10_000)
     xyz[5] = np.nan
-    packed = points.pack(PointSet("p", xyz, {"a": np.zeros((10_000, 3), np.uint8)}, {}), most=100)
+    packed = store.pack(PointSet("p", xyz, {"a": np.zeros((10_000, 3), np.uint8)}, {}), most=100)
     places, _ = unpacked(packed.content, packed.number, packed.size_m, 1)
     gaps = np.diff(np.sort(places[:, 0]))
     assert packed.number == 100 and gaps.min() > 95 and gaps.max() < 106

@@ -1,7 +1,5 @@
 """Services that watch trainings, each in its offline mode, read back from what it keeps on disk."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -152,7 +150,7 @@ def test_the_watchdog_leaves_a_run_alone_that_waits_for_a_service(tmp_path, monk
     broken_library(tmp_path, monkeypatch, "import signal; signal.pause()")
     noted = []
     monkeypatch.setattr(services, "_LAST_SECONDS", 2)
-    monkeypatch.setattr(services.places, "note", noted.append)
+    monkeypatch.setattr(services.status, "note", noted.append)
     observers, _, lines = begun(tmp_path)
     observers.end(FINISHED)
     assert noted == ["sending the rest to wandb"] * 2 and "it was not done 2 s after the training" in lines[0]

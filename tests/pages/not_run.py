@@ -4,8 +4,6 @@ Those of the entry point are still checked: with -show_config, which reads the r
 builds the model without allocating memory.
 """
 
-from __future__ import annotations
-
 GPU = "needs GPUs, ImageNet and published weights"
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"

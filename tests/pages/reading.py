@@ -1,9 +1,6 @@
 """The commands on a page, in the order a reader meets them."""
 
-from __future__ import annotations
-
 import re
-from typing import List, Set, Tuple
 
 from support.processes import ROOT
 
@@ -54,18 +51,18 @@ def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def blocks_of(page: str) -> List[Tuple[str, str]]:
+def blocks_of(page: str) -> list[tuple[str, str]]:
     """Language and content of each block of code."""
     return _BLOCK.findall(text_of(page))
 
 
-def anchors_of(page: str) -> Set[str]:
+def anchors_of(page: str) -> set[str]:
     """What a link can name after ``#``: the headings as GitHub spells them there."""
     headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", text_of(page)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
-def commands_of(page: str) -> List[str]:
+def commands_of(page: str) -> list[str]:
     """The lines of blocks without a language or of shell, with lines that end in a backslash joined, without comments.
 
     A block of anything else has to say what it is: every line of these must be a command.
@@ -83,14 +80,14 @@ def commands_of(page: str) -> List[str]:
     return commands
 
 
-def commands_in_text_of(page: str) -> List[str]:
+def commands_in_text_of(page: str) -> list[str]:
     """Commands in blocks of text: first lines before what they print, and lines for other programs."""
     lines = "\n".join(content.replace("\\\n", " ") for language, content in blocks_of(page) if language == "text")
     found = (" ".join(re.sub(r"\s+# .*$", "", line).split()) for line in lines.splitlines())
     return [line for line in found if line.startswith((*_STARTS, *_PROGRAMS))]
 
 
-def inline_commands_of(page: str) -> List[str]:
+def inline_commands_of(page: str) -> list[str]:
     """Commands inside sentences and tables."""
     outside = _BLOCK.sub("", text_of(page)).replace("\n", " ")
     return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", outside) if code.startswith(_STARTS)]

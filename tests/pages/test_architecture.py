@@ -1,7 +1,5 @@
 """The architecture page names files; a newcomer looking for one must find it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,11 +1,9 @@
 """The page of faults: every row names a test that exists."""
 
-from __future__ import annotations
-
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, Tuple
 
 import pytest
 from support.processes import ROOT
@@ -14,7 +12,7 @@ PAGE = ROOT / "docs" / "faults.md"
 COLUMNS = ["cause", "what is printed", "seconds", "exit code", "test"]
 
 
-def rows() -> Iterator[Tuple[str, list]]:
+def rows() -> Iterator[tuple[str, list]]:
     """Section and cells of each row of the page's tables, except the one of exit codes."""
     section = ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():

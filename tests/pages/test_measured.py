@@ -1,7 +1,5 @@
 """Every section of measured figures begins with the command that made them and the machine that it ran on."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

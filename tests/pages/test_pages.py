@@ -1,14 +1,11 @@
 """Every command on every page, run from a copy of the repository in the order a reader meets it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from support.processes import ROOT, run_command
 from support.runs import write_pictures
 from volumes.test_documentation import write_the_volumes_of_the_page
 
-from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
+from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.config import EXAMPLE, load
 from paddlevit_dist.models import create_model
 
@@ -103,7 +100,7 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         python = Path(sys.executable).resolve().parent
-        self.variables: Dict[str, str] = {"PATH": f"{python}:/usr/bin:/bin", "PYTHONPATH": "", "VIRTUAL_ENV": ""}
+        self.variables: dict[str, str] = {"PATH": f"{python}:/usr/bin:/bin", "PYTHONPATH": "", "VIRTUAL_ENV": ""}
         self.variables["PADDLEVIT_DIST_CACHE"] = str(folder / CACHE)
         self.variables["PATH"] = f"{write_command(folder / CACHE)}:{self.variables['PATH']}"
 
@@ -150,7 +147,7 @@ OUTPUTS = sorted(
 )
 
 
-def entry_commands() -> List[str]:
+def entry_commands() -> list[str]:
     return [command for command in NOT_RUN if "main_multi_gpu.py" in command or "./run_" in command]
 
 

@@ -1,7 +1,5 @@
 """The pages of keys and commands are what their program writes, and leave nothing out."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

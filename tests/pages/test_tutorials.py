@@ -1,7 +1,5 @@
 """Tutorials that are whole sessions: their files are written, their commands and programs run, as they stand."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """What a process on a GPU is told, seen on a CPU: precision, algorithms, and which product is right."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 

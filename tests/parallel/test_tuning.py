@@ -1,7 +1,5 @@
 """The environment of a tuned process, and the check that it changes no results."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paddlevit_dist.parallel import devices, in_process, tuning
+from paddlevit_dist.parallel import devices, tuning
 
 ROOT = Path(__file__).resolve().parents[2]
 AVX512 = ["avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
@@ -35,13 +33,6 @@ def test_the_users_own_settings_are_respected():
     assert "FLAGS_paddle_num_threads" not in tuning.environment(1, True, {"FLAGS_paddle_num_threads": "3"})
 
 
-def test_switched_off_leaves_kernels_and_malloc_alone():
-    added = tuning.environment(1, False, {})
-    assert not [name for name in added if name.startswith(("MALLOC", "MKL", "FLAGS_use_stride"))]
-    assert added["PADDLEVIT_DIST_PLAIN_LAYERS"] == "1"
-    assert "PADDLEVIT_DIST_PLAIN_LAYERS" not in tuning.environment(1, True, {})
-
-
 def test_views_are_switched_off_on_cpus_only(monkeypatch):
     monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
     assert tuning.environment(1, True, {})["FLAGS_use_stride_kernel"] == "0"
@@ -55,10 +46,6 @@ def test_views_are_switched_off_in_the_versions_that_are_known(monkeypatch, vers
     monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
     monkeypatch.setattr(tuning.metadata, "version", lambda package: version)
     assert tuning.has_slow_views() is is_known
-
-
-def test_copies_hold_the_right_values():
-    tuning.check_copies()
 
 
 def test_a_wrong_copy_stops_the_run(monkeypatch):
@@ -128,8 +115,8 @@ def test_a_process_that_has_read_its_environment_restarts_once_with_its_own_argu
 def test_warnings_that_a_new_process_would_not_show_are_not_shown_in_this_one(name, message):
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
-        assert in_process.take_effect({"PYTHONWARNINGS": "x"}) is False  # this process has imported Paddle
-        assert in_process.filter_warnings(tuning.environment(1, True, {})["PYTHONWARNINGS"])
+        assert tuning.take_effect({"PYTHONWARNINGS": "x"}) is False  # this process has imported Paddle
+        assert tuning.filter_warnings(tuning.environment(1, True, {})["PYTHONWARNINGS"])
         warnings.warn_explicit(message, UserWarning, "norm.py", 1, module=name)
         assert not shown
         warnings.warn_explicit("something else", UserWarning, "norm.py", 1, module=f"{name}_2")
@@ -137,7 +124,7 @@ def test_warnings_that_a_new_process_would_not_show_are_not_shown_in_this_one(na
 
 
 def test_more_gpus_than_visible_is_the_users_to_mend():
-    from paddlevit_dist.errors import UserError
+    from paddlevit_dist.runtime.errors import UserError
 
     with pytest.raises(UserError, match="-ngpus=5 .* 4 visible"):
         devices.plan_processes(5, gpus=4)

@@ -1,7 +1,5 @@
 """Raw scenes as written by ScanNet, torch and others, for tests."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import zipfile

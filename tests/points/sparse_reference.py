@@ -1,9 +1,6 @@
 """Sparse convolution with dictionaries and loops, a reference for the fast one."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Dict, List, Tuple
 
 import numpy as np
 
@@ -23,16 +20,16 @@ def coarse(coordinates: np.ndarray, stride: int) -> np.ndarray:
     return np.array(sorted(voxels), np.int64).reshape(-1, coordinates.shape[1])
 
 
-def offsets(kernel_size: int, dimension: int) -> List[Tuple[int, ...]]:
+def offsets(kernel_size: int, dimension: int) -> list[tuple[int, ...]]:
     """First axis fastest; odd kernels centred, even ones forward."""
     steps = [step - kernel_size // 2 if kernel_size % 2 else step for step in range(kernel_size)]
     return [tuple(reversed(offset)) for offset in itertools.product(steps, repeat=dimension)]
 
 
-def pairs(fine: np.ndarray, target: np.ndarray, kernel_size: int, step: int) -> Dict[int, List[Tuple[int, int]]]:
+def pairs(fine: np.ndarray, target: np.ndarray, kernel_size: int, step: int) -> dict[int, list[tuple[int, int]]]:
     """{kernel offset: [(row of the coarse voxel, row of the fine voxel)]}."""
     rows = {tuple(voxel): row for row, voxel in enumerate(fine.tolist())}
-    result: Dict[int, List[Tuple[int, int]]] = {}
+    result: dict[int, list[tuple[int, int]]] = {}
     for k, offset in enumerate(offsets(kernel_size, fine.shape[1] - 1)):
         result[k] = []
         for row, voxel in enumerate(target.tolist()):
@@ -42,7 +39,7 @@ def pairs(fine: np.ndarray, target: np.ndarray, kernel_size: int, step: int) -> 
     return result
 
 
-def convolve(x: np.ndarray, weight: np.ndarray, found: Dict[int, List[Tuple[int, int]]], rows: int, transposed=False):
+def convolve(x: np.ndarray, weight: np.ndarray, found: dict[int, list[tuple[int, int]]], rows: int, transposed=False):
     """``out[u] += x[v] @ weight[k]`` for all pairs (u, v), or the roles of the two exchanged."""
     out = np.zeros((rows, weight.shape[2]))
     for k, meetings in found.items():

@@ -1,7 +1,5 @@
 """The programs in docs/pointclouds.md, extracted from the page and run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

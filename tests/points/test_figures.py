@@ -1,7 +1,5 @@
 """What the point tasks hand to the report: the same scores as the metrics, and scenes in layers."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
@@ -12,6 +10,8 @@ from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.scene_figures import chosen, point_set
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+
+from .test_semantic import scene, tensors
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.VAL", "3", "POINTS.ROOMS.SPACING_M", "0.12"]
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.2", *ROOMS]
@@ -28,9 +28,8 @@ def evaluated(task_class, arguments):
     metrics, kept = task.build_metrics(), []
     for indices in ((0, 1), (2,)):
         batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in indices])
-        batch = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
         with paddle.no_grad():
-            records = task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))
+            records = task.eval_step(model, tensors(batch), EvaluationStep(metrics, keeps_records=True))
         kept += zip(indices, records())
     with paddle.no_grad():
         figures = task.figures(samples, kept, model)
@@ -97,8 +96,6 @@ def test_the_worst_scenes_are_shown_and_the_best():
 
 
 def test_a_large_scene_is_thinned_out():
-    from .test_semantic import scene
-
     large = scene(400_000)
     shown = point_set("a", large, {"truth": large.rgb}, {})
     assert len(shown.xyz) == 133_334 and "every 3. of 400,000 points" in shown.note

@@ -1,15 +1,12 @@
 """PointGroup's augmentation and elastic distortion, reproduced with its random numbers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 from support.golden import arrays, description
 
-from paddlevit_dist.points.data.augment import Affine, Distortion, Flips, Turn
-from paddlevit_dist.points.data.elastic import displace, grid_shape
+from paddlevit_dist.points.data.augment import Affine, Distortion, Flips, Turn, displace, grid_shape
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """PointGroup's clusters and their overlap with true instances, reproduced."""
 
-from __future__ import annotations
-
 import numpy as np
 from support.golden import arrays, description
 

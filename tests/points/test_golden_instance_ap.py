@@ -1,7 +1,5 @@
 """Average precision of instances as ScanNet's benchmark and PointGroup compute it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.golden import arrays, description

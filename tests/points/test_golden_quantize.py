@@ -1,7 +1,5 @@
 """MinkowskiEngine's quantisation and collate, reproduced."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.golden import arrays, description

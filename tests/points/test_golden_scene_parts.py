@@ -1,13 +1,10 @@
 """PointGroup's crop, labels without gaps and instance information, reproduced with its random numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.golden import arrays, description
 
-from paddlevit_dist.points.instances.input import crop
-from paddlevit_dist.points.instances.instance_table import instance_table, without_gaps
+from paddlevit_dist.points.instances.input import crop, instance_table, without_gaps
 
 ABOUT = description("pointgroup_data")
 

@@ -1,7 +1,5 @@
 """Intersection over union from the predictions of three ranks, against counts from other implementations."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,5 @@
 """MinkowskiEngine and PointGroup networks: values and gradients of the original implementations, in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
@@ -9,7 +7,7 @@ from support import golden
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.models import create_model
-from paddlevit_dist.points.instances.pointgroup import PointGroupBackbone, PointGroupNetwork
+from paddlevit_dist.points.instances.pointgroup import PointGroup
 from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 
 OURS = {"MinkUNet14A": "minkunet14a", "MinkUNet34C": "minkunet34c", "FourLayers": "minkunet_tutorial"}
@@ -94,9 +92,10 @@ def test_golden_minkunet(network):
 def test_golden_pointgroup_backbone(case):
     description, arrays = fixture("pointgroup_unet")
     state = golden_state(description["seed"], description["state"])
-    model = PointGroupNetwork(num_classes=20, in_channels=6, width=16)
+    model = PointGroup(num_classes=20, in_channels=6, width=16)
     assert trainable(model) == description["parameters"]["all"]
-    assert trainable(PointGroupBackbone()) == description["parameters"]["without_score_branch"]
+    score_branch = sum(trainable(part) for name, part in model.named_children() if name.startswith("score_"))
+    assert trainable(model) - score_branch == description["parameters"]["without_score_branch"]
     stored = set(arrays)
     for mode, weights in (
         ("eval", state),
@@ -106,13 +105,13 @@ def test_golden_pointgroup_backbone(case):
         model.eval()
         if f"{case}/{mode}/semantic_scores" in stored:
             with paddle.no_grad():
-                outputs = model(voxels(model, arrays, f"{case}/"))
+                outputs = model.of_points(voxels(model, arrays, f"{case}/"))
             for ours, name in zip(outputs, ("output_features", "semantic_scores", "pt_offsets")):
                 assert_close(ours.numpy(), arrays[f"{case}/{mode}/{name}"])
 
     load_weights(model, state, strict=True)
     model.train()
-    _, scores, offsets = model(voxels(model, arrays, f"{case}/"))
+    _, scores, offsets = model.of_points(voxels(model, arrays, f"{case}/"))
     loss = (scores**2).mean() + (offsets**2).mean()
     loss.backward()
     assert_close(scores.numpy(), arrays[f"{case}/train/semantic_scores"])
@@ -133,10 +132,10 @@ def test_golden_pointgroup_backbone_in_float32():
     paddle.set_default_dtype("float32")
     description, arrays = fixture("pointgroup_unet")
     state = golden_state(description["seed"], description["state"])
-    model = PointGroupNetwork()
+    model = PointGroup()
     load_weights(model, {key: value.astype("float32") for key, value in state.items()}, strict=True)
     plan = Plan.of_batch(build_plan(arrays["wide/coords"], model.plan_spec()))
-    _, scores, offsets = model(SparseTensor(arrays["wide/features"], plan=plan))
+    _, scores, offsets = model.of_points(SparseTensor(arrays["wide/features"], plan=plan))
     ((scores**2).mean() + (offsets**2).mean()).backward()
     errors = description["checks"]["wide/train"]["largest_float32_error_of_reference"]
     assert np.abs(scores.numpy() - arrays["wide/train/semantic_scores"]).max() < 5 * errors["semantic_scores"]

@@ -1,7 +1,5 @@
 """PointGroup's voxels, the maps in both directions, and its mean pooling with gradient, reproduced."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

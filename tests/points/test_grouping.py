@@ -1,12 +1,10 @@
 """Clusters of points: against a breadth-first search over all pairs, and on unusual scenes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.instances.grouping import Clusters, cluster_points, proposal_ious
+from paddlevit_dist.runtime.errors import UserError
 
 RADIUS = 0.03
 

@@ -1,14 +1,10 @@
 """Scenes to be predicted: which files are found, that they are read as prepared scenes are, and what is written."""
 
-from __future__ import annotations
-
 import numpy as np
-import paddle
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.contracts.prediction import Learned, fingerprint_of, output_names
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.contracts.prediction import Learned, output_names
 from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
@@ -19,8 +15,10 @@ from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+from paddlevit_dist.runtime.errors import UserError
 
 from .raw_scenes import pointgroup_arrays, points_of, write_pointgroup, write_scannet, zipped
+from .test_semantic import tensors
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.4"]
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
@@ -34,12 +32,8 @@ def inputs_of(*paths, coordinates=CENTRED, needs_colours=True):
 
 def recalled(task_class, arguments):
     task = task_class(config.load([*arguments, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
-    task.recall(Learned(20, CLASS_NAMES, {"coordinates": CENTRED}))
+    task.set_up_from(Learned(20, CLASS_NAMES, {"coordinates": CENTRED}))
     return task
-
-
-def tensors(batch):
-    return {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
 
 
 def predicted(task, inputs):
@@ -48,8 +42,8 @@ def predicted(task, inputs):
     model.eval()
     readings = [inputs.sample(index, np.random.default_rng(0)) for index in range(len(inputs))]
     for sample in readings:
-        task.check_input(sample)
-    return task.predict_step(model, tensors(task.collate_inputs(readings)))
+        task.check_sample(sample)
+    return task.predict_step(model, tensors(task.collate(readings)))
 
 
 def test_a_download_has_one_scene_for_each_of_its_folders(tmp_path):
@@ -130,7 +124,7 @@ def test_classes_are_written_where_the_points_came_from(tmp_path):
     predictions = predicted(task, inputs)
     output = tmp_path / "output"
     output.mkdir()
-    writer = task.output_writer(output, inputs)
+    writer = task.prediction_writer(output, inputs)
     files = writer.write(1, predictions[1])
     assert files == {"ply": "far.ply", "picture": "far.png", "text": "far.txt"}
     assert sorted(path.name for path in output.iterdir()) == sorted(files.values())
@@ -149,8 +143,8 @@ def test_the_hidden_scenes_are_for_the_benchmark(tmp_path):
     write_scannet(tmp_path / "in", "scene0707_00", labelled=False)
     task = recalled(SemanticSegmentation, SEMANTIC)
     inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
-    assert "inspect submission" in task.output_writer(tmp_path, inputs).finish([])[-1]
-    assert task.output_writer(tmp_path, task.open_inputs([], tmp_path)).finish([]) == []
+    assert "inspect submission" in task.prediction_writer(tmp_path, inputs).finish([])[-1]
+    assert task.prediction_writer(tmp_path, task.open_inputs([], tmp_path)).finish([]) == []
 
 
 def test_instances_are_rows_best_first(tmp_path):
@@ -163,7 +157,7 @@ def test_instances_are_rows_best_first(tmp_path):
     assert [row["points"] for row in rows] == ([len(one.points) for one in found] or [None])
     output = tmp_path / "output"
     output.mkdir()
-    assert task.output_writer(output, inputs).write(0, (classes, found))["ply"] == "a_prediction.ply"
+    assert task.prediction_writer(output, inputs).write(0, (classes, found))["ply"] == "a_prediction.ply"
     assert len((output / "a.txt").read_text().splitlines()) == len(found)
 
 
@@ -178,15 +172,15 @@ def test_a_fingerprint_changes_with_the_files(tmp_path):
 
 def test_classes_are_those_of_the_weights_or_of_the_kind_of_data():
     published = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
-    published.recall(Learned())
+    published.set_up_from(Learned())
     assert tuple(published.class_names) == CLASS_NAMES and published.num_classes == 20
-    published.recall(Learned(2, ("ball", "floor")))
+    published.set_up_from(Learned(2, ("ball", "floor")))
     assert published.class_names == ["ball", "floor"]
-    published.recall(Learned(22, CLASS_NAMES))
+    published.set_up_from(Learned(22, CLASS_NAMES))
     assert published.class_names[19:] == ["otherfurniture", "20", "21"]
     own = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
     with pytest.raises(UserError, match="do not say which classes they know: name them with --class_names"):
-        own.recall(Learned())
+        own.set_up_from(Learned())
 
 
 def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
@@ -210,8 +204,8 @@ def test_paths_that_hold_nothing_belong_to_a_prediction_as_those_that_do(tmp_pat
     (tmp_path / "a.txt").write_text("1")
     task = recalled(SemanticSegmentation, SEMANTIC)
     given = ([], ["missing"], ["other"], [str(tmp_path / "a.txt")])
-    prints = [fingerprint_of(task.open_inputs([str(tmp_path / "a.ply"), *more], tmp_path)) for more in given]
+    prints = [task.open_inputs([str(tmp_path / "a.ply"), *more], tmp_path).fingerprint() for more in given]
     assert len(set(prints)) == 4
     (tmp_path / "a.txt").write_text("12")
-    again = fingerprint_of(task.open_inputs([str(tmp_path / "a.ply"), *given[-1]], tmp_path))
+    again = task.open_inputs([str(tmp_path / "a.ply"), *given[-1]], tmp_path).fingerprint()
     assert again not in prints and prints[0] == task.open_inputs([str(tmp_path / "a.ply")], tmp_path).fingerprint()

@@ -1,11 +1,9 @@
 """PointGroup's losses against plain formulas in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 
-from paddlevit_dist.points.instances.losses import offset_losses, score_loss
+from paddlevit_dist.points.instances.pointgroup import offset_losses, score_loss
 
 GENERATOR = np.random.default_rng(0)
 XYZ, CENTRES = GENERATOR.random((40, 3)), GENERATOR.random((40, 3))

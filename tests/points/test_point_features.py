@@ -1,8 +1,6 @@
 """Voxel features: the range of colours in closed form, first points and means by brute force, and what checkpoints
 say about them; the momentum of the networks' batch norms."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -11,13 +9,13 @@ import pytest
 
 from paddlevit_dist import config
 from paddlevit_dist.engine.about import compare
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.parallel import BatchNorm, set_batch_norm_momentum
 from paddlevit_dist.points.data.scannet_classes import COLOURS
 from paddlevit_dist.points.data.scene import AS_GIVEN
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.points.sparse.layers import RowsBatchNorm
+from paddlevit_dist.runtime.errors import UserError
 
 from .test_semantic import samples_of, scene
 
@@ -146,19 +144,6 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
     seen["coordinates"] = "elsewhere"
     with pytest.raises(UserError, match="coordinates elsewhere there, as given here"):
         compare("weights", same.config, same, must_match=True)
-
-
-def test_old_weights_are_told_when_this_run_sees_other_things(monkeypatch):
-    monkeypatch.setattr("paddlevit_dist.checkpoint.store.read_about", lambda source: {})
-    task = semantic_task()
-    task.build_dataset("val", None)
-    unchecked = compare("weights", task.config, task, must_match=True)
-    assert len(unchecked) == 1 and "POINTS" not in unchecked[0]
-    task = semantic_task("POINTS.COLOR_RANGE", "[0, 1]")
-    task.build_dataset("val", None)
-    *same, line = compare("weights", task.config, task, must_match=True)
-    assert same == unchecked
-    assert "POINTS.COLOR_RANGE [-1.0, 1.0] and POINTS.VOXEL_FEATURES first" in line and "[0.0, 1.0] and first" in line
 
 
 @pytest.mark.parametrize("momentum, expected", (("0.02", 1), ("0.49", 1), ("0.5", 0), ("0.98", 0)))

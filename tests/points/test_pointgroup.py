@@ -1,27 +1,25 @@
 """PointGroup as a whole: published weights, grouping of perfect predictions, training steps, evaluation, files."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support import golden
 
 from paddlevit_dist import config
-from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.contracts.task import EvaluationStep, Step
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.models import create_model
+from paddlevit_dist.engine.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices
-from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms
+from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.instances.grouping import proposal_ious
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.instances.pointgroup import Grouping, group
 from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.task import InstanceSegmentation
-from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+from paddlevit_dist.points.sparse import Plan, SparseTensor
+from paddlevit_dist.runtime.errors import UserError
+
+from .test_semantic import tensors
 
 SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms", "DATA.VOXEL_SIZE_M", "0.1"]
 SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.08"]
@@ -34,31 +32,11 @@ def task_of(*arguments: str) -> InstanceSegmentation:
     return InstanceSegmentation(config.load([*SMALL, *arguments]).values)
 
 
-def tensors(batch: dict) -> dict:
-    return {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
-
-
 def model_and_batch(task: InstanceSegmentation, split: str, indices=(0, 1)) -> tuple:
     samples = task.build_dataset(split, None)
     paddle.seed(0)
     model = task.build_model()
     return model, tensors(task.collate([samples.sample(i, np.random.default_rng(i)) for i in indices]))
-
-
-def test_golden_weights_of_the_published_program_load_completely():
-    about, arrays = golden.description("pointgroup_unet"), golden.arrays("pointgroup_unet")
-    state = golden.weights(about["seed"], about["state"])
-    model = create_model("pointgroup", num_classes=20)
-    report = load_weights(model, {f"module.{key}": value for key, value in state.items()}, strict=True)
-    assert not report.missing and not report.unexpected
-    trainable = sum(int(p.size) for p in model.parameters() if not p.stop_gradient)
-    assert trainable == about["parameters"]["all"]
-    model.eval()
-    plan = Plan.of_batch(build_plan(arrays["cube/coords"], model.plan_spec()))
-    output = model(SparseTensor(paddle.to_tensor(arrays["cube/features"]), plan=plan))
-    for found, name in ((output.semantic_scores, "semantic_scores"), (output.offsets, "pt_offsets")):
-        np.testing.assert_allclose(found.numpy(), arrays[f"cube/eval/{name}"], atol=1e-6)
-    assert output.clusters is None and output.scores is None
 
 
 def true_output(scene, noise_m: float):
@@ -196,11 +174,12 @@ class Oracle(paddle.nn.Layer):
 def test_an_evaluation_writes_what_is_predicted(tmp_path):
     task = task_of("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
     _, batch = model_and_batch(task, "val")
-    rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
+    dataset = SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08)
+    rooms = [dataset.read(i) for i in range(2)]
     outputs = [true_output(room, 0.02) for room in rooms]
     oracle = Oracle(*(paddle.concat(part) for part in zip(*outputs)))
     metrics = task.build_metrics()
-    writer = task.prediction_writer(tmp_path)
+    writer = SavedPredictions(task.prediction_writer(tmp_path, task.samples_of(dataset, False)), tmp_path, range(2))
     task.eval_step(oracle, batch, EvaluationStep(metrics, writer))
     assert metrics.compute(metrics.state)["AP50"] > 0.9
     assert "predicted_masks" in writer.finish()[0]
@@ -274,7 +253,3 @@ def test_what_cannot_be_trained_is_refused_in_one_line():
         task_of("POINTS.INSTANCES.BACKGROUND_IOU", "0.8")
     with pytest.raises(UserError, match="STUFF"):
         task_of("POINTS.INSTANCES.STUFF", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)
-    with pytest.raises(UserError, match="NUM_CLASSES"):
-        task_of("-num_classes=7").build_dataset("train", None)
-    with pytest.raises(UserError, match="digits holds pictures, but TASK pointgroup reads scenes"):
-        task_of("-dataset=digits").build_dataset("train", None)

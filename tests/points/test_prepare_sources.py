@@ -1,7 +1,5 @@
 """Raw scenes of all kinds: what is read from them, against a simple second reader, and what is rejected."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -11,13 +9,13 @@ import zipfile
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40
-from paddlevit_dist.points.prepare.listing import Source
+from paddlevit_dist.points.prepare.listing import RawScene
 from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.pth import PthReader, load_arrays
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
+from paddlevit_dist.runtime.errors import UserError
 
 from .raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
 
@@ -178,7 +176,7 @@ def test_what_is_wrong_with_raw_scannet_is_told_in_one_line(raw, change, message
 
 
 def ply_source(path):
-    return Source("room", (str(path),), True)
+    return RawScene("room", (str(path),), True)
 
 
 def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
@@ -304,7 +302,7 @@ def test_pointgroups_files_are_read_without_torch(tmp_path, write):
     assert np.array_equal(scene.xyz, arrays[0]) and np.array_equal(scene.rgb, rgb)
     assert np.array_equal(scene.semantic, arrays[2]) and np.array_equal(scene.instance, arrays[3])
     write(path, arrays[:2])
-    test = PthReader().read(Source("scene0000_00", (str(path),), False))
+    test = PthReader().read(RawScene("scene0000_00", (str(path),), False))
     assert np.array_equal(test.xyz, arrays[0]) and set(test.semantic) == {-100}
 
 
@@ -341,7 +339,7 @@ def test_what_is_wrong_with_a_torch_file_is_told_in_one_line(tmp_path, monkeypat
     path = tmp_path / "a.pth"
     write(path, value)
     with pytest.raises(UserError, match=message) as error:
-        PthReader().read(Source("a", (str(path),), True))
+        PthReader().read(RawScene("a", (str(path),), True))
     assert "\n" not in str(error.value) and str(path) in str(error.value)
     assert not (tmp_path / "executed").exists()
 

@@ -1,7 +1,5 @@
 """Clusters in their grids, their targets, and which become predictions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Each recipe for point clouds trains on two processes, at reduced size, one after another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Scene files and stores of them: exact contents, and every kind of damage reported in one line."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 import zlib
@@ -9,11 +7,11 @@ import zlib
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import HEADER_BYTES, read_header, read_scene, scene_file, write_scene
 from paddlevit_dist.points.data.scenes import ScanNet, Scenes
+from paddlevit_dist.runtime.errors import UserError
 
 
 def scene_of(points=1000, classes=5, seed=0, name="room"):
@@ -161,7 +159,7 @@ def test_what_cannot_be_a_scene_is_not_written(tmp_path):
 
 def test_a_store_is_read_by_split(store):
     train, val = opened(store), opened(store, "val")
-    assert len(train) == 3 and len(val) == 1 and train.num_classes == 5 and train.ignore_label == -100
+    assert len(train) == 3 and len(val) == 1 and train.num_classes == 5
     assert train.class_names == ["wall", "floor", "other thing", "bed", "box"]
     for number, name in enumerate("abc"):
         assert same(train.read(number), scene_of(seed=number)) and train.read(number).name == name

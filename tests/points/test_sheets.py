@@ -1,14 +1,12 @@
 """Pictures of scenes: the truth beside the prediction, in ScanNet's colours, with a legend."""
 
-from __future__ import annotations
-
 import numpy as np
 from PIL import Image
 
-from paddlevit_dist.points.data.pictures import UNLABELLED, draw
+from paddlevit_dist.points.data.pictures import UNLABELLED, draw, sheet
+from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLOURS
-from paddlevit_dist.points.data.sheets import sheet
-from paddlevit_dist.points.segmentation.writer import SceneWriter
+from paddlevit_dist.points.segmentation.task import ClassWriter
 
 from .test_semantic import scene
 
@@ -32,13 +30,14 @@ def test_truth_is_on_the_left_of_the_prediction(tmp_path):
     room = scene(400)
     true = np.where(room.semantic < 10, room.semantic, -100)
     predicted = np.full(400, 17)  # nothing but sinks
-    names = SceneWriter(tmp_path, CLASS_NAMES).write("a", room.xyz, predicted, true=true)
+    writer = ClassWriter(tmp_path, SceneSamples([room], (), "first"), CLASS_NAMES)
+    names = writer.write_scene(room, predicted, true)
     assert sorted(names) == ["a.ply", "a.png", "a.txt"]
     picture = np.asarray(Image.open(tmp_path / "a.png"))
     width = draw(room.xyz, room.rgb, true >= 0).shape[1]
     shown = colours_of(picture[30:, :width]), colours_of(picture[30:, width + 12 : 2 * width + 12])
     assert shown[0] - {(255, 255, 255)} <= {*COLOURS[:10], UNLABELLED} and len(shown[0]) > 8
     assert shown[1] - {(255, 255, 255)} == {COLOURS[17]}
-    SceneWriter(tmp_path, CLASS_NAMES).write("a", room.xyz, predicted)
+    writer.write_scene(room, predicted)
     alone = np.asarray(Image.open(tmp_path / "a.png"))
     assert alone.shape[1] < picture.shape[1] - width and COLOURS[17] in colours_of(alone)

@@ -1,7 +1,5 @@
 """Pooling, normalisation and the other layers on sparse tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
@@ -25,7 +23,7 @@ from paddlevit_dist.points.sparse import (
     cat,
 )
 from paddlevit_dist.points.sparse import layers as sparse_layers
-from paddlevit_dist.points.sparse.convolution import batched_products
+from paddlevit_dist.points.sparse.tensor import batched_products
 
 from . import sparse_reference as reference
 

@@ -1,7 +1,5 @@
 """Keys, levels, kernel maps and the packed plan, against dictionaries of voxels."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -9,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.sparse.coordinate_levels import kernel_offsets
-from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey, PlanSpec, build_plan, read_header
+from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey, PlanSpec, build_plan, unpack_plan
 from paddlevit_dist.points.sparse.tensor import Plan
+from paddlevit_dist.runtime.errors import UserError
 
 from . import sparse_reference as reference
 
@@ -47,19 +45,19 @@ def test_kernel_maps_hold_the_pairs_that_a_dictionary_finds(dimension, stride, k
     coarse = plan.level(stride).coordinates
     expected = reference.pairs(coordinates, coarse, kernel_size, dilation)
     if key.is_symmetric:
-        assert arrays.to_fine is None
+        assert len(arrays) == 1
         expected[len(expected) // 2] = []  # every voxel meets itself: not stored
     else:
         reverse = {k: sorted((v, u) for u, v in meetings) for k, meetings in expected.items()}
-        assert found_pairs(arrays.to_fine, len(coordinates)) == reverse
-    assert found_pairs(arrays.to_coarse, len(coarse)) == {k: sorted(v) for k, v in expected.items()}
+        assert found_pairs(arrays[1], len(coordinates)) == reverse
+    assert found_pairs(arrays[0], len(coarse)) == {k: sorted(v) for k, v in expected.items()}
 
 
 def test_kernel_map_between_two_coarse_levels():
     coordinates = reference.scene(np.random.default_rng(3), 400, reach=20)
     plan = CoordinatePlan(coordinates)
     fine, coarse = plan.level(4).coordinates, plan.level(8).coordinates
-    found = found_pairs(plan.kernel_map(MapKey(4, 8, 3)).to_coarse, len(coarse))
+    found = found_pairs(plan.kernel_map(MapKey(4, 8, 3))[0], len(coarse))
     assert found == {k: sorted(v) for k, v in reference.pairs(fine, coarse, 3, 4).items()}
 
 
@@ -91,7 +89,7 @@ def test_coordinates_at_the_limits(kind):
         expected = reference.pairs(fine, coarse, key.kernel_size, key.fine)
         if key.is_symmetric:
             expected[13] = []
-        found = found_pairs(plan.kernel_map(key).to_coarse, len(coarse))
+        found = found_pairs(plan.kernel_map(key)[0], len(coarse))
         assert found == {k: sorted(v) for k, v in expected.items()}
 
 
@@ -133,7 +131,7 @@ def test_a_packed_plan_says_the_same_after_a_journey():
     assert (packed.num_scenes, packed.rows(1), packed.rows(2)) == (5, len(coordinates), len(fresh.level(2).order))
     assert np.array_equal(packed.scenes(2).numpy(), fresh.level(2).coordinates[:, 0])
     for key in spec.maps:
-        lists, kernel_map = fresh.kernel_map(key).to_coarse, packed.kernel_map(key)
+        lists, kernel_map = fresh.kernel_map(key)[0], packed.kernel_map(key)
         receivers = [pairs.receivers.numpy() for block in kernel_map.to_coarse.blocks for pairs in block]
         givers = [pairs.givers.numpy() for block in kernel_map.to_coarse.blocks for pairs in block]
         assert np.array_equal(np.concatenate(receivers), lists.receivers)
@@ -145,14 +143,14 @@ def test_a_packed_plan_says_the_same_after_a_journey():
 
 def test_only_maps_without_overlap_are_exclusive():
     plan = CoordinatePlan(reference.scene(np.random.default_rng(2), 300))
-    assert plan.kernel_map(MapKey(1, 2, 2)).to_fine.is_exclusive
-    assert not plan.kernel_map(MapKey(1, 2, 2)).to_coarse.is_exclusive
-    assert not plan.kernel_map(MapKey(1, 2, 3)).to_fine.is_exclusive
+    assert plan.kernel_map(MapKey(1, 2, 2))[1].is_exclusive
+    assert not plan.kernel_map(MapKey(1, 2, 2))[0].is_exclusive
+    assert not plan.kernel_map(MapKey(1, 2, 3))[1].is_exclusive
 
 
 def test_the_header_of_something_else_is_refused():
     with pytest.raises(ValueError, match="not the header of a coordinate plan"):
-        read_header(np.array([99, 3, 1]).tobytes())
+        unpack_plan(np.zeros(1, np.int32), np.array([99, 3, 1]).tobytes())
 
 
 def test_plans_are_built_without_paddle():

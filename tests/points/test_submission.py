@@ -1,20 +1,20 @@
 """The rules of ScanNet's benchmark: what a submission may look like, and what of it is refused."""
 
-from __future__ import annotations
-
 import zipfile
 
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLOURS, TEST_SCENES
+from paddlevit_dist.points.data.samples import SceneSamples
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.instances.metrics import Prediction
 from paddlevit_dist.points.instances.writer import InstanceWriter
-from paddlevit_dist.points.segmentation.writer import SceneWriter
+from paddlevit_dist.points.segmentation.task import ClassWriter
 from paddlevit_dist.points.submission import INSTANCES, SEMANTIC, Files, check, expected_scenes, pack
+from paddlevit_dist.runtime.errors import UserError
 
 from .raw_scenes import write_scannet
+from .test_semantic import scene
 
 SCENES = {"scene0707_00": 5, "scene0708_00": 3}
 
@@ -144,18 +144,17 @@ def test_an_archive_holds_the_submission_in_its_root(semantic, name, tmp_path_fa
 
 def test_the_writers_files_are_valid(tmp_path):
     generator = np.random.default_rng(0)
+    names, samples = ("scene0707_00", "scene0708_00"), SceneSamples([], (), "first")
     writers = {
-        SEMANTIC: SceneWriter(tmp_path / SEMANTIC, CLASS_NAMES),
-        INSTANCES: InstanceWriter(tmp_path / INSTANCES, CLASS_NAMES),
+        SEMANTIC: ClassWriter(tmp_path / SEMANTIC, samples, CLASS_NAMES),
+        INSTANCES: InstanceWriter(tmp_path / INSTANCES, samples, CLASS_NAMES),
     }
     for kind, writer in writers.items():
         (tmp_path / kind).mkdir()
-        for name, points in {"scene0707_00": 500, "scene0708_00": 300}.items():
-            xyz = generator.normal(size=(points, 3)).astype(np.float32)
-            if kind == SEMANTIC:
-                writer.write(name, xyz, generator.integers(0, 20, points))
-            else:
-                writer.write(name, xyz, None, [Prediction(4, 0.5, np.arange(9)), Prediction(19, 0.25, np.arange(90))])
+        for name, points in zip(names, (500, 300)):
+            classes = generator.integers(0, 20, points)
+            found = [Prediction(4, 0.5, np.arange(9)), Prediction(19, 0.25, np.arange(90))]
+            writer.write_scene(scene(points, name=name), classes if kind == SEMANTIC else (classes, found))
         found = check(Files(str(tmp_path / kind)), {"scene0707_00": 500, "scene0708_00": 300})
         assert (found.kind, found.problems) == (kind, [])
         assert not list((tmp_path / kind).glob("*truth*"))
@@ -180,10 +179,3 @@ def test_neither_folder_nor_archive_is_refused(tmp_path):
     for path in (tmp_path / "a.zip", tmp_path / "missing"):
         with pytest.raises(UserError, match="is neither a folder nor a zip archive"):
             Files(str(path))
-
-
-def test_facts_of_the_benchmark():
-    assert (TEST_SCENES[0], TEST_SCENES[-1], len(TEST_SCENES)) == ("scene0707_00", "scene0806_00", 100)
-    assert dict(zip(CLASS_NAMES, COLOURS))["wall"] == (174, 199, 232)
-    assert dict(zip(CLASS_NAMES, COLOURS))["otherfurniture"] == (82, 84, 163)
-    assert len(set(COLOURS)) == 20

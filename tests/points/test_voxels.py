@@ -1,7 +1,5 @@
 """Voxelising points: which are kept, their labels, and batches of them."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys
@@ -9,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.points import sparse_collate, sparse_quantize
 from paddlevit_dist.points.data.voxels import first_occurrences
+from paddlevit_dist.runtime.errors import UserError
 
 
 def by_dictionary(voxels):

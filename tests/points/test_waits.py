@@ -1,9 +1,6 @@
 """How often a step on scenes makes the host wait for a GPU, counted on a CPU with a GPU's plans."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Dict, List, Tuple
 
 import numpy as np
 import paddle
@@ -14,17 +11,17 @@ from paddlevit_dist import config
 from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
-from paddlevit_dist.points.sparse.convolution import batched_products
+from paddlevit_dist.points.sparse.tensor import batched_products
 from paddlevit_dist.registry import resolve
 
-ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.15"]
+ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]
 MINKUNET = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet14a", "DATA.VOXEL_SIZE_M", "0.5"]
 POINTGROUP = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.VOXEL_SIZE_M", "0.2"]
 POINTGROUP += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.3"]
 POINTGROUP += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "5"]
 
 
-def update(arguments: List[str], on_gpu: bool) -> Tuple[Dict[str, float], Waits]:
+def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]:
     """What an update computes on a CPU, or as on a GPU with a GPU's plans; and how often it made the host wait."""
     with batched_products(on_gpu):
         task = resolve("task", arguments[1])(config.load([*ROOMS, *arguments]).values)

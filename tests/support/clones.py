@@ -1,7 +1,5 @@
 """A copy of the repository as somebody else gets it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

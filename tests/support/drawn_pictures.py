@@ -3,17 +3,15 @@
 The same program, seed and names give the same pictures everywhere.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 SIZE = 48  # pixels
 _FINER = 4  # drawn this many times as large, then reduced
-Line = List[Tuple[float, float]]  # of points between -1 and 1
+Line = list[tuple[float, float]]  # of points between -1 and 1
 
 
 def _regular(corners: int, inner: float = 1.0) -> Line:
@@ -42,7 +40,7 @@ _PLUS = [(a * x, b * y) for a, b, x, y in (
     (-1, -1, 1, 0.3), (-1, -1, 0.3, 0.3), (-1, -1, 0.3, 1), (1, -1, 0.3, 1), (1, -1, 0.3, 0.3), (1, -1, 1, 0.3),
 )]  # fmt: skip
 
-FILLED: Dict[str, Line] = {
+FILLED: dict[str, Line] = {
     "disc": _CIRCLE,
     "square": _regular(4),
     "triangle": _regular(3),
@@ -61,7 +59,7 @@ FILLED: Dict[str, Line] = {
     "star of 4": _regular(4, 0.35),
     "hourglass": [(-0.8, -1), (0.8, -1), (0.1, 0), (0.8, 1), (-0.8, 1), (-0.1, 0)],
 }  # fmt: skip
-LINES: Dict[str, List[Line]] = {
+LINES: dict[str, list[Line]] = {
     "ring": [_CIRCLE + _CIRCLE[:2]],
     "spiral": [_turns(2.2)],
     "wave": [_wave(1.5)],
@@ -92,7 +90,7 @@ def draw(name: str, generator: np.random.Generator) -> Image.Image:
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     turn = turn @ np.diag([1.0, generator.uniform(0.75, 1.0)])
 
-    def placed(line: Line) -> List[Tuple[float, float]]:
+    def placed(line: Line) -> list[tuple[float, float]]:
         return [tuple(point) for point in (np.asarray(line) @ turn.T * radius + centre).tolist()]
 
     if name in FILLED:
@@ -105,7 +103,7 @@ def draw(name: str, generator: np.random.Generator) -> Image.Image:
     return Image.fromarray(np.clip(pixels + noise, 0, 255).astype(np.uint8))
 
 
-def _two_colours(generator: np.random.Generator) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+def _two_colours(generator: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """A light one, and a dark one."""
     light, dark = generator.integers(150, 236, size=3), generator.integers(20, 106, size=3)
     return tuple(light.tolist()), tuple(dark.tolist())

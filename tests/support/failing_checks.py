@@ -1,11 +1,9 @@
 """Checks of the doctor that end as they should not."""
 
-from __future__ import annotations
-
 import os
 import signal
 
-from paddlevit_dist.commands.doctor_checks import Check, Finding
+from paddlevit_dist.diagnosis.doctor_checks import Check, Finding
 
 
 def _counts(checkup):

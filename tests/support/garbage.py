@@ -1,13 +1,11 @@
 """What strangers may send to the port of a group's store."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
 import socket
 import struct
-from typing import Callable, Dict, List
+from collections.abc import Callable
 
 _ADD, _GET, _SET, _WAIT = 0, 1, 3, 4
 _KEY = b"/init/"
@@ -17,8 +15,8 @@ def _request(command: int, key: bytes = _KEY, rest: bytes = b"") -> bytes:
     return struct.pack("<iQ", command, len(key)) + key + rest
 
 
-def _sending(content: bytes) -> Callable[[str, int], List[socket.socket]]:
-    def send(host: str, port: int) -> List[socket.socket]:
+def _sending(content: bytes) -> Callable[[str, int], list[socket.socket]]:
+    def send(host: str, port: int) -> list[socket.socket]:
         connection = socket.create_connection((host, port), timeout=1.0)
         with contextlib.suppress(ConnectionError):  # it may be shown out before it has said everything
             connection.sendall(content)
@@ -27,7 +25,7 @@ def _sending(content: bytes) -> Callable[[str, int], List[socket.socket]]:
     return send
 
 
-def _reset(host: str, port: int) -> List[socket.socket]:
+def _reset(host: str, port: int) -> list[socket.socket]:
     connection = socket.create_connection((host, port), timeout=1.0)
     connection.sendall(_request(_GET)[:7])
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -35,17 +33,16 @@ def _reset(host: str, port: int) -> List[socket.socket]:
     return []
 
 
-def _many(host: str, port: int) -> List[socket.socket]:
+def _many(host: str, port: int) -> list[socket.socket]:
     return [socket.create_connection((host, port), timeout=1.0) for _ in range(200)]
 
 
 _RANDOM = random.Random(7)
 # Paddle's store reads one request after the other before 3.3: it waits for the rest of these.
 HOLDS_UP_OLD_PADDLE = {"zeros", "a request for a web page", "half a request", "a command that does not exist"}
-SPOILS_THE_START = "a number that is none"  # of Paddle's own key, while it counts the ranks
 
 # Each takes host and port, and returns the connections that it keeps open.
-KINDS: Dict[str, Callable[[str, int], List[socket.socket]]] = {
+KINDS: dict[str, Callable[[str, int], list[socket.socket]]] = {
     "random bytes": _sending(_RANDOM.randbytes(64) if hasattr(_RANDOM, "randbytes") else os.urandom(64)),
     "a megabyte of random bytes": _sending(os.urandom(1 << 20)),
     "zeros": _sending(bytes(4096)),

@@ -3,26 +3,25 @@
 ``tests/golden/README.md`` gives their origin. The environment variable GOLDEN_DIR selects another folder of them.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
 
 
-def description(name: str) -> Dict[str, Any]:
+def description(name: str) -> dict[str, Any]:
     """What ``name.json`` says of the arrays."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def arrays(name: str) -> Dict[str, np.ndarray]:
+def arrays(name: str) -> dict[str, np.ndarray]:
     """All arrays of ``name.npz``."""
     with np.load(FOLDER / f"{name}.npz") as stored:
         return {key: stored[key] for key in stored.files}
@@ -41,7 +40,7 @@ def program(name: str) -> ModuleType:
     return module
 
 
-def weights(seed: int, shapes: Mapping[str, Sequence[int]]) -> Dict[str, np.ndarray]:
+def weights(seed: int, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
     """A state of these shapes, float32."""
     make = recipe().golden_weight
     return {key: make(seed, key, tuple(shape)) for key, shape in shapes.items()}

@@ -1,9 +1,8 @@
 """A small network of each task, and a forward pass of each as in a training step: ``run(start)`` calls ``start`` where
 autocast begins, and returns tensors."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Dict, List
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import paddle
@@ -16,7 +15,7 @@ from paddlevit_dist.images.models.attention import attention
 from paddlevit_dist.images.transforms.normalising import Normaliser
 from paddlevit_dist.parallel.batch_norm import convert_batch_norm
 from paddlevit_dist.points.sparse import SparseTensor
-from paddlevit_dist.points.sparse.convolution import batched_products
+from paddlevit_dist.points.sparse.tensor import batched_products
 from paddlevit_dist.volumes.heatmaps import gaussian_factors
 from paddlevit_dist.volumes.losses import focal_loss
 
@@ -26,7 +25,7 @@ SWIN = {"depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32, **SMALL}
 
 
 def _classifier(name: str, **options: Any) -> Callable:
-    def run(start: Callable) -> List[paddle.Tensor]:
+    def run(start: Callable) -> list[paddle.Tensor]:
         model = create_model(name, **options)
         pictures = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
         start()
@@ -36,9 +35,9 @@ def _classifier(name: str, **options: Any) -> Callable:
     return run
 
 
-def _fused(start: Callable) -> List[paddle.Tensor]:
+def _fused(start: Callable) -> list[paddle.Tensor]:
     """What a ViT gives to the fused attention."""
-    given: List[paddle.Tensor] = []
+    given: list[paddle.Tensor] = []
 
     def attend(q: Any, k: Any, v: Any, **_: Any) -> Any:
         given.extend([q, k, v])
@@ -51,7 +50,7 @@ def _fused(start: Callable) -> List[paddle.Tensor]:
     return given
 
 
-def _detr(start: Callable) -> List[paddle.Tensor]:
+def _detr(start: Callable) -> list[paddle.Tensor]:
     model, sizes = small_detr.small_detr(), [(64, 64), (64, 64)]
     images, targets = small_detr.pictures_of(sizes)[0], small_detr.targets_of((1, 2), sizes)
     criterion = small_detr.criterion_of(model)
@@ -60,7 +59,7 @@ def _detr(start: Callable) -> List[paddle.Tensor]:
     return [term.sum for term in terms.values()]
 
 
-def _mask_rcnn(start: Callable) -> List[paddle.Tensor]:
+def _mask_rcnn(start: Callable) -> list[paddle.Tensor]:
     model = mask_rcnn_batches.model("float32")
     images, targets = mask_rcnn_batches.batch(mask_rcnn_batches.pictures([2, 1]), dtype="float32")
     start()
@@ -69,7 +68,7 @@ def _mask_rcnn(start: Callable) -> List[paddle.Tensor]:
 
 
 def _on_voxels(name: str, **options: Any) -> Callable:
-    def run(start: Callable) -> List[paddle.Tensor]:
+    def run(start: Callable) -> list[paddle.Tensor]:
         model = create_model(name, num_classes=4, **options)
         coordinates = np.argwhere(np.random.default_rng(0).random((1, 12, 12, 12)) < 0.1).astype(np.int32)
         features = paddle.randn([len(coordinates), model.in_channels])
@@ -81,7 +80,7 @@ def _on_voxels(name: str, **options: Any) -> Callable:
     return run
 
 
-def _landmarks(start: Callable) -> List[paddle.Tensor]:
+def _landmarks(start: Callable) -> list[paddle.Tensor]:
     model = create_model("unet3d", num_classes=2, width=4, depth=1)
     points = paddle.to_tensor([[[3.0, 3.0, 3.0], [4.0, 2.0, 5.0]]])
     start()
@@ -89,13 +88,13 @@ def _landmarks(start: Callable) -> List[paddle.Tensor]:
     return [focal_loss(maps, gaussian_factors(points, [8, 8, 8], [1.0, 1.0, 1.0]), points)]
 
 
-def _over_all_ranks(start: Callable) -> List[paddle.Tensor]:
+def _over_all_ranks(start: Callable) -> list[paddle.Tensor]:
     model = convert_batch_norm(create_model("resnet18", num_classes=3, dims=(4, 8, 8, 8)))
     start()
     return [model(paddle.randn([2, 3, 32, 32]))]
 
 
-NETWORKS: Dict[str, Callable] = {
+NETWORKS: dict[str, Callable] = {
     "vit": _classifier("vit", **VIT),
     "fused attention": _fused,
     "swin": _classifier("swin_tiny_patch4_window7_224", **SWIN),

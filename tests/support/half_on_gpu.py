@@ -7,8 +7,6 @@ says so, for the next operation to see what it would see on a GPU. Run as a prog
 is loaded); prints for each network what was computed in half precision, in float32, and of which type its results are.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import itertools
@@ -17,7 +15,8 @@ import os
 import re
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 LOG = {"GLOG_vmodule": "amp_utils=6", "GLOG_logtostderr": "1", "GLOG_minloglevel": "0"}
 _DECISION = re.compile(rb"Change (\w+)'s AMP type from \w+ to FP32|GetAmpDestDtype: op\((\w+)\)")
@@ -31,7 +30,7 @@ class _Dispatcher:
         import paddle
 
         self.paddle, self.half, self.is_inside, self.is_counting = paddle, half, False, False
-        self.counts: Dict[str, List[int]] = collections.defaultdict(lambda: [0, 0])
+        self.counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
         handle, path = tempfile.mkstemp()
         self._log = open(path, "rb")  # noqa: SIM115
         sys.stderr = os.fdopen(os.dup(2), "w")  # Python's own errors go where they went
@@ -113,7 +112,7 @@ class _Dispatcher:
         """Whether there is something to decide: integers and float64 are left alone."""
         return any(one.dtype in (self.half, self.paddle.float32) for one in _tensors(inputs))
 
-    def _decisions(self) -> List[Any]:
+    def _decisions(self) -> list[Any]:
         """What the dispatcher has logged since the last call."""
         return _DECISION.findall(self._log.read())
 
@@ -124,8 +123,8 @@ class _Dispatcher:
         return value.cast(to) if is_one else value
 
 
-def _tensors(values: Any) -> List[Any]:
-    found: List[Any] = []
+def _tensors(values: Any) -> list[Any]:
+    found: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):
             found += _tensors(value)
@@ -141,16 +140,16 @@ def _refuse_as_a_gpu(paddle: Any, inputs: Any) -> None:
         raise ValueError("batch_norm of half precision needs mean, variance, scale and shift in float32")
 
 
-def observe(networks: Dict[str, Callable[[Callable], Any]], levels: Sequence[str], dtype: str) -> Dict[str, Any]:
+def observe(networks: dict[str, Callable[[Callable], Any]], levels: Sequence[str], dtype: str) -> dict[str, Any]:
     """What each network, see ``half_networks``, does at each level: {level: {network: half, float32, results}}."""
     import paddle
     from paddle.amp.auto_cast import _update_list
 
-    from paddlevit_dist import autocast
+    from paddlevit_dist.runtime import autocast
 
     dispatcher, tracer = _Dispatcher(getattr(paddle, dtype)), paddle.base.framework._dygraph_tracer()
     dispatcher.install()
-    seen: Dict[str, Any] = {level: {} for level in levels}
+    seen: dict[str, Any] = {level: {} for level in levels}
     for level, (name, run) in itertools.product(levels, networks.items()):
         options = autocast.options(dtype, level)
         white, black = (options.get(key) for key in ("custom_white_list", "custom_black_list"))

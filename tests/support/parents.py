@@ -3,15 +3,13 @@
 Prints one JSON document: what they would start, and what they have touched. FOLDER has weights and a picture.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 
@@ -33,12 +31,12 @@ def work(folder: str) -> None:
     Path(folder, "apart").write_text(f"{os.getpid()} {paddle.ones([3]).sum().item()}")
 
 
-def started(commands: List[List[str]]) -> List[Any]:
+def started(commands: list[list[str]]) -> list[Any]:
     """Worker, processes, GPUs and ``apart`` of each launch of the commands."""
     from paddlevit_dist.__main__ import main
     from paddlevit_dist.parallel import devices, launch
 
-    calls: List[Any] = []
+    calls: list[Any] = []
 
     def launch_workers(worker: Any, arguments: Any, plan: Any, *_: Any, apart: bool = False, **__: Any) -> None:
         calls.append([worker.__name__, plan.processes, plan.uses_gpu, apart])
@@ -68,7 +66,7 @@ def run(folder: str) -> None:
     from paddlevit_dist.parallel.devices import ProcessPlan
     from paddlevit_dist.parallel.launch import launch_workers
 
-    set_devices: List[str] = []
+    set_devices: list[str] = []
     set_device = paddle.set_device
     paddle.set_device = lambda device: set_devices.append(device) or set_device("cpu")
     weights = f"{folder}/weights/weights.pdparams"

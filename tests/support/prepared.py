@@ -5,8 +5,6 @@ thread. The fork sets arguments, folder and streams as for a new process, and ru
 Anything read at process start, above all the environment, is the server's: see ``start``.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import multiprocessing.util
@@ -19,20 +17,20 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 _TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Server(NamedTuple):
     requests: socket.socket
-    environment: Dict[str, str]
+    environment: dict[str, str]
 
 
 class Copy:
     """A command that runs in a copy of the server: the part of ``subprocess.Popen`` that waiting for an end needs."""
 
-    def __init__(self, server: Server, command: List[str], folder: str) -> None:
+    def __init__(self, server: Server, command: list[str], folder: str) -> None:
         files = (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2))  # noqa: SIM115
         self.out, self.err = files
         self.command, self.returncode = command, None
@@ -42,7 +40,7 @@ class Copy:
             socket.send_fds(server.requests, [pickle.dumps((command, folder))], handles)
         self.pid = int(self._told(30.0))
 
-    def communicate(self, timeout: Optional[float] = None) -> Tuple[str, str]:
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for the end; returns what was written to stdout and stderr."""
         self.returncode = int(self._told(timeout))
         self.reply.close()
@@ -53,20 +51,20 @@ class Copy:
                 written.append(stream.read())
         return written[0], written[1]
 
-    def _told(self, timeout: Optional[float]) -> bytes:
+    def _told(self, timeout: float | None) -> bytes:
         self.reply.settimeout(timeout)
         try:
             told = self.reply.recv(16)
-        except socket.timeout:
+        except TimeoutError:
             raise subprocess.TimeoutExpired(self.command, timeout or 0.0) from None
         assert told, f"the server that starts {self.command} has ended"
         return told
 
 
-_running: List[Optional[Server]] = []  # None: there can be none
+_running: list[Server | None] = []  # None: there can be none
 
 
-def start(command: List[str], folder: str, environment: Dict[str, str], is_usual: bool) -> Optional[Copy]:
+def start(command: list[str], folder: str, environment: dict[str, str], is_usual: bool) -> Copy | None:
     """The command in a copy of the server, or None where only a start of its own will do.
 
     That is a command that is not Python with a script or ``-m``, or one whose environment differs from the server's:
@@ -87,7 +85,7 @@ def start(command: List[str], folder: str, environment: Dict[str, str], is_usual
     return Copy(server, command, folder) if server is not None and environment == server.environment else None
 
 
-def _start_server(environment: Dict[str, str]) -> Optional[Server]:
+def _start_server(environment: dict[str, str]) -> Server | None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
@@ -102,7 +100,7 @@ def _start_server(environment: Dict[str, str]) -> Optional[Server]:
     return Server(ours, environment) if ours.recv(1) else None
 
 
-def serve(requests: socket.socket) -> List[str]:
+def serve(requests: socket.socket) -> list[str]:
     """Fork for each request; returns its command in the copy that is to run it."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel forgets the attendants
     requests.send(b"1")  # it is ready
@@ -117,7 +115,7 @@ def serve(requests: socket.socket) -> List[str]:
             os.close(handle)
 
 
-def _attended(command: List[str], folder: str, out: int, err: int, reply: int) -> List[str]:
+def _attended(command: list[str], folder: str, out: int, err: int, reply: int) -> list[str]:
     """Returns in a child; this process stays to tell the child's number and how it ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
@@ -135,7 +133,7 @@ def _attended(command: List[str], folder: str, out: int, err: int, reply: int) -
     return command
 
 
-def copy_worker(path: str, arguments: List[str], handles: List[int]) -> int:
+def copy_worker(path: str, arguments: list[str], handles: list[int]) -> int:
     """What ``multiprocessing`` calls to spawn a process, with a copy of this one where that is a worker."""
     if "--multiprocessing-fork" not in arguments or not _has_one_thread():
         return _spawn(path, arguments, handles)
@@ -169,7 +167,7 @@ def _has_one_thread() -> bool:
 _spawn = multiprocessing.util.spawnv_passfds
 
 
-def run(command: List[str]) -> None:
+def run(command: list[str]) -> None:
     """Run the script or module in this process as its main program."""
     multiprocessing.util.spawnv_passfds = copy_worker
     sys.orig_argv = command

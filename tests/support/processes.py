@@ -1,16 +1,17 @@
 """Run a function in several real processes, with a hard time limit and leaving nothing behind."""
 
-from __future__ import annotations
-
+import contextlib
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from paddlevit_dist.parallel import tuning
 
@@ -25,7 +26,7 @@ class Finished(NamedTuple):
     code: int
     out: str
     err: str
-    results: List[Any]  # what each rank returned; empty for a command
+    results: list[Any]  # what each rank returned; empty for a command
 
 
 def environment(processes: int = 2) -> dict:
@@ -55,7 +56,7 @@ def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float
     return ended._replace(results=results)
 
 
-def run_together(calls: Dict[str, Tuple[str, tuple]], processes: int = 2, timeout: float = 120.0) -> Dict[str, list]:
+def run_together(calls: dict[str, tuple[str, tuple]], processes: int = 2, timeout: float = 120.0) -> dict[str, list]:
     """Call several functions (name of the call -> target and arguments), one after the other, in one group.
 
     Returns:
@@ -70,7 +71,7 @@ def run_main(*arguments: str, timeout: float = 120.0, **variables: str) -> Finis
     return run_command([sys.executable, str(ROOT / "main_multi_gpu.py"), *arguments], timeout=timeout, **variables)
 
 
-def run_command(command: List[str], timeout: float, folder: Optional[Path] = None, **variables: str) -> Finished:
+def run_command(command: list[str], timeout: float, folder: Path | None = None, **variables: str) -> Finished:
     """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind.
 
     It starts as a copy of a process that has Paddle loaded where that makes no difference; see ``prepared``.
@@ -95,7 +96,7 @@ def run_command(command: List[str], timeout: float, folder: Optional[Path] = Non
     return Finished(process.returncode, out, err, [])
 
 
-def start_command(command: List[str], folder: Optional[Path] = None, **variables: str) -> subprocess.Popen:
+def start_command(command: list[str], folder: Path | None = None, **variables: str) -> subprocess.Popen:
     """Start a command in a session of its own, for tests that interfere with it."""
     return subprocess.Popen(
         command,
@@ -108,7 +109,39 @@ def start_command(command: List[str], folder: Optional[Path] = None, **variables
     )
 
 
-def left_behind(session: int, seconds: float = 5.0) -> List[int]:
+def start_nodes(folder: Path, *words: str) -> list[subprocess.Popen]:
+    """The main program on two nodes of one rank, as far as they know, by Paddle's launcher; logs in ``folder``."""
+    launcher = [sys.executable, "-m", "paddle.distributed.launch", "--nnodes", "2", "--nproc_per_node", "1"]
+    master = ["--master", f"127.0.0.1:{free_ports(1)[0]}"]
+    nodes = (["--rank", str(rank), "--log_dir", str(folder / f"log{rank}")] for rank in range(2))
+    return [start_command([*launcher, *master, *node, str(ROOT / "main_multi_gpu.py"), *words]) for node in nodes]
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports of this machine that nobody listens on."""
+    with contextlib.ExitStack() as bound:
+        listeners = [bound.enter_context(socket.socket()) for _ in range(number)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in listeners]
+
+
+def wait_until(happens: Callable[[], Any], complaint: str, seconds: float = 60.0) -> None:
+    """Return once something happens; fail with ``complaint`` if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(0.005)
+
+
+def ended_by_itself(process: subprocess.Popen, seconds: float) -> Finished:
+    """How a command ends within so many seconds, which leaves no process behind."""
+    out, err = process.communicate(timeout=seconds)
+    assert left_behind(process.pid) == []
+    return Finished(process.returncode, out, err, [])
+
+
+def left_behind(session: int, seconds: float = 5.0) -> list[int]:
     """Members of the session that are still there after a moment: Python's own helpers end just after their parent."""
     deadline = time.monotonic() + seconds
     while True:
@@ -118,7 +151,7 @@ def left_behind(session: int, seconds: float = 5.0) -> List[int]:
         time.sleep(0.05)
 
 
-def session_members(session: int) -> List[int]:
+def session_members(session: int) -> list[int]:
     """Living processes of a session (not zombies)."""
     members = []
     for entry in Path("/proc").iterdir():

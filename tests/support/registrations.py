@@ -1,9 +1,7 @@
 """Names that tests register, forgotten when they are done."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Iterator
+from collections.abc import Iterator
 
 from paddlevit_dist import registry
 

@@ -1,26 +1,25 @@
 """Folders of made-up runs, and what a browser sees of their reports."""
 
-from __future__ import annotations
-
 import html.parser
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any
 
 import numpy as np
 
 from paddlevit_dist.contracts.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
-from paddlevit_dist.observe.report import store
+from paddlevit_dist.report import store
 
 HOSTILE = "<script>alert('x')</script>\n\"quoted\" \udce9 \u202e </style>&amp;"
 _VOID = {"meta", "link", "img", "br", "input", "hr"}
 
 
-def event(kind: str, **values: Any) -> Dict[str, Any]:
+def event(kind: str, **values: Any) -> dict[str, Any]:
     return {"kind": kind, "time": 1_700_000_000.0, **values}
 
 
-def training(updates: int, scale: float = 1.0) -> List[Dict[str, Any]]:
+def training(updates: int, scale: float = 1.0) -> list[dict[str, Any]]:
     """Events of two epochs with evaluations."""
     events = []
     for update in range(1, updates + 1):
@@ -37,9 +36,9 @@ def training(updates: int, scale: float = 1.0) -> List[Dict[str, Any]]:
 
 def write_run(
     folder: Path,
-    events: Optional[Sequence[Dict[str, Any]]] = None,
+    events: Sequence[dict[str, Any]] | None = None,
     config: str = "TRAIN:\n  NUM_EPOCHS: 2\n  BASE_LR: 0.001\nMODEL:\n  NAME: vit\n",
-    figures: Optional[Sequence[Figure]] = None,
+    figures: Sequence[Figure] | None = None,
 ) -> Path:
     """A run's folder, as a training leaves it."""
     folder.mkdir(parents=True)
@@ -52,7 +51,7 @@ def write_run(
     return folder
 
 
-def one_of_each(names: Sequence[str] = ("cat", "dog"), points: int = 2000) -> List[Figure]:
+def one_of_each(names: Sequence[str] = ("cat", "dog"), points: int = 2000) -> list[Figure]:
     """A figure of every kind."""
     generator = np.random.default_rng(0)
     size = len(names)
@@ -81,10 +80,10 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, content: str) -> None:
         super().__init__()
-        self.tags: List[Any] = []
+        self.tags: list[Any] = []
         self.text = ""
-        self.scripts: List[str] = []
-        self._open: List[str] = []
+        self.scripts: list[str] = []
+        self._open: list[str] = []
         self.feed(content)
         self.close()
         assert self._open == [], f"never closed: {self._open}"
@@ -109,6 +108,6 @@ class Page(html.parser.HTMLParser):
         elif not self._open or self._open[-1] != "style":
             self.text += data
 
-    def named(self, tag: str) -> List[Dict[str, Any]]:
+    def named(self, tag: str) -> list[dict[str, Any]]:
         """Attributes of all elements of a kind."""
         return [attributes for name, attributes in self.tags if name == tag]

@@ -1,14 +1,12 @@
 """Entry point of ``processes.run_workers``: call a test module's function on every rank and keep its result."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import sys
 from pathlib import Path
 
-from paddlevit_dist.errors import run_and_report
 from paddlevit_dist.parallel import launch_workers, plan_processes
+from paddlevit_dist.runtime.errors import run_and_report
 
 
 def work(target: str, folder: str) -> None:

@@ -1,12 +1,10 @@
 """Short runs of the entry point as a user would start it, and what is expected of each."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -46,7 +44,7 @@ def refused(*arguments: str, timeout: float = 60.0) -> str:
     return refusal(run_main(*arguments, timeout=timeout))
 
 
-def contents(folder: Path) -> Dict[str, str]:
+def contents(folder: Path) -> dict[str, str]:
     """Every file and link below ``folder`` with a hash of its content or its target; the log aside, which grows."""
     found = {}
     for path in sorted(folder.rglob("*")):
@@ -58,7 +56,7 @@ def contents(folder: Path) -> Dict[str, str]:
     return found
 
 
-def events(output: Path) -> List[Dict[str, Any]]:
+def events(output: Path) -> list[dict[str, Any]]:
     """The lines of ``metrics.jsonl``, each strict JSON."""
 
     def refuse(constant: str) -> None:

@@ -1,10 +1,8 @@
 """Short trainings and evaluations of a small detector on drawn shapes, as workers or in the test's own process."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +50,7 @@ class Watched(Detection):
 
     fails_at = -1  # update
 
-    def train_step(self, model: Any, batch: Dict[str, Any], step: Any) -> Any:
+    def train_step(self, model: Any, batch: dict[str, Any], step: Any) -> Any:
         if step.update == self.fails_at:
             raise RuntimeError("as the test wants")
         self.seen.extend(map(fingerprint, batch["images"].numpy()))
@@ -78,7 +76,7 @@ def build(output: str, *arguments: str, fails_at: int = -1) -> Trainer:
     return Trainer(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
 
 
-def train(output: str, arguments: List[str], fails_at: int = -1) -> Dict[str, Any]:
+def train(output: str, arguments: list[str], fails_at: int = -1) -> dict[str, Any]:
     """Weights, what this rank has seen, and the last evaluation (None where the training failed)."""
     trainer = build(output, *arguments, fails_at=fails_at)
     try:
@@ -97,6 +95,6 @@ def train(output: str, arguments: List[str], fails_at: int = -1) -> Dict[str, An
     }
 
 
-def evaluate(output: str, weights: str, arguments: List[str]) -> Dict[str, Any]:
+def evaluate(output: str, weights: str, arguments: list[str]) -> dict[str, Any]:
     """The values of an evaluation that writes its predictions to ``output``."""
     return build(output, "-eval", f"-pretrained={weights}", "SAVE_PREDICTIONS", "True", *arguments).evaluate_only()

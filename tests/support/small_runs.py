@@ -1,10 +1,9 @@
 """Short digit trainings for tests, run as workers or in the test's own process."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.engine import steps
@@ -62,7 +61,7 @@ def build(
     return Trainer(values, task, datasets, observers=observers)
 
 
-def train(output: str, arguments: List[str], train_size: int = 320) -> Dict[str, Any]:
+def train(output: str, arguments: list[str], train_size: int = 320) -> dict[str, Any]:
     """Train and return weights, the loss of every update and the last evaluation."""
     trainer = build(output, *arguments, train_size=train_size)
     initial = weights_of(trainer)
@@ -70,16 +69,16 @@ def train(output: str, arguments: List[str], train_size: int = 320) -> Dict[str,
     return {"initial": initial, "weights": weights_of(trainer), "losses": losses(output), "evaluation": values}
 
 
-def weights_of(trainer: Trainer) -> Dict[str, Any]:
+def weights_of(trainer: Trainer) -> dict[str, Any]:
     return {name: tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
 
 
-def losses(output: str) -> List[float]:
+def losses(output: str) -> list[float]:
     lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
     return [line["loss"] for line in lines if line["kind"] == "training"]
 
 
-def evaluate(output: str, val_size: int, batch_size: int) -> Dict[str, float]:
+def evaluate(output: str, val_size: int, batch_size: int) -> dict[str, float]:
     """Evaluate fresh weights (the same in every process) on ``val_size`` samples."""
     trainer = build(output, "-epochs=1", f"-batch_size={batch_size}", val_size=val_size)
     return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]

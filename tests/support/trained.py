@@ -1,9 +1,8 @@
 """Small classifiers with random weights, as a training would have left them, without the training."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, List, Optional, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -32,7 +31,7 @@ def network(num_classes: int, seed: int = 0, image_size: int = 16, channels: int
 
 
 def write_weights(
-    folder: Path, class_names: Optional[Sequence[str]], *words: str, seed: int = 0, num_classes: int = 0, **sizes: int
+    folder: Path, class_names: Sequence[str] | None, *words: str, seed: int = 0, num_classes: int = 0, **sizes: int
 ) -> Path:
     """``weights.pdparams`` of such a network, with an ``about.yaml`` beside it.
 
@@ -43,7 +42,7 @@ def write_weights(
     model = network(num_classes or len(class_names or ()), seed, **sizes)
     paddle.save(model.state_dict(), str(folder / "weights.pdparams"))
     values = config.load([PLAIN, *WORDS, "-image_size=16", "-dataset=folder", "-data_path=.", *words]).values
-    facts: List[str] = list(class_names or ())
+    facts: list[str] = list(class_names or ())
     about = {
         "task": "classification",
         "model": "vit",

@@ -1,15 +1,13 @@
 """One update of a model by the engine's own updater."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import paddle
 
 from paddlevit_dist.contracts.task import Step, Task
-from paddlevit_dist.engine import one_pass
+from paddlevit_dist.cpu import updates as compiled_updates
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import COUNTS, Updater
 from paddlevit_dist.parallel import data_parallel
@@ -17,7 +15,7 @@ from paddlevit_dist.parallel import data_parallel
 from .waits import Waits, counted_waits
 
 
-def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: List[Dict[str, Any]], samples: int) -> Dict:
+def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: list[dict[str, Any]], samples: int) -> dict:
     """What plain SGD of rate 1 adds to each parameter of the model that learns, by name.
 
     Args:
@@ -37,12 +35,12 @@ def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: List[Dict[
         gradient_clip=None,
     )
     updater(batches, Step(1, 0, 1), learning_rate=1.0)
-    after: Dict[str, np.ndarray] = {name: parameter.numpy() for name, parameter in model.named_parameters()}
+    after: dict[str, np.ndarray] = {name: parameter.numpy() for name, parameter in model.named_parameters()}
     return {name: after[name] - value for name, value in before.items()}
 
 
-@mock.patch.object(one_pass, "WORTHWHILE", float("inf"))  # loops over the host's memory, of which a GPU has none
-def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: Dict[str, Any], samples: int) -> Waits:
+@mock.patch.object(compiled_updates, "WORTHWHILE", float("inf"))  # there are no such loops on a GPU
+def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: dict[str, Any], samples: int) -> Waits:
     """For what the host would wait on a GPU in an update by AdamW with one micro-batch, the second of a run.
 
     Args:

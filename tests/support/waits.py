@@ -4,25 +4,25 @@ Sources are Paddle's own (2.6 and 3.x): ``paddle/fluid/pybind/eager_method.cc`` 
 kernels for what waits inside. An operator that takes its data to the host waits in its gradient's kernel again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 import paddle
 
-from paddlevit_dist import transfers
-from paddlevit_dist.images.kernels.switch import plain_layers
+from paddlevit_dist.runtime import transfers
 
-_ROOT = Path(transfers.__file__).parents[1]
+from .plain_layers import plain_layers
+
+_ROOT = Path(transfers.__file__).parents[2]
 _PACKAGE = "paddlevit_dist/"
 
 # Values that Python asks for.
@@ -65,7 +65,7 @@ class Waits:
     """The waits of a ``with counted_waits()`` block, in order; one entry for each."""
 
     def __init__(self) -> None:
-        self.list: List[Wait] = []
+        self.list: list[Wait] = []
         self.transfers = 0  # to the device that nobody waited for
         self._thread = threading.get_ident()
         self._is_inside = False

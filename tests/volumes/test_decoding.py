@@ -1,7 +1,5 @@
 """Positions from heatmaps with known centres."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

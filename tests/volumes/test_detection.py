@@ -1,11 +1,9 @@
 """The landmark task: one process or several, what it writes, and what it says about bad input."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,20 +15,11 @@ from volumes.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.engine import about, steps
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry
 
-TINY = [
-    "VOLUMES.UNET_WIDTH",
-    "4",
-    "VOLUMES.UNET_DEPTH",
-    "2",
-    "VOLUMES.CROP_SIZE",
-    "[16,16,16]",
-    "VOLUMES.OVERLAP",
-    "0.1",
-]
+TINY = "VOLUMES.UNET_WIDTH 4 VOLUMES.UNET_DEPTH 2 VOLUMES.CROP_SIZE [16,16,16] VOLUMES.OVERLAP 0.1".split()
 TINY += ["DATA.NUM_WORKERS", "0"]
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP", "None", "TRAIN.WARMUP_STEPS", "0"]
 
@@ -46,7 +35,7 @@ def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) 
     )
 
 
-def train(output: str, *arguments: str) -> Dict[str, Any]:
+def train(output: str, *arguments: str) -> dict[str, Any]:
     trainer = build(output, "-epochs=2", *SGD, *arguments, val_size=1)
     values = trainer.train()
     lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
@@ -57,7 +46,7 @@ def train(output: str, *arguments: str) -> Dict[str, Any]:
     }
 
 
-def evaluate(output: str) -> Dict[str, float]:
+def evaluate(output: str) -> dict[str, float]:
     trainer = build(output, "-epochs=1", "-batch_size=2", "VOLUMES.CROP_SIZE", "[40,48,48]", val_size=5)
     return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]
 
@@ -90,7 +79,7 @@ def test_the_recipe_learns_within_an_epoch(tmp_path):
 
 def test_evaluation_is_equal_for_1_2_and_3_processes(tmp_path):
     one = evaluate(str(tmp_path / "1"))
-    results: List[Dict[str, float]] = []
+    results: list[dict[str, float]] = []
     for processes in (2, 3):
         target = "volumes.test_detection:evaluate"
         ended = succeeded(run_workers(target, str(tmp_path / str(processes)), processes=processes))
@@ -144,10 +133,10 @@ def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     check_what_weights_say(data, weights, [*recipe, "-eval", f"-pretrained={weights}"])
 
 
-def check_what_weights_say(data: Path, weights: Path, arguments: List[str]) -> None:
-    """Evaluations with another window stop; weights of earlier versions are told about if there are LPS files."""
+def check_what_weights_say(data: Path, weights: Path, arguments: list[str]) -> None:
+    """Evaluations with another window stop."""
 
-    def compare(*more: str) -> List[str]:
+    def compare(*more: str) -> list[str]:
         values = config.load([*arguments, *more]).values
         task = resolve("task", values.TASK)(values)
         task.build_dataset("val", data / "cache")
@@ -166,11 +155,6 @@ def check_what_weights_say(data: Path, weights: Path, arguments: List[str]) -> N
     (weights / "about.yaml").unlink()
     (unchecked,) = compare()
     assert "cannot be checked" in unchecked
-    write_volume(data / "val" / "other.mha")
-    write_landmarks(
-        data / "val" / "other.csv", {"nose": [-x if axis < 2 else x for axis, x in enumerate(world((3, 4, 5)))]}
-    )
-    assert compare()[0] == unchecked and len(compare()) == 2 and "retrained" in compare()[1]
 
 
 def task_of(*arguments: str) -> Any:
@@ -241,15 +225,3 @@ def test_options_that_only_classifiers_have_are_refused(tmp_path):
     for option, message in (("TO_STATIC", "cannot be compiled"), ("TRAIN.RECOMPUTE", "cannot recompute")):
         with pytest.raises(UserError, match=rf"{option}: task landmarks {message}; leave it out"):
             build(str(tmp_path), "-batch_size=2", option, "True").train()
-
-
-def test_a_damaged_volume_ends_the_run_with_one_line(tmp_path):
-    data = small_folder(tmp_path / "data")
-    array = np.full((16, 18, 20), np.nan, dtype=np.float32)
-    write_volume(data / "train" / "case1.nii.gz", array)
-    recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}", *TINY]
-    recipe += ["VOLUMES.MIRROR_PAIRS", "none", "-batch_size=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "-ngpus=1"]
-    ended = run_main(*recipe, f"-output={tmp_path / 'run'}")
-    assert ended.code == 2
-    last = ended.err.strip().splitlines()[-1]
-    assert last.startswith("error: ") and "case1.nii.gz: 5,760 of 5,760 voxels are not finite" in last

@@ -1,26 +1,15 @@
 """DICOM series folders, against SimpleITK's own reader, and what is said about folders without exactly one series."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
 import pytest
-from volumes.volume_files import AFFINE, LPS, SHAPE, voxels, world, write_landmarks, write_series, write_volume
+from volumes.volume_files import AFFINE, LPS, SHAPE, told, voxels, world, write_landmarks, write_series, write_volume
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.volumes.landmarks import Landmarks, Options
 from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume
 
 SLICES = SHAPE[0]
-
-
-def told(call, *arguments) -> str:
-    with pytest.raises(UserError) as error:
-        call(*arguments)
-    message = str(error.value)
-    assert "\n" not in message
-    return message
 
 
 def test_a_series_is_what_simpleitk_reads(tmp_path):

@@ -1,17 +1,12 @@
 """The program in docs/volumes.md, extracted from the page and run, and the keys named there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import numpy as np
-from support.processes import ROOT
 from volumes.volume_files import write_landmarks, write_volume
 
-from paddlevit_dist import config
 from paddlevit_dist.config.table import keys
-from paddlevit_dist.registry import resolve
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "volumes.md").read_text(encoding="utf-8")
@@ -49,20 +44,3 @@ def write_the_volumes_of_the_page(folder: Path) -> None:
             (folder / landmarks).write_text(text)
         else:
             write_landmarks(folder / landmarks, place)
-
-
-def test_the_command_for_own_volumes_reads_the_folder_of_the_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_the_volumes_of_the_page(tmp_path)
-    (command,) = re.findall(r"python main_multi_gpu.py (-cfg=\S+ -dataset=landmarks .*?)```", PAGE, flags=re.DOTALL)
-    arguments = command.replace("\\\n", " ").replace("-cfg=./", f"-cfg={ROOT}/").split()
-    values = config.load(arguments).values
-    task = resolve("task", values.TASK)(values)
-    sizes = [len(task.build_dataset(split, tmp_path / "cache")) for split in ("train", "val")]
-    assert sizes == [3, 1]
-    crop = task.build_dataset("train", tmp_path / "cache").sample(0, np.random.default_rng(0))
-    assert crop["volume"].shape == (1, 64, 64, 64) and task.spacing.tolist() == [2.0, 2.0, 2.0]
-
-
-def test_the_page_installs_from_a_clone():
-    assert "pip install '.[volumes]'" in PAGE and "pip install paddlevit_dist" not in PAGE

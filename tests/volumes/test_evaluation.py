@@ -1,7 +1,5 @@
 """Sliding windows, metrics and pictures."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

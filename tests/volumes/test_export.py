@@ -1,7 +1,5 @@
 """An exported landmark network: the same heatmaps, and a description that suffices to find positions with numpy."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import numpy as np
@@ -10,9 +8,9 @@ import pytest
 import yaml
 
 from paddlevit_dist import config
-from paddlevit_dist.commands.export import Trained, export
 from paddlevit_dist.contracts.prediction import Learned
 from paddlevit_dist.contracts.task import make_task
+from paddlevit_dist.exporting.command import Trained, export
 from paddlevit_dist.volumes import decode
 
 SIZE = (12, 10, 14)  # no multiple of what the network halves
@@ -25,7 +23,7 @@ def trained(*words):
     recipe = ["-cfg=./configs/landmark_unet3d.yaml", "VOLUMES.CROP_SIZE", size, "VOLUMES.UNET_WIDTH", "2"]
     values = config.load([*recipe, "VOLUMES.UNET_DEPTH", "2", "-eval", "-pretrained=weights.pdparams", *words]).values
     task = make_task(values)
-    task.recall(Learned(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
+    task.set_up_from(Learned(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
     paddle.seed(3)
     model = task.build_model(2)
     model.head.weight.set_value(paddle.randn(model.head.weight.shape))

@@ -1,7 +1,5 @@
 """What the landmark task hands to the report: errors as the metrics count them, hardest volumes first."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

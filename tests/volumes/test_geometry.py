@@ -1,11 +1,9 @@
 """World coordinates of voxels, against homogeneous coordinates written out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry, canonical, checked, resample, rotation
 
 OBLIQUE = np.eye(4)

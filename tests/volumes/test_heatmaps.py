@@ -1,7 +1,5 @@
 """Heatmaps against loops over the voxels."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

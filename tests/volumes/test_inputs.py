@@ -1,17 +1,16 @@
 """Volumes to be predicted: which are found; one head in any format has its landmarks in one place."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import paddle
 import pytest
+from PIL import Image
 from volumes.volume_files import AFFINE, voxels, write_series, write_volume
 
 from paddlevit_dist import config
 from paddlevit_dist.contracts.prediction import Learned
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.detection import LandmarkDetection
 from paddlevit_dist.volumes.inputs import find_volumes
 
@@ -22,7 +21,7 @@ NAMES = ("chin", "nose")
 
 def recalled(*arguments, spacing=(2.0, 1.5, 1.0)):
     task = LandmarkDetection(config.load([*TINY, *arguments]).values)
-    task.recall(Learned(2, NAMES, {"spacing_mm": list(spacing), "landmarks": list(NAMES)}))
+    task.set_up_from(Learned(2, NAMES, {"spacing_mm": list(spacing), "landmarks": list(NAMES)}))
     return task
 
 
@@ -32,8 +31,8 @@ def predicted(task, inputs):
     results = []
     for index in range(len(inputs)):
         sample = inputs.sample(index, np.random.default_rng(0))
-        task.check_input(sample)
-        batch = {name: paddle.to_tensor(values) for name, values in task.collate_inputs([sample]).items()}
+        task.check_sample(sample)
+        batch = {name: paddle.to_tensor(values) for name, values in task.collate([sample]).items()}
         results += task.predict_step(model, batch)
     return results
 
@@ -67,21 +66,22 @@ def test_one_head_in_every_format_has_its_landmarks_in_one_place(tmp_path):
     assert [path for path, _ in inputs.unreadable] == [str(tmp_path / "f.nii.gz")]
     output = tmp_path / "output"
     output.mkdir()
-    writer, places = task.output_writer(output, inputs), []
+    writer, places = task.prediction_writer(output, inputs), []
     for index, found in enumerate(predicted(task, inputs)):
         rows = task.prediction_rows(found)
         assert [row["landmark"] for row in rows] == list(NAMES)
         assert {row["world"] for row in rows} == {"RAS" if index < 2 else "LPS"}
         sign = 1 if index < 2 else -1
         places.append([(sign * row["x_mm"], sign * row["y_mm"], row["z_mm"]) for row in rows])
-        assert 200 < min(found.picture.shape[:2])
         files = writer.write(index, found)
         stored = json.loads((output / files["mrk_json"]).read_text())["markups"][0]
         assert stored["coordinateSystem"] == rows[0]["world"]
         assert [point["position"] for point in stored["controlPoints"]] == [
             [row["x_mm"], row["y_mm"], row["z_mm"]] for row in rows
         ]
-        assert (output / files["picture"]).is_file() and (output / files["fcsv"]).is_file()
+        with Image.open(output / files["picture"]) as drawn:
+            assert 200 < min(drawn.size)
+        assert (output / files["fcsv"]).is_file()
     np.testing.assert_allclose(places, np.broadcast_to(places[0], np.shape(places)), atol=0.02)
 
 
@@ -99,4 +99,4 @@ def test_another_spacing_is_resampled_and_the_trained_one_is_not(tmp_path):
 def test_weights_that_say_nothing_of_their_spacing_are_refused():
     task = LandmarkDetection(config.load(TINY).values)
     with pytest.raises(UserError, match="do not say which landmarks they find at which spacing"):
-        task.recall(Learned(2, NAMES))
+        task.set_up_from(Learned(2, NAMES))

@@ -1,7 +1,5 @@
 """The losses on factors against the same formulas on dense maps, values and gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

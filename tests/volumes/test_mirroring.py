@@ -1,18 +1,16 @@
 """Left and right: pairs are named, proposed, or declared absent, never guessed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 
 import numpy as np
 import pytest
-from support.processes import ROOT, run_main
+from support.processes import ROOT
 from volumes.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist import config
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.mirroring import propose_pairs
 
 EYES = {"eye_left": (3.0, 4.0, 5.0), "eye_right": (9.0, 4.0, 5.0), "nose": (6.0, 8.0, 4.0)}
@@ -43,12 +41,6 @@ def test_mirroring_without_pairs_is_an_error_that_proposes_them(data):
     message = str(error.value)
     assert "\n" not in message and message.startswith("VOLUMES.FLIP 0.5 exchanges left and right")
     assert "set VOLUMES.MIRROR_PAIRS [eye_left:eye_right] (proposed" in message and "MIRROR_PAIRS none" in message
-
-
-def test_the_command_line_ends_with_the_one_line(data, tmp_path):
-    ended = run_main(*arguments(data, "VOLUMES.MIRROR_PAIRS", "[]", "-ngpus=1", f"-output={tmp_path / 'run'}"))
-    assert ended.code == 2 and ended.err.strip().splitlines()[-1].startswith("error: VOLUMES.FLIP 0.5 exchanges")
-    assert "Traceback" not in ended.err
 
 
 @pytest.mark.parametrize("word", ["none", "None", "[none]", "[eye_left:eye_right]"])

@@ -1,11 +1,9 @@
 """One head in every format and orientation: the same voxels, landmarks and predictions."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +12,9 @@ from volumes.volume_files import AFFINE, voxels, world, write_landmarks, write_v
 
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import EvaluationStep
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.engine.evaluation import SavedPredictions
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.landmarks import Landmarks, Options
 
@@ -30,7 +29,7 @@ def convention_of(suffix: str) -> str:
     return "ras" if suffix in (".nii.gz", ".nii", ".npz", ".npy") else "lps"
 
 
-def as_convention(position: Any, convention: str) -> List[float]:
+def as_convention(position: Any, convention: str) -> list[float]:
     x, y, z = position
     return [x, y, z] if convention == "ras" else [-x, -y, z]
 
@@ -116,7 +115,7 @@ def task_for(data: Path, *arguments: str) -> Any:
     return resolve("task", values.TASK)(values)
 
 
-def predict(data: Path, out: Path, *arguments: str) -> Dict[str, List[Dict[str, str]]]:
+def predict(data: Path, out: Path, *arguments: str) -> dict[str, list[dict[str, str]]]:
     """Rows of landmarks.csv by case, as a network with its first weights finds them."""
     import paddle
 
@@ -126,20 +125,21 @@ def predict(data: Path, out: Path, *arguments: str) -> Dict[str, List[Dict[str, 
     model = task.build_model()
     model.eval()
     out.mkdir(exist_ok=True)
-    step = EvaluationStep(task.build_metrics(), task.prediction_writer(out))
+    writer = SavedPredictions(task.prediction_writer(out, samples), out, range(len(samples)))
+    step = EvaluationStep(task.build_metrics(), writer)
     for index in range(len(samples)):
         batch = task.collate([samples.sample(index, np.random.default_rng(0))])
         with paddle.no_grad():
             task.eval_step(model, {name: paddle.to_tensor(array) for name, array in batch.items()}, step)
     step.writer.finish()
-    rows: Dict[str, List[Dict[str, str]]] = {}
+    rows: dict[str, list[dict[str, str]]] = {}
     with open(out / "landmarks.csv", newline="") as lines:
         for row in csv.DictReader(lines):
             rows.setdefault(row["case"], []).append(row)
     return rows
 
 
-def position(row: Dict[str, str]) -> List[float]:
+def position(row: dict[str, str]) -> list[float]:
     return [float(row[f"{axis}_mm"]) for axis in "xyz"]
 
 
@@ -200,15 +200,6 @@ def test_volumes_world_decides_the_words_of_predictions(tmp_path):
     rows = predict(data, tmp_path / "out", "VOLUMES.WORLD", "ras")
     assert [position(row) for row in rows["meta"]] == [position(row) for row in rows["nifti"]]
     assert {row["world"] for found in rows.values() for row in found} == {"RAS"}
-
-
-@pytest.mark.parametrize("suffix, is_told", [(".nii.gz", False), (".npz", False), (".mha", True), ("", True)])
-def test_weights_of_earlier_versions_are_told_about_where_they_saw_turned_volumes(tmp_path, suffix, is_told):
-    write_head(tmp_path / "val", "case", suffix)
-    task = task_for(tmp_path)
-    task.build_dataset("val", tmp_path / "cache")
-    assert len(task.notices_of_old_weights()) == is_told
-    assert all("turned" in line and "\n" not in line for line in task.notices_of_old_weights())
 
 
 def test_a_checkpoint_says_what_its_network_saw(tmp_path):

@@ -1,14 +1,13 @@
 """Training crops: where landmarks go, and what the voxels are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import Geometry, rotation
-from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, cut, mirror_order
+from paddlevit_dist.volumes.mirroring import mirror_order
+from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, cut
 from paddlevit_dist.volumes.store import Decoded
 
 SPACING = np.array([3.0, 2.0, 1.5])

@@ -1,7 +1,5 @@
 """3D Slicer point lists: spellings of the world, unplaced points, and how bad lists are reported."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 from volumes.volume_files import world, write_volume
 
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.landmarks import Landmarks, Options
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text

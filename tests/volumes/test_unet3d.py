@@ -1,13 +1,11 @@
 """The network: sizes, parameters, and weights with a wrapper's prefix."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import create_model, load_weights
-from paddlevit_dist.errors import UserError
+from paddlevit_dist import create_model
+from paddlevit_dist.runtime.errors import UserError
 
 
 def counted_by_hand(width: int, depth: int, blocks: int, classes: int) -> int:
@@ -52,25 +50,6 @@ def test_the_head_can_be_replaced_or_left_out():
     assert model(paddle.randn([1, 1, 4, 4, 4])).shape == [1, 6, 4, 4, 4]
     model.reset_classifier(0)
     assert model(paddle.randn([1, 1, 4, 4, 4])).shape == [1, 4, 4, 4, 4]
-
-
-@pytest.mark.parametrize("prefix", ["module.", "_layers."])
-def test_a_data_parallel_runs_weights_load_into_a_single_model(tmp_path, prefix):
-    paddle.seed(1)
-    saved, target = (create_model("unet3d", num_classes=2, width=4, depth=1) for _ in range(2))
-    state = {prefix + name: tensor for name, tensor in saved.state_dict().items()}
-    left_out = state.pop(f"{prefix}stem.conv.weight")
-    state[f"{prefix}surplus"] = left_out
-    paddle.save(state, str(tmp_path / "weights.pdparams"))
-    report = load_weights(target, str(tmp_path / "weights"))
-    assert list(report.missing) == ["stem.conv.weight"] and list(report.unexpected) == ["surplus"]
-    for name, tensor in saved.state_dict().items():
-        same = np.array_equal(tensor.numpy(), target.state_dict()[name].numpy())
-        assert same == (name != "stem.conv.weight"), name
-    wrapped = paddle.DataParallel(target) if prefix == "_layers." else target
-    inner = getattr(wrapped, "_layers", wrapped)
-    paddle.save(inner.state_dict(), str(tmp_path / "back.pdparams"))
-    assert not load_weights(saved, str(tmp_path / "back")).missing
 
 
 def test_a_norm_that_is_not_known_is_told():

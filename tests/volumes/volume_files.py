@@ -1,13 +1,14 @@
 """Writes small volumes with landmarks for tests, using the libraries that users write them with."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any
 
 import numpy as np
+import pytest
 
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import rotation
 
 SHAPE = (10, 12, 14)
@@ -22,7 +23,7 @@ def voxels(seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-1000, 1500, SHAPE).astype(np.int16)
 
 
-def write_volume(path: Path, array: Optional[np.ndarray] = None, affine: np.ndarray = AFFINE) -> Path:
+def write_volume(path: Path, array: np.ndarray | None = None, affine: np.ndarray = AFFINE) -> Path:
     """Write ``array`` (z, y, x) with an affine in RAS, in the format of the path's suffix; DICOM if it has none."""
     array = voxels() if array is None else array
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +90,7 @@ def _numbers(values: Any) -> str:
     return "\\".join(f"{value:.10g}" for value in values)
 
 
-def write_landmarks(path: Path, positions: Dict[str, Any]) -> Path:
+def write_landmarks(path: Path, positions: dict[str, Any]) -> Path:
     """Write name -> (x, y, z) or None, as CSV or JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".json":
@@ -105,3 +106,11 @@ def write_landmarks(path: Path, positions: Dict[str, Any]) -> Path:
 def world(voxel_xyz: Any, affine: np.ndarray = AFFINE) -> list:
     """Millimetres of a voxel x, y, z."""
     return (affine @ [*voxel_xyz, 1.0])[:3].tolist()
+
+
+def told(call: Callable[..., Any], *arguments: Any) -> str:
+    """The one line in which a call refuses its arguments."""
+    with pytest.raises(UserError) as error:
+        call(*arguments)
+    assert "\n" not in str(error.value)
+    return str(error.value)

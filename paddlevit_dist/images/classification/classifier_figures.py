@@ -1,15 +1,15 @@
 """Figures of a classifier's evaluation: what it confuses, how sure it is, which pictures it gets wrong."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
 
 from ...contracts.dataset import Samples
 from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
-from ...errors import UserError
+from ...runtime.errors import UserError
 from .rollout import overlaid
 
 _BINS = 15  # of confidence, as in Guo et al.
@@ -29,7 +29,7 @@ class Evaluated:
     """
 
     def __init__(
-        self, indices: np.ndarray, rows: np.ndarray, num_classes: int, names: Optional[Sequence[Any]] = None
+        self, indices: np.ndarray, rows: np.ndarray, num_classes: int, names: Sequence[Any] | None = None
     ) -> None:
         # A score that is not a number comes first in no order; such pictures count as wrong, with no confidence.
         self.indices = indices
@@ -53,7 +53,7 @@ class Evaluated:
         return "\n".join([*lines, description])
 
 
-def tables(evaluated: Evaluated) -> List[Figure]:
+def tables(evaluated: Evaluated) -> list[Figure]:
     """Confusion, scores of each class, and calibration."""
     size = evaluated.num_classes
     counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
@@ -74,7 +74,7 @@ def _hit_note(counts: np.ndarray, evaluated: Evaluated) -> str:
     return f"{said}; of the classes, each counting alike, {macro:.2%} on average (macro accuracy)."
 
 
-def _pairs(counts: np.ndarray, names: Sequence[str]) -> List[Figure]:
+def _pairs(counts: np.ndarray, names: Sequence[str]) -> list[Figure]:
     """Which class is most often taken for which other."""
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)
@@ -109,7 +109,7 @@ def _classes(counts: np.ndarray, names: Sequence[str]) -> Figure:
     return Table("Classes", columns, rows)
 
 
-def calibration(confidence: np.ndarray, is_right: np.ndarray) -> List[Figure]:
+def calibration(confidence: np.ndarray, is_right: np.ndarray) -> list[Figure]:
     """Whether what is predicted with a confidence of 80 % is right in 80 of 100 cases: a reliability diagram, and the
     expected calibration error of 15 bins of equal width.
 
@@ -137,34 +137,55 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray) -> List[Figure]:
 
 
 def report_figures(
-    evaluated: Evaluated, samples: Samples, look: Callable[[paddle.Tensor], Optional[np.ndarray]]
-) -> List[Figure]:
-    """All figures, most telling first.
+    evaluated: Evaluated, samples: Samples, look: Callable[[paddle.Tensor], np.ndarray | None]
+) -> list[Figure]:
+    """All figures, most telling first; without pictures that can no longer be read.
 
     Args:
         samples: what was evaluated.
         look: images uint8 (batch, channels, height, width) -> how much the model looks at each of their patches,
             (batch, rows, columns); None: that cannot be said of it.
     """
-    mistakes, hardest, *rest = _chosen(evaluated)
-    reader = _Reader(samples)
-    galleries = []
+
+    @functools.cache
+    def image_of(index: int) -> np.ndarray | None:
+        try:
+            return samples.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
+        except (UserError, OSError):
+            return None
+
+    def read(places: np.ndarray) -> list[tuple[np.ndarray, str]]:
+        """Images with captions."""
+        indices = evaluated.indices[places].tolist()
+        images = [(image_of(index), place, index) for place, index in zip(places.tolist(), indices)]
+        return [
+            (image, evaluated.caption(place, samples.describe(index)))
+            for image, place, index in images
+            if image is not None
+        ]
+
+    mistakes, hardest, looked_at = _chosen(evaluated)
     of_mistakes = "Wrong, by how sure the model is of them."
     of_hardest = "Of the other pictures, right or wrong, those whose true class the model believes in least."
+    galleries: list[Figure] = []
     for title, said, places in (
         ("Most confident mistakes", of_mistakes, mistakes),
         ("Hardest pictures", of_hardest, hardest),
     ):
-        pictures = [
-            (_pixels(image), evaluated.caption(place, samples.describe(index)))
-            for place, index, image in reader.read(evaluated, places)
-        ]
+        pictures = [(_pixels(image), caption) for image, caption in read(places)]
         if pictures:
             galleries.append(Gallery(title, pictures, f"{said} As the model sees them, with its scores in brackets."))
-    return [*galleries, *tables(evaluated), *_attention(evaluated, rest[0], samples, reader, look)]
+    seen = read(looked_at)
+    shares = look(paddle.to_tensor(np.stack([image for image, _ in seen]))) if seen else None
+    attention: list[Figure] = []
+    if shares is not None:
+        pictures = [(overlaid(_pixels(image), share), caption) for (image, caption), share in zip(seen, shares)]
+        note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
+        attention = [Gallery("What the model looks at", pictures, note)]
+    return [*galleries, *tables(evaluated), *attention]
 
 
-def _chosen(evaluated: Evaluated) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _chosen(evaluated: Evaluated) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places of the mistakes of which the model is most sure, of the other pictures whose true class it believes in
     least, and of some of both kinds to look at closely: the surest mistakes, and pictures evenly taken from those that
     are right."""
@@ -178,48 +199,6 @@ def _chosen(evaluated: Evaluated) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     return sure, hard, np.concatenate([sure[:half], evenly[: max(half, _LOOKED_AT - len(sure))]])
 
 
-class _Reader:
-    """Reads some samples again, each once."""
-
-    def __init__(self, samples: Samples) -> None:
-        self.samples = samples
-        self._read: Dict[int, Optional[np.ndarray]] = {}
-
-    def read(self, evaluated: Evaluated, places: np.ndarray) -> Iterator[Tuple[int, int, np.ndarray]]:
-        """Place, index in the dataset and image, uint8 (channels, height, width); without those that can no longer be
-        read."""
-        for place in places.tolist():
-            index = int(evaluated.indices[place])
-            if index not in self._read:
-                try:
-                    image = self.samples.sample(index, np.random.default_rng(0))[0]
-                except (UserError, OSError):
-                    image = None
-                self._read[index] = image
-            image = self._read[index]
-            if image is not None:
-                yield place, index, image
-
-
 def _pixels(image: np.ndarray) -> np.ndarray:
     """(channels, height, width) -> (height, width[, 3]); of other numbers of channels, the first."""
     return image.transpose(1, 2, 0) if len(image) == 3 else image[0]
-
-
-def _attention(
-    evaluated: Evaluated,
-    places: np.ndarray,
-    samples: Samples,
-    reader: _Reader,
-    look: Callable[[paddle.Tensor], Optional[np.ndarray]],
-) -> List[Figure]:
-    read = list(reader.read(evaluated, places))
-    shares = look(paddle.to_tensor(np.stack([image for *_, image in read]))) if read else None
-    if shares is None:
-        return []
-    pictures = [
-        (overlaid(_pixels(image), share), evaluated.caption(place, samples.describe(index)))
-        for (place, index, image), share in zip(read, shares)
-    ]
-    note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
-    return [Gallery("What the model looks at", pictures, note)]

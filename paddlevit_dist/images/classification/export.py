@@ -1,81 +1,66 @@
 """What somebody without this package needs to use an exported classifier: how pictures are prepared, an example, and
 PaddleX's description of the same."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, Dict, Optional
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from ...contracts.dataset import dataset_class
-from ...contracts.task import ExportParts
-from ...errors import UserError
-from ..data.image_dataset import ImageDataset
-from .prediction import evaluation_transform
+from ...contracts.task import ExportParts, TaskExport
+from .prediction import dataset_of, evaluation_transform
 
-_MEANING = "logits of the classes; their softmax is the probability of each"
 _TOP = 5
 
 
-def export_parts(config: Any) -> ExportParts:
-    """The parts for a classifier trained with this configuration."""
-    data = config.DATA
-    channels, size = data.IMAGE_CHANNELS, data.IMAGE_SIZE
-    kind = _kind_of(config)
-    mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
-    shorter = math.floor(size / data.CROP_PCT)
-    is_cropped = kind != "glyph"
-    steps: Dict[str, Any] = {"mode": "RGB" if channels == 3 else "L"}
-    if data.EXIF_ROTATE:
-        steps["upright"] = "turned as its EXIF orientation says"
-    if is_cropped:
-        steps["resize_shorter_side"] = shorter
-        steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
-        steps["centre_crop"] = [size, size]
-        steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
-    else:
-        steps["resize"] = [size, size]
-    steps.update(interpolation="bicubic, as PIL's BICUBIC", divide_by=255)
-    steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
-    about = {
-        "mean": mean,
-        "standard_deviation": deviation,
-        "crop_pct": float(data.CROP_PCT),
-        "preprocessing": steps,
-        "output": _MEANING,
-    }
-    example = _example(config, kind)
-    paddlex = _paddlex(size, shorter if is_cropped else None, mean, deviation) if channels == 3 else None
-    return ExportParts(channels, about, example=example, paddlex=paddlex)
+class ClassifierExport(TaskExport):
+    """An exported classifier."""
+
+    def export_parts(self) -> ExportParts:
+        data = self.config.DATA
+        kind, channels, size = dataset_of(self.config).kind, data.IMAGE_CHANNELS, data.IMAGE_SIZE
+        mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
+        shorter = None if kind == "glyph" else math.floor(size / data.CROP_PCT)
+        steps: dict[str, Any] = {"mode": "RGB" if channels == 3 else "L"}
+        if data.EXIF_ROTATE:
+            steps["upright"] = "turned as its EXIF orientation says"
+        if shorter is None:
+            steps["resize"] = [size, size]
+        else:
+            steps["resize_shorter_side"] = shorter
+            steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
+            steps["centre_crop"] = [size, size]
+            steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
+        steps.update(interpolation="bicubic, as PIL's BICUBIC", divide_by=255)
+        steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
+        about = {
+            "mean": mean,
+            "standard_deviation": deviation,
+            "crop_pct": float(data.CROP_PCT),
+            "preprocessing": steps,
+            "output": "logits of the classes; their softmax is the probability of each",
+        }
+        paddlex = _paddlex(size, shorter, mean, deviation) if channels == 3 else None
+        return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex)
 
 
-def _kind_of(config: Any) -> str:
-    try:
-        return dataset_class(config, ImageDataset).kind
-    except UserError:  # a data set of the user's, which is not registered here
-        return ImageDataset.kind
-
-
-def _example(config: Any, kind: str) -> Dict[str, np.ndarray]:
+def _example(data: Any, kind: str) -> dict[str, np.ndarray]:
     """A drawn picture, uint8 (90, 120[, 3]), and the input that it becomes, float32 (1, channels, size, size)."""
-    data = config.DATA
     rows, columns = np.mgrid[0:90, 0:120]
     planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]
     picture = np.stack(planes, axis=-1).astype(np.uint8)
     picture = picture if data.IMAGE_CHANNELS == 3 else picture[..., 2]
-    transform = evaluation_transform(config, kind)
+    transform = evaluation_transform(data, kind)
     pixels = transform(Image.fromarray(picture), np.random.default_rng(0)).astype(np.float32)
     mean, deviation = (np.asarray(values, dtype=np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     prepared = (pixels / 255 - mean.reshape(-1, 1, 1)) / deviation.reshape(-1, 1, 1)
     return {"picture": picture, "input": prepared[None].astype(np.float32)}
 
 
-def _paddlex(size: int, shorter: Optional[int], mean: Any, deviation: Any) -> Dict[str, Any]:
+def _paddlex(size: int, shorter: int | None, mean: Any, deviation: Any) -> dict[str, Any]:
     """The content of ``inference.yml`` for PaddleX's predictor of classes, as of version 3; class names and the model's
     name are added when they are known."""
-    resize: Dict[str, Any] = {"size": size} if shorter is None else {"resize_short": shorter}
+    resize: dict[str, Any] = {"size": size} if shorter is None else {"resize_short": shorter}
     operations = [{"ResizeImage": {**resize, "backend": "pil", "interpolation": "BICUBIC"}}]
     if shorter is not None:
         operations.append({"CropImage": {"size": size}})

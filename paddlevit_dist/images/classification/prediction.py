@@ -1,24 +1,24 @@
 """What a classifier says of pictures without labels."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import paddle
 from PIL import Image, ImageDraw
 
-from ...contracts.dataset import dataset_class
-from ...contracts.prediction import InputSamples, OutputWriter, Row
+from ...contracts.dataset import Samples, dataset_class
+from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row, TaskPrediction
 from ...contracts.sample_checks import BadSample
-from ...errors import UserError
-from ...lettering import LINE_PX, letters
-from ..data.annotated import PICTURES, AnnotatedPictures
+from ...runtime.errors import UserError
+from ...runtime.lettering import LINE_PX, letters
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import names_by_synset
-from ..data.inputs import picture_inputs
+from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs
 from ..data.reading import Reading
-from ..transforms.crops import EvaluationTransform, build_transform
+from ..transforms.crops import EvaluationTransform, GlyphTransform
+from ..transforms.normalising import Normaliser
 
 _MOST_CLASSES = 5
 _DIGITS = 7  # of a score; float32 has no more
@@ -27,69 +27,85 @@ _PICTURE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names beside 
 _BAR = (190, 215, 245)
 
 
-def open_inputs(config: Any, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-    """Pictures at paths, or in memory, as an evaluation with this configuration would see them.
+class ClassifierPrediction(TaskPrediction):
+    """What a classifier says of pictures without labels: a row of its most probable classes for each."""
 
-    Raises:
-        UserError: paths and pictures in memory are mixed.
-    """
-    data, notices = config.DATA, []
+    normaliser: Normaliser
+    num_classes: int | None
+    class_names: Sequence[str] | None  # of trained weights
+
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
+        """The probability of each class, float64 (classes,), for each image."""
+        return list(probabilities(model(self.normaliser(batch["images"])).astype("float32").numpy()))
+
+    def set_up_from(self, learned: Learned) -> None:
+        self.num_classes, self.class_names = learned.num_classes, learned.class_names
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Pictures at paths, or in memory, as an evaluation with this configuration would see them.
+
+        Raises:
+            UserError: paths and pictures in memory are mixed.
+        """
+        data, dataset = self.config.DATA, dataset_of(self.config)
+        transform = AsEvaluated(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+        reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
+        samples = picture_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
+        if dataset is ImageDataset:
+            said = f"note: dataset {data.DATASET} is not registered here: its pictures are taken for photographs"
+            samples.notices = [said, *samples.notices]
+        return samples
+
+    def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
+        return [best_classes(prediction, self.class_names)]
+
+    def prediction_writer(self, folder: Path, samples: Samples) -> "ClassWriter":
+        return ClassWriter(folder, samples, self.class_names)
+
+
+def dataset_of(config: Any) -> type[ImageDataset]:
+    """The class of the configured dataset; ``ImageDataset`` for one of a user's that is not registered here."""
     try:
-        kind, mode = _kind_of(config)
+        return dataset_class(config, ImageDataset)
     except UserError:
-        kind, mode = ImageDataset.kind, ImageDataset.image_mode
-        notices.append(f"note: dataset {data.DATASET} is not registered here: its pictures are taken for photographs")
-    transform = evaluation_transform(config, kind)
-    if isinstance(transform, EvaluationTransform):
-        transform = Bounded(transform, data.MAX_PIXELS)
-    reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
-    samples = picture_inputs(inputs, cache_folder, transform, mode, reading)
-    samples.notices = [*notices, *samples.notices]
-    return samples
+        return ImageDataset
 
 
-def evaluation_transform(config: Any, kind: str) -> Any:
-    """What an evaluation makes of pictures of this kind, "photo" or "glyph"."""
-    data = config.DATA
-    return build_transform(
-        kind,
-        "val",
-        image_size=data.IMAGE_SIZE,
-        channels=data.IMAGE_CHANNELS,
-        crop_pct=data.CROP_PCT,
-        crop_scale=data.CROP_SCALE,
-        crop_ratio=data.CROP_RATIO,
-        flip_probability=0.0,
-    )
+def evaluation_transform(data: Any, kind: str) -> EvaluationTransform | GlyphTransform:
+    """What an evaluation makes of pictures.
+
+    Args:
+        data: the configuration's DATA.
+        kind: "photo" or "glyph".
+    """
+    if kind == "glyph":
+        return GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
+    return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS)
 
 
-class Bounded(NamedTuple):
-    """An evaluation's transform that refuses a picture so narrow that scaling its shorter side would fill the memory.
+class AsEvaluated(NamedTuple):
+    """A picture without a label as an evaluation would see it.
 
     Attributes:
-        largest: pixels of the scaled picture.
+        largest: pixels of the scaled picture; a picture so narrow that scaling its shorter side would fill the memory
+            is refused.
     """
 
-    transform: EvaluationTransform
+    transform: Any
     largest: int
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
-        """As the transform.
+    def __call__(self, image: Image.Image, generator: np.random.Generator) -> tuple[np.ndarray, int]:
+        """As a labelled sample, with a label that nobody looks at.
 
         Raises:
             BadSample: it would be too large.
         """
-        width, height = self.transform.resized(image.size)
-        if width * height > self.largest:
-            raise BadSample(
-                f"a picture of {image.size[0]} x {image.size[1]} pixels would be scaled to {width} x {height}: crop it"
-            )
-        return self.transform(image, generator)
-
-
-def _kind_of(config: Any) -> Sequence[str]:
-    dataset = dataset_class(config, ImageDataset)
-    return dataset.kind, dataset.image_mode
+        if isinstance(self.transform, EvaluationTransform):
+            width, height = self.transform.resized(image.size)
+            if width * height > self.largest:
+                size = "{} x {}".format(*image.size)
+                raise BadSample(f"a picture of {size} pixels would be scaled to {width} x {height}: crop it")
+        return self.transform(image, generator), 0
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
@@ -103,7 +119,7 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=-1, keepdims=True)
 
 
-def best_classes(shares: np.ndarray, class_names: Optional[Sequence[str]]) -> Row:
+def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:
     """The most probable classes, at most five, as ``class, score, class_2, score_2, ...``; the first of equal ones
     comes first, as in an evaluation.
 
@@ -124,7 +140,7 @@ def best_classes(shares: np.ndarray, class_names: Optional[Sequence[str]]) -> Ro
     return row
 
 
-class ClassOutputs(OutputWriter):
+class ClassWriter(PredictionWriter):
     """Draws the most probable classes beside the first pictures.
 
     Args:
@@ -132,17 +148,17 @@ class ClassOutputs(OutputWriter):
         class_names: as of ``best_classes``; of WordNet ids the names are drawn.
     """
 
-    def __init__(self, folder: Path, samples: InputSamples, class_names: Optional[Sequence[str]]) -> None:
+    def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str] | None) -> None:
         self._folder, self._number, self._class_names = folder, len(samples), class_names
         self._pictures = AnnotatedPictures(folder, samples)
 
-    def write(self, index: int, prediction: np.ndarray) -> Row:
+    def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
         if index < _MOST_PICTURES:
             best = list(best_classes(prediction, self._class_names).values())
             self._pictures.write(index, lambda picture: beside(picture, best[::2], best[1::2]))
         return {}
 
-    def finish(self, rows: Iterable[Row]) -> List[str]:
+    def finish(self, entries: Iterable[Entry]) -> list[str]:
         if not (self._folder / PICTURES).is_dir():
             return []
         which = "the pictures" if self._number <= _MOST_PICTURES else f"the first {_MOST_PICTURES} pictures"

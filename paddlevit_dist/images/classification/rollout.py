@@ -5,10 +5,9 @@ layer's attention, averaged over its heads, is mixed half and half with the iden
 the products of all layers say how much of each input token reaches each token above.
 """
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any, Iterator, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -19,7 +18,7 @@ from ..models.cait import CaiT
 from ..models.vit import VisionTransformer
 
 
-def rolled_out(model: paddle.nn.Layer, images: paddle.Tensor) -> Optional[np.ndarray]:
+def rolled_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None:
     """How much of each patch reaches the class token, float32 (batch, rows, columns), summing to 1 over each picture.
 
     For ViT and DeiT it is the class token after the last block (DeiT's distilled form: the mean of its two tokens); for
@@ -78,12 +77,12 @@ class _RollOut:
 
 
 @contextlib.contextmanager
-def _watched(layers: Sequence[Tuple[Any, _RollOut]]) -> Iterator[None]:
+def _watched(layers: Sequence[tuple[Any, _RollOut]]) -> Iterator[None]:
     """Inside the block each layer's attention weights are added to what stands beside it. A layer that is watched
     computes plainly."""
 
     def adds_to(total: _RollOut) -> Any:
-        def hook(layer: Any, inputs: Tuple[paddle.Tensor, ...]) -> None:
+        def hook(layer: Any, inputs: tuple[paddle.Tensor, ...]) -> None:
             total.add(inputs[0].astype("float32").mean(axis=1).numpy())  # (batch, heads, ...) -> (batch, ...)
 
         return hook

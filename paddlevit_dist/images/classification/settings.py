@@ -1,7 +1,5 @@
 """The keys that only classification of pictures reads: crops, augmentation, mixing, labels and teachers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
@@ -21,7 +19,7 @@ from ...config.key import (
     Unused,
     optional,
 )
-from ...errors import UserError
+from ...runtime.errors import UserError
 from ..settings import weights_of
 
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)

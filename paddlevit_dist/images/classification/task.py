@@ -1,54 +1,44 @@
 """Image classification: any registered image model, cross-entropy with label smoothing and mixed labels, top-1 and
 (from six classes up) top-5."""
 
-from __future__ import annotations
-
 import hashlib
-import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ... import wings
 from ...contracts.dataset import Samples
-from ...contracts.figures import Figure
-from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_label
-from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
+from ...contracts.task import Step, Task
 from ...contracts.user_models import contract_of
-from ...environment import program
-from ...errors import UserError
-from ...lettering import drawable
 from ...models import create_model
-from ...parallel import has_batch_norm, rank
-from ...transfers import to_device
-from ..data.class_balance import class_weights, draw_balanced_order, tell_imbalance, weighted_cross_entropy
+from ...runtime.environment import program
+from ...runtime.errors import UserError
+from ...runtime.lettering import drawable
+from ...runtime.printing import one_line
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
 from ..data.inspection import Inspection
-from ..data.left_out import printable
 from ..data.parts import PartReader
 from ..data.quarantine import Replacements, merge_quarantine
 from ..data.reading import check_labels
 from ..models.options import configured_options
-from ..transforms.crops import EvaluationTransform, GlyphTransform, TrainingTransform, build_transform
-from ..transforms.decoding_opencv import FastReader, FastTransform
+from ..transforms.crops import GlyphTransform, TrainingTransform
+from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
 from ..transforms.erasing import RandomErasing
-from ..transforms.mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
+from ..transforms.mixing import build_mixing
 from ..transforms.normalising import Normaliser
-from ..transforms.operations_compiled import prepare
-from ..transforms.operations_opencv import require_opencv
-from ..transforms.policies import build_augmentation, operations_of
-from .classifier_figures import Evaluated, report_figures
-from .distillation import Teacher, distillation_loss, teacher_of
-from .export import export_parts
-from .metrics import ClassificationMetrics
-from .prediction import ClassOutputs, best_classes, open_inputs, probabilities
-from .records import joined, record, record_later
-from .rollout import rolled_out
+from ..transforms.policies import build_augmentation
+from .class_balance import class_weights, draw_balanced_order, tell_imbalance
+from .evaluation import ClassifierEvaluation
+from .export import ClassifierExport
+from .prediction import ClassifierPrediction, evaluation_transform
+from .training import ClassifierTraining, teacher_of
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
 _MOST_CLASSES_TOLD = 20
@@ -57,13 +47,13 @@ _MOST_CLASSES_TOLD = 20
 class ImageSamples(Samples):
     """A dataset of images with its transform: what a loader process reads."""
 
-    def __init__(self, dataset: ImageDataset, transform: Any, erasing: Optional[RandomErasing] = None) -> None:
+    def __init__(self, dataset: ImageDataset, transform: Any, erasing: RandomErasing | None = None) -> None:
         self.dataset = dataset
-        self.notices: List[str] = []
+        self.notices: list[str] = []
         self.transform = transform
         self.erasing = erasing
         self.reader: Any = dataset.read
-        self.replacements: Optional[Replacements] = None  # replaces unreadable images
+        self.replacements: Replacements | None = None  # replaces unreadable images
         self.is_balanced = False
         left_out = dataset.left_out.num_pictures if dataset.left_out else 0
         self.without = f"without {left_out:,} picture{'s' * (left_out > 1)} not opened here" if left_out else ""
@@ -81,11 +71,11 @@ class ImageSamples(Samples):
             return self.reader(index)
         return self.replacements.read(self.reader, index, self.dataset)
 
-    def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
+    def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         return draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else None
 
     @property
-    def class_names(self) -> Optional[List[str]]:
+    def class_names(self) -> list[str] | None:
         """Name of each class, if the dataset knows them."""
         return self.dataset.class_names
 
@@ -94,38 +84,28 @@ class ImageSamples(Samples):
         return self.dataset.is_share
 
 
-class Classification(Task):
+class Classification(ClassifierTraining, ClassifierEvaluation, ClassifierPrediction, ClassifierExport, Task):
     """Trains and evaluates an image classifier."""
 
-    best_metric = ("top-1", True)
     sample_name = "images"
     draws_samples = True
-    makes_figures = True
     compiles = True
     fixed_shapes = True
-    counts_per_sample = {"loss": 1, "distillation": 1}
-    of_each_rank = {
-        **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
-        "TRAIN.CUTMIX_MINMAX": None,
-        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-    }
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         data = config.DATA
-        self._normaliser = Normaliser(data.IMAGENET_MEAN, data.IMAGENET_STD)
+        self.normaliser = Normaliser(data.IMAGENET_MEAN, data.IMAGENET_STD)
         self.num_classes = config.MODEL.NUM_CLASSES
-        self.class_names: Optional[Sequence[str]] = None  # of trained weights
-        self.class_weights: Optional[np.ndarray] = None  # (classes,)
-        self.replacements: Optional[Replacements] = None
-        self.teacher: Optional[Teacher] = None
-        self._compiled_operations: Optional[Set[str]] = None  # None: training pictures need no compiled loops
-        self._inspection: Optional[Inspection] = Inspection(
-            config.EVAL, data.ON_BAD_SAMPLE == "skip", data.ALLOW_LEFT_OUT
-        )
+        self.class_names = None
+        self.class_weights = None
+        self.replacements: Replacements | None = None
+        self.teacher = None
+        self._crops: TrainingTransform | None = None  # of training pictures
+        self._inspection: Inspection | None = Inspection(config.EVAL, data.ON_BAD_SAMPLE == "skip", data.ALLOW_LEFT_OUT)
         train = config.TRAIN
         self.mixing = build_mixing(train)
-        self.erasing: Optional[RandomErasing] = None
+        self.erasing = None
         if train.RANDOM_ERASE_PROB:
             self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
         self.model_options, notices = configured_options(config.MODEL)
@@ -139,25 +119,23 @@ class Classification(Task):
             check_labels(np.asarray(dataset.labels), dataset.num_classes, f"dataset {data.DATASET}", dataset.describe)
         notes += self._inspection.look(dataset, split, dataset.num_classes)
         is_training = self.trains_on(split)
-        transform = build_transform(
-            dataset.kind,
-            "train" if is_training else "val",
-            image_size=data.IMAGE_SIZE,
-            channels=data.IMAGE_CHANNELS,
-            crop_pct=data.CROP_PCT,
-            crop_scale=data.CROP_SCALE,
-            crop_ratio=data.CROP_RATIO,
-            flip_probability=data.HORIZONTAL_FLIP,
-            glyph_distortion=data.GLYPH_DISTORTION,
-            augment=build_augmentation(self.config.TRAIN, data.IMAGENET_MEAN) if is_training else None,
-        )
+        transform = self._training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
         samples = ImageSamples(dataset, transform, self.erasing if is_training else None)
-        samples.notices = [*map(printable, notes)]
+        samples.notices = [*map(one_line, notes)]
         if is_training:
+            self._crops = transform if isinstance(transform, TrainingTransform) else None
             self._apply_training_policies(samples)
-            if isinstance(samples.transform, TrainingTransform):
-                self._compiled_operations = operations_of(samples.transform.augment)
         return samples
+
+    def _training_transform(self, kind: str) -> TrainingTransform | GlyphTransform:
+        data = self.config.DATA
+        augment = build_augmentation(self.config.TRAIN, data.IMAGENET_MEAN)
+        if kind == "glyph":
+            distortion = data.GLYPH_DISTORTION
+            return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
+        crop = tuple(data.CROP_SCALE), tuple(data.CROP_RATIO)
+        options = data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment
+        return wings.made("training_transform", TrainingTransform, *options)
 
     def describe_samples(self, samples: Any) -> str:
         said = super().describe_samples(samples)
@@ -171,7 +149,7 @@ class Classification(Task):
         names = samples.class_names or range(len(numbers))
         return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
 
-    def about_data(self, samples: Any) -> Dict[str, Any]:
+    def about_data(self, samples: Any) -> dict[str, Any]:
         facts = super().about_data(samples)
         if not isinstance(samples, ImageSamples):  # a program's own
             return facts
@@ -183,7 +161,7 @@ class Classification(Task):
             facts["classes"] = list(map(str, samples.class_names))
         return facts
 
-    def about_input(self) -> Dict[str, Any]:
+    def about_input(self) -> dict[str, Any]:
         data = self.config.DATA
         names = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bicubic"}
@@ -201,12 +179,12 @@ class Classification(Task):
         samples.is_balanced = data.CLASS_BALANCED
         if labels is not None:
             is_corrected = data.CLASS_BALANCED or self.class_weights is not None
-            samples.notices += map(printable, tell_imbalance(labels, samples.class_names, is_corrected))
+            samples.notices += map(one_line, tell_imbalance(labels, samples.class_names, is_corrected))
         if data.DECODER == "fast":
             self._use_fast_decoder(samples)
         if data.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
-        elif samples.dataset.reads_parts and type(samples.transform) is TrainingTransform:
+        elif samples.dataset.reads_parts and isinstance(samples.transform, TrainingTransform):
             # A picture that cannot be decoded would be found too late to be replaced.
             samples.reader = PartReader(samples.dataset)
 
@@ -218,14 +196,14 @@ class Classification(Task):
         samples.transform = FastTransform(samples.transform)
         samples.notices.append(f"training pictures are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
 
-    def finish_epoch(self) -> List[str]:
+    def finish_epoch(self) -> list[str]:
         """Merge the unreadable images found by all ranks into one list; every rank must call this."""
         return merge_quarantine(self.replacements, Path(self.config.SAVE))
 
     def _check_classes(self, dataset: Any) -> None:
         if self.num_classes is None:
             if dataset.num_classes < 2:
-                name = f", {printable(dataset.class_names[0])}" if dataset.class_names else ""
+                name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""
                 raise UserError(
                     f"dataset {self.config.DATA.DATASET} at {self.config.DATA.DATA_PATH} has only one class{name}: a "
                     "classifier needs two or more, one folder each"
@@ -243,21 +221,18 @@ class Classification(Task):
         packing = f"make smaller pictures once ({program('prepare images')} -h)"
         return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
 
-    def classes_of(self, samples: Any) -> Optional[np.ndarray]:
+    def classes_of(self, samples: Any) -> np.ndarray | None:
         labels = samples.dataset.labels if isinstance(samples, ImageSamples) else None
         return None if labels is None else np.asarray(labels, dtype=np.int64)
 
-    def classes_in(self, sample: Any) -> Optional[np.ndarray]:
+    def classes_in(self, sample: Any) -> np.ndarray | None:
         return np.asarray(sample[1], dtype=np.int64)
-
-    def expected_losses(self) -> Dict[str, float]:
-        return {} if self.class_weights is not None else {"loss": math.log(self.num_classes)}
 
     def check_sample(self, sample: Any) -> None:
         require_finite(sample[0], "picture")
         require_label(sample[1], self.num_classes)
 
-    def collate(self, samples: Sequence[Any]) -> Dict[str, np.ndarray]:
+    def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
         images, labels, *erased = zip(*samples)
         # images uint8 (batch, channels, size, size), a quarter of the bytes of float32; labels int64 (batch,)
         batch = {"images": np.stack(images), "labels": np.asarray(labels, dtype=np.int64)}
@@ -265,15 +240,15 @@ class Classification(Task):
             batch.update(self.erasing.collate(drawn))
         return batch
 
-    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
+    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         config = self.config
         if self.class_names is None and num_classes == NUM_CLASSES_OF_LISTS:  # of trained weights
             self.class_names = list(names_by_synset().values())
             self.notices.append("note: the weights do not name their 1,000 classes: they are taken for ImageNet's")
         model = self._create_model(num_classes or self.num_classes)
         if not config.EVAL:
-            if self._compiled_operations is not None:
-                prepare(self._compiled_operations)
+            if self._crops is not None:
+                self._crops.prepare()
             self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)
             if self.teacher is not None:
                 contract_of(model).learn_from_teacher()
@@ -289,7 +264,7 @@ class Classification(Task):
             **self.model_options,
         )
 
-    def check_model(self) -> List[str]:
+    def check_model(self) -> list[str]:
         with paddle.LazyGuard():  # shapes only
             self._create_model(self.num_classes or _ANY_NUMBER_OF_CLASSES)
         train = self.config.TRAIN
@@ -297,147 +272,32 @@ class Classification(Task):
             return []
         return [f"note: a training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE})"]
 
-    def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
-        blocks = contract_of(model).recomputed_layers()
-        if not blocks and has_batch_norm(model):
-            raise UserError(
-                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, which would count each batch twice; leave "
-                "it out"
-            )
-        if not blocks:
-            raise UserError(
-                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no LayerList named 'blocks'; leave it out or rename"
-            )
-        return blocks
-
     def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
         """uint8 pixels (batch, channels, height, width) -> float32 of the same shape."""
-        return self._normaliser(images)
+        return self.normaliser(images)
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inspection": None}
 
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
-        labels = batch["labels"]
-        images, mix = self._training_images(batch, step)
-        outputs = model(images)
-        # A distilled model has two heads, for the labels and for the teacher; each (batch, classes).
-        heads = outputs if isinstance(outputs, tuple) else (outputs, outputs)
-        logits, taught = (head.astype("float32") for head in heads)
-        count = labels.shape[0]
-        with paddle.no_grad():
-            # A mixed image counts as right when its label with the larger share comes first; the training score is
-            # therefore lower than that of whole images.
-            shown = labels if mix is None else mix.dominant(labels)
-            correct = (logits.argmax(axis=-1) == shown).astype("float32").sum()
-        shown_accuracy = Term(100.0 * correct, count, weight=0.0)
-        loss = self._cross_entropy(logits, labels, mix)
-        if self.teacher is None:
-            return {"loss": Term(loss, count), "top-1": shown_accuracy}
-        train = self.config.TRAIN
-        share = train.DISTILLATION_ALPHA
-        lesson = distillation_loss(train.DISTILLATION_TYPE, taught, self.teacher(images), train.DISTILLATION_TAU)
-        return {
-            "loss": Term(loss, count, weight=1.0 - share),
-            "distillation": Term(lesson, count, weight=share),
-            "top-1": shown_accuracy,
-        }
-
-    def _training_images(self, batch: Dict[str, paddle.Tensor], step: Step) -> Tuple[paddle.Tensor, Optional[Mix]]:
-        """The model's input, normalised, erased and mixed, and how it was mixed."""
-        images = self.normalise(batch["images"])
-        if self.erasing is not None:
-            images = self.erasing.fill(images, batch)
-        mix = self._draw_mix(images.shape, step)
-        return (images if mix is None else mix.images(images)), mix
-
-    def pictures(self, samples: ImageSamples, batch: Dict[str, np.ndarray], epoch: int) -> List[Tuple[np.ndarray, str]]:
+    def pictures(self, samples: ImageSamples, batch: dict[str, np.ndarray], epoch: int) -> list[tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
-        images, mix = self._training_images(tensors, Step(epoch, epoch, epoch + 1))
+        images, mix = self.training_images(tensors, Step(epoch, epoch, epoch + 1))
         targets = F.one_hot(tensors["labels"], self.num_classes)
         shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
-        return list(zip(self._normaliser.pixels(images), (self._caption(row, samples.class_names) for row in shares)))
+        return list(zip(self.normaliser.pixels(images), (self._caption(row, samples.class_names) for row in shares)))
 
-    def evaluation_pictures(self, samples: ImageSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+    def evaluation_pictures(self, samples: ImageSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same images as an evaluation would see them."""
-        data = self.config.DATA
-        transform = EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS)
-        if samples.dataset.kind == "glyph":
-            transform = GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
+        transform = evaluation_transform(self.config.DATA, samples.dataset.kind)
         readings = [samples.dataset.read(index) for index in indices]
         images = np.stack([transform(picture, np.random.default_rng(0)) for picture, _ in readings])
         shares = np.eye(self.num_classes)[[label for _, label in readings]]
-        pixels = self._normaliser.pixels(self.normalise(paddle.to_tensor(images)))
+        pixels = self.normaliser.pixels(self.normaliser(paddle.to_tensor(images)))
         return list(zip(pixels, (self._caption(row, samples.class_names) for row in shares)))
 
-    def _caption(self, shares: np.ndarray, class_names: Optional[List[str]]) -> str:
+    def _caption(self, shares: np.ndarray, class_names: list[str] | None) -> str:
         """Names of the labels, with their shares where there are several."""
         best = [label for label in np.argsort(-shares)[:2].tolist() if shares[label] > 0.005]
         names = [drawable(class_names[label], f"class {label}") if class_names else str(label) for label in best]
         return names[0] if len(best) == 1 else " ".join(f"{n} {shares[i]:.0%}" for n, i in zip(names, best))
-
-    def _draw_mix(self, shape: Sequence[int], step: Step) -> Optional[Mix]:
-        """How to mix this process's micro-batch; None: not at all."""
-        if self.mixing is None:
-            return None
-        generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
-        return self.mixing.draw(generator, tuple(shape))
-
-    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: Optional[Mix]) -> paddle.Tensor:
-        """Summed over the batch. Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true
-        label's loss with the mean over all classes."""
-        smoothing = self.config.TRAIN.SMOOTHING
-        if self.class_weights is not None:
-            shares = smooth_targets(labels, logits.shape[-1], 0.0)
-            targets = smooth_targets(labels, logits.shape[-1], smoothing)
-            if mix is not None:
-                shares, targets = mix.targets(shares), mix.targets(targets)
-            return weighted_cross_entropy(logits, shares, targets, to_device(self.class_weights))
-        if mix is not None:
-            return soft_cross_entropy(logits, mix.targets(smooth_targets(labels, logits.shape[-1], smoothing)))
-        true_label = F.cross_entropy(logits, labels, reduction="sum")
-        if not smoothing:
-            return true_label
-        uniform = -F.log_softmax(logits, axis=-1).mean(axis=-1).sum()
-        return (1.0 - smoothing) * true_label + smoothing * uniform
-
-    def eval_step(
-        self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep
-    ) -> Optional[Records]:
-        logits = model(self.normalise(batch["images"]))
-        step.metrics.update(logits, batch["labels"])
-        return record_later(logits, batch["labels"]) if step.keeps_records else None
-
-    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[np.ndarray]:
-        """The probability of each class, float64 (classes,), for each image."""
-        return list(probabilities(model(self.normalise(batch["images"])).astype("float32").numpy()))
-
-    def recall(self, learned: Learned) -> None:
-        self.num_classes, self.class_names = learned.num_classes, learned.class_names
-
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        return open_inputs(self.config, inputs, cache_folder)
-
-    def output_writer(self, folder: Path, samples: InputSamples) -> ClassOutputs:
-        return ClassOutputs(folder, samples, self.class_names)
-
-    def collate_inputs(self, samples: Sequence[np.ndarray]) -> Dict[str, np.ndarray]:
-        return {"images": np.stack(samples)}
-
-    def prediction_rows(self, prediction: np.ndarray) -> List[Row]:
-        return [best_classes(prediction, self.class_names)]
-
-    def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[np.ndarray]) -> List[bytes]:
-        return record(predictions, batch["labels"])
-
-    def figures(self, samples: Samples, records: Sequence[Tuple[int, bytes]], model: paddle.nn.Layer) -> List[Figure]:
-        names = samples.class_names if isinstance(samples, ImageSamples) else None
-        evaluated = Evaluated(*joined(records), self.num_classes, names)
-        return report_figures(evaluated, samples, lambda images: rolled_out(model, self.normalise(images)))
-
-    def export_parts(self) -> ExportParts:
-        return export_parts(self.config)
-
-    def build_metrics(self) -> ClassificationMetrics:
-        return ClassificationMetrics(self.num_classes)

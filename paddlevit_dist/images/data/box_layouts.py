@@ -1,22 +1,19 @@
 """Where files that say what is in pictures lie, and whose they are: COCO's, Pascal VOC's or YOLO's. Only names and the
 beginnings of files are read."""
 
-from __future__ import annotations
-
 import os
 import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple
 
-from ...errors import UserError
-from .formats import is_hidden, readable_suffixes, suffix_of
+from ...runtime.errors import UserError
+from .formats import SPLIT_WORDS, is_hidden, readable_suffixes, suffix_of
 
-# How folders and files of a split are called.
-SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation")}
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_PICTURES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # come before others
-_SPLIT_FOLDERS = (*SPLIT_WORDS["train"], *SPLIT_WORDS["val"], "test")
+_SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 _HEAD_BYTES = 1 << 16
 _MOST_NAMES = 2_000  # of a folder
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
@@ -27,15 +24,20 @@ _YOLO_PLACES = re.compile(rb"(?m)^(train|val|path)\s*:")
 _LABEL = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*$")
 
 
-class Boxes(NamedTuple):
-    """A dataset of pictures with boxes that a folder holds, and what shows it."""
+class Guess(NamedTuple):
+    """A dataset that a path appears to hold.
+
+    Attributes:
+        dataset: its registered name.
+        reason: what was found, for the message: ``my_data has class folders below train and val``.
+    """
 
     dataset: str
     reason: str
 
 
-def find_boxes(root: str, shown: str) -> List[Boxes]:
-    """What there is in a folder, usually nothing or one.
+def find_boxes(root: str, shown: str) -> list[Guess]:
+    """The datasets of pictures with boxes that a folder holds, usually none or one.
 
     Args:
         shown: how messages call it.
@@ -48,19 +50,19 @@ def find_boxes(root: str, shown: str) -> List[Boxes]:
     ):
         file = look(root)
         if file is not None:
-            found.append(Boxes(dataset, f"{shown} has {words}, such as {os.path.relpath(file, root)}"))
+            found.append(Guess(dataset, f"{shown} has {words}, such as {os.path.relpath(file, root)}"))
     return found
 
 
-def json_files(root: str) -> List[str]:
+def json_files(root: str) -> list[str]:
     """The JSON files in a folder and in its sub-folders, one level down."""
     found = []
-    for folder in (root, *_folders(root)):
+    for folder in (root, *folder_paths(root)):
         found += [os.path.join(folder, name) for name in names_of(folder) if name.lower().endswith(".json")]
     return found
 
 
-def names_of(folder: str) -> List[str]:
+def names_of(folder: str) -> list[str]:
     """The sorted names of the first entries of a folder, without hidden ones; empty where it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
@@ -71,9 +73,9 @@ def names_of(folder: str) -> List[str]:
         return []
 
 
-def _folders(folder: str) -> Iterator[str]:
-    paths = (os.path.join(folder, name) for name in names_of(folder))
-    return (path for path in paths if os.path.isdir(path))
+def folder_paths(folder: str) -> Iterator[str]:
+    """The folders in a folder, sorted."""
+    return filter(os.path.isdir, (os.path.join(folder, name) for name in names_of(folder)))
 
 
 def is_coco(file: str) -> bool:
@@ -91,19 +93,19 @@ def refuse_labelme(path: str) -> None:
         )
 
 
-def _coco(root: str) -> Optional[str]:
+def _coco(root: str) -> str | None:
     return next(filter(is_coco, json_files(root)), None)
 
 
-def _voc(root: str) -> Optional[str]:
+def _voc(root: str) -> str | None:
     tops = [root, os.path.join(root, "VOCdevkit")]
-    tops += [folder for top in tops for folder in _folders(top)]
+    tops += [folder for top in tops for folder in folder_paths(top)]
     places = [root, *(os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS)]
     places += [os.path.join(root, name) for name in _SPLIT_FOLDERS]
     return _first(places, ".xml", _VOC)
 
 
-def yolo_descriptions(root: str) -> List[str]:
+def yolo_descriptions(root: str) -> list[str]:
     """The YAML files in a folder that describe YOLO's data: the usual one, else all of other names."""
     usual = [os.path.join(root, name) for name in _YOLO_DESCRIPTIONS]
     usual = [file for file in usual if os.path.isfile(file)]
@@ -113,12 +115,12 @@ def yolo_descriptions(root: str) -> List[str]:
     return [file for file in files if _YOLO.search(_head(file)) and _YOLO_PLACES.search(_head(file))]
 
 
-def _yolo(root: str) -> Optional[str]:
+def _yolo(root: str) -> str | None:
     described = [file for file in yolo_descriptions(root) if _YOLO.search(_head(file))]
     if described:
         return described[0]
     labels = os.path.join(root, "labels")
-    places = [labels, *_folders(labels), *(os.path.join(root, split, "labels") for split in _SPLIT_FOLDERS)]
+    places = [labels, *folder_paths(labels), *(os.path.join(root, split, "labels") for split in _SPLIT_FOLDERS)]
     file = _first(places, ".txt", _LABEL)
     if file is None:  # beside the pictures, as labelImg writes them
         places = [root, *(os.path.join(root, split) for split in _SPLIT_FOLDERS)]
@@ -137,8 +139,8 @@ def is_beside_a_picture(file: str) -> bool:
 
 
 def _first(
-    folders: Sequence[str], suffix: str, beginning: "re.Pattern[bytes]", fits: Callable[[str], bool] = lambda file: True
-) -> Optional[str]:
+    folders: Sequence[str], suffix: str, beginning: re.Pattern[bytes], fits: Callable[[str], bool] = bool
+) -> str | None:
     """The first file with this suffix that begins as it should, of some in each folder."""
     for folder in folders:
         files = [os.path.join(folder, name) for name in names_of(folder) if name.lower().endswith(suffix)]
@@ -161,5 +163,5 @@ def _head(file: str) -> bytes:
 
 def says(name: str, split: str) -> bool:
     """Whether a file's or folder's name has the split's word in it."""
-    words: Tuple[str, ...] = SPLIT_WORDS.get(split, (split.lower(),))
+    words: tuple[str, ...] = SPLIT_WORDS.get(split, (split.lower(),))
     return any(word in words for word in re.findall(r"[a-z]+", os.path.splitext(name)[0].lower()))

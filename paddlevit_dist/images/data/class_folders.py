@@ -1,41 +1,32 @@
 """Folders with one sub-folder per class, listed in a fixed order."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
 from ...contracts.dataset import require_split
-from ...errors import UserError
-from ...files import is_folder
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
-from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
+from ...runtime.errors import UserError
+from ...runtime.files import is_folder
+from .formats import SPLIT_WORDS, LeftOut, files_below, head_of, hint_of, is_hidden, readable_suffixes, suffix_of
 from .image_dataset import IndexedImages, name_folders
-from .left_out import LeftOut, head_of
 from .reading import SPLITS, existing_folder
 
 TRAIN_FOLDER = "train"
-VAL_FOLDERS = ("val", "valid", "validation", "test")
+VAL_FOLDERS = (*SPLIT_WORDS["val"], "test")
 _TRAINED = ("", TRAIN_FOLDER, *VAL_FOLDERS[:-1])  # folders that a training reads
 WHOLE = ""  # no split: the class folders are directly in the data path
 
-_FolderId = Tuple[int, int]  # device and inode
 
-
-class Listing(NamedTuple):
-    """The images of a split, and the other files found alongside them."""
-
-    index: PathIndex
-    left_out: LeftOut
-
-
-def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str) -> Listing:
+def index_class_folders(
+    root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str
+) -> tuple[PathIndex, LeftOut]:
     """List the images of ``split`` under ``root`` and open the index of that list, rebuilding it if it has changed.
+    Returns it with the other files found alongside them.
 
     Classes are the sorted subfolders of ``train``, or of the validation folder if there is no ``train``. An image is a
     file with the suffix of a format this installation can open; other files are counted. Images may be nested inside
@@ -62,7 +53,7 @@ def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache
     key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
     left_out = LeftOut(os.path.join(root, folder) if folder else root)
     _count_beside(left_out)
-    batches: List[Batch] = []
+    batches: list[Batch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         in_class = LeftOut(os.path.join(root, folder, class_name))
         batch = make_batch(_pictures_of_class(root, folder, class_name, in_class), label_of[class_name])
@@ -74,7 +65,7 @@ def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache
         batches.append(batch)
     if not any(len(batch.labels) for batch in batches):
         raise _empty("", left_out)
-    return Listing(ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), left_out)
+    return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), left_out
 
 
 def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
@@ -93,7 +84,7 @@ def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
     )
 
 
-def list_classes(root: str, folder: str) -> List[str]:
+def list_classes(root: str, folder: str) -> list[str]:
     """The sorted names of the class folders in ``folder`` under ``root``.
 
     Raises:
@@ -107,13 +98,13 @@ def list_classes(root: str, folder: str) -> List[str]:
     return names
 
 
-def _visible_folders(root: str, folder: str = "") -> List[str]:
+def _visible_folders(root: str, folder: str = "") -> list[str]:
     path = os.path.join(root, folder) if folder else root
     with _naming(path), os.scandir(path) as entries:
         return sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and is_folder(entry))
 
 
-def _check_known(present: List[str], classes: List[str], root: str, folder: str) -> None:
+def _check_known(present: list[str], classes: list[str], root: str, folder: str) -> None:
     extra = sorted(set(present) - set(classes))
     if extra:
         more = f" (and {len(extra) - 1} more)" if len(extra) > 1 else ""
@@ -134,34 +125,26 @@ def _count_beside(left_out: LeftOut) -> None:
                 left_out.add_beside(entry.path)
 
 
-def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> List[bytes]:
-    relative = os.fsencode(os.path.join(folder, class_name))
-    top = os.path.join(os.fsencode(root), relative)
-    # Bytes throughout: the index stores what the file system returns, which saves a million conversions.
-    return sorted(_pictures_below(top, relative, left_out))
-
-
-def _pictures_below(top: bytes, relative_top: bytes, left_out: LeftOut) -> Iterator[bytes]:
+def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> list[bytes]:
+    """The sorted paths of the images of a class, relative to ``root``; bytes throughout, since the index stores what
+    the file system returns, which saves a million conversions."""
     suffixes = readable_suffixes()
-    folders: List[Tuple[bytes, bytes, FrozenSet[_FolderId]]] = [(top, relative_top, frozenset())]
-    while folders:  # no recursion: trees may be deeper than Python's stack
-        folder, relative, parents = folders.pop()
-        with _naming(os.fsdecode(folder)):
-            status = os.stat(folder)
-            if (status.st_dev, status.st_ino) in parents:
-                raise UserError(f"{os.fsdecode(folder)} is a link to a folder that contains it; remove the link")
-            parents |= {(status.st_dev, status.st_ino)}
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    name = entry.name
-                    if is_hidden(name):
-                        continue
-                    if is_folder(entry):
-                        folders.append((entry.path, relative + b"/" + name, parents))
-                    elif name[name.rfind(b".") :].lower() in suffixes:
-                        yield relative + b"/" + name
-                    else:
-                        left_out.add(name, entry.path, lambda path=entry.path: head_of(path))
+    top = os.fsencode(os.path.join(root, folder, class_name))
+    relative_from = len(os.fsencode(root).rstrip(b"/")) + 1
+    found = []
+    for entry in files_below(top, _refuse):
+        name = entry.name
+        if is_hidden(name):
+            continue
+        if name[name.rfind(b".") :].lower() in suffixes:
+            found.append(entry.path[relative_from:])
+        else:
+            left_out.add(name, entry.path, lambda path=entry.path: head_of(path))
+    return sorted(found)
+
+
+def _refuse(folder: bytes, reason: str) -> None:
+    raise UserError(f"folder {os.fsdecode(folder)}: {reason}")
 
 
 @contextlib.contextmanager
@@ -189,7 +172,7 @@ class ClassFolders(IndexedImages):
 
     layout = "with train/<class>/ and val/<class>/ that hold pictures of any format that Pillow opens"
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, whole: bool = False) -> None:
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path, whole: bool = False) -> None:
         """List the images of ``split``, "train", "val" or another folder; their index goes to ``cache_folder``.
 
         Raises:
@@ -199,11 +182,11 @@ class ClassFolders(IndexedImages):
         root = existing_folder(data_path, "folder", self.layout)
         if whole and not os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
             split = WHOLE
-        listing = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
-        super().__init__(root, listing.index, len(listing.index.class_names), listing.left_out)
+        index, left_out = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
+        super().__init__(root, index, len(index.class_names), left_out)
 
     @classmethod
-    def whole(cls, data_path: Optional[str], cache_folder: Path) -> ClassFolders:
+    def whole(cls, data_path: str | None, cache_folder: Path) -> "ClassFolders":
         """All images of a dataset to be split: those in ``train`` or, without it, in ``data_path/<class>/``."""
         return cls(data_path, "train", cache_folder, whole=True)
 

@@ -1,14 +1,21 @@
-"""Which files are images, as decided by the installed Pillow rather than a fixed list, and what else looks like one."""
-
-from __future__ import annotations
+"""Which files are images, as decided by the installed Pillow rather than a fixed list; the others are counted, so that
+none is dropped silently."""
 
 import functools
 import importlib
 import os
 import re
-from typing import Dict, FrozenSet, Optional, Tuple
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from PIL import Image, ImageFile, features
+
+from ...runtime.files import is_folder, open_regular
+
+# How folders and files of a split are called.
+SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
+PACKED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
 # Registered with Pillow, but not read from datasets: EPS starts Ghostscript on the file, MPEG has no decoder.
 _NEVER_READ = ("EPS", "MPEG")
@@ -22,7 +29,7 @@ _CONVERT_HINT = "convert to PNG or JPEG"
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .kdc .mrw .nef .nrw .orf .pef .raf .raw .rw2 .sr2 .srf .srw .x3f"
 _OTHERS = ".jxl .jxr .wdp .hdp .exr .hdr .svg .svgz .eps .ps .wmf .emf .dcm .xcf .webp .jp2 .j2k .jpx .tif .tiff"
 # Suffixes of images that some Pillow versions cannot open, and what to do about them.
-_PICTURE_HINTS: Dict[str, str] = {
+_PICTURE_HINTS: dict[str, str] = {
     **dict.fromkeys(f"{_RAW} {_OTHERS}".split(), _CONVERT_HINT),
     **dict.fromkeys(_AVIF_SUFFIXES, _AVIF_HINT),
     **dict.fromkeys(_HEIF_SUFFIXES, HEIF_HINT),
@@ -35,10 +42,13 @@ _PLAIN_SUFFIX = re.compile(rb"\.[a-z0-9_~-]{1,12}")
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"heif")
 _AVIF_BRANDS = (b"avif", b"avis")
 HEAD_BYTES = 16
+_SHOWN_SUFFIXES = 8
+# Text files that accompany images by the thousand: no need to open them to see that they are not images.
+_TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yaml", b".yml", b".md", b".cls", b".html"))
 
 
-@functools.lru_cache(maxsize=None)
-def readable_formats() -> Tuple[str, ...]:
+@functools.cache
+def readable_formats() -> tuple[str, ...]:
     """Pillow's names for the formats that are read from datasets, the common ones first.
 
     Formats that Pillow only recognises (stubs) or hands to another program are excluded. HEIF is included if
@@ -49,8 +59,8 @@ def readable_formats() -> Tuple[str, ...]:
     return tuple(name for name in Image.ID if name not in _NEVER_READ and _decodes(name))
 
 
-@functools.lru_cache(maxsize=None)
-def readable_suffixes() -> FrozenSet[bytes]:
+@functools.cache
+def readable_suffixes() -> frozenset[bytes]:
     """Lower-case suffixes of the images that this installation can open, such as ``b".jpg"``."""
     formats = readable_formats()
     registered = Image.registered_extensions()
@@ -81,6 +91,38 @@ def is_hidden(name: bytes) -> bool:
     return name.startswith(b".") or name.lower() in _SYSTEM_NAMES
 
 
+def is_hidden_path(path: bytes) -> bool:
+    """Whether any part of a path is hidden."""
+    return any(is_hidden(part) for part in path.split(b"/") if part not in (b".", b".."))
+
+
+def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os.DirEntry[bytes]]:
+    """All files in a folder and below it, and hidden folders, which are not entered. Links are followed.
+
+    Args:
+        refused: called with a folder that cannot be listed and the reason; it may raise.
+    """
+    folders: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(top, frozenset())]
+    while folders:  # no recursion: trees may be deeper than Python's stack
+        folder, parents = folders.pop()
+        try:
+            status = os.stat(folder)
+            own = status.st_dev, status.st_ino
+            with os.scandir(folder) as scanned:
+                entries = list(scanned)
+        except OSError as error:
+            refused(folder, f"it cannot be listed: {error.strerror}")
+            continue
+        if own in parents:
+            refused(folder, "it is a link to a folder that contains it; remove the link")
+            continue
+        for entry in entries:
+            if is_folder(entry) and not is_hidden(entry.name):
+                folders.append((entry.path, parents | {own}))
+            else:
+                yield entry
+
+
 def suffix_of(name: bytes) -> bytes:
     """The lower-case suffix of a file name including the dot; empty if it has none, or nothing that looks like one."""
     at = name.rfind(b".")
@@ -88,12 +130,12 @@ def suffix_of(name: bytes) -> bytes:
     return suffix if at > 0 and _PLAIN_SUFFIX.fullmatch(suffix) else b""
 
 
-def hint_of(suffix: str) -> Optional[str]:
+def hint_of(suffix: str) -> str | None:
     """What to do about an image with this suffix that cannot be opened; None if it is not an image suffix."""
     return _PICTURE_HINTS.get(suffix)
 
 
-def picture_kind(head: bytes) -> Optional[str]:
+def picture_kind(head: bytes) -> str | None:
     """The image type of a file according to its first 16 bytes, None if they are not those of an image.
 
     Only formats with an unambiguous signature are recognised.
@@ -116,3 +158,100 @@ def picture_kind(head: bytes) -> Optional[str]:
         if head.startswith(beginning):
             return kind
     return None
+
+
+class LeftOut:
+    """The files left out under one folder.
+
+    A file counts as an image if it has the suffix of an image format that cannot be opened here, or if it starts like
+    an image file but has no image suffix.
+
+    Args:
+        place: the folder or tar files, for messages.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.counts: Counter[str] = Counter()  # suffix ("" for none) -> files
+        self.pictures: Counter[str] = Counter()  # images among them
+        self.example: str | None = None  # one of the images
+        self.beside = 0  # images next to the class folders, which therefore have no class
+        self.beside_example: str | None = None
+
+    def add(self, name: bytes, path: bytes, read_head: Callable[[], bytes]) -> None:
+        """Count a file; ``read_head`` returns its first 16 bytes and is called if the name is inconclusive."""
+        suffix = suffix_of(name)
+        shown = suffix.decode("ascii")
+        self.counts[shown] += 1
+        if hint_of(shown) or (suffix not in _TEXT_SUFFIXES and picture_kind(read_head())):
+            self.pictures[shown] += 1
+            self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
+
+    def add_beside(self, path: bytes) -> None:
+        """Count an image that is next to the class folders."""
+        self.beside += 1
+        self.beside_example = min(self.beside_example or os.fsdecode(path), os.fsdecode(path))
+
+    def merge(self, other: "LeftOut") -> None:
+        """Add the counts of a part of this place."""
+        self.counts += other.counts
+        self.pictures += other.pictures
+        self.example = min(filter(None, (self.example, other.example)), default=None)
+
+    @property
+    def num_pictures(self) -> int:
+        """Number of images among the files left out."""
+        return sum(self.pictures.values())
+
+    def lines(self) -> list[str]:
+        """What to report, one line per finding."""
+        said = []
+        if self.counts:
+            said.append(self.summary())
+        if self.beside:
+            are = "pictures are" if self.beside > 1 else "picture is"
+            said.append(
+                f"{self.beside:,} {are} next to the class folders of {self.place}, without a class, and not used: "
+                f"{self.beside_example}"
+            )
+        return said
+
+    def summary(self) -> str:
+        """``left out below my_data/train: 12 .heic (pip install pillow-heif), 3 .txt, 1 without suffix``."""
+        order = sorted(self.counts, key=lambda suffix: (-self.pictures[suffix], -self.counts[suffix], suffix))
+        shown = max(_SHOWN_SUFFIXES, sum(self.pictures[suffix] > 0 for suffix in order))  # all image suffixes
+        parts = [self._part(suffix) for suffix in order[:shown]]
+        rest = order[shown:]
+        if rest:
+            parts.append(f"{sum(self.counts[suffix] for suffix in rest):,} with {len(rest)} other suffixes")
+        return f"left out below {self.place}: {', '.join(parts)}"
+
+    def _part(self, suffix: str) -> str:
+        number, pictures = self.counts[suffix], self.pictures[suffix]
+        named = f"{number:,} {suffix or 'without suffix'}"
+        if not pictures:
+            return named
+        hint = hint_of(suffix)
+        if hint:
+            return f"{named} ({hint})"
+        which = "pictures" if pictures == number else f"{pictures:,} of them pictures"
+        return f"{named} ({which} by their content: rename them, as to .jpg)"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values from which ``of_json`` recreates the object."""
+        return dict(self.__dict__)
+
+    @classmethod
+    def of_json(cls, stored: dict[str, Any]) -> "LeftOut":
+        made = cls(stored["place"])
+        made.__dict__.update(stored, counts=Counter(stored["counts"]), pictures=Counter(stored["pictures"]))
+        return made
+
+
+def head_of(path: bytes) -> bytes:
+    """The first bytes of a file; empty if it cannot be read, since files left out need not be readable."""
+    try:
+        with open_regular(path, "rb", buffering=0) as file:
+            return file.read(HEAD_BYTES)
+    except OSError:
+        return b""

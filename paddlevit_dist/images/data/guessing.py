@@ -1,28 +1,25 @@
 """Guess from its contents which dataset a folder holds, without Paddle and reading only a few names."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re
 import zlib
-from itertools import islice
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Optional, Tuple
 
-from ...environment import program
-from ...errors import UserError
-from ...files import is_folder
-from ...text_files import read_json
-from .box_layouts import find_boxes, is_coco, refuse_labelme
-from .cifar import Cifar10, Cifar100, find_source
+from ...runtime.environment import program
+from ...runtime.errors import UserError
+from ...runtime.printing import one_line
+from ...runtime.text_files import read_json
+from .box_layouts import Guess, find_boxes, folder_paths, is_coco, names_of, refuse_labelme
+from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import VAL_FOLDERS
-from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
+from .formats import hint_of, readable_suffixes, suffix_of
 from .imagenet import FIRST_OF_KIT, LISTS
-from .left_out import printable
+from .reading import SPLITS
+from .small_sets import idx_file
 from .tar_scan import find_shards
 
-_MOST_ENTRIES = 2_000  # examined per folder
 _DEEPEST = 4  # levels below a class folder that are searched for an image
 # A folder with one of these names is a split or part of another task's data, never a class.
 _NO_CLASS = re.compile(
@@ -43,19 +40,7 @@ _FIRST_LABELS = {
 }
 
 
-class Guess(NamedTuple):
-    """A dataset that a path appears to hold.
-
-    Attributes:
-        dataset: its registered name.
-        reason: what was found, for the message: ``my_data has class folders below train and val``.
-    """
-
-    dataset: str
-    reason: str
-
-
-def guess(path: str) -> Optional[Guess]:
+def guess(path: str) -> Guess | None:
     """The dataset at ``path``, None if nothing is recognised.
 
     Raises:
@@ -69,27 +54,27 @@ def guess(path: str) -> Optional[Guess]:
         if root.lower().endswith(".tar"):
             raise UserError(f"data path {shown} is a tar file; give the folder that holds it: {os.path.dirname(root)}")
         if is_coco(root):
-            return Guess("coco", printable(f"{shown} holds annotations in COCO's format"))
+            return Guess("coco", one_line(f"{shown} holds annotations in COCO's format"))
         if root.lower().endswith((".json", ".yaml", ".yml", ".xml")):
             refuse_labelme(root)
             raise UserError(
                 f"data path {shown} is a file; give the folder that holds it and the pictures: {os.path.dirname(root)}"
             )
         return _cifar(root, shown)
-    boxes = [Guess(*made) for made in find_boxes(root, shown)]
+    boxes = find_boxes(root, shown)
     found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
     if boxes and not _has_classes(root):  # folders called images and labels are no classes
         found = [made for made in found if made.dataset != "folder"]
     found += boxes
     _refuse_several(found)
     if found:
-        return found[0]._replace(reason=printable(found[0].reason))
+        return found[0]._replace(reason=one_line(found[0].reason))
     _refuse_point_clouds(root, shown)
     refuse_labelme(root)
     return None
 
 
-def _pictures(root: str, shown: str) -> Optional[Guess]:
+def _pictures(root: str, shown: str) -> Guess | None:
     """Images in class folders, PaddleViT's lists or tar files: the most specific description of the images wins."""
     lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
     class_folders = _class_folders(root, shown)
@@ -102,17 +87,17 @@ def _pictures(root: str, shown: str) -> Optional[Guess]:
     return tars or class_folders
 
 
-def _class_folders(root: str, shown: str) -> Optional[Guess]:
+def _class_folders(root: str, shown: str) -> Guess | None:
     splits = [name for name in ("train", *VAL_FOLDERS) if _has_class_folders(os.path.join(root, name))]
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
         where = "class folders below train and " if "train" in splits else ""
         return Guess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation pictures")
     if splits:
         return Guess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
-    names = _sub_folders(root)
-    if any(_NO_CLASS.fullmatch(name) for name in names):
+    paths = list(folder_paths(root))
+    if any(_NO_CLASS.fullmatch(os.path.basename(path)) for path in paths):
         return None
-    classes = [name for name in names if _has_picture(os.path.join(root, name), deepest=0)]
+    classes = [os.path.basename(path) for path in paths if _has_picture(path, deepest=0)]
     if len(classes) < 2:
         return None
     more = ", …" if len(classes) > 3 else ""
@@ -121,29 +106,28 @@ def _class_folders(root: str, shown: str) -> Optional[Guess]:
 
 def _has_classes(root: str) -> bool:
     """Whether any folder that may be a class holds pictures, below a split or not."""
-    folders = (root, *(os.path.join(root, name) for name in (*_sub_folders(root), "VOCdevkit")))
-    names = ((folder, name) for folder in folders for name in _sub_folders(folder) if not _NO_CLASS.fullmatch(name))
-    return any(_has_picture(os.path.join(folder, name), deepest=0) for folder, name in names)
+    below = (path for folder in (root, *folder_paths(root)) for path in folder_paths(folder))
+    return any(_has_picture(path, 0) for path in below if not _NO_CLASS.fullmatch(os.path.basename(path)))
 
 
 def _has_class_folders(folder: str) -> bool:
-    return any(_has_picture(os.path.join(folder, name), _DEEPEST) for name in _sub_folders(folder))
+    return any(_has_picture(path, _DEEPEST) for path in folder_paths(folder))
 
 
 def _has_picture(folder: str, deepest: int) -> bool:
     """Whether a folder holds images up to ``deepest`` levels down, including formats that cannot be opened."""
-    names = _entries(folder)
-    for entry in names:
-        suffix = suffix_of(os.fsencode(entry.name))
-        if entry.name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
+    for name in names_of(folder):
+        suffix = suffix_of(os.fsencode(name))
+        if name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
             continue
-        if (suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))) and not is_folder(entry):
+        is_picture = suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))
+        if is_picture and not os.path.isdir(os.path.join(folder, name)):
             return True
-    return deepest > 0 and any(_has_picture(entry.path, deepest - 1) for entry in names if is_folder(entry))
+    return deepest > 0 and any(_has_picture(path, deepest - 1) for path in folder_paths(folder))
 
 
-def _tars(root: str, shown: str, or_packed: bool) -> Optional[Guess]:
-    found: List[str] = []
+def _tars(root: str, shown: str, or_packed: bool) -> Guess | None:
+    found: list[str] = []
     for split in LISTS:
         try:
             found += find_shards(root, split)[:1]
@@ -162,26 +146,27 @@ def _lists_files(list_file: str, root: str) -> bool:
     return bool(fields) and os.path.isfile(os.path.join(os.fsencode(root), fields[0]))
 
 
-def _cifar(root: str, shown: str) -> Optional[Guess]:
-    found: List[Guess] = []
+def _cifar(root: str, shown: str) -> Guess | None:
+    found: list[Guess] = []
     for dataset in (Cifar10, Cifar100):
         try:
-            source = find_source(Path(root), dataset.publications)
+            source, publication = find_cifar(Path(root), dataset.publications)
         except UserError:  # it does not exist
             continue
-        publication = source.publication
-        name = publication.archive if source.path.is_file() else publication.folder
+        name = publication.archive if source.is_file() else publication.folder
         found.append(Guess(dataset.name, f"{shown} is or has CIFAR's published {name}"))
     _refuse_several(found)
     return found[0] if found else None
 
 
-def _idx(root: str, shown: str) -> Optional[Guess]:
+def _idx(root: str, shown: str) -> Guess | None:
     """MNIST and Fashion-MNIST share file names: tell them apart by their first labels, else by the path."""
-    labels = _idx_files(root, "labels-idx1")
-    if not (labels or _idx_files(root, "images-idx3")):
+    parts = {
+        part: [file for split in SPLITS if (file := idx_file(Path(root), split, part))] for part in ("labels", "images")
+    }
+    if not any(parts.values()):
         return None
-    for file in labels:
+    for file in parts["labels"]:
         known = _FIRST_LABELS.get(_first_labels(file))
         if known:
             return Guess(known, f"{shown} has IDX files that begin with the labels of {known}")
@@ -190,21 +175,15 @@ def _idx(root: str, shown: str) -> Optional[Guess]:
     return Guess("mnist", f"{shown} has IDX files, taken for mnist as nothing says fashion_mnist")
 
 
-def _idx_files(root: str, part: str) -> List[str]:
-    names = [f"{prefix}-{part}-ubyte{packed}" for prefix in ("train", "t10k") for packed in ("", ".gz")]
-    files = [os.path.join(root, spelling) for name in names for spelling in (name, name.replace("-idx", ".idx"))]
-    return [file for file in files if os.path.isfile(file)]
-
-
-def _first_labels(file: str) -> bytes:
+def _first_labels(file: Path) -> bytes:
     try:
-        with gzip.open(file) if file.endswith(".gz") else open(file, "rb") as stream:
+        with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as stream:
             return stream.read(18)[8:]
     except (OSError, EOFError, zlib.error):  # the dataset reports the damage
         return b""
 
 
-def _scenes(root: str, shown: str) -> Optional[Guess]:
+def _scenes(root: str, shown: str) -> Guess | None:
     if not (os.path.isfile(os.path.join(root, "classes.txt")) and os.path.isdir(os.path.join(root, "scenes"))):
         return None
     try:
@@ -217,11 +196,12 @@ def _scenes(root: str, shown: str) -> Optional[Guess]:
     )
 
 
-def _volumes(root: str, shown: str) -> Optional[Guess]:
+def _volumes(root: str, shown: str) -> Guess | None:
     for split in ("train", "val"):
-        names = [entry.name.lower() for entry in _entries(os.path.join(root, split))]
+        folder = os.path.join(root, split)
+        names = [name.lower() for name in names_of(folder)]
         files = [name for name in names if name.endswith(_VOLUME_SUFFIXES)]
-        files += [f"{name}/*.dcm" for name in _sub_folders(os.path.join(root, split)) if _is_series(root, split, name)]
+        files += [f"{os.path.basename(path)}/*.dcm" for path in folder_paths(folder) if _is_series(path)]
         if any(name.endswith(_LANDMARK_SUFFIXES) for name in names):
             files += [name for name in names if name.endswith(_ARRAY_SUFFIXES)]
         if files:
@@ -230,16 +210,14 @@ def _volumes(root: str, shown: str) -> Optional[Guess]:
     return None
 
 
-def _is_series(*folder: str) -> bool:
+def _is_series(folder: str) -> bool:
     """Whether the first file in a folder is a slice of a DICOM series, by its suffix or first bytes."""
-    files = [entry for entry in _entries(os.path.join(*folder)) if os.path.isfile(entry.path)]
-    if not files:
-        return False
-    first = min(files, key=lambda entry: entry.name)
-    if first.name.lower().endswith(_DICOM_SUFFIXES):
-        return True
+    files = filter(os.path.isfile, (os.path.join(folder, name) for name in names_of(folder)))
+    first = next(files, None)
+    if first is None or first.lower().endswith(_DICOM_SUFFIXES):
+        return first is not None
     try:
-        with open(first.path, "rb") as stream:
+        with open(first, "rb") as stream:
             return stream.read(132)[128:] == b"DICM"
     except OSError:  # the dataset reports the damage
         return False
@@ -247,13 +225,9 @@ def _is_series(*folder: str) -> bool:
 
 def _refuse_point_clouds(root: str, shown: str) -> None:
     """Raise an error naming the command that turns raw point clouds into a dataset."""
-    for folder in (root, *(os.path.join(root, name) for name in _sub_folders(root))):
-        names = sorted(entry.name for entry in _entries(folder))
-        for suffix, command in (
-            ("_vh_clean_2.ply", "scannet"),
-            ("_inst_nostuff.pth", "pth"),
-            (".ply", "ply"),
-        ):
+    for folder in (root, *folder_paths(root)):
+        names = names_of(folder)
+        for suffix, command in (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply")):
             example = next((name for name in names if name.endswith(suffix)), None)
             if example is not None:
                 dataset = "scenes" if command == "ply" else "scannet"
@@ -264,23 +238,10 @@ def _refuse_point_clouds(root: str, shown: str) -> None:
                 )
 
 
-def _refuse_several(found: List[Guess]) -> None:
+def _refuse_several(found: list[Guess]) -> None:
     if len({made.dataset for made in found}) > 1:
         kinds = ", and ".join(f"{made.reason} (-dataset={made.dataset})" for made in found)
         raise UserError(f"{kinds}: name the right one with -dataset, or keep them in separate folders")
 
 
-def _sub_folders(folder: str) -> List[str]:
-    return sorted(entry.name for entry in _entries(folder) if is_folder(entry))
-
-
-def _entries(folder: str) -> List[os.DirEntry]:
-    """The first entries of a folder that are not hidden; empty if it is not a folder or cannot be listed."""
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in islice(entries, _MOST_ENTRIES) if not is_hidden(os.fsencode(entry.name))]
-    except OSError:
-        return []
-
-
-_LOOKS: Tuple[Callable[[str, str], Optional[Guess]], ...] = (_pictures, _idx, _cifar, _scenes, _volumes)
+_LOOKS: tuple[Callable[[str, str], Guess | None], ...] = (_pictures, _idx, _cifar, _scenes, _volumes)

@@ -1,17 +1,16 @@
 """The images of a run: an existing split, or part of a single dataset split class by class."""
 
-from __future__ import annotations
-
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from ...contracts.dataset import dataset_class, digests, require_split
-from ...errors import UserError
-from ...files import atomic_file, map_array
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file, map_array
 from .image_dataset import ImageDataset
 from .reading import SPLITS, Reading
 
@@ -19,15 +18,16 @@ VAL_FILES = "val_files.txt"
 
 
 class Part(ImageDataset):
-    """A subset of another dataset, pickled as that dataset and the name of a memory-mapped file."""
+    """A subset of another dataset, whose samples it describes and reads as that does; pickled as that dataset and the
+    name of a memory-mapped file."""
 
     def __init__(self, dataset: ImageDataset, rows_file: Path, is_share: bool = False) -> None:
         """Select the rows of ``dataset`` listed in ``rows_file``, int64; ``is_share``: a split leaves these to it."""
         self.dataset = dataset
         self.is_share = is_share or dataset.is_share
         self.rows_file = str(rows_file)
-        self._rows: Optional[np.ndarray] = None
-        self._labels: Optional[np.ndarray] = None
+        self._rows: np.ndarray | None = None
+        self._labels: np.ndarray | None = None
         self.kind, self.image_mode = dataset.kind, dataset.image_mode
         self.num_classes, self.notices, self.left_out = dataset.num_classes, dataset.notices, dataset.left_out
 
@@ -37,27 +37,22 @@ class Part(ImageDataset):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Image ``index`` of the subset, and its label."""
+    def read(self, index: int) -> tuple[Image.Image, int]:
         return self.dataset.read(int(self.rows[index]))
 
     def encoded(self, index: int) -> bytes:
-        """The raw file contents of image ``index``."""
         return self.dataset.encoded(int(self.rows[index]))
 
     def num_bytes(self, index: int) -> int:
-        """Size of the file of image ``index``."""
         return self.dataset.num_bytes(int(self.rows[index]))
 
     def describe(self, index: int) -> str:
-        """Describe image ``index`` as the whole dataset does."""
         return self.dataset.describe(int(self.rows[index]))
 
     def identity(self, index: int) -> str:
-        """As the whole dataset has it."""
         return self.dataset.identity(int(self.rows[index]))
 
-    def listed(self) -> Dict[str, Iterable[Any]]:
+    def listed(self) -> dict[str, Iterable[Any]]:
         return {**self.dataset.listed(), "choice": [self.rows]}
 
     @property
@@ -68,26 +63,22 @@ class Part(ImageDataset):
         return self._rows
 
     @property
-    def reading(self) -> Optional[Reading]:  # type: ignore[override] # it is the whole dataset's
-        """How the whole dataset decodes its files."""
+    def reading(self) -> Reading | None:  # type: ignore[override] # it is the whole dataset's
         return self.dataset.reading
 
     @property
     def reads_parts(self) -> bool:  # type: ignore[override] # as above
-        """Whether the whole dataset's pictures may be decoded in part."""
         return self.dataset.reads_parts
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
         return self.dataset.part(int(self.rows[index]), start, length)
 
     @property
-    def class_names(self) -> Optional[List[str]]:
-        """Name of each class, as in the whole dataset."""
+    def class_names(self) -> list[str] | None:
         return self.dataset.class_names
 
     @property
     def labels(self) -> np.ndarray:
-        """The labels of the subset."""
         if self._labels is None:
             self._labels = self.dataset.labels[self.rows]
         return self._labels
@@ -144,7 +135,7 @@ def choose_held_out(dataset: ImageDataset, labels: np.ndarray, fraction: float, 
     return held_out[of_identity]
 
 
-def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDataset, List[str]]:
+def open_pictures(config: Any, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
     """The dataset of DATA.DATASET for ``split``, and notes on it for the run's record.
 
     Raises:

@@ -1,19 +1,18 @@
 """Base classes of all image datasets, and of those made of individual image files."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from ...contracts.dataset import Dataset
-from ...errors import UserError
 from ...loading.path_index import PathIndex
-from ...text_files import read_text
-from .left_out import LeftOut
+from ...runtime.errors import UserError
+from ...runtime.text_files import read_text
+from .formats import LeftOut
 from .reading import Reading, UnreadablePicture, decode_image, read_file
 
 FILE = "classes.txt"
@@ -28,16 +27,16 @@ class ImageDataset(Dataset):
     #: of Pillow, that images come in
     image_mode: str = "RGB"
     #: how image files are decoded; None: its images are not files, and were all checked when it was opened
-    reading: Optional[Reading] = None
+    reading: Reading | None = None
     #: ``read`` decodes what ``encoded`` gives and does nothing else, so a crop's part of it may be decoded instead
     reads_parts: bool = False
     #: its images are those that ``DATA.VAL_FRACTION`` leaves to a split of one dataset
     is_share: bool = False
     #: other files found alongside the images, not read; None: not searched for
-    left_out: Optional[LeftOut] = None
+    left_out: LeftOut | None = None
 
     @classmethod
-    def whole(cls, data_path: Optional[str], cache_folder: Path) -> ImageDataset:
+    def whole(cls, data_path: str | None, cache_folder: Path) -> "ImageDataset":
         """All images that may be split into training and validation (DATA.VAL_FRACTION)."""
         return cls(data_path, "train", cache_folder)
 
@@ -57,7 +56,7 @@ class ImageDataset(Dataset):
         Raises:
             UnreadablePicture: the file is missing or may not be read.
         """
-        raise NotImplementedError
+        return read_file(self.describe(index))
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
         """``length`` bytes of the file of image ``index``, uint8, its own memory.
@@ -72,7 +71,14 @@ class ImageDataset(Dataset):
 
     def num_bytes(self, index: int) -> int:
         """File size of image ``index``, for datasets of image files; -1 if it is missing."""
-        raise NotImplementedError
+        try:
+            return os.stat(self.describe(index)).st_size
+        except (OSError, ValueError):
+            return -1
+
+    def require_size(self, index: int, size: tuple[int, int]) -> None:
+        """Raise ``UnreadablePicture`` where annotations say that image ``index`` has another height and width than its
+        file."""
 
 
 class IndexedImages(ImageDataset):
@@ -81,7 +87,7 @@ class IndexedImages(ImageDataset):
     reading = Reading()
     reads_parts = True
 
-    def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: Optional[LeftOut] = None) -> None:
+    def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: LeftOut | None = None) -> None:
         """Use the entries of ``index``, with paths relative to ``root``; ``left_out`` holds the other files found."""
         self.root = root
         self.num_classes = num_classes
@@ -94,27 +100,18 @@ class IndexedImages(ImageDataset):
     def __len__(self) -> int:
         return len(self._index)
 
-    def read(self, index: int) -> Tuple[Image.Image, int]:
+    def read(self, index: int) -> tuple[Image.Image, int]:
         """Decode image ``index``: (RGB image, label).
 
         Raises:
             UnreadablePicture: the file is missing or cannot be decoded; the message names it.
         """
-        path = self.describe(index)
-        return decode_image(read_file(path), path, self.image_mode, self.reading), self._index.label(index)
-
-    def encoded(self, index: int) -> bytes:
-        return read_file(self.describe(index))
+        image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
+        return image, self._index.label(index)
 
     def describe(self, index: int) -> str:
         """The file of image ``index``."""
         return os.path.join(self.root, self._index.path(index))
-
-    def num_bytes(self, index: int) -> int:
-        try:
-            return os.stat(self.describe(index)).st_size
-        except (OSError, ValueError):
-            return -1
 
     @property
     def labels(self) -> np.ndarray:
@@ -122,11 +119,11 @@ class IndexedImages(ImageDataset):
         return self._index.labels
 
     @property
-    def class_names(self) -> Optional[List[str]]:
+    def class_names(self) -> list[str] | None:
         """Name of each class, None for a plain list of paths and labels."""
         return self._index.class_names
 
-    def listed(self) -> Dict[str, Iterable[Any]]:
+    def listed(self) -> dict[str, Iterable[Any]]:
         return {"names": self._index.buffers(), "labels": [self._index.labels]}
 
     @property
@@ -135,7 +132,7 @@ class IndexedImages(ImageDataset):
         return self._index.key.hex()
 
 
-def read_class_names(root: str) -> Optional[List[str]]:
+def read_class_names(root: str) -> list[str] | None:
     """The lines of ``root/classes.txt``, None if there is no such file.
 
     Raises:
@@ -162,7 +159,7 @@ def read_class_names(root: str) -> Optional[List[str]]:
     return names
 
 
-def name_folders(root: str, folders: Sequence[str]) -> List[str]:
+def name_folders(root: str, folders: Sequence[str]) -> list[str]:
     """Class names for the sorted ``folders``: from ``classes.txt`` if it exists, else the folder names.
 
     Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order; otherwise lines

@@ -1,114 +1,49 @@
-"""ImageNet as published for ILSVRC 2012, read from PaddleViT's lists or class folders."""
-
-from __future__ import annotations
+"""ImageNet as published for ILSVRC 2012, read from PaddleViT's lists, class folders or the development kit's labels."""
 
 import functools
+import gzip
 import hashlib
+import io
 import os
+import tarfile
+import zlib
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional
 
 import numpy as np
 
 from ...contracts.dataset import require_split
-from ...errors import UserError
-from ...files import open_regular
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
+from ...runtime.errors import UserError
+from ...runtime.files import open_regular, read_regular
+from ...runtime.text_files import read_bytes
 from .class_folders import index_class_folders, list_classes
+from .formats import LeftOut
 from .image_dataset import IndexedImages, name_folders, read_class_names
-from .left_out import LeftOut
-from .listed_labels import kit_labels
 from .reading import SPLITS, check_labels, existing_folder
 
 _LINES_PER_BATCH = 65536
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-def index_path_list(
-    list_file: Path, num_classes: int, cache_folder: Path, name: str, class_names: Optional[List[str]] = None
-) -> PathIndex:
-    """Open the index of ``list_file``, rebuilding it if the file's content has changed.
-
-    The label is the last field of a line, so paths may contain spaces; blank lines are ignored.
-
-    Raises:
-        UserError: names the first line that is malformed or has a label outside ``0 .. num_classes - 1``.
-    """
-    key = hashlib.sha256(f"path list, {num_classes} classes {class_names}\n".encode())
-    try:
-        with open_regular(list_file, "rb") as stream:
-            for chunk in iter(lambda: stream.read(1 << 20), b""):
-                key.update(chunk)
-    except OSError as error:
-        raise _unreadable(list_file, error) from error
-    index = ensure_path_index(cache_folder, name, key.digest(), lambda: _batches(list_file, num_classes), class_names)
-    if len(index) == 0:
-        raise UserError(f"{list_file} holds no samples; expected lines of 'path label'")
-    return index
-
-
-def _batches(list_file: Path, num_classes: int) -> Iterator[Batch]:
-    try:
-        with open_regular(list_file, "rb") as stream:
-            if stream.read(3) != _BYTE_ORDER_MARK:
-                stream.seek(0)
-            first_line = 1
-            for lines in iter(lambda: list(islice(stream, _LINES_PER_BATCH)), []):
-                yield _parse(lines, first_line, list_file, num_classes)
-                first_line += len(lines)
-    except OSError as error:
-        raise _unreadable(list_file, error) from error
-
-
-def _parse(lines: List[bytes], first_line: int, list_file: Path, num_classes: int) -> Batch:
-    fields = [line.strip().rsplit(None, 1) for line in lines]
-    fields = [pair for pair in fields if pair]
-    try:
-        paths = [path for path, _ in fields]
-        labels = np.fromiter((int(label) for _, label in fields), np.int64, len(fields))
-        in_range = not ((labels < 0) | (labels >= num_classes)).any()
-    except (ValueError, OverflowError):
-        in_range = False
-    if not in_range:
-        raise _first_mistake(lines, first_line, list_file, num_classes)
-    return make_batch(paths, labels)
-
-
-def _first_mistake(lines: List[bytes], first_line: int, list_file: Path, num_classes: int) -> UserError:
-    """Go through a bad batch line by line to report the first that is wrong."""
-    for number, line in enumerate(lines, first_line):
-        pair = line.strip().rsplit(None, 1)
-        if not pair:
-            continue
-        try:
-            _, label = pair[0], int(pair[1])
-        except (ValueError, IndexError):
-            shown = line.strip().decode("utf-8", "backslashreplace")[:100]
-            return UserError(f"{list_file} line {number}: expected 'path label' with an integer label, found '{shown}'")
-        if not 0 <= label < num_classes:
-            return UserError(
-                f"{list_file} line {number}: label {label} is out of range; "
-                f"with {num_classes} classes labels go from 0 to {num_classes - 1}"
-            )
-    raise AssertionError(f"no wrong line between {first_line} and {first_line + len(lines) - 1} of {list_file}")
-
-
-def _unreadable(list_file: Path, error: OSError) -> UserError:
-    return UserError(f"{list_file} cannot be read: {error.strerror}")
-
-
 _LIST_SUFFIX = "_list.txt"
 LISTS = {split: split + _LIST_SUFFIX for split in SPLITS}
 NUM_CLASSES_OF_LISTS = 1000
 FIRST_OF_KIT = "ILSVRC2012_val_00000001.JPEG"
+_KIT = "ILSVRC2012_devkit_t12"
+_TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
+_LARGEST_KIT_BYTES = 1 << 26  # unpacked; the published one has 3 MB
 
 
-@functools.lru_cache(maxsize=None)
-def names_by_synset() -> Dict[str, str]:
-    """A short name, unlike the others, of each class by its WordNet id, in the order of the classes."""
+@functools.cache
+def _table() -> list[list[str]]:
+    """WordNet id, number in ILSVRC 2012 and short name of each class, in the order of the WordNet ids."""
     table = Path(__file__).with_name("imagenet_classes.txt").read_text(encoding="ascii")
-    return dict(line.split(" ", 1) for line in table.splitlines())
+    return [line.split(" ", 2) for line in table.splitlines()]
+
+
+def names_by_synset() -> dict[str, str]:
+    """A short name, unlike the others, of each class by its WordNet id, in the order of the classes."""
+    return {wnid: name for wnid, _, name in _table()}
 
 
 class ImageNet2012(IndexedImages):
@@ -124,7 +59,7 @@ class ImageNet2012(IndexedImages):
         "(or val/ILSVRC2012_val_*.JPEG and the development kit ILSVRC2012_devkit_t12)"
     )
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
         """List the images of ``split`` ("train", "val", or one that has a list or a folder); their index goes to
         ``cache_folder``.
 
@@ -134,15 +69,15 @@ class ImageNet2012(IndexedImages):
         self.split = split
         root = existing_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
-        left_out: Optional[LeftOut] = None  # lists and the development kit name every image
+        left_out: LeftOut | None = None  # lists and the development kit name every image
+        num_classes = NUM_CLASSES_OF_LISTS
         if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, _list_of(root, split))
             names = read_class_names(root)
             num_classes = len(names) if names else NUM_CLASSES_OF_LISTS
-            index = index_path_list(list_file, num_classes, cache_folder, name, names)
+            index = _index_list(list_file, num_classes, cache_folder, name, names)
         elif split == "val" and os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
             index = _index_by_kit(root, cache_folder, name)
-            num_classes = NUM_CLASSES_OF_LISTS
         elif os.path.isdir(os.path.join(root, split)):
             index, left_out = index_class_folders(root, split, ("val",), cache_folder, name)
             num_classes = len(index.class_names)
@@ -159,6 +94,118 @@ def _list_of(root: str, split: str) -> str:
     return f"{split}{_LIST_SUFFIX}"
 
 
+def _index_list(
+    list_file: Path, num_classes: int, cache_folder: Path, name: str, class_names: list[str] | None
+) -> PathIndex:
+    """Open the index of ``list_file``, rebuilding it if the file's content has changed."""
+    key = hashlib.sha256(f"path list, {num_classes} classes {class_names}\n".encode())
+    try:
+        with open_regular(list_file, "rb") as stream:
+            for chunk in iter(lambda: stream.read(1 << 20), b""):
+                key.update(chunk)
+        index = ensure_path_index(
+            cache_folder, name, key.digest(), lambda: _batches(list_file, num_classes), class_names
+        )
+    except OSError as error:
+        raise UserError(f"{list_file} cannot be read: {error.strerror}") from error
+    if len(index) == 0:
+        raise UserError(f"{list_file} holds no samples; expected lines of 'path label'")
+    return index
+
+
+def _batches(list_file: Path, num_classes: int) -> Iterator[Batch]:
+    entries = _entries(list_file, num_classes)
+    for some in iter(lambda: list(islice(entries, _LINES_PER_BATCH)), []):
+        paths, labels = zip(*some, strict=True)
+        yield make_batch(list(paths), np.array(labels, np.int32))
+
+
+def _entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:
+    """Path and label of each line that is not blank. The label is the last field, so paths may contain spaces.
+
+    Raises:
+        UserError: names the first line that is malformed or has a label outside ``0 .. num_classes - 1``.
+    """
+    with open_regular(list_file, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            fields = line.removeprefix(_BYTE_ORDER_MARK).strip().rsplit(None, 1)
+            try:
+                path, label = fields[0], int(fields[1])
+            except (ValueError, IndexError):
+                if not fields:
+                    continue
+                shown = line.strip().decode("utf-8", "backslashreplace")[:100]
+                raise UserError(
+                    f"{list_file} line {number}: expected 'path label' with an integer label, found '{shown}'"
+                ) from None
+            if not 0 <= label < num_classes:
+                raise UserError(
+                    f"{list_file} line {number}: label {label} is out of range; "
+                    f"with {num_classes} classes labels go from 0 to {num_classes - 1}"
+                )
+            yield path, label
+
+
+def label_files(root: str, split: str) -> list[str]:
+    """The files under ``root`` that may contain the labels of ``split``, for images in tar files."""
+    files = [os.path.join(root, f"{split}{_LIST_SUFFIX}")]
+    return [*files, os.path.join(root, f"{_KIT}.tar.gz"), os.path.join(root, _KIT, _TRUTH)] if split == "val" else files
+
+
+def listed_labels(root: str, split: str) -> dict[bytes, int] | None:
+    """Label of each image of ``split`` by the last part of its path, from ``<split>_list.txt`` or ImageNet's
+    development kit; None if there are none.
+
+    Raises:
+        UserError: the list or the kit is corrupt.
+    """
+    path = Path(root, f"{split}{_LIST_SUFFIX}")
+    if not path.is_file():
+        return kit_labels(root) if split == "val" else None
+    labels: dict[bytes, int] = {}
+    for file, label in _entries(path, 1 << 31):
+        name = os.path.basename(file)
+        if labels.setdefault(name, label) != label:
+            raise UserError(f"{path}: {os.fsdecode(name)} has two labels, and only the name is looked at")
+    return labels
+
+
+def kit_labels(root: str) -> dict[bytes, int] | None:
+    """Labels of ``ILSVRC2012_val_00000001.JPEG`` etc. from the development kit in ``root``, extracted or as
+    ``.tar.gz``; None without it. Classes are numbered by sorted WordNet id, as usual.
+
+    Raises:
+        UserError: it is corrupt or not as published.
+    """
+    try:
+        content = _read_truth(Path(root, _KIT, _TRUTH), Path(root, f"{_KIT}.tar.gz"))
+        if content is None:
+            return None
+        label_of = {int(number): label for label, (_, number, _) in enumerate(_table())}
+        labels = [label_of[int(line)] for line in content.split()]
+    except (OSError, EOFError, zlib.error, tarfile.TarError, ArithmeticError, LookupError, ValueError) as error:
+        raise UserError(f"the development kit {_KIT} in {root} cannot be read: {error}; get it again") from error
+    return {f"ILSVRC2012_val_{number:08d}.JPEG".encode(): label for number, label in enumerate(labels, 1)}
+
+
+def _read_truth(file: Path, archive: Path) -> bytes | None:
+    if file.parent.is_dir():
+        return read_bytes(file, _LARGEST_KIT_BYTES)
+    if not archive.is_file():
+        return None
+    content = read_regular(archive)
+    if content.startswith(b"\x1f\x8b"):  # some browsers have unpacked it while they fetched it
+        with gzip.open(io.BytesIO(content)) as packed:
+            content = packed.read(_LARGEST_KIT_BYTES + 1)
+    if len(content) > _LARGEST_KIT_BYTES:
+        raise ValueError(f"it unpacks to more than {_LARGEST_KIT_BYTES:,} bytes, which the published one does not")
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
+        member = tar.extractfile(f"{_KIT}/{_TRUTH}")  # KeyError: it is not there
+        if member is None:
+            raise ValueError(f"{_TRUTH} is not a file")
+        return member.read()
+
+
 def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
     """Validation images in a single folder, with labels from the development kit."""
     labels = kit_labels(root)
@@ -171,7 +218,7 @@ def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
     missing = next((picture for picture in labels if picture not in there), None)
     if missing is not None:
         raise UserError(f"{os.path.join(root, 'val', os.fsdecode(missing))} is missing, but the development kit has it")
-    names: Optional[List[str]] = None
+    names: list[str] | None = None
     if os.path.isdir(os.path.join(root, "train")):
         folders = list_classes(root, "train")
         if len(folders) != NUM_CLASSES_OF_LISTS:

@@ -5,23 +5,22 @@ Threads suffice because Pillow releases the GIL while decoding; no process has t
 they run. Each thread has its own copy of the dataset, like loader processes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from tqdm import tqdm
 
-from ...errors import UserError
 from ...parallel.devices import cpu_cores
-from .formats import readable_formats
-from .left_out import LeftOut, printable
+from ...runtime.errors import UserError
+from ...runtime.printing import one_line
+from .formats import LeftOut, readable_formats
 from .reading import UnreadablePicture, examine_image, open_image
 
 ALL_UP_TO = 5_000  # larger splits are sampled
@@ -41,7 +40,7 @@ class Look(NamedTuple):
     Attributes:
         index: in the dataset.
         num_bytes: of the file.
-        digest: of its content, 16 bytes.
+        digest: of its content, 16 bytes; empty if it cannot be read.
         orientation: EXIF orientation, 1 for upright.
         mode: Pillow's mode of the stored pixels.
         error: why it cannot be read.
@@ -52,31 +51,72 @@ class Look(NamedTuple):
     digest: bytes = b""
     orientation: int = 1
     mode: str = ""
-    error: Optional[UnreadablePicture] = None
+    error: UnreadablePicture | None = None
 
 
 class Opened(NamedTuple):
-    """The images of a split that were opened, in that order."""
+    """The images of a split that were opened, in the order of the dataset."""
 
+    dataset: Any
     split: str
-    total: int
-    looks: List[Look]
+    looks: list[Look]
 
     @property
-    def bad(self) -> List[UnreadablePicture]:
-        """Those that cannot be read, in the order of the dataset."""
-        return [look.error for look in sorted(self.looks, key=lambda look: look.index) if look.error]
+    def bad(self) -> list[UnreadablePicture]:
+        """Why images cannot be read."""
+        return [look.error for look in self.looks if look.error]
 
     @property
-    def summary(self) -> str:
-        """``opened all 1,234 pictures of train`` or ``opened 2,000 of 1,281,167 pictures of train``."""
-        return f"opened {self.amount} pictures of {self.split}"
+    def is_whole(self) -> bool:
+        return len(self.looks) == len(self.dataset)
 
     @property
     def amount(self) -> str:
         """``all 1,234`` or ``2,000 of 1,281,167``."""
-        opened = len(self.looks)
-        return f"all {opened:,}" if opened == self.total else f"{opened:,} of {self.total:,}"
+        return f"{'all' if self.is_whole else f'{len(self.looks):,} of'} {len(self.dataset):,}"
+
+    def refuse_bad(self, is_replaced: bool) -> None:
+        """Raise an error for unreadable images, unless training replaces them.
+
+        Raises:
+            UserError: names the first of them.
+        """
+        bad, looks = self.bad, len(self.looks)
+        if not bad or (is_replaced and len(bad) < looks):
+            return
+        others = ""
+        if len(bad) > 1:
+            more = ", ".join(error.path for error in bad[1:_NAMED]) + (", …" if len(bad) > _NAMED else "")
+            others = f" (with it {len(bad):,} of the {looks:,} opened pictures of {self.split}: {more})"
+        remedy = "repair or remove it: an evaluation leaves no picture out"
+        if self.split == "train":
+            remedy = "repair or remove it, or let DATA.ON_BAD_SAMPLE skip take the next one"
+        if is_replaced:
+            remedy = "none of them can be read, so there is nothing to replace them with (DATA.ON_BAD_SAMPLE)"
+        raise UserError(f"{bad[0]}{others}; {remedy}")
+
+    def findings(self) -> list[str]:
+        """What to report about the images, one line per finding."""
+        said, bad, dataset = f"opened {self.amount} pictures of {self.split}", self.bad, self.dataset
+        if bad:
+            number = f"{len(bad):,}" if len(bad) > 1 else "one"
+            said += f"; {number} of them cannot be read and the next readable one takes its place (DATA.ON_BAD_SAMPLE "
+            said += f"skip): {bad[0]}"
+        lines = [said]
+        turned = [look.index for look in self.looks if look.orientation != 1]
+        if turned and not dataset.reading.exif_rotate:
+            lines.append(
+                f"{self._count(turned)} to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false ignores: "
+                f"{dataset.describe(turned[0])}"
+            )
+        deep = [look.index for look in self.looks if _is_deep(look.mode)]
+        if deep:
+            lines.append(f"{self._count(deep)} {_DEEP}, as {dataset.describe(deep[0])}")
+        return lines
+
+    def _count(self, indices: list[int]) -> str:
+        verb = "is" if len(indices) == 1 else "are"
+        return f"{len(indices):,} of the {len(self.looks):,} opened pictures of {self.split} {verb}"
 
 
 def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
@@ -90,52 +130,20 @@ def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
     # A fixed random order: whatever fits into the time is then a fair sample, drawn the same way in every run.
     order = np.random.default_rng(0).permutation(total)[: total if total <= ALL_UP_TO else SAMPLE].tolist()
     looks = in_threads(_look, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
-    return Opened(split, total, list(looks))
+    return Opened(dataset, split, sorted(looks, key=lambda look: look.index))
 
 
-def refuse_bad(opened: Opened, is_replaced: bool) -> None:
-    """Raise an error for unreadable images, unless training replaces them.
-
-    Raises:
-        UserError: names the first of them.
-    """
-    bad = opened.bad
-    if not bad or (is_replaced and len(bad) < len(opened.looks)):
-        return
-    others = ""
-    if len(bad) > 1:
-        more = ", ".join(error.path for error in bad[1:_NAMED]) + (", …" if len(bad) > _NAMED else "")
-        others = f" (with it {len(bad):,} of the {len(opened.looks):,} opened pictures of {opened.split}: {more})"
-    remedy = "repair or remove it: an evaluation leaves no picture out"
-    if opened.split == "train":
-        remedy = "repair or remove it, or let DATA.ON_BAD_SAMPLE skip take the next one"
-    if is_replaced:
-        remedy = "none of them can be read, so there is nothing to replace them with (DATA.ON_BAD_SAMPLE)"
-    raise UserError(f"{bad[0]}{others}; {remedy}")
+def _look(dataset: Any, index: int) -> Look:
+    try:
+        encoded = dataset.encoded(index)
+        turned, mode, size = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
+        dataset.require_size(index, size)
+    except UnreadablePicture as error:
+        return Look(index, error=error)
+    return Look(index, len(encoded), digest_of(encoded), turned, mode)
 
 
-def findings(opened: Opened, dataset: Any) -> List[str]:
-    """What to report about the images that were opened, one line per finding."""
-    said = opened.summary
-    bad = opened.bad
-    if bad:
-        one = f"; {len(bad):,} of them cannot be read and" if len(bad) > 1 else "; one of them cannot be read and"
-        said += f"{one} the next readable one takes its place (DATA.ON_BAD_SAMPLE skip): {bad[0].path}"
-    lines = [said]
-    looks = sorted(opened.looks, key=lambda look: look.index)
-    turned = [look.index for look in looks if look.orientation != 1]
-    if turned and not dataset.reading.exif_rotate:
-        lines.append(
-            f"{_count(turned, opened)} to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false ignores: "
-            f"{dataset.describe(turned[0])}"
-        )
-    deep = [look.index for look in looks if _is_deep(look.mode)]
-    if deep:
-        lines.append(f"{_count(deep, opened)} {_DEEP}, as {dataset.describe(deep[0])}")
-    return lines
-
-
-def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> List[str]:
+def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> list[str]:
     """A line about pictures with more than 8 bits a pixel, by opening as many as time allows.
 
     Args:
@@ -163,17 +171,12 @@ def _is_deep(mode: str) -> bool:
     return mode.startswith(("I", "F"))
 
 
-def _count(indices: List[int], opened: Opened) -> str:
-    verb = "is" if len(indices) == 1 else "are"
-    return f"{len(indices):,} of the {len(opened.looks):,} opened pictures of {opened.split} {verb}"
-
-
 def in_threads(
     function: Callable[[Any, int], _T],
     dataset: Any,
     indices: Iterable[int],
     label: str,
-    total: Optional[int],
+    total: int | None,
     seconds: float,
     without_limit: int = 0,
 ) -> Iterator[_T]:
@@ -193,7 +196,7 @@ def in_threads(
 
     threads = min(cpu_cores(), _MOST_THREADS)
     end = time.monotonic() + seconds
-    pending: Deque[Future] = deque()
+    pending: deque[Future] = deque()
     pool = ThreadPoolExecutor(threads, initializer=start)
     try:
         with tqdm(total=total, desc=label, unit="picture", delay=1.0, disable=None, leave=False) as bar:
@@ -216,89 +219,50 @@ def digest_of(encoded: bytes) -> bytes:
     return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
-def _look(dataset: Any, index: int) -> Look:
-    try:
-        encoded = dataset.encoded(index)
-        turned, mode = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
-    except UnreadablePicture as error:
-        return Look(index, error=error)
-    return Look(index, len(encoded), digest_of(encoded), turned, mode)
-
-
-class Identical(NamedTuple):
-    """Images that are in both sets.
-
-    Attributes:
-        pictures: of "val", indices, that have an identical one in "train".
-        example: a pair of indices, into "val" and "train".
-        compared: images of "train" that were compared.
-    """
-
-    pictures: List[int]
-    example: Optional[Tuple[int, int]]
-    compared: int
-
-
-def find_identical(
-    train: Any, opened_train: Opened, opened_val: Opened, seconds: float = _COMPARING_SECONDS
-) -> Identical:
-    """Compare the opened images of "val" with those of "train", by size first, as many as time allows.
-
-    Args:
-        train: dataset with ``num_bytes(index)`` and ``encoded(index)``.
-        opened_train: its opened images; these are not read again.
-    """
-    wanted: Dict[bytes, List[int]] = {}
-    for look in opened_val.looks:
+def compare(train: Opened, val: Opened, seconds: float = _COMPARING_SECONDS) -> list[str]:
+    """The line about images of "val" that are in "train" as well, if there is anything to report: identical images, or
+    that not all were compared. Images of "train" that were not opened are compared by size first, as many as time
+    allows."""
+    wanted: dict[bytes, list[int]] = {}
+    for look in val.looks:
         if not look.error:
             wanted.setdefault(look.digest, []).append(look.index)
-    sizes = {look.num_bytes for look in opened_val.looks if not look.error}
-    partner: Dict[bytes, int] = {}
-    for look in opened_train.looks:
-        if not look.error and look.digest in wanted:
-            partner[look.digest] = min(look.index, partner.get(look.digest, look.index))
-    seen = {look.index for look in opened_train.looks}
-    progress = Counter({"compared": len(seen)})
-    end = time.monotonic() + seconds
+    sizes = {look.num_bytes for look in val.looks if not look.error}
+    partner: dict[bytes, int] = {}
+    for look in train.looks:
+        if look.digest in wanted:
+            partner.setdefault(look.digest, look.index)
+    seen = {look.index for look in train.looks}
+    compared, end = len(seen), time.monotonic() + seconds
 
     def candidates() -> Iterator[int]:
-        for index in np.random.default_rng(0).permutation(len(train)).tolist() if len(seen) < len(train) else ():
+        nonlocal compared
+        for index in () if train.is_whole else np.random.default_rng(0).permutation(len(train.dataset)).tolist():
             if time.monotonic() > end:
                 return
             if index not in seen:
-                if train.num_bytes(index) in sizes:
+                if train.dataset.num_bytes(index) in sizes:
                     yield index
-                progress["compared"] += 1
+                compared += 1
 
-    for index, digest in in_threads(_digest, train, candidates(), "comparing train and val", None, seconds):
+    for index, digest in in_threads(_digest, train.dataset, candidates(), "comparing train and val", None, seconds):
         if digest in wanted:
             partner[digest] = min(index, partner.get(digest, index))
     pairs = sorted((index, partner[digest]) for digest in partner for index in wanted[digest])
-    return Identical([index for index, _ in pairs], pairs[0] if pairs else None, progress["compared"])
+    whole = val.is_whole and compared == len(train.dataset)
+    scope = "" if whole else f" (compared: {val.amount} with {compared:,} of {len(train.dataset):,})"
+    if not pairs:
+        return [] if whole else [f"no picture of val found identical to one of train{scope}"]
+    are = "pictures of val are" if len(pairs) > 1 else "picture of val is"
+    example = f"{val.dataset.describe(pairs[0][0])} and {train.dataset.describe(pairs[0][1])}"
+    return [f"{len(pairs):,} {are} identical to pictures of train, as {example}{scope}"]
 
 
-def tell_identical(found: Identical, train: Any, val: Any, opened_val: Opened) -> List[str]:
-    """The line about ``found``, if there is anything to report: identical images, or that not all were compared."""
-    whole = len(opened_val.looks) == opened_val.total and found.compared == len(train)
-    scope = "" if whole else f" (compared: {opened_val.amount} with {found.compared:,} of {len(train):,})"
-    if found.example:
-        number = len(found.pictures)
-        are = "pictures of val are" if number > 1 else "picture of val is"
-        pair = f"{val.describe(found.example[0])} and {train.describe(found.example[1])}"
-        return [f"{number:,} {are} identical to pictures of train, as {pair}{scope}"]
-    return [] if whole else [f"no picture of val found identical to one of train{scope}"]
-
-
-def _digest(train: Any, index: int) -> Tuple[int, bytes]:
+def _digest(train: Any, index: int) -> tuple[int, bytes]:
     try:
         return index, digest_of(train.encoded(index))
-    except OSError:
+    except UnreadablePicture:
         return index, b""
-
-
-class _Split(NamedTuple):
-    dataset: Any
-    opened: Opened
 
 
 class Inspection:
@@ -315,9 +279,9 @@ class Inspection:
         self.is_evaluation = is_evaluation
         self.replaces_bad = replaces_bad
         self.allows_left_out = allows_left_out
-        self._splits: Dict[str, _Split] = {}
+        self._opened: dict[str, Opened] = {}
 
-    def look(self, dataset: Any, split: str, num_classes: int) -> List[str]:
+    def look(self, dataset: Any, split: str, num_classes: int) -> list[str]:
         """Lines about ``split`` ("train" or "val") for the log.
 
         Raises:
@@ -327,17 +291,15 @@ class Inspection:
         lines += classes_without_pictures(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
-            refuse_bad(opened, self.replaces_bad and split == "train")
-            lines += findings(opened, dataset)
-            self._splits[split] = _Split(dataset, opened)
-        if len(self._splits) == 2:
-            train, val = self._splits["train"], self._splits["val"]
-            found = find_identical(train.dataset, train.opened, val.opened)
-            lines += tell_identical(found, train.dataset, val.dataset, val.opened)
-            self._splits = {}
-        return [printable(line) for line in lines]
+            opened.refuse_bad(self.replaces_bad and split == "train")
+            lines += opened.findings()
+            self._opened[split] = opened
+        if len(self._opened) == 2:
+            lines += compare(self._opened["train"], self._opened["val"])
+            self._opened = {}
+        return [one_line(line) for line in lines]
 
-    def _left_out(self, left_out: Optional[LeftOut], is_evaluated: bool) -> List[str]:
+    def _left_out(self, left_out: LeftOut | None, is_evaluated: bool) -> list[str]:
         if left_out is None:
             return []
         if is_evaluated and left_out.num_pictures and not self.allows_left_out:
@@ -348,7 +310,7 @@ class Inspection:
         return left_out.lines()
 
 
-def classes_without_pictures(dataset: Any, split: str, num_classes: int) -> List[str]:
+def classes_without_pictures(dataset: Any, split: str, num_classes: int) -> list[str]:
     """A line if the dataset has classes without any image in ``split``."""
     labels = dataset.labels
     if labels is None:

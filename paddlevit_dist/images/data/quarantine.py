@@ -1,15 +1,14 @@
 """The list of images that cannot be read, and what training does on encountering one."""
 
-from __future__ import annotations
-
 import os
 import socket
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from ...errors import UserError
-from ...files import atomic_file
-from ...parallel import all_gather, is_main
+from ... import parallel
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file
 from .reading import UnreadablePicture
 
 QUARANTINE_FILE = "quarantine.tsv"
@@ -26,7 +25,7 @@ class Unreadable(NamedTuple):
     reason: str
 
     @classmethod
-    def of(cls, error: UnreadablePicture) -> Unreadable:
+    def of(cls, error: UnreadablePicture) -> "Unreadable":
         return cls(*(text.translate({9: "\\t", 10: "\\n", 13: "\\r"}) for text in (error.path, error.reason)))
 
 
@@ -37,7 +36,7 @@ def write_quarantine(file: Path, found: Iterable[Unreadable]) -> None:
         out.write("".join(lines).encode("utf-8", "surrogateescape"))
 
 
-def read_quarantine(file: Path) -> List[Unreadable]:
+def read_quarantine(file: Path) -> list[Unreadable]:
     """The lines of a list, except an incomplete last one."""
     lines = file.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
     return [Unreadable(*line.split("\t", 1)) for line in lines if line != _HEADER.strip("\n") and "\t" in line]
@@ -52,7 +51,7 @@ class Replacements:
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)
-        self._next: Dict[int, int] = {}  # unreadable index -> where to continue, as found by this process
+        self._next: dict[int, int] = {}  # unreadable index -> where to continue, as found by this process
 
     def __getstate__(self) -> Any:
         return {"folder": self.folder, "_next": {}}
@@ -87,22 +86,22 @@ class Replacements:
         except OSError as error:
             raise UserError(f"cannot write {folder}: {error.strerror}; free space or choose another -output") from error
 
-    def collect(self) -> List[Unreadable]:
+    def collect(self) -> list[Unreadable]:
         """What all processes sharing the folder have recorded so far, each image once, sorted."""
         parts = sorted(Path(self.folder, _PARTS_FOLDER).glob("*.tsv"))
         return sorted({found for part in parts for found in read_quarantine(part)})
 
 
-def merge_quarantine(replacements: Optional[Replacements], folder: Path) -> List[str]:
+def merge_quarantine(replacements: Replacements | None, folder: Path) -> list[str]:
     """Merge the unreadable images found by all ranks so far into one list in ``folder``; returns the line for the log,
     if there is one. Every rank must call this."""
     if replacements is None:
         return []
-    found = sorted({line for lines in all_gather(replacements.collect()) for line in lines})
+    found = sorted({line for lines in parallel.all_gather(replacements.collect()) for line in lines})
     if not found:
         return []
     file = folder / QUARANTINE_FILE
-    if is_main():
+    if parallel.is_main():
         write_quarantine(file, found)
     number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
     return [f"{number} so far replaced by the next readable one, listed in {file}"]

@@ -1,18 +1,18 @@
 """Decode one image of any file format, or report which file cannot be decoded and why."""
 
-from __future__ import annotations
-
+import contextlib
 import io
 import os
 import re
 import warnings
-from typing import Callable, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from ...errors import UserError
-from ...files import NotAFile, require_regular
+from ...runtime.errors import UserError
+from ...runtime.files import NotAFile, read_regular
 from .formats import HEAD_BYTES, HEIF_HINT, picture_kind, readable_formats
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
@@ -58,15 +58,9 @@ def read_file(path: str) -> bytes:
         UnreadablePicture: the file is missing or may not be read.
     """
     try:
-        with open(path, "rb", opener=_open_at_once) as stream:
-            return stream.read()
+        return read_regular(path)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise UnreadablePicture(path, _reason(error)) from error
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    require_regular(path)
-    return os.open(path, flags)
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
@@ -80,29 +74,30 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
     Raises:
         UnreadablePicture: empty, truncated, corrupt, too large, or not an image.
     """
-    try:
-        with open_image(encoded, path, reading) as image:
-            return converted(image, mode, reading)
-    except (MemoryError, UnreadablePicture):
-        raise
-    except Exception as error:  # Pillow's format readers raise almost any type on corrupt input
-        raise UnreadablePicture(path, _reason(error)) from error
+    with naming_damage(path), open_image(encoded, path, reading) as image:
+        return converted(image, mode, reading)
 
 
-def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> Tuple[int, str]:
-    """Decode the image like ``decode_image``; return its EXIF orientation and the file's Pillow mode.
+def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> tuple[int, str, tuple[int, int]]:
+    """Decode the image like ``decode_image``; return its EXIF orientation, the file's Pillow mode, and (height, width).
 
     Raises:
         UnreadablePicture: as in ``decode_image``.
     """
+    with naming_damage(path), open_image(encoded, path, reading) as image:
+        stored_mode = image.mode
+        width, height = converted(image, mode, reading).size
+        return orientation(image), stored_mode, (height, width)  # for some formats it is known only after decoding
+
+
+@contextlib.contextmanager
+def naming_damage(path: str) -> Iterator[None]:
+    """Raise what Pillow raises as UnreadablePicture: its format readers raise almost any type on corrupt input."""
     try:
-        with open_image(encoded, path, reading) as image:
-            stored_mode = image.mode
-            converted(image, mode, reading)
-            return orientation(image), stored_mode  # for some formats it is known only after decoding
-    except (MemoryError, UnreadablePicture):
+        yield
+    except (MemoryError, UserError):
         raise
-    except Exception as error:  # as above
+    except Exception as error:
         raise UnreadablePicture(path, _reason(error)) from error
 
 
@@ -161,7 +156,7 @@ def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
     )
 
 
-def _missing_reader(encoded: bytes) -> Optional[str]:
+def _missing_reader(encoded: bytes) -> str | None:
     """The hint for an image whose format needs an additional package, whatever its suffix."""
     if picture_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
         return f"it is a HEIC picture, which Pillow reads with pillow-heif ({HEIF_HINT})"
@@ -181,7 +176,7 @@ def _reason(error: BaseException) -> str:
 SPLITS = ("train", "val")
 
 
-def existing_folder(data_path: Optional[str], dataset: str, layout: str) -> str:
+def existing_folder(data_path: str | None, dataset: str, layout: str) -> str:
     """Return the absolute path of the folder that ``-data_path`` names.
 
     Raises:
@@ -190,10 +185,9 @@ def existing_folder(data_path: Optional[str], dataset: str, layout: str) -> str:
     if data_path is None:
         raise UserError(f"dataset {dataset} needs -data_path=<folder>, {layout}")
     folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
-    if not os.path.exists(folder):
-        raise UserError(f"data path {folder} does not exist; dataset {dataset} expects a folder {layout}")
     if not os.path.isdir(folder):
-        raise UserError(f"data path {folder} is not a folder; dataset {dataset} expects a folder {layout}")
+        wrong = "is not a folder" if os.path.exists(folder) else "does not exist"
+        raise UserError(f"data path {folder} {wrong}; dataset {dataset} expects a folder {layout}")
     return folder
 
 

@@ -1,25 +1,36 @@
-"""Images read directly from uncompressed tar files."""
+"""Images read directly from uncompressed tar files.
 
-from __future__ import annotations
+Two memory-mapped files in the cache folder say where they are: a path index of names and labels, and a ``.npy`` array
+of offsets and sizes. Both carry the key of their source: size and modification time of the tar files, content of the
+lists next to them.
+"""
 
+import hashlib
 import os
-from collections import OrderedDict
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from ...errors import UserError
-from .image_dataset import ImageDataset
-from .left_out import LeftOut
-from .reading import Reading, UnreadablePicture, decode_image, existing_folder
-from .tar_index import Preparation, TarIndex, read_preparation
+from ...loading.checked_files import Damaged, map_verified, write_array
+from ...loading.path_index import Batch, PathIndex, ensure_path_index
+from ...runtime.errors import UserError
+from ...runtime.files import map_array, read_regular, require_regular
+from .formats import SPLIT_WORDS, LeftOut, readable_suffixes
+from .image_dataset import FILE as CLASSES_FILE
+from .image_dataset import IndexedImages, name_folders, read_class_names
+from .imagenet import label_files, listed_labels
+from .prepared import read_preparation
+from .reading import UnreadablePicture, existing_folder
+from .tar_files import OpenFiles
+from .tar_scan import Scan, find_shards, scan
 
-_OPEN_FILES = 64
+_SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
 
 
-class TarImages(ImageDataset):
+class TarImages(IndexedImages):
     """Images in tar files that are not unpacked: an index holds the file, offset and size of each.
 
     The tar files of a split are those in ``data_path`` with the split in their name (``train-00000.tar``,
@@ -37,11 +48,9 @@ class TarImages(ImageDataset):
     files. ``classes.txt`` names the classes.
     """
 
-    reading = Reading()
-    reads_parts = True
     layout = "with uncompressed tar files: train-*.tar and val-*.tar, or train/<class>.tar and val/<class>.tar"
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
         """Index the tar files of ``split``, "train", "val" or what else their names say, unless ``cache_folder`` has
         their index.
 
@@ -49,94 +58,137 @@ class TarImages(ImageDataset):
             UserError: no tar files, a compressed, truncated or corrupt one, or an image without a class.
         """
         self.split = split
-        self.root = existing_folder(data_path, "tar", self.layout)
-        preparation = read_preparation(self.root)
-        self._index = TarIndex(self.root, split, cache_folder)
-        self.num_classes = _count_classes(self._index, preparation)
-        self.notices = [preparation.note(self.root)] if preparation else []
-        self._files: OrderedDict = OrderedDict()
+        root = existing_folder(data_path, "tar", self.layout)
+        preparation = read_preparation(root)
+        index, self._locations_file = _open_index(root, split, cache_folder)
+        self._locations: np.ndarray | None = None
+        self._files = OpenFiles()
+        classes = index.class_names
+        num_classes = classes["count"]
+        if preparation:
+            self.notices = [preparation.note(root)]
+            num_classes = num_classes if classes["names"] else max(num_classes, preparation.num_classes)
+        super().__init__(root, index, num_classes, LeftOut.of_json(classes["left_out"]))
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_files": OrderedDict()}
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Decode image ``index``: (RGB image, label).
-
-        Raises:
-            UnreadablePicture: it cannot be decoded; the message names tar file and member.
-        """
-        image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
-        return image, self._index.label(index)
+        return {**super().__getstate__(), "_locations": None}
 
     def encoded(self, index: int) -> bytes:
         """The bytes of image ``index`` as stored.
 
         Raises:
-            UserError: the tar file is missing or has become shorter.
+            UnreadablePicture: the tar file cannot be read.
+            UserError: it has become shorter.
         """
-        return self.part(index, 0, self._index.location(index)[2]).tobytes()
+        return self.part(index, 0, self.num_bytes(index)).tobytes()
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
-        shard, offset, _ = self._index.location(index)
-        content = np.empty(length, dtype=np.uint8)
+        shard = os.path.join(self.root, _SHARD.match(self._index.path(index))[0])
         try:
-            count = os.preadv(self._descriptor(shard), [content], offset + start)
+            content = self._files.read(shard, self._location(index)[0] + start, length)
         except OSError as error:
             raise UnreadablePicture(self.describe(index), error.strerror) from error
-        if count != length:
-            raise UserError(f"{self._shard_path(shard)} has become shorter since it was indexed; start the run again")
+        if len(content) != length:
+            raise UserError(f"{shard} has become shorter since it was indexed; start the run again")
         return content
 
     def num_bytes(self, index: int) -> int:
-        """Size of image ``index`` as stored."""
-        return self._index.location(index)[2]
+        return self._location(index)[1]
 
-    def describe(self, index: int) -> str:
-        """Tar file and member of image ``index``, as one path."""
-        return os.path.join(self._shard_path(self._index.location(index)[0]), self._index.name(index))
-
-    def listed(self) -> Dict[str, Iterable[Any]]:
-        return {"names": self._index.names(), "labels": [self.labels]}
+    def _location(self, index: int) -> list[int]:
+        """Offset and size of image ``index``."""
+        if self._locations is None:
+            self._locations = map_array(self._locations_file)
+        return self._locations[index].tolist()
 
     @property
-    def labels(self) -> np.ndarray:
-        """All labels, (samples,) int32, read-only."""
-        return self._index.labels
-
-    @property
-    def class_names(self) -> Optional[List[str]]:
+    def class_names(self) -> list[str] | None:
         """Name of each class, None if neither the archives nor ``classes.txt`` name them."""
-        return self._index.classes["names"]
-
-    @property
-    def left_out(self) -> LeftOut:
-        """What the tar files contain besides images and labels."""
-        return self._index.left_out
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes with the tar files and their labels."""
-        return self._index.key.hex()
-
-    def _shard_path(self, number: int) -> str:
-        return os.path.join(self.root, self._index.shard(number))
-
-    def _descriptor(self, number: int) -> int:
-        """An open tar file. Forked processes may share it, since reads pass an explicit offset."""
-        if number in self._files:
-            self._files.move_to_end(number)
-        else:
-            while len(self._files) >= _OPEN_FILES:
-                self._files.popitem(last=False)[1].close()
-            self._files[number] = open(self._shard_path(number), "rb", buffering=0)  # noqa: SIM115 - stays open
-        return self._files[number].fileno()
+        return self._index.class_names["names"]
 
 
-def _count_classes(index: TarIndex, preparation: Optional[Preparation]) -> int:
-    classes = index.classes
-    if preparation and not classes["names"]:
-        return max(classes["count"], preparation.num_classes)
-    return classes["count"]
+def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, str]:
+    """The index of ``split``, rebuilt if its tar files have changed, and the file of offsets and sizes.
+
+    In place of class names the index has ``names`` to show, or None; ``groups``, the names in the archives, or None;
+    ``count``; ``left_out``.
+    """
+    shards = find_shards(root, split)
+    if not shards:
+        there = [known for known in SPLIT_WORDS if find_shards(root, known)]
+        others = f"; there are some of {', '.join(there)}" if there else ""
+        raise UserError(f"{root} has no tar files of the {split} pictures, such as {split}-00000.tar{others}")
+    training_shards = find_shards(root, "train") if split != "train" else []
+    key = _key(root, split, [*shards, *training_shards])
+    locations_file = Path(cache_folder, f"tar-{split}-{key.hex()[:16]}.npy")
+    classes: dict[str, Any] = {}
+
+    def build() -> Iterator[Batch]:
+        found = scan(root, shards, split, listed_labels(root, split))
+        if not len(found.labels):
+            others = f"; {found.left_out.summary()}" if found.left_out.counts else ""
+            raise UserError(f"{os.path.join(root, shards[0])} holds no pictures{others}")
+        training = _open_index(root, "train", cache_folder)[0].class_names if training_shards else None
+        labels = _resolve_classes(found, root, shards[0], training, classes)
+        classes["left_out"] = found.left_out.as_json()
+        write_array(locations_file, found.locations)
+        first = 0
+        for batch in found.batches:
+            yield batch._replace(labels=labels[first : first + len(batch.lengths)].astype(np.int32))
+            first += len(batch.lengths)
+
+    index = ensure_path_index(cache_folder, f"tar-{split}", key, build, lambda: classes)
+    try:
+        fits = map_verified(locations_file).shape == (len(index), 2)
+    except Damaged:
+        fits = False
+    if not fits:  # lost or corrupt: both are rebuilt together
+        os.unlink(index.file)
+        index = ensure_path_index(cache_folder, f"tar-{split}", key, build, lambda: classes)
+    return index, str(locations_file)
+
+
+def _key(root: str, split: str, shards: list[str]) -> bytes:
+    # Which members are images depends on what Pillow opens here; 3 is the version of what the index says.
+    key = hashlib.sha256(f"tar 3 {split} {sorted(readable_suffixes())}\n".encode())
+    for shard in shards:
+        path = os.path.join(root, shard)
+        try:
+            require_regular(path)
+            status = os.stat(path)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        key.update(f"{shard}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    for path in (os.path.join(root, CLASSES_FILE), *label_files(root, "train"), *label_files(root, split)):
+        if os.path.isfile(path):
+            key.update(os.path.basename(path).encode() + hashlib.sha256(read_regular(path)).digest())
+    return key.digest()
+
+
+def _resolve_classes(
+    found: Scan, root: str, shard: str, training: dict[str, Any] | None, classes: dict[str, Any]
+) -> np.ndarray:
+    """The final labels; what the index says of the classes is stored in ``classes``."""
+    known = training or {"names": None, "groups": None, "count": 0}
+    if found.groups is None:
+        names = read_class_names(root) or known["names"]
+        largest = int(found.labels.max())
+        count = len(names) if names else max(largest + 1, known["count"])
+        if largest >= count:
+            raise UserError(
+                f"a picture of {os.path.join(root, shard)} has label {largest}, but only {count} classes are named"
+            )
+        classes.update(names=names, groups=known["groups"], count=count)
+        return found.labels
+    groups = known["groups"] if training else found.groups
+    if groups is None:
+        raise UserError(
+            f"the training tar files of {root} number their classes in label files, the validation ones name them "
+            f"('{found.groups[0]}'); pack both in one way"
+        )
+    unknown = sorted(set(found.groups) - set(groups))
+    if unknown:
+        raise UserError(f"class '{unknown[0]}' of {os.path.join(root, shard)} does not exist in the training files")
+    classes.update(names=name_folders(root, groups), groups=groups, count=len(groups))
+    position = {group: number for number, group in enumerate(groups)}
+    return np.array([position[group] for group in found.groups], np.int64)[found.labels]

@@ -1,53 +1,47 @@
 """The images of one split in tar files, with the labels or the class names that the archives give them."""
 
-from __future__ import annotations
-
 import os
 import re
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from ...errors import UserError
 from ...loading.path_index import Batch, make_batch
-from ...text_files import parse_json
-from .formats import HEAD_BYTES, is_hidden, readable_suffixes, suffix_of
-from .left_out import LeftOut
-from .tar_members import Member, TarFile
+from ...runtime.errors import UserError
+from ...runtime.text_files import parse_json
+from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, LeftOut, is_hidden_path, readable_suffixes, suffix_of
+from .tar_files import Member, OpenFiles, members
 
-LABEL_ENDINGS = (b".cls", b".json")
 _LARGEST_LABEL_BYTES = 1 << 20
-_SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
 _SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$", re.IGNORECASE)
-_PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
 
 class Scan(NamedTuple):
     """All images of a split in order.
 
     Attributes:
-        batches: names, one batch per tar file; their labels are 0.
-        locations: (samples, 3) int64: number of the tar file, offset, size.
+        batches: paths below the data path, of the tar file and the member; one batch per tar file, labels are 0.
+        locations: (samples, 2) int64: offset, size.
         labels: (samples,) int64 from label files, or the positions of ``groups``.
         groups: class names that the archives give; None where labels come from label files.
         left_out: members that are neither images nor labels.
     """
 
-    batches: List[Batch]
+    batches: list[Batch]
     locations: np.ndarray
     labels: np.ndarray
-    groups: Optional[List[str]]
+    groups: list[str] | None
     left_out: LeftOut
 
 
-def find_shards(root: str, split: str) -> List[str]:
+def find_shards(root: str, split: str) -> list[str]:
     """The tar files of ``split`` under ``root``, sorted: named after the split, or all in the folder of that name.
 
     Raises:
         UserError: the folder cannot be listed, or holds a compressed archive without its uncompressed form.
     """
-    words = _SPLIT_WORDS.get(split, (split,))
+    words = SPLIT_WORDS.get(split, (split,))
     pattern = re.compile(rf"(?:.*[._-])?(?:{'|'.join(map(re.escape, words))})(?:[^a-zA-Z].*)?", re.DOTALL)
     for folder in ("", *words):
         try:
@@ -60,7 +54,9 @@ def find_shards(root: str, split: str) -> List[str]:
         names = [name for name in names if not name.startswith(".")]
         shards = [os.path.join(folder, name) for name in names if name.lower().endswith(".tar")]
         unpacked = {_SUFFIX.sub("", os.path.basename(shard)) for shard in shards}
-        packed = [name for name in names if name.lower().endswith(_PACKED) and _SUFFIX.sub("", name) not in unpacked]
+        packed = [
+            name for name in names if name.lower().endswith(PACKED_TARS) and _SUFFIX.sub("", name) not in unpacked
+        ]
         if packed:
             raise UserError(
                 f"{os.path.join(root, folder, packed[0])} is compressed, but pictures are read in place: "
@@ -71,7 +67,7 @@ def find_shards(root: str, split: str) -> List[str]:
     return []
 
 
-def scan(root: str, shards: List[str], split: str, listed: Optional[Dict[bytes, int]] = None) -> Scan:
+def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> Scan:
     """Go through the headers of all ``shards``.
 
     Args:
@@ -81,151 +77,127 @@ def scan(root: str, shards: List[str], split: str, listed: Optional[Dict[bytes, 
         UserError: a tar file is corrupt, or an image has no label.
     """
     total = sum(os.path.getsize(os.path.join(root, shard)) for shard in shards)
-    pages: List[_Page] = []
     left_out = LeftOut(os.path.join(root, shards[0]) if len(shards) == 1 else f"{root} in {len(shards)} tar files")
+    files = OpenFiles()
+    tars = [_Contents(os.path.join(root, shard), files) for shard in shards]
     with tqdm(total=total, desc=f"indexing {split}", unit="B", unit_scale=True, disable=None, leave=False) as bar:
-        for shard in shards:
-            with TarFile(os.path.join(root, shard)) as tar:
-                pages.append(_read_page(tar, bar, left_out))
-    if any(page.labels for page in pages):
-        for page in pages:
-            page.keep_labelled(left_out)
-        labels, groups = [page.own_labels() for page in pages], None
+        for tar in tars:
+            tar.read(bar, left_out)
+    groups = None
+    if any(tar.labels for tar in tars):
+        labels = [tar.own_labels() for tar in tars]
     elif listed is not None:
-        labels, groups = [page.listed_labels(listed) for page in pages], None
+        labels = [tar.listed_labels(listed) for tar in tars]
     else:
-        labels, groups = _group_labels(root, shards, pages)
-    locations = [
-        np.array([(number, member.offset, member.size) for member in page.members], np.int64).reshape(-1, 3)
-        for number, page in enumerate(pages)
+        found = [tar.groups(is_class=bool(os.path.dirname(shard))) for tar, shard in zip(tars, shards, strict=True)]
+        groups = sorted({group for of_tar in found for group in of_tar})
+        position = {group: number for number, group in enumerate(groups)}
+        labels = [np.array([position[group] for group in of_tar], np.int64) for of_tar in found]
+    images = [member for tar in tars for member in tar.images]
+    locations = np.array([(member.offset, member.size) for member in images], np.int64).reshape(-1, 2)
+    batches = [
+        make_batch([b"%s/%s" % (os.fsencode(shard), member.name) for member in tar.images], 0)
+        for tar, shard in zip(tars, shards, strict=True)
     ]
-    batches = [make_batch([member.name for member in page.members], 0) for page in pages]
-    return Scan(batches, np.concatenate(locations), np.concatenate(labels), groups, left_out)
+    return Scan(batches, locations, np.concatenate(labels), groups, left_out)
 
 
-class _Page:
+class _Contents:
     """The contents of one tar file."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, files: OpenFiles) -> None:
         self.path = path
-        self.members: List[Member] = []  # images
-        self.labels: Dict[bytes, int] = {}  # from label files, by key
+        self.images: list[Member] = []
+        self.labels: dict[bytes, int] = {}  # from label files, by key
+        self._files = files
 
-    def keep_labelled(self, left_out: LeftOut) -> None:
-        """Of ``key.jpg``, ``key.cls`` and what else a sample may have, keep the image; each has exactly one."""
-        suffixes = readable_suffixes()
-        kept = [member for member in self.members if b"." + _key(member.name)[1].lower() in suffixes]
-        seen = set()
+    def read(self, bar: tqdm, left_out: LeftOut) -> None:
+        suffixes, before = readable_suffixes(), 0
+        for member in members(self.path):
+            base = os.path.basename(member.name)
+            if is_hidden_path(member.name):
+                pass
+            elif base.endswith((b".cls", b".json")) and b".tar/" not in member.name.lower():  # not of a class's own tar
+                self._read_label(member)
+            elif suffix_of(base) in suffixes:
+                self.images.append(member)
+            else:
+                path = os.path.join(os.fsencode(self.path), member.name)
+                left_out.add(base, path, lambda member=member: self._content(member, HEAD_BYTES))
+            bar.update(member.offset + member.size - before)
+            before = member.offset + member.size
+
+    def _content(self, member: Member, most: int) -> bytes:
+        return self._files.read(self.path, member.offset, min(member.size, most)).tobytes()
+
+    def _read_label(self, member: Member) -> None:
+        key, ending = _key(member.name)
+        if ending not in (b"cls", b"json"):
+            return
+        content = self._content(member, _LARGEST_LABEL_BYTES)
+        try:
+            value = parse_json(content) if ending == b"json" else int(content)
+            if isinstance(value, dict):
+                if "label" not in value and "cls" not in value:
+                    return  # metadata without a class
+                value = value["label"] if "label" in value else value["cls"]
+            if type(value) is not int or not 0 <= value < 1 << 31:
+                raise ValueError("no class number")
+        except ValueError as error:
+            wanted = 'an object with a whole number "label"' if ending == b"json" else "a whole number"
+            raise UserError(f"{self.path} member {os.fsdecode(member.name)}: expected {wanted} from 0 up") from error
+        if self.labels.setdefault(key, value) != value:
+            raise UserError(f"{self.path} gives {os.fsdecode(key)} two labels, {self.labels[key]} and {value}")
+
+    def own_labels(self) -> np.ndarray:
+        """Labels from label files. Of ``key.jpg`` and what else a sample may have, such as ``key.seg.png``, the first
+        stays; each sample has exactly one."""
+        suffixes, keys = readable_suffixes(), {}
+        kept = [member for member in self.images if b"." + _key(member.name)[1].lower() in suffixes]
         for member in kept:
             key = _key(member.name)[0]
             if key not in self.labels:
                 raise UserError(
                     f"{self.path} has no label for {os.fsdecode(member.name)}: expected {os.fsdecode(key)}.cls or .json"
                 )
-            if key in seen:
+            if key in keys:
                 raise UserError(f"{self.path} has two pictures for {os.fsdecode(key)}; expected one beside its label")
-            seen.add(key)
-        for member in self.members:  # key.seg.png is a further part of the sample key.jpg; without one it is lost
-            if b"." + _key(member.name)[1].lower() not in suffixes and _key(member.name)[0] not in seen:
+            keys[key] = self.labels[key]
+        for member in self.images:
+            key = _key(member.name)[0]
+            if key not in keys:
                 raise UserError(
                     f"{self.path} member {os.fsdecode(member.name)}: the key of a sample ends at the first dot, and "
-                    f"{os.fsdecode(_key(member.name)[0])} has no picture; name it without further dots"
+                    f"{os.fsdecode(key)} has no picture; name it without further dots"
                 )
-        self.members = kept
+        self.images = kept
+        return np.fromiter(keys.values(), np.int64, len(keys))
 
-    def own_labels(self) -> np.ndarray:
-        return np.array([self.labels[_key(member.name)[0]] for member in self.members], np.int64)
-
-    def listed_labels(self, listed: Dict[bytes, int]) -> np.ndarray:
-        names = [member.name.rpartition(b"/")[2] for member in self.members]
+    def listed_labels(self, listed: dict[bytes, int]) -> np.ndarray:
+        names = [os.path.basename(member.name) for member in self.images]
         unknown = next((name for name in names if name not in listed), None)
         if unknown is not None:
             raise UserError(f"{self.path} holds {os.fsdecode(unknown)}, which the list of labels does not have")
         return np.array([listed[name] for name in names], np.int64)
 
-
-def _read_page(tar: TarFile, bar: tqdm, left_out: LeftOut) -> _Page:
-    page = _Page(tar.path)
-    before = 0
-    for member in tar.members():
-        if _is_hidden(member.name):
-            pass
-        elif member.name.lower().endswith(b".tar"):
-            for inner in tar.members(member):
-                if not _is_hidden(inner.name):
-                    _sort_in(inner._replace(name=member.name + b"/" + inner.name), tar, page, left_out)
-        elif member.name.endswith(LABEL_ENDINGS):
-            _read_label(tar, member, page)
-        else:
-            _sort_in(member, tar, page, left_out)
-        bar.update(member.offset + member.size - before)
-        before = member.offset + member.size
-    bar.update(tar.size - before)
-    return page
+    def groups(self, is_class: bool) -> list[str]:
+        """The class of each image: the folder or tar file around it, else this tar file where ``is_class``."""
+        found = []
+        for member in self.images:
+            group = os.path.basename(os.path.dirname(member.name)).removesuffix(b".tar")
+            if group in (b"", b".") and is_class:
+                group = os.fsencode(os.path.basename(self.path)[: -len(".tar")])
+            if group in (b"", b"."):
+                raise UserError(
+                    f"{self.path} gives no class for {os.fsdecode(member.name)}: expected a label file beside it (.cls "
+                    "or .json), or its class as a folder or tar file around it"
+                )
+            found.append(os.fsdecode(group))
+        return found
 
 
-def _is_hidden(name: bytes) -> bool:
-    return any(is_hidden(part) for part in name.split(b"/") if part not in (b".", b".."))
-
-
-def _sort_in(member: Member, tar: TarFile, page: _Page, left_out: LeftOut) -> None:
-    base = member.name.rpartition(b"/")[2]
-    if suffix_of(base) in readable_suffixes():
-        page.members.append(member)
-        return
-    path = os.path.join(os.fsencode(tar.path), member.name)
-    left_out.add(base, path, lambda: tar.read(member.offset, min(member.size, HEAD_BYTES)))
-
-
-def _key(name: bytes) -> Tuple[bytes, bytes]:
+def _key(name: bytes) -> tuple[bytes, bytes]:
     """A member's name up to the first dot of its last part, and what follows the dot."""
     folder, slash, base = name.rpartition(b"/")
     key, _, ending = base.partition(b".")
     return folder + slash + key, ending
-
-
-def _read_label(tar: TarFile, member: Member, page: _Page) -> None:
-    key, ending = _key(member.name)
-    if ending not in (b"cls", b"json"):
-        return
-    content = tar.read(member.offset, min(member.size, _LARGEST_LABEL_BYTES))
-    try:
-        value = parse_json(content) if ending == b"json" else int(content)
-        if isinstance(value, dict):
-            if "label" not in value and "cls" not in value:
-                return  # metadata without a class
-            value = value["label"] if "label" in value else value["cls"]
-        if type(value) is not int or not 0 <= value < 1 << 31:
-            raise ValueError("no class number")
-    except ValueError as error:
-        wanted = 'an object with a whole number "label"' if ending == b"json" else "a whole number"
-        raise UserError(f"{tar.path} member {os.fsdecode(member.name)}: expected {wanted} from 0 up") from error
-    if page.labels.setdefault(key, value) != value:
-        raise UserError(f"{tar.path} gives {os.fsdecode(key)} two labels, {page.labels[key]} and {value}")
-
-
-def _group_labels(root: str, shards: List[str], pages: List[_Page]) -> Tuple[List[np.ndarray], List[str]]:
-    """Classes from the tar file or folder that contains each image."""
-    found: Dict[str, int] = {}
-    labels = []
-    for shard, page in zip(shards, pages):
-        own = os.fsencode(os.path.basename(shard)[: -len(".tar")]) if os.path.dirname(shard) else None
-        groups = [_group(member.name, own, page.path) for member in page.members]
-        labels.append(np.array([found.setdefault(group, len(found)) for group in groups], np.int64))
-    names = sorted(found)
-    position = np.empty(len(names), np.int64)
-    position[[found[name] for name in names]] = np.arange(len(names))
-    return [position[numbers] if len(names) else numbers for numbers in labels], names
-
-
-def _group(name: bytes, shard: Optional[bytes], path: str) -> str:
-    folder = name.rpartition(b"/")[0].rpartition(b"/")[2]
-    group = folder[:-4] if folder.endswith(b".tar") else folder
-    if group in (b"", b"."):
-        group = shard
-    if group is None:
-        raise UserError(
-            f"{path} gives no class for {os.fsdecode(name)}: expected a label file beside it (.cls or .json), or its "
-            "class as a folder or tar file around it"
-        )
-    return os.fsdecode(group)

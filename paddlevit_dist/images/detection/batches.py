@@ -1,14 +1,12 @@
 """Batches of pictures of different sizes: what the host knows of them, and which go through the network together."""
 
-from __future__ import annotations
-
-import json
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import paddle
 
-from ...transfers import to_device
+from ...runtime.transfers import to_device
 from .settings import EQUAL_SHAPES, PADDED, SINGLE
 
 _HOST = "__host__"  # key of what a step must know without asking the device
@@ -22,10 +20,9 @@ EVALUATED_AS = {
 }
 
 
-def with_host_facts(batch: Dict[str, Any]) -> Dict[str, Any]:
-    """A collated batch with its whole numbers as text, which stays in the host's memory."""
-    facts = {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}
-    return {**batch, _HOST: json.dumps(facts)}
+def with_host_facts(batch: dict[str, Any]) -> dict[str, Any]:
+    """A collated batch with its whole numbers as lists, which stay in the host's memory."""
+    return {**batch, _HOST: {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}}
 
 
 def largest_side(data: Any, sizes: np.ndarray) -> int:
@@ -41,7 +38,7 @@ def largest_side(data: Any, sizes: np.ndarray) -> int:
     return min(int(data.LONGEST_SIDE), int(np.ceil(max(data.SHORTEST_SIDES) * widest)))
 
 
-def padded_to(batch: Dict[str, Any], side: int) -> Dict[str, Any]:
+def padded_to(batch: dict[str, Any], side: int) -> dict[str, Any]:
     """A collated batch whose pictures, and masks, are padded to a square at least, at the right and at the bottom.
 
     Args:
@@ -55,12 +52,12 @@ def padded_to(batch: Dict[str, Any], side: int) -> Dict[str, Any]:
     return result
 
 
-def host_facts(batch: Dict[str, Any]) -> Dict[str, np.ndarray]:
+def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
     """``sizes`` int64 (N, 2), in training ``box_counts`` (N,), else ``indices`` (N,) and ``original_sizes`` (N, 2)."""
-    return {name: np.array(value, dtype=np.int64) for name, value in json.loads(batch[_HOST]).items()}
+    return {name: np.array(value, dtype=np.int64) for name, value in batch[_HOST].items()}
 
 
-def passes(sizes: np.ndarray, how: str) -> List[List[int]]:
+def passes(sizes: np.ndarray, how: str) -> list[list[int]]:
     """Which pictures of a batch go through the network together: positions in the batch, each once.
 
     Args:
@@ -71,7 +68,7 @@ def passes(sizes: np.ndarray, how: str) -> List[List[int]]:
         return [list(range(len(sizes)))]
     if how == SINGLE:
         return [[row] for row in range(len(sizes))]
-    groups: Dict[Any, List[int]] = {}
+    groups: dict[Any, list[int]] = {}
     for row, size in enumerate(sizes.tolist()):
         groups.setdefault(tuple(size), []).append(row)
     return list(groups.values())
@@ -93,7 +90,7 @@ def chosen_pictures(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarra
     return images if [height, width] == images.shape[2:] else images[:, :, :height, :width]
 
 
-def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: Optional[paddle.Tensor] = None) -> paddle.Tensor:
+def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None) -> paddle.Tensor:
     """Normalised pictures (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it.
 
     Args:

@@ -1,14 +1,12 @@
 """Boxes as tensors (..., 4): x0, y0, x1, y1, in pixels or in any other unit."""
 
-from __future__ import annotations
-
 import math
-from typing import Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 import numpy as np
 import paddle
 
-from ...transfers import constant
+from ...runtime.transfers import constant
 
 _LEAST_AREA = 1e-12  # a box without area, which a sigmoid that underflows can give, must not divide by zero
 _LARGEST_GROWTH = math.log(1000.0 / 16)  # of a side, in one step, as the authors have it: exp cannot overflow
@@ -39,9 +37,7 @@ def areas(boxes: paddle.Tensor) -> paddle.Tensor:
 def overlaps(boxes: paddle.Tensor, others: paddle.Tensor) -> paddle.Tensor:
     """Intersection over union, (M, n), of boxes (M, 4) with others (n, 4); 0 between boxes without area."""
     boxes = boxes.unsqueeze(1)  # (M, 1, 4)
-    low = paddle.maximum(boxes[:, :, :2], others[:, :2])  # (M, n, 2)
-    high = paddle.minimum(boxes[:, :, 2:], others[:, 2:])
-    common = paddle.clip(high - low, min=0.0).prod(axis=-1)  # (M, n)
+    common = _intersection(boxes, others)  # (M, n)
     joint = areas(boxes) + areas(others) - common
     return paddle.where(common > 0, common / joint, paddle.zeros_like(common))
 
@@ -51,23 +47,25 @@ def generalised_iou(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tenso
 
     Source: Rezatofighi et al., Generalized Intersection over Union, CVPR 2019, arXiv 1902.09630, algorithm 1.
     """
-    inside, around = _intersection_and_hull(first, second)
+    inside = _intersection(first, second)
+    low, high = paddle.minimum(first[..., :2], second[..., :2]), paddle.maximum(first[..., 2:], second[..., 2:])
+    hull = _area(high - low)
     union = areas(first) + areas(second) - inside
     iou = inside / paddle.clip(union, min=_LEAST_AREA)
-    return iou - (around - union) / paddle.clip(around, min=_LEAST_AREA)
+    return iou - (hull - union) / paddle.clip(hull, min=_LEAST_AREA)
 
 
-def _intersection_and_hull(first: paddle.Tensor, second: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
-    left, right = paddle.maximum(first[..., :2], second[..., :2]), paddle.minimum(first[..., 2:], second[..., 2:])
-    common = paddle.clip(right - left, min=0.0)  # (..., 2)
-    left, right = paddle.minimum(first[..., :2], second[..., :2]), paddle.maximum(first[..., 2:], second[..., 2:])
-    hull = paddle.clip(right - left, min=0.0)
-    return common[..., 0] * common[..., 1], hull[..., 0] * hull[..., 1]
+def _intersection(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tensor:
+    return _area(paddle.minimum(first[..., 2:], second[..., 2:]) - paddle.maximum(first[..., :2], second[..., :2]))
 
 
-def offsets(
-    boxes: paddle.Tensor, references: paddle.Tensor, weights: Optional[Sequence[float]] = None
-) -> paddle.Tensor:
+def _area(sides: paddle.Tensor) -> paddle.Tensor:
+    """(...) of sides (..., 2), of which negative ones count as none."""
+    sides = paddle.clip(sides, min=0.0)
+    return sides[..., 0] * sides[..., 1]
+
+
+def offsets(boxes: paddle.Tensor, references: paddle.Tensor, weights: Sequence[float] | None = None) -> paddle.Tensor:
     """How boxes (n, 4) differ from their references (n, 4), (n, 4): the centre's distance in sides of the reference,
     and the logarithm of each side's growth, times ``weights`` if there are any. All sides must be positive.
 
@@ -81,7 +79,7 @@ def offsets(
 
 
 def moved_boxes(
-    changes: paddle.Tensor, references: paddle.Tensor, weights: Optional[Sequence[float]] = None
+    changes: paddle.Tensor, references: paddle.Tensor, weights: Sequence[float] | None = None
 ) -> paddle.Tensor:
     """The boxes (..., 4) that differ from ``references`` by ``changes``: the inverse of ``offsets``. A side grows by
     62.5 at most."""

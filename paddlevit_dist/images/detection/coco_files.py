@@ -5,19 +5,19 @@ error of one line, unless there is no doubt what is meant, which is noted. The p
 pycocotools, and https://cocodataset.org/#format-data.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re
 from array import array
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from tqdm import tqdm
 
-from ...errors import UserError
-from ...files import read_regular
+from ...runtime.errors import UserError
+from ...runtime.files import read_regular
 
 _LARGEST_ID = 2**53  # ids pass through programs that keep numbers as floats
 _LARGEST_SIDE = 2**31 - 1
@@ -25,10 +25,10 @@ _NUMBER = re.compile("0|-?[1-9][0-9]{0,15}")  # a text that only one number is w
 LARGEST = 1e300  # sums of larger numbers may no longer be finite
 _EXPECTED = "expected annotations in COCO's format: an object with images, annotations and categories"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WHOLE = msgspec.json.Decoder(Union[Dict[str, msgspec.Raw], List[msgspec.Raw]])
-_LIST = msgspec.json.Decoder(List[msgspec.Raw])
-Id = Union[int, str]
-Place = Union[str, "os.PathLike[str]"]
+_WHOLE = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+Id = int | str
+Place = str | os.PathLike[str]
 
 
 class Element(NamedTuple):
@@ -48,7 +48,7 @@ class Element(NamedTuple):
     end: int
 
 
-def elements(path: Place, kind: Any = Any) -> Dict[str, Iterator[Element]]:
+def elements(path: Place, kind: Any = Any) -> dict[str, Iterator[Element]]:
     """The elements of each list in the outermost object of a file, or of the outermost list. Only the element at hand
     is in memory as Python objects: COCO's annotations are 450 MB of text, which would take 3 GB.
 
@@ -67,12 +67,14 @@ def elements(path: Place, kind: Any = Any) -> Dict[str, Iterator[Element]]:
         raise ValueError("nested too deeply") from None
     members = whole if isinstance(whole, dict) else {"": msgspec.Raw(text)}
     decode = msgspec.json.Decoder(kind).decode
-    return {name: _elements(name, member, _address(content), decode) for name, member in members.items()}
+    first_byte, label = _address(content), f"reading {os.path.basename(path)}"
+    return {name: _elements(name, member, first_byte, decode, label) for name, member in members.items()}
 
 
-def _elements(name: str, member: msgspec.Raw, first_byte: int, decode: Callable[[Any], Any]) -> Iterator[Element]:
+def _elements(name: str, member: Any, first_byte: int, decode: Callable[[Any], Any], label: str) -> Iterator[Element]:
     is_list = not name or bytes(memoryview(member)[:1]) == b"["
-    for number, part in enumerate(_LIST.decode(member) if is_list else [member]):
+    parts = _LIST.decode(member) if is_list else [member]
+    for number, part in enumerate(tqdm(parts, desc=f"{label} {name}".rstrip(), delay=1.0, disable=None, leave=False)):
         try:
             value = decode(part)
         except ValueError as error:
@@ -105,15 +107,15 @@ class CocoReader:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.categories: Dict[Id, str] = {}
-        self.image_ids: List[Id] = []
+        self.categories: dict[Id, str] = {}
+        self.image_ids: list[Id] = []
         self.sizes = array("q")
         self.has_annotations = False
         self.numbers, self.owners, self.labels, self.crowds = array("q"), array("q"), array("q"), array("b")
         self.boxes, self.areas = array("d"), array("d")
-        self._positions: Dict[Id, int] = {}  # of pictures
-        self._labels: Dict[Id, int] = {}
-        self._odd: Dict[Tuple[str, str], List[Any]] = {}  # what was odd -> how often, and the first id
+        self._positions: dict[Id, int] = {}  # of pictures
+        self._labels: dict[Id, int] = {}
+        self._odd: dict[tuple[str, str], list[Any]] = {}  # what was odd -> how often, and the first id
 
     def picture(self, element: Element) -> None:
         """Take the rest of the picture that was just added to ``image_ids`` and ``sizes``."""
@@ -124,7 +126,7 @@ class CocoReader:
     def object(self, element: Element) -> None:
         """Take the rest of the object that was just added."""
 
-    def read(self, progress: Callable[[Element], None]) -> None:
+    def read(self) -> None:
         """Read the whole file.
 
         Raises:
@@ -141,7 +143,6 @@ class CocoReader:
                     if element.number < 0 or not isinstance(element.value, dict):
                         raise self.error(element, "", f"expected a list of objects, found {short(element.value)}")
                     add(element)
-                    progress(element)
                 if not (self.categories if name == "categories" else self.image_ids):
                     raise UserError(f"{self.file} has no {name}; {_EXPECTED}")
                 if name == "categories":
@@ -187,7 +188,7 @@ class CocoReader:
         self.note_all("id", text, values[repeats > 1])
         self.note_all("object", "with id 0: counted here, by COCO's tools as not found", numbers[numbers == 0])
 
-    def notices(self) -> List[str]:
+    def notices(self) -> list[str]:
         """What was odd, a line each."""
         told = []
         for (kind, text), (number, first) in self._odd.items():
@@ -281,7 +282,7 @@ class CocoReader:
         return value
 
 
-def in_order(ids: Iterable[Id]) -> List[Id]:
+def in_order(ids: Iterable[Id]) -> list[Id]:
     """Ids in ascending order; where one is no number, all are ordered as the texts that they are in the file."""
     ids = list(ids)
     return sorted(ids, key=str if any(isinstance(own, str) for own in ids) else None)  # type: ignore[type-var]
@@ -291,7 +292,7 @@ def _is_finite(value: Any) -> bool:
     return type(value) in (int, float) and -LARGEST < value < LARGEST
 
 
-def as_id(value: Any, takes_texts: bool) -> Optional[Id]:
+def as_id(value: Any, takes_texts: bool) -> Id | None:
     """An id as it is meant: the same object if it is a whole number; a whole number that is written as text or with a
     point, as number; None: nothing that can be an id.
 

@@ -1,8 +1,7 @@
 """What a network that finds objects in pictures is to the task that trains it; and what its layers begin with."""
 
-from __future__ import annotations
-
-from typing import Any, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import paddle
@@ -10,11 +9,11 @@ from paddle import nn
 
 from ...contracts.model import Model
 from ...contracts.task import Term
-from ...errors import UserError
-from ..kernels.layers import Linear
+from ...runtime.errors import UserError
+from ..models.layers import Linear
 from .evaluation.detections import Detections
 
-Outputs = Dict[str, paddle.Tensor]
+Outputs = dict[str, paddle.Tensor]
 _NORMALISERS = ("global", "reference")
 
 # The 80 categories of COCO's boxes, by their ids, which leave out eleven numbers from 1 to 91.
@@ -28,7 +27,7 @@ _NAMES = (
     "table, -, -, toilet, -, tv, laptop, mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, "
     "refrigerator, -, book, clock, vase, scissors, teddy bear, hair drier, toothbrush"
 )
-COCO_CATEGORIES: Dict[int, str] = {
+COCO_CATEGORIES: dict[int, str] = {
     number: name for number, name in enumerate(_NAMES.split(", "), start=1) if name != "-"
 }
 
@@ -48,8 +47,8 @@ class Targets(NamedTuple):
     boxes: paddle.Tensor
     labels: paddle.Tensor
     sizes: paddle.Tensor
-    box_counts: Optional[np.ndarray] = None
-    masks: Optional[paddle.Tensor] = None
+    box_counts: np.ndarray | None = None
+    masks: paddle.Tensor | None = None
 
 
 class Criterion:
@@ -59,7 +58,7 @@ class Criterion:
     """
 
     #: names of the normalisers that ``counts`` returns; a term of another name brings its own count
-    count_names: Tuple[str, ...] = ()
+    count_names: tuple[str, ...] = ()
 
     def __init__(self, normaliser: str) -> None:
         """Losses are divided by counts of all devices ("global"), or as a model's authors do ("reference").
@@ -71,7 +70,7 @@ class Criterion:
             raise UserError(f"normaliser '{normaliser}': expected one of {', '.join(_NORMALISERS)}")
         self.is_global = normaliser == "global"
 
-    def counts(self, batch: Mapping[str, np.ndarray]) -> Dict[str, Union[int, float]]:
+    def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """Normalisers of a batch by term name, one for each of ``count_names``. The engine adds them up over all ranks
         and micro-batches of an update. Runs in the loader: numpy only.
 
@@ -80,12 +79,12 @@ class Criterion:
         """
         raise NotImplementedError
 
-    def terms(self, outputs: Outputs, targets: Targets) -> Dict[str, Term]:
+    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
         """Loss terms by name, each a sum over the batch with its count. Every term depends on the outputs, also where
         no picture has an object, so that all ranks have gradients of the same parameters."""
         raise NotImplementedError
 
-    def epoch_lines(self) -> List[str]:
+    def epoch_lines(self) -> list[str]:
         """What the log should say of the terms that this process has formed since the last call."""
         return []
 
@@ -115,7 +114,7 @@ class Detector(Model):
 
     @classmethod
     def criterion(
-        cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
+        cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> Criterion:
         """The losses of the model that ``build(name, num_classes, **options)`` builds, without building it.
 
@@ -125,7 +124,7 @@ class Detector(Model):
         raise NotImplementedError
 
     def forward(
-        self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None, targets: Optional[Targets] = None
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
     ) -> Outputs:
         """What the network says of a batch, for ``decode`` and for the criterion.
 
@@ -136,7 +135,7 @@ class Detector(Model):
         """
         raise NotImplementedError
 
-    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
         """The objects found in each picture, in the host's memory, best first.
 
         Args:

@@ -1,14 +1,13 @@
 """Boxes drawn on pictures, with their names and scores."""
 
-from __future__ import annotations
-
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from ...contracts.figures import Colour, class_colours
-from ...lettering import drawable, letters
+from ...runtime.lettering import drawable, letters
 from .run_lengths import decode
 
 CELL_PX = 320  # of one picture on a sheet of many
@@ -21,7 +20,7 @@ _LONGEST_NAME = 30
 
 CROWD: Colour = (150, 150, 150)  # what stands for a group of objects
 
-_Plate = Tuple[int, int, int, int]  # left, top, right, bottom of a name's background
+_Plate = tuple[int, int, int, int]  # left, top, right, bottom of a name's background
 
 
 def draw_boxes(
@@ -29,8 +28,8 @@ def draw_boxes(
     boxes: np.ndarray,
     labels: np.ndarray,
     names: Sequence[str],
-    scores: Optional[np.ndarray] = None,
-    masks: Optional[Sequence[Any]] = None,
+    scores: np.ndarray | None = None,
+    masks: Sequence[Any] | None = None,
 ) -> np.ndarray:
     """The picture with boxes in the colours of their classes, the most certain in front; uint8 (height, width, 3). A
     small picture is enlarged by a whole number, so that names can be read.
@@ -54,7 +53,7 @@ def draw_boxes(
     pen = _Pen.on(canvas)
     for place in order.tolist():
         pen.frame(np.asarray(boxes[place], np.float64) * factor, colours[place])
-    plates: List[_Plate] = []
+    plates: list[_Plate] = []
     for place in order[::-1].tolist():  # the most certain has the first choice of a place for its name
         if labels[place] >= 0:
             text = short_name(names, int(labels[place]))
@@ -68,8 +67,8 @@ def in_cell(
     boxes: np.ndarray,
     labels: np.ndarray,
     names: Sequence[str],
-    masks: Optional[Any] = None,
-    scores: Optional[np.ndarray] = None,
+    masks: Any | None = None,
+    scores: np.ndarray | None = None,
 ) -> np.ndarray:
     """What ``draw_boxes`` draws, in a white square of ``CELL_PX``, so that pictures of all sizes go on one sheet.
 
@@ -92,7 +91,7 @@ def enlargement(size: Sequence[int]) -> int:
     return max(1, -(-_ENLARGED_TO_PX // max(size)))
 
 
-def colours_of(labels: np.ndarray, number: int) -> List[Colour]:
+def colours_of(labels: np.ndarray, number: int) -> list[Colour]:
     """The colour of each label, int (n,), of so many classes; grey below 0."""
     palette = class_colours(max(number, int(np.max(labels, initial=-1)) + 1)).tolist()
     return [tuple(palette[label]) if label >= 0 else CROWD for label in np.asarray(labels).tolist()]
@@ -109,11 +108,11 @@ class _Pen(NamedTuple):
     canvas: Image.Image
     draw: Any
     text_px: int
-    size: Tuple[int, int]  # width, height
+    size: tuple[int, int]  # width, height
     line_px: int
 
     @classmethod
-    def on(cls, canvas: Image.Image) -> _Pen:
+    def on(cls, canvas: Image.Image) -> "_Pen":
         longest = max(canvas.size)
         text_px = int(min(max(longest * _TEXT_SHARE, _SMALLEST_TEXT_PX), _LARGEST_TEXT_PX))
         return cls(canvas, ImageDraw.Draw(canvas), text_px, canvas.size, max(2, round(longest * _LINE_SHARE)))
@@ -128,7 +127,7 @@ class _Pen(NamedTuple):
         self.draw.rectangle([left - 1, top - 1, right + 1, bottom + 1], outline=rim, width=self.line_px + 2)
         self.draw.rectangle([left, top, right, bottom], outline=colour, width=self.line_px)
 
-    def name(self, box: np.ndarray, text: str, colour: Colour, plates: List[_Plate]) -> None:
+    def name(self, box: np.ndarray, text: str, colour: Colour, plates: list[_Plate]) -> None:
         """Above the box, else in its upper corner or below it, where no other name is."""
         if not np.isfinite(box).all():
             return

@@ -1,9 +1,7 @@
 """What somebody without this package needs to use an exported detector: a network of one input and one output, how
 pictures are prepared, and what the output means."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
@@ -11,9 +9,9 @@ from paddle.nn import functional as F
 from PIL import Image
 
 from ...contracts.task import ExportParts
-from .data.settings import PILLOW, TORCHVISION
 from .data.views import resize, resize_as_torchvision, whole_view
 from .detector import Detector
+from .settings import PILLOW, TORCHVISION
 
 _INTERPOLATIONS = {
     PILLOW: "bilinear, as PIL's BILINEAR",
@@ -40,7 +38,7 @@ class ExportedDetector(paddle.nn.Layer):
         return paddle.concat([outputs["boxes"], probabilities], axis=-1)
 
 
-def export_parts(data: Any, size: Tuple[int, int], turned: bool) -> ExportParts:
+def export_parts(data: Any, size: tuple[int, int], turned: bool) -> ExportParts:
     """The parts for a detector trained with this configuration.
 
     Args:
@@ -50,7 +48,7 @@ def export_parts(data: Any, size: Tuple[int, int], turned: bool) -> ExportParts:
     """
     height, width = size
     mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
-    steps: Dict[str, Any] = {"mode": "RGB"}
+    steps: dict[str, Any] = {"mode": "RGB"}
     if turned:
         steps["upright"] = "turned as its EXIF orientation says"
     steps["resize"] = [height, width]
@@ -68,7 +66,7 @@ def export_parts(data: Any, size: Tuple[int, int], turned: bool) -> ExportParts:
     return ExportParts(3, about, size, example=example, output_name="boxes")
 
 
-def _example(size: Tuple[int, int], mean: Any, deviation: Any, how: str) -> Dict[str, np.ndarray]:
+def _example(size: tuple[int, int], mean: Any, deviation: Any, how: str) -> dict[str, np.ndarray]:
     """A drawn picture, uint8 (90, 120, 3), and the input that it becomes, float32 (1, 3, *size)."""
     rows, columns = np.mgrid[0:90, 0:120]
     planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]

@@ -1,17 +1,23 @@
 """Figures of a detector's evaluation: curves, scores of each category, what it confuses, which pictures go wrong."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
-from ...errors import UserError
+from ...runtime.errors import UserError
 from .drawing import in_cell
-from .evaluation.accumulation import RECALLS, UNDEFINED, Accumulated, accumulate
+from .evaluation.accumulation import (
+    AREA_RANGES,
+    IOU_THRESHOLDS,
+    RECALLS,
+    UNDEFINED,
+    Accumulated,
+    MatchTable,
+    accumulate,
+)
 from .evaluation.detections import Detections, as_written, corners_of
-from .evaluation.tables import AREA_RANGES, IOU_THRESHOLDS, MatchTable
 
 _SHOWN = 12  # pictures of the gallery
 _MOST_CURVES = 8
@@ -42,7 +48,7 @@ class DetectionRecord(NamedTuple):
     pairs: np.ndarray
 
     @classmethod
-    def of(cls, table: MatchTable, truth: Any, detections: Detections, least_score: float) -> DetectionRecord:
+    def of(cls, table: MatchTable, truth: Any, detections: Detections, least_score: float) -> "DetectionRecord":
         """What is kept of one picture.
 
         Args:
@@ -69,11 +75,11 @@ def joined(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
 
 def detection_figures(
     samples: Any,
-    records: Sequence[Tuple[int, DetectionRecord]],
+    records: Sequence[tuple[int, DetectionRecord]],
     names: Sequence[str],
     least_score: float,
     predict: Callable[[int], Detections],
-) -> List[Figure]:
+) -> list[Figure]:
     """All figures, most telling first.
 
     Args:
@@ -100,12 +106,12 @@ def detection_figures(
 
 def _hardest(
     samples: Any,
-    chosen: Sequence[Tuple[int, int]],
-    went: Quality,
+    chosen: Sequence[tuple[int, int]],
+    went: "Quality",
     names: Sequence[str],
     least_score: float,
     predict: Callable[[int], Detections],
-) -> List[Figure]:
+) -> list[Figure]:
     pictures = []
     for index, place in chosen:
         try:
@@ -126,7 +132,7 @@ def _hardest(
     return [Gallery("Hardest pictures", pictures, note)] if pictures else []
 
 
-def _curves(accumulated: Accumulated, table: MatchTable, names: Sequence[str]) -> List[Figure]:
+def _curves(accumulated: Accumulated, table: MatchTable, names: Sequence[str]) -> list[Figure]:
     numbers = table.totals[:, 0]
     if not numbers.any():
         return []
@@ -145,7 +151,7 @@ def _categories(
     rows = []
     shown = matrix[:, :-1].sum(axis=0)  # found with a sufficient score
     for label, (name, scores) in enumerate(zip(names, accumulated.class_ap().tolist())):
-        percent: List[Optional[float]] = [None if score == UNDEFINED else round(100 * score, 2) for score in scores]
+        percent: list[float | None] = [None if score == UNDEFINED else round(100 * score, 2) for score in scores]
         wrong = matrix[label].copy()
         wrong[label] = 0
         other = None if not wrong.any() else [*names, _NOTHING][int(wrong.argmax())]
@@ -158,7 +164,7 @@ def _categories(
     return Table("Categories", columns, rows, note)
 
 
-def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> List[Figure]:
+def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> list[Figure]:
     if len(names) >= _MOST_NAMES:
         return []
     note = (
@@ -168,9 +174,9 @@ def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> 
     return [Matrix("Confusion", [*names, _NOTHING], matrix, note)]
 
 
-def _choice(table: MatchTable, least_score: float) -> List[Figure]:
+def _choice(table: MatchTable, least_score: float) -> list[Figure]:
     """What another least score would give."""
-    lines: List[Tuple[float, float, float]] = []
+    lines: list[tuple[float, float, float]] = []
     for score in _THRESHOLDS:
         went = quality(table, float(score))
         right, wrong, missed = (int(part.sum()) for part in went[:3])
@@ -227,7 +233,7 @@ def pairs(truth: Any, detections: Detections, num_classes: int, least_score: flo
     return np.array(result, np.uint16).reshape(-1, 2)
 
 
-def _shared(boxes: np.ndarray, true_boxes: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _shared(boxes: np.ndarray, true_boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shared areas (n, m), and areas (n,) and (m,), of boxes x, y, width, height."""
     ends, true_ends = boxes[:, :2] + boxes[:, 2:], true_boxes[:, :2] + true_boxes[:, 2:]
     sides = np.minimum(ends[:, None], true_ends) - np.maximum(boxes[:, None, :2], true_boxes[:, :2])  # (n, m, 2)

@@ -1,16 +1,14 @@
 """COCO's scores over the processes of a run: each keeps what its pictures contribute, all of it is accumulated once."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from ...contracts.task import Metrics
-from ...errors import UserError
 from ...parallel import all_gather
-from .evaluation.accumulation import UNDEFINED, Accumulated, accumulate
+from ...runtime.errors import UserError
+from .evaluation.accumulation import UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
 from .evaluation.detections import Detections
 from .evaluation.matching import Candidates, Masks, match, match_found
-from .evaluation.tables import GrowingTable, MatchTable
 from .run_lengths import text_of
 
 _OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
@@ -27,7 +25,7 @@ class DetectionMetrics(Metrics):
         with_masks: masks are compared as well, where both annotations and detections have them.
     """
 
-    def __init__(self, class_names: Sequence[str], pictures: Optional[int] = None, with_masks: bool = False) -> None:
+    def __init__(self, class_names: Sequence[str], pictures: int | None = None, with_masks: bool = False) -> None:
         super().__init__()
         self.class_names = list(class_names)
         self.pictures = pictures
@@ -36,7 +34,7 @@ class DetectionMetrics(Metrics):
         self._masks = GrowingTable(len(self.class_names)) if with_masks else None
 
     def update(
-        self, image_id: int, truth: Any, detections: Detections, size: Optional[Tuple[int, int]] = None
+        self, image_id: int, truth: Any, detections: Detections, size: tuple[int, int] | None = None
     ) -> MatchTable:
         """Add a picture; returns what its boxes contribute. Detections that are not finite count as none.
 
@@ -58,7 +56,7 @@ class DetectionMetrics(Metrics):
         self.state["not finite"] += given - len(detections.scores)
         return table
 
-    def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """COCO's twelve numbers as fractions, AP of each class that occurs, and counts; those of masks begin with
         "mask". A number of which nothing in the split can be found is left out, except AP and AP50, which are 0 then;
         the summary says so.
@@ -76,7 +74,7 @@ class DetectionMetrics(Metrics):
             raise RuntimeError(f"{len(table.image_ids):,} pictures were evaluated of {self.pictures:,}")
         return accumulate(table)
 
-    def _values(self, accumulated: Accumulated, prefix: str) -> Dict[str, float]:
+    def _values(self, accumulated: Accumulated, prefix: str) -> dict[str, float]:
         values = {f"{prefix}{name}": number for name, number in accumulated.named().items() if number != UNDEFINED}
         values = {f"{prefix}AP": 0.0, f"{prefix}AP50": 0.0, **values}
         for name, (ap, *_) in zip(self.class_names, accumulated.class_ap().tolist()):
@@ -84,7 +82,7 @@ class DetectionMetrics(Metrics):
                 values[f"{prefix}AP {name}"] = ap
         return values
 
-    def summary(self, values: Dict[str, float]) -> str:
+    def summary(self, values: dict[str, float]) -> str:
         names = ["AP", "AP50", "AP75", "AR_100", f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]
         shown = [f"{name} {values[name]:.4f}" for name in names if name in values]
         if "AR_100" not in values:  # which is defined wherever AP is
@@ -94,13 +92,13 @@ class DetectionMetrics(Metrics):
         return " ".join(shown)
 
 
-def _masks_of(image_id: int, truth: Any, detections: Detections, size: Tuple[int, int]) -> Masks:
+def _masks_of(image_id: int, truth: Any, detections: Detections, size: tuple[int, int]) -> Masks:
     """The masks of a picture as they are compared.
 
     Raises:
         UserError: what stands for a mask is none of this picture.
     """
-    texts: List[List[bytes]] = []
+    texts: list[list[bytes]] = []
     for what, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):
         try:
             texts.append([text_of(mask, *size) for mask in masks or ()])

@@ -1,41 +1,27 @@
-"""What a detector says of pictures, in tables, drawn and as files in COCO's format.
-
-Of these files a process appends a line per picture, its number and its results, to one of its own; they are joined at
-the end. So an evaluation of any size takes no memory, and a prediction that was interrupted goes on.
-"""
-
-from __future__ import annotations
+"""What a detector says of pictures, in tables, drawn and as files in COCO's format."""
 
 import contextlib
-import hashlib
-import heapq
 import json
-import os
-import socket
-import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from ...contracts.prediction import InputSamples, OutputWriter, Row
+from ...contracts.dataset import Samples
+from ...contracts.prediction import Entry, InputSamples, PredictionWriter, Row
 from ...contracts.sample_checks import BadSample
-from ...contracts.task import PredictionWriter
-from ...errors import UserError
-from ...files import atomic_file, why_not_written
-from ...parallel import all_gather, is_main, rank
-from ..data.annotated import PICTURES, AnnotatedPictures, stems
-from ..data.inputs import picture_inputs
+from ...runtime.files import atomic_file
+from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs, stems
 from ..data.reading import Reading
+from .data.indexed_pictures import numbers_of
 from .data.samples import DetectionSample
 from .data.transforms import EvaluationTransform, evaluation_transform
 from .data.views import whole_view
 from .drawing import draw_boxes
-from .evaluation.annotation_file import BOXES, MASKS
-from .evaluation.detections import Detections, as_written
+from .evaluation.detections import BOXES, MASKS, Detections, as_written
 
-_UNFINISHED = "unfinished"  # what is needed until a prediction ends; the journal removes it
 _NO_BOXES = np.zeros((0, 4))
 _COLUMNS = ("category", "score", "x", "y", "width", "height")
 # Files of results. Masks are apart: COCO's tools take the boxes' areas where a result has both.
@@ -68,7 +54,7 @@ def open_inputs(data: Any, inputs: Sequence[Any], cache_folder: Path, turned: bo
     return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(data)), "RGB", reading)
 
 
-def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -> List[Row]:
+def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -> list[Row]:
     """A row for each box with that score, best first, in pixels of the picture; one without values where there is none.
 
     Raises:
@@ -84,40 +70,33 @@ def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -
     return rows or [dict.fromkeys(_COLUMNS)]
 
 
-def image_ids_of(names: Sequence[str]) -> List[int]:
-    """Numbers of pictures for COCO's format: those that their files are called by, as COCO's own are; if any is not
-    called by a number, or two by the same, 1, 2, 3 and so on."""
-    called = stems(names)
-    if all(stem.isascii() and stem.isdigit() and len(stem) < 19 for stem in called):
-        numbers = [int(stem) for stem in called]
-        if len(set(numbers)) == len(numbers):
-            return numbers
-    return list(range(1, len(names) + 1))
-
-
-class DetectionOutputs(OutputWriter):
-    """Draws the boxes on each picture, and writes ``results.json``.
+class DetectionWriter(PredictionWriter):
+    """Writes ``results.json``, and beside it ``results_masks.json`` where there are masks; draws the boxes on each
+    picture that has no annotations.
 
     Args:
         folder: exists.
-        least_score: of a box that is drawn; ``results.json`` has all.
+        samples: of ``open_inputs``, or of a split.
+        category_ids: of the labels from 0.
+        least_score: of a box that is drawn; the files of results have all.
     """
+
+    writes_evaluations = True
 
     def __init__(
         self,
         folder: Path,
-        samples: InputSamples,
+        samples: Samples,
         class_names: Sequence[str],
         category_ids: Sequence[int],
         least_score: float,
     ) -> None:
         self.folder, self.samples, self.least_score = folder, samples, least_score
-        self.class_names = list(class_names)
-        self._ids: Optional[List[int]] = None
+        self.class_names, self.category_ids = list(class_names), list(category_ids)
+        self._ids = numbers_of(stems(samples.names)).tolist() if isinstance(samples, InputSamples) else None
         self._pictures = AnnotatedPictures(folder, samples)
-        self._parts = ResultParts(folder / _UNFINISHED, f"{{kind}}-{_this_process()}.part", category_ids)
 
-    def write(self, index: int, prediction: Detections) -> Row:
+    def write(self, index: int, prediction: Detections, truth: Any = None) -> Row:
         shown = prediction.only(prediction.scores >= self.least_score)
 
         def drawn(picture: Image.Image) -> Image.Image:
@@ -125,38 +104,49 @@ class DetectionOutputs(OutputWriter):
             return Image.fromarray(draw_boxes(np.asarray(picture), *found))
 
         name = self._pictures.write(index, drawn)
-        if name is None:
-            return {}
-        if self._ids is None:
-            self._ids = image_ids_of(self.samples.names)
-        self._parts.add(index, self._ids[index], prediction)
-        return {"picture": name}
+        return {} if name is None else {"picture": name}
 
-    def finish(self, rows: Iterable[Row]) -> List[str]:
-        written = []
-        for kind, name in _FILES.items():
-            parts = sorted((self.folder / _UNFINISHED).glob(f"{kind}-*.part"))
-            if parts:
-                join_results(parts, self.folder / name)
-                written.append(str(self.folder / name))
-        if not written:
+    def kept(self, index: int, prediction: Detections, truth: Any = None) -> dict[str, str]:
+        """The lines of each file of results."""
+        image_id = self.samples.dataset.image_id(index) if self._ids is None else self._ids[index]
+        kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)
+        return {
+            _FILES[kind]: ",\n".join(map(json.dumps, results_of(image_id, prediction, self.category_ids, kind)))
+            for kind in kinds
+        }
+
+    def finish(self, entries: Iterable[Entry]) -> list[str]:
+        number, any_shown = 0, False
+        with contextlib.ExitStack() as stack:
+            files: dict[str, BinaryIO] = {}
+            for entry in entries:
+                any_shown = any_shown or any(row["category"] is not None for row in entry.rows or ())
+                for name, lines in (entry.kept or {}).items():
+                    if name not in files:
+                        files[name] = stack.enter_context(atomic_file(self.folder / name))
+                        files[name].write(b"[")
+                        stack.callback(files[name].write, b"\n]\n")
+                    if lines:
+                        files[name].write(f"{',' * (files[name].tell() > 1)}\n{lines}".encode())
+                        number += (lines.count("\n") + 1) * (name == _FILES[BOXES])
+        if not files:
             return []
-        running = list(range(1, len(self.samples) + 1))
-        is_running = image_ids_of(self.samples.names) == running
+        written = " and ".join(str(self.folder / name) for name in files)
+        said = f"{number:,} detections are in {written}, in COCO's format"
+        if self._ids is None:
+            return [said]
+        is_running = self._ids == list(range(1, len(self._ids) + 1))
         ids = "1, 2, 3 in the order of the inputs" if is_running else "the numbers that their files are called by"
         shown = f"boxes with a score of at least {self.least_score:g} (-least_score)"
-        said = f"{shown} are in the tables and drawn on the pictures in {self.folder / PICTURES}"
-        if all(row.get("category") is None for row in rows):
-            said = f"there are no {shown}: the tables name none, and the pictures in {self.folder / PICTURES} have none"
-        return [said, f"all boxes are in {' and '.join(written)}, in COCO's format; the pictures' ids are {ids}"]
+        drawn = f"{shown} are in the tables and drawn on the pictures in {self.folder / PICTURES}"
+        if not any_shown:
+            drawn = (
+                f"there are no {shown}: the tables name none, and the pictures in {self.folder / PICTURES} have none"
+            )
+        return [drawn, f"{said}; the pictures' ids are {ids}"]
 
 
-def _this_process() -> str:
-    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-    return f"{host}-{os.getpid()}-{time.time_ns()}"
-
-
-def results_of(image_id: int, found: Detections, category_ids: Sequence[int], kind: str) -> List[Dict[str, Any]]:
+def results_of(image_id: int, found: Detections, category_ids: Sequence[int], kind: str) -> list[dict[str, Any]]:
     """What COCO's format says of one picture. Numbers are exact, so that scores are those of the network; what is not
     finite, and labels that stand for no category, are left out.
 
@@ -172,112 +162,3 @@ def results_of(image_id: int, found: Detections, category_ids: Sequence[int], ki
         {"image_id": image_id, "category_id": int(category_ids[label]), name: shape, "score": score}
         for label, shape, score in zip(found.labels.tolist(), shapes or (), found.scores.tolist())
     ]
-
-
-class ResultParts:
-    """The files of one process, one for each kind of result that its detections have: for each picture its number, a
-    tab, and its results as JSON on a line.
-
-    Args:
-        folder: exists once there is something to write.
-        name: of a file, with ``{kind}`` in it.
-        category_ids: of the labels from 0.
-    """
-
-    def __init__(self, folder: Path, name: str, category_ids: Sequence[int]) -> None:
-        self._folder, self._name, self._category_ids = folder, name, list(category_ids)
-        self._streams: Dict[str, BinaryIO] = {}
-
-    def add(self, index: int, image_id: int, found: Detections) -> None:
-        """Append a picture, in ascending order of the index; it outlives the process.
-
-        Raises:
-            UserError: the file system refuses.
-        """
-        for kind in (BOXES, *((MASKS,) if found.masks is not None else ())):
-            results = ",".join(map(json.dumps, results_of(image_id, found, self._category_ids, kind)))
-            with _told(self._file(kind)):
-                if kind not in self._streams:
-                    self._streams[kind] = open(self._file(kind), "wb")  # noqa: SIM115 - closed by ``close``
-                self._streams[kind].write(f"{index}\t{results}\n".encode())
-                self._streams[kind].flush()
-
-    def _file(self, kind: str) -> Path:
-        return self._folder / self._name.format(kind=kind)
-
-    def close(self) -> Dict[str, str]:
-        """Nothing is added any more; the name of the file of each kind."""
-        for kind, stream in self._streams.items():
-            with _told(self._file(kind)):
-                stream.close()
-        return {kind: self._file(kind).name for kind in self._streams}
-
-
-def join_results(files: Sequence[Path], target: Path) -> None:
-    """Write a file of results from those of all processes, in the order of the pictures; a picture that is in several
-    files, because it was computed again after an interruption, counts once.
-
-    Raises:
-        UserError: the file system refuses; an older file is unchanged.
-    """
-    with _told(target), contextlib.ExitStack() as stack:
-        streams = [stack.enter_context(open(file, "rb")) for file in files]
-        out = stack.enter_context(atomic_file(target))
-        out.write(b"[")
-        last, between = -1, b"\n"
-        for index, text in heapq.merge(*map(_read, streams), key=lambda line: line[0]):
-            if index > last and text:
-                out.write(between + text)
-                between = b",\n"
-            last = max(last, index)
-        out.write(b"\n]\n")
-
-
-def _read(stream: BinaryIO) -> Iterator[Tuple[int, bytes]]:
-    for line in stream:
-        number, tab, text = line.partition(b"\t")
-        if not line.endswith(b"\n") or not tab:
-            return  # the half line of a process that was killed
-        yield int(number), text[:-1]
-
-
-@contextlib.contextmanager
-def _told(where: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {where}: {why_not_written(error)}") from error
-
-
-class DetectionWriter(PredictionWriter):
-    """Writes ``results.json`` of an evaluated split, and beside it ``results_masks.json`` where there are masks.
-
-    Args:
-        folder: exists once there is something to write.
-        category_ids: of the labels from 0.
-    """
-
-    def __init__(self, folder: Path, category_ids: Sequence[int]) -> None:
-        self.folder = folder
-        self._number = 0
-        self._parts = ResultParts(folder, f".results-{{kind}}-{rank():04d}.part", category_ids)
-
-    def add(self, index: int, image_id: int, found: Detections) -> None:
-        """Keep what was found in picture ``index`` of the split."""
-        self._number += len(found.scores)
-        self._parts.add(index, image_id, found)
-
-    def finish(self) -> List[str]:
-        """Join the files of all ranks. Every rank must call this."""
-        parts = all_gather((self._parts.close(), self._number))
-        if not is_main():
-            return []
-        said = []
-        for kind, name in _FILES.items():
-            files = [self.folder / names[kind] for names, _ in parts if kind in names]
-            if files or kind == BOXES:
-                join_results(files, self.folder / name)
-                said.append(str(self.folder / name))
-            for file in files:
-                file.unlink()
-        return [f"{sum(number for _, number in parts):,} detections in {' and '.join(said)}, in COCO's format"]

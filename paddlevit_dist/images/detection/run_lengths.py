@@ -7,13 +7,12 @@ what the usual rule of pixel centres gives: all files, and all published scores,
 Source: the behaviour of ``frPyObjects``, ``merge``, ``encode`` and ``iou`` of pycocotools 2.0.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiled import compiled
+from ...runtime.compiled import compiled
 
 _FINER = 5  # outlines are drawn in a grid that is finer by this factor
 _FARTHEST = 1e8  # pixels; corners beyond would not fit the integers of COCO's tools
@@ -39,7 +38,7 @@ class Runs(NamedTuple):
         """Pixels inside."""
         return int((self.ends - self.starts).sum())
 
-    def box(self) -> Tuple[int, int, int, int]:
+    def box(self) -> tuple[int, int, int, int]:
         """x, y, width, height of the smallest box around it; zeros if it is empty."""
         if not len(self.starts):
             return 0, 0, 0, 0
@@ -64,11 +63,11 @@ class Runs(NamedTuple):
         edges = np.concatenate([[0], edges, [total] if not len(edges) or edges[-1] < total else []]).astype(np.int64)
         return np.diff(edges)
 
-    def listed(self) -> Dict[str, Any]:
+    def listed(self) -> dict[str, Any]:
         """As COCO's JSON has it where it is not compressed."""
         return {"size": [int(self.height), int(self.width)], "counts": self.counts().tolist()}
 
-    def compressed(self) -> Dict[str, Any]:
+    def compressed(self) -> dict[str, Any]:
         """As results hold it: {"size": [height, width], "counts": "..."}."""
         return {"size": [int(self.height), int(self.width)], "counts": self.text().decode("ascii")}
 
@@ -77,7 +76,7 @@ class Runs(NamedTuple):
         return _compress(self.counts()).tobytes()
 
 
-def encode(mask: np.ndarray) -> Dict[str, Any]:
+def encode(mask: np.ndarray) -> dict[str, Any]:
     """A mask as compressed run lengths.
 
     Args:
@@ -86,12 +85,12 @@ def encode(mask: np.ndarray) -> Dict[str, Any]:
     return runs_of_mask(mask).compressed()
 
 
-def decode(segmentation: Any, height: Optional[int] = None, width: Optional[int] = None) -> np.ndarray:
+def decode(segmentation: Any, height: int | None = None, width: int | None = None) -> np.ndarray:
     """A mask, uint8 (height, width), from what ``runs_of`` takes."""
     return runs_of(segmentation, height, width).mask()
 
 
-def text_of(segmentation: Any, height: Optional[int] = None, width: Optional[int] = None) -> bytes:
+def text_of(segmentation: Any, height: int | None = None, width: int | None = None) -> bytes:
     """The compressed run lengths of what ``runs_of`` takes, without drawing what has them already.
 
     Raises:
@@ -127,7 +126,7 @@ class ManyRuns(NamedTuple):
     rows: np.ndarray
 
     @classmethod
-    def of(cls, texts: Sequence[bytes], height: int) -> ManyRuns:
+    def of(cls, texts: Sequence[bytes], height: int) -> "ManyRuns":
         """The masks of compressed run lengths that ``text_of`` has returned."""
         masks = len(texts)
         lengths, first = _lengths_of(texts)
@@ -154,7 +153,7 @@ def runs_of_mask(mask: np.ndarray) -> Runs:
     return Runs(height, width, np.flatnonzero(steps == 1), np.flatnonzero(steps == -1))
 
 
-def runs_of(segmentation: Any, height: Optional[int] = None, width: Optional[int] = None) -> Runs:
+def runs_of(segmentation: Any, height: int | None = None, width: int | None = None) -> Runs:
     """The pixels that an annotation's or a result's ``segmentation`` stands for.
 
     Args:
@@ -198,7 +197,7 @@ def _check_size(height: Any, width: Any) -> None:
         raise ValueError(f"belongs to a picture of {height} x {width} pixels, which is too large")
 
 
-def _of_run_lengths(segmentation: Dict[str, Any], height: Optional[int], width: Optional[int]) -> Runs:
+def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int | None) -> Runs:
     size, counts = segmentation.get("size"), segmentation.get("counts")
     if not isinstance(size, (list, tuple)) or len(size) != 2:
         raise ValueError('has no "size" of [height, width]')
@@ -235,7 +234,7 @@ def _integers(counts: Any) -> np.ndarray:
     return lengths.astype(np.int64)
 
 
-def _outlines(polygons: List[Any]) -> List[np.ndarray]:
+def _outlines(polygons: list[Any]) -> list[np.ndarray]:
     """Corners of each polygon, float64 (corners, 2). Those of one or two corners have no pixels, as in COCO's tools."""
     outlines = []
     for polygon in polygons:
@@ -251,17 +250,10 @@ def _outlines(polygons: List[Any]) -> List[np.ndarray]:
     return outlines
 
 
-def rectangle(box: Union[Sequence[float], np.ndarray], height: int, width: int) -> Runs:
-    """The pixels of a box x, y, width, height, as COCO's tools draw it."""
-    x, y, across, down = (float(v) for v in box)
-    outline = [x, y, x, y + down, x + across, y + down, x + across, y]
-    return runs_of([outline], height, width)
-
-
-def outline(box: Union[Sequence[float], np.ndarray]) -> List[List[float]]:
-    """The segmentation of an object that has none: its box, x, y, width, height."""
-    x, y, across, down = box
-    return [[x, y, x + across, y, x + across, y + down, x, y + down]]
+def outline(box: Sequence[float] | np.ndarray) -> list[list[float]]:
+    """The segmentation of an object that has none: its box, x, y, width, height, as COCO's tools draw it."""
+    x, y, across, down = (float(value) for value in box)
+    return [[x, y, x, y + down, x + across, y + down, x + across, y]]
 
 
 def _of_polygon(corners: np.ndarray, height: int, width: int) -> Runs:
@@ -334,7 +326,7 @@ def _compress(counts):
     return text[:length]
 
 
-def _lengths_of(texts: Sequence[bytes]) -> Tuple[np.ndarray, np.ndarray]:
+def _lengths_of(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Run lengths of compressed texts, int64 (n,), and where those of each begin, int64 (texts + 1,); (-1,) for the
     first if one is no such text."""
     ends = np.cumsum([0, *map(len, texts)])

@@ -1,20 +1,123 @@
-"""Configuration keys of object detection, apart from those of its data."""
+"""Configuration keys of object detection and of pictures with boxes."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, optional
-from ...errors import UserError
+from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, Unused, optional
 from ...registry import TABLES
+from ...runtime.errors import UserError
 
+CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # what synthetic_shapes can draw
+PIXELS, EDGES = "pixels", "edges"
+PILLOW, TORCHVISION = "pillow", "torchvision"
 SINGLE, EQUAL_SHAPES, PADDED = "single", "equal_shapes", "padded"
 # Of ImageNet's pixels from 0 to 1, which all published backbones were trained on.
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-_KEYS = (
+_LARGE = Range(low=1, high=65_535)  # no picture format that is common has longer sides
+
+_TRANSFORMS = (
+    Key(
+        "DATA.SHORTEST_SIDES",
+        list(range(480, 801, 32)),
+        "int",
+        "training: each picture is resized so that its shorter side is one of these, in pixels",
+        _LARGE,
+        many=True,
+    ),
+    Key("DATA.LONGEST_SIDE", 1333, "int", "training: most pixels of the longer side, whatever the shorter one", _LARGE),
+    Key("DATA.CROP_PROBABILITY", 0.5, "float", "training: probability of a picture that is cropped first", SHARE),
+    Key(
+        "DATA.CROP_SHORTEST_SIDES",
+        [400, 500, 600],
+        "int",
+        "training: a picture to be cropped is resized to one of these first",
+        _LARGE,
+        many=True,
+    ),
+    Key("DATA.CROP_SIDES", [384, 600], "int", "training: smallest and largest side of the crop", _LARGE, None, True, 2),
+    Key("DATA.COLOR_JITTER", 0.0, "float", "training: range of brightness, contrast and saturation", AT_LEAST_0),
+    Key("DATA.EVAL_SHORTEST_SIDE", 800, "int", "evaluation and prediction: the shorter side in pixels", _LARGE),
+    Key("DATA.EVAL_LONGEST_SIDE", 1333, "int", "evaluation and prediction: most pixels of the longer side", _LARGE),
+    Key(
+        "DATA.EVAL_RESIZE",
+        PILLOW,
+        "text",
+        "evaluation and prediction: resize with Pillow's filter, to whole levels; or as torchvision's detectors do, "
+        "whose weights then find the same boxes",
+        choices=(PILLOW, TORCHVISION),
+    ),
+    Key(
+        "DATA.GROUP_BY_SHAPE",
+        0,
+        "int",
+        "training: so many pictures that follow one another have similar shapes, which saves padding; a multiple of "
+        "BATCH_SIZE; 0: the order is free",
+        AT_LEAST_0,
+    ),
+)
+
+_FILES = (
+    optional(
+        "DATA.TRAIN_ANNOTATIONS",
+        "path",
+        "coco: file of the training annotations, below DATA_PATH or absolute; voc: name of a list such as trainval",
+    ),
+    optional("DATA.VAL_ANNOTATIONS", "path", "the same for validation"),
+    optional("DATA.TRAIN_PICTURES", "path", "coco: folder of the training pictures, below DATA_PATH or absolute"),
+    optional("DATA.VAL_PICTURES", "path", "coco: folder of the validation pictures"),
+    Key(
+        "DATA.VOC_CORNERS",
+        PIXELS,
+        "text",
+        "voc: corners are numbers of pixels, from 1 and inside the box, as VOC has them; or distances from the "
+        "picture's edges, from 0, as some programs write them",
+        choices=(PIXELS, EDGES),
+    ),
+    Key(
+        "DATA.PICTURES_ANYWHERE",
+        False,
+        "bool",
+        "coco: a file_name may lead out of DATA_PATH and the folder of pictures, as ../a.jpg or /a.jpg do",
+    ),
+    Key("DATA.KEEP_EMPTY", True, "bool", "training: keep pictures in which there is nothing to learn"),
+)
+
+_SHAPES = (
+    Key("DATA.SHAPES.TRAIN", 2000, "int", "synthetic_shapes: training pictures", AT_LEAST_1),
+    Key("DATA.SHAPES.VAL", 200, "int", "synthetic_shapes: validation pictures", AT_LEAST_1),
+    Key(
+        "DATA.SHAPES.SIDES",
+        [64, 64],
+        "int",
+        "synthetic_shapes: smallest and largest height and width of a picture",
+        Range(low=16, high=4096),
+        None,
+        True,
+        2,
+    ),
+    Key(
+        "DATA.SHAPES.PER_PICTURE",
+        [1, 4],
+        "int",
+        "synthetic_shapes: fewest and most shapes of a picture",
+        Range(low=0, high=100),
+        None,
+        True,
+        2,
+    ),
+    Key(
+        "DATA.SHAPES.CATEGORIES",
+        list(CATEGORIES[:3]),
+        "text",
+        "synthetic_shapes: what is drawn",
+        choices=CATEGORIES,
+        many=True,
+    ),
+)
+
+_NETWORKS = (
     Key(
         "DETECTION.EVALUATE_AS",
         SINGLE,
@@ -140,15 +243,67 @@ def _check(given: Given) -> list[str]:
             f"{given['DETECTION.EVALUATE_AS']}: padding changes what the model finds, so that the score would depend "
             f"on the batches: expected {SINGLE} or {EQUAL_SHAPES}, or MODEL.MASK_PADDING true for weights trained so"
         )
+    data = given.values.DATA
+    for name, (low, high) in (
+        ("DATA.CROP_SIDES", data.CROP_SIDES),
+        ("DATA.SHAPES.SIDES", data.SHAPES.SIDES),
+        ("DATA.SHAPES.PER_PICTURE", data.SHAPES.PER_PICTURE),
+    ):
+        if low > high:
+            raise UserError(f"{given[name]}: expected the smaller number first, such as [{high}, {low}]")
+    for name, several in (
+        ("DATA.SHORTEST_SIDES", data.SHORTEST_SIDES),
+        ("DATA.CROP_SHORTEST_SIDES", data.CROP_SHORTEST_SIDES),
+        ("DATA.SHAPES.CATEGORIES", data.SHAPES.CATEGORIES),
+    ):
+        if not several:
+            raise UserError(f"{given[name]}: expected one at least")
+    if len(set(data.SHAPES.CATEGORIES)) < len(data.SHAPES.CATEGORIES):
+        raise UserError(f"{given['DATA.SHAPES.CATEGORIES']}: expected each one once")
+    group, batch = data.GROUP_BY_SHAPE, data.BATCH_SIZE
+    if group and group % batch:
+        raise UserError(
+            f"{given['DATA.GROUP_BY_SHAPE']}: expected a multiple of DATA.BATCH_SIZE {batch}, or batches would be of "
+            f"two groups: {-(-group // batch) * batch}, for example"
+        )
     return []
 
 
+def _unused(given: Given) -> Iterator[Unused]:
+    dataset = given.values.DATA.DATASET
+    if dataset != "synthetic_shapes":
+        yield Unused(("DATA.SHAPES.",), "DATA.DATASET", "it is for synthetic_shapes, and {}")
+    if dataset not in ("coco", "voc"):
+        yield Unused(
+            ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"), "DATA.DATASET", "it is for coco and voc, and {}"
+        )
+    if dataset != "voc":
+        yield Unused(("DATA.VOC_CORNERS",), "DATA.DATASET", "it is for voc, and {}")
+    if dataset != "coco":
+        of_coco = ("DATA.TRAIN_PICTURES", "DATA.VAL_PICTURES", "DATA.PICTURES_ANYWHERE")
+        yield Unused(of_coco, "DATA.DATASET", "it is for coco, and {}")
+    if given.values.DATA.VAL_FRACTION is None:
+        yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+    if not given.values.DATA.CROP_PROBABILITY:
+        yield Unused(
+            ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no picture is cropped: {}"
+        )
+
+
+_ONLY_TRAINING = tuple(key.name for key in (*_TRANSFORMS, *_FILES) if key.meaning.startswith("training:"))
 TABLE = Table(
-    _KEYS,
-    training=(
-        "TRAIN.",
-        "DETECTION.TIGHT_PADDING",
-    ),
+    (*_TRANSFORMS, *_FILES, *_SHAPES, *_NETWORKS),
+    effects={
+        "start": ("MODEL.BACKBONE_PRETRAINED",),
+        "training": (
+            "MODEL.FROZEN_STAGES",
+            "DETECTION.TIGHT_PADDING",
+            "DETECTION.SHOWN_SCORE",
+            "DETECTION.EXPORT_SIZE",
+        ),
+    },
+    training=(*_ONLY_TRAINING, "TRAIN.", "DETECTION.TIGHT_PADDING"),
     complete=_complete,
     check=_check,
+    unused=_unused,
 )

@@ -1,25 +1,25 @@
 """Object detection: training, evaluation and prediction of any detector."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
 
 from ...checkpoint.load import load_weights
+from ...contracts.dataset import Samples
 from ...contracts.figures import Colour, Figure
-from ...contracts.prediction import InputSamples, Learned, Row
+from ...contracts.prediction import InputSamples, Learned, PredictionWriter, Row
 from ...contracts.sample_checks import require_finite, require_labels
-from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
-from ...environment import program
-from ...errors import UserError
+from ...contracts.task import EvaluationStep, ExportParts, Metrics, Records, Step, Task, Term
 from ...models import create_model, model_options
 from ...registry import resolve
-from ...transfers import to_device
+from ...runtime.environment import program
+from ...runtime.errors import UserError
+from ...runtime.printing import one_line
+from ...runtime.transfers import to_device
 from ..data.inspection import Inspection
-from ..data.left_out import printable
 from ..data.quarantine import Replacements, merge_quarantine
 from ..models.options import configured_options
 from ..transforms.normalising import Normaliser
@@ -34,23 +34,15 @@ from .batches import (
     zero_padding,
 )
 from .data.detection_dataset import DetectionDataset
-from .data.opening import open_samples
-from .data.samples import DetectionSample, DetectionSamples, collate
-from .data.settings import PILLOW
+from .data.samples import DetectionSample, DetectionSamples, collate, open_samples
 from .data.transforms import evaluation_transform
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets
-from .drawing import CROWD, colours_of, in_cell
 from .evaluation.detections import Detections, corners_of
-from .export import ExportedDetector, export_parts
-from .figures import DetectionRecord, detection_figures
-from .metrics import DetectionMetrics
-from .prediction import AsEvaluated, DetectionOutputs, DetectionWriter, open_inputs, rows_of
 from .settings import EQUAL_SHAPES, OPTIONS
 
 _MOST_NAMED = 90  # categories in a legend
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _TURNED = "turned by EXIF"  # what is said of the pictures of a split
-_ROTATE = "DATA.EXIF_ROTATE"  # what was said of all splits before
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
 
@@ -72,23 +64,23 @@ class Detection(Task):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.num_classes = config.MODEL.NUM_CLASSES
-        self.class_names: List[str] = []
-        self.category_ids: List[int] = []
-        self.evaluated: Optional[DetectionDataset] = None
-        self.replacements: Optional[Replacements] = None
+        self.class_names: list[str] = []
+        self.category_ids: list[int] = []
+        self.evaluated: DetectionDataset | None = None
+        self.replacements: Replacements | None = None
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
-        self._padded_side: Optional[int] = None  # of training pictures; None: that of the largest in a batch
-        self._learned: Optional[Learned] = None
-        self._turned: Dict[str, bool] = {}  # of each split that is open
-        self._criterion: Optional[Criterion] = None
-        self._inspection: Optional[Inspection] = Inspection(
+        self._padded_side: int | None = None  # of training pictures; None: that of the largest in a batch
+        self._learned: Learned | None = None
+        self._turned: dict[str, bool] = {}  # of each split that is open
+        self._criterion: Criterion | None = None
+        self._inspection: Inspection | None = Inspection(
             config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip", config.DATA.ALLOW_LEFT_OUT
         )
         self.model_options, notices = configured_options(config.MODEL)
         self.model_options.update(self._own_options())
         self.notices += notices
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inspection": None}
 
     @property
@@ -96,7 +88,7 @@ class Detection(Task):
         """The class of the configured model."""
         return resolve("model", self.config.MODEL.NAME)
 
-    def _own_options(self) -> Dict[str, Any]:
+    def _own_options(self) -> dict[str, Any]:
         """Options of the model that are keys of this task.
 
         Raises:
@@ -169,9 +161,9 @@ class Detection(Task):
     def describe_samples(self, samples: Any) -> str:
         if not isinstance(samples, DetectionSamples):  # a program's own
             return super().describe_samples(samples)
-        return printable(samples.dataset.summary())
+        return one_line(samples.dataset.summary())
 
-    def about_data(self, samples: Any) -> Dict[str, Any]:
+    def about_data(self, samples: Any) -> dict[str, Any]:
         facts = super().about_data(samples)
         if isinstance(samples, DetectionSamples):
             facts["number of classes"] = len(samples.dataset.category_ids)
@@ -180,41 +172,39 @@ class Detection(Task):
             facts[_TURNED] = _is_turned(samples.dataset)
         return facts
 
-    def about_input(self) -> Dict[str, Any]:
+    def about_input(self) -> dict[str, Any]:
         data = self.config.DATA
         names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
         shown = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
         return {**shown, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
-    def completed_input(self, theirs: Dict[str, Any]) -> Dict[str, Any]:
-        turned = dict.fromkeys(self._turned, theirs[_ROTATE]) if _ROTATE in theirs else {}
-        return {"DATA.EVAL_RESIZE": PILLOW, **turned, **theirs}
-
     def remedy_for_input(self, name: str, theirs: Any) -> str:
         if name in self._turned:
-            return f"{_ROTATE} {str(theirs).lower()} reads pictures as they were read there"
+            return f"DATA.EXIF_ROTATE {str(theirs).lower()} reads pictures as they were read there"
         return super().remedy_for_input(name, theirs)
 
-    def classes_in(self, sample: DetectionSample) -> Optional[np.ndarray]:
+    def classes_in(self, sample: DetectionSample) -> np.ndarray | None:
         return np.asarray(sample.labels, dtype=np.int64)
 
     def check_sample(self, sample: DetectionSample) -> None:
         require_finite(sample.boxes, "boxes")
         require_labels(sample.labels, self.num_classes, -1, "category")
 
-    def collate(self, samples: Sequence[DetectionSample]) -> Dict[str, Any]:
+    def collate(self, samples: Sequence[DetectionSample]) -> dict[str, Any]:
         batch = collate(samples)
         if self._padded_side is not None and samples[0].is_training:
             batch = padded_to(batch, self._padded_side)
         return with_host_facts(batch)
 
-    def finish_epoch(self) -> List[str]:
+    def finish_epoch(self) -> list[str]:
         """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every
         rank must call this."""
         return [*self.criterion.epoch_lines(), *merge_quarantine(self.replacements, Path(self.config.SAVE))]
 
-    def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
+    def pictures(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it, with the boxes that it learns."""
+        from .drawing import in_cell
+
         facts = host_facts(batch)
         drawn = []
         for row, ((height, width), number) in enumerate(zip(facts["sizes"].tolist(), facts["box_counts"].tolist())):
@@ -225,8 +215,11 @@ class Detection(Task):
             drawn.append((in_cell(np.ascontiguousarray(pixels), boxes, labels, self.class_names, masks), caption))
         return drawn
 
-    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Pictures as an evaluation has them, with all that is annotated; crowds are grey."""
+        from .drawing import in_cell
+        from .prediction import AsEvaluated
+
         transform = AsEvaluated(evaluation_transform(self.config.DATA))
         drawn = []
         for index in indices:
@@ -240,7 +233,9 @@ class Detection(Task):
             drawn.append((in_cell(pixels, boxes, labels, self.class_names), caption))
         return drawn
 
-    def picture_legend(self) -> List[Tuple[str, Colour]]:
+    def picture_legend(self) -> list[tuple[str, Colour]]:
+        from .drawing import CROWD, colours_of
+
         shown = self.class_names[:_MOST_NAMED]
         legend = list(zip(shown, colours_of(np.arange(len(shown)), len(self.class_names))))
         left = len(self.class_names) - len(shown)
@@ -258,13 +253,13 @@ class Detection(Task):
         return self._criterion
 
     @property
-    def count_names(self) -> Tuple[str, ...]:  # type: ignore[override] # the model's
+    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # the model's
         return self.criterion.count_names
 
-    def counts(self, batch: Dict[str, Any]) -> Dict[str, Any]:
+    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         return dict(self.criterion.counts(batch))
 
-    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
+    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         if self._learned is not None and self._learned.num_classes is None and num_classes is not None:
             self._name_classes(num_classes, self._learned)  # as many as the weights have
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
@@ -281,16 +276,16 @@ class Detection(Task):
             return False
         return model.RESUME is None or (model.RESUME == "auto" and not Path(self.config.SAVE, _LAST).exists())
 
-    def check_model(self) -> List[str]:
+    def check_model(self) -> list[str]:
         with paddle.LazyGuard():  # shapes only
             create_model(self.config.MODEL.NAME, self.num_classes or 1, **self.model_options)
         return []
 
-    def parameter_groups(self, model: paddle.nn.Layer) -> Optional[List[Dict[str, Any]]]:
+    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
         """The backbone's parameters, which learn at a rate of their own, and all others; frozen ones are in neither."""
         decay, factor = self.config.TRAIN.WEIGHT_DECAY, self.config.TRAIN.BACKBONE_LR_FACTOR
         exempt = set(model.no_weight_decay())
-        groups: Dict[Tuple[bool, bool], List[str]] = {}
+        groups: dict[tuple[bool, bool], list[str]] = {}
         for name, parameter in model.named_parameters():
             if not parameter.stop_gradient:
                 is_still = not self.config.TRAIN.DECAY_ALL and (len(parameter.shape) <= 1 or name in exempt)
@@ -300,7 +295,7 @@ class Detection(Task):
             for (is_slow, is_still), names in groups.items()
         ]
 
-    def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
+    def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
         layers = model.recomputed_layers()
         if not layers:
             raise UserError(f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no layers for it; leave it out")
@@ -309,7 +304,7 @@ class Detection(Task):
     # ---- training ----------------------------------------------------------------------------------------------
 
     def normalise(
-        self, images: paddle.Tensor, sizes: np.ndarray, on_device: Optional[paddle.Tensor] = None
+        self, images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None
     ) -> paddle.Tensor:
         """Pixels (N, 3, H, W) -> float32; exactly zero where padded.
 
@@ -319,7 +314,7 @@ class Detection(Task):
         """
         return zero_padding(self.normaliser(images), sizes, on_device)
 
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: Step) -> Dict[str, Term]:
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: Step) -> dict[str, Term]:
         facts = host_facts(batch)
         targets = Targets(batch["boxes"], batch["labels"], batch["sizes"], facts["box_counts"], batch.get("masks"))
         images = self.normalise(batch["images"], facts["sizes"], batch["sizes"])
@@ -328,30 +323,35 @@ class Detection(Task):
 
     # ---- evaluation --------------------------------------------------------------------------------------------
 
-    def build_metrics(self) -> DetectionMetrics:
+    def build_metrics(self) -> Metrics:
+        from .metrics import DetectionMetrics
+
         if self.evaluated is None:
             return DetectionMetrics(self.class_names)
         with_masks = self._family.learns_masks and self.evaluated.has_masks
         return DetectionMetrics(self.class_names, len(self.evaluated), with_masks)
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> Optional[Records]:
+    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         if self.evaluated is None:
             raise UserError("detection is evaluated on the data that its configuration names")
-        facts, records = host_facts(batch), []
+        facts, records, predictions = host_facts(batch), [], self.predict_step(model, batch)
         least = self.config.DETECTION.SHOWN_SCORE
         sizes = [tuple(size) for size in facts["original_sizes"].tolist()]
-        for index, size, found in zip(facts["indices"].tolist(), sizes, self.predict_step(model, batch)):
+        for index, size, found in zip(facts["indices"].tolist(), sizes, predictions):
             image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
             table = step.metrics.update(image_id, truth, found, size)
-            if step.writer is not None:
-                step.writer.add(index, image_id, found)
             if step.keeps_records:
+                from .figures import DetectionRecord
+
                 records.append(DetectionRecord.of(table, truth, found.finite(), least))
+        if step.writer is not None:
+            step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
 
-    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         if not records or not isinstance(samples, DetectionSamples):
             return []
+        from .figures import detection_figures
 
         def predict(index: int) -> Detections:
             batch = self.collate([samples.sample(index, np.random.default_rng(0))])
@@ -361,14 +361,17 @@ class Detection(Task):
         least = self.config.DETECTION.SHOWN_SCORE
         return detection_figures(samples, records, self.class_names, least, predict)
 
-    def prediction_writer(self, folder: Path) -> DetectionWriter:
-        return DetectionWriter(folder, self.category_ids)
+    def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
+        from .prediction import DetectionWriter
 
-    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Detections]:
+        least = self.config.DETECTION.SHOWN_SCORE
+        return DetectionWriter(folder, samples, self.class_names, self.category_ids, least)
+
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Detections]:
         """What is found in each picture, in its own pixels, best first."""
         facts = host_facts(batch)
-        found: List[Any] = [None] * len(facts["sizes"])
-        outputs: List[Tuple[List[int], Outputs]] = []
+        found: list[Any] = [None] * len(facts["sizes"])
+        outputs: list[tuple[list[int], Outputs]] = []
         for rows in passes(facts["sizes"], self.config.DETECTION.EVALUATE_AS):
             sizes = facts["sizes"][rows]
             images = self.normalise(chosen_pictures(batch["images"], rows, sizes), sizes)
@@ -380,7 +383,7 @@ class Detection(Task):
                 found[row] = one
         return found
 
-    def recall(self, learned: Learned) -> None:
+    def set_up_from(self, learned: Learned) -> None:
         self._learned = learned
         if learned.num_classes is not None:
             self._name_classes(learned.num_classes, learned)
@@ -395,6 +398,8 @@ class Detection(Task):
         self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        from .prediction import open_inputs
+
         return open_inputs(self.config.DATA, inputs, cache_folder, self._turns)
 
     @property
@@ -406,17 +411,14 @@ class Detection(Task):
             return bool(self._learned.data.get(_TURNED))
         return bool(configured)
 
-    def check_input(self, sample: DetectionSample) -> None:
-        """Levels are finite in any picture that can be read: there is nothing to check."""
+    def prediction_rows(self, prediction: Detections) -> list[Row]:
+        from .prediction import rows_of
 
-    def prediction_rows(self, prediction: Detections) -> List[Row]:
         return rows_of(prediction, self.class_names, self.config.DETECTION.SHOWN_SCORE)
 
-    def output_writer(self, folder: Path, samples: InputSamples) -> DetectionOutputs:
-        least = self.config.DETECTION.SHOWN_SCORE
-        return DetectionOutputs(folder, samples, self.class_names, self.category_ids, least)
-
     def export_parts(self) -> ExportParts:
+        from .export import export_parts
+
         if not self._family.is_exportable:
             raise UserError(
                 f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
@@ -426,6 +428,8 @@ class Detection(Task):
         return export_parts(self.config.DATA, tuple(self.config.DETECTION.EXPORT_SIZE or (side, side)), self._turns)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        from .export import ExportedDetector
+
         return ExportedDetector(model)
 
 

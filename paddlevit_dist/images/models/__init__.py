@@ -1,8 +1,8 @@
 """Image models: one file per family, plus shared modules.
 
 - ``variants``: all names and their arguments, without Paddle; ``key_names``: third-party parameter names
-- ``layers``, ``attention``: parts; ``resampling``: weights for other sizes; ``options``: keys of MODEL
-- ``counting``: costs
+- ``classifier``: what families have in common; ``layers``, ``attention``: parts; ``options``: keys of MODEL
+- ``resampling``: weights for other sizes; ``counting``: costs
 
 A new family is a ``contracts.model.Model`` in a file here, a table in ``variants`` and a line in the registry.
 """

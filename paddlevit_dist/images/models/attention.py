@@ -1,26 +1,61 @@
 """How the attention of every family is computed: as plain products, or fused into one operation of a GPU."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any, Callable, Iterator, List, Optional
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...autocast import like_products
+from ...runtime.autocast import like_products
+from ...runtime.errors import UserError
+from .layers import MatrixProduct
 
 Weights = Callable[[paddle.Tensor], paddle.Tensor]  # of attention weights, (batch, heads, tokens, tokens attended to)
 
 _LARGEST_HEAD, _MULTIPLE = 192, 8  # channels of a head that flash attention takes; above, only some GPUs train
 _LEAST_CAPABILITY = 8  # of the GPU: Ampere; Paddle 2.6 fails on older ones
 
-_required: List[bool] = []  # one entry for each open ``attention``
+_required: list[bool] = []  # one entry for each open ``attention``
+
+
+def head_dim(name: str, dim: int, num_heads: int) -> int:
+    """Channels of one attention head.
+
+    Raises:
+        UserError: the heads cannot share the channels; ``name`` says which they are.
+    """
+    if dim % num_heads:
+        raise UserError(f"{name} {dim} is not divisible by its number of heads {num_heads}: change one")
+    return dim // num_heads
+
+
+class MultiHeadAttention(nn.Layer):
+    """What ``attend`` takes, for a subclass with the projections.
+
+    Args:
+        dropout: rate after the last projection.
+        attention_dropout: rate on the attention weights.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, dropout: float, attention_dropout: float):
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        self.scale = head_dim**-0.5
+        self.query_key = MatrixProduct(transpose_y=True)
+        self.attention_value = MatrixProduct()
+        self.attention_dropout = nn.Dropout(attention_dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def heads(self, x):
+        """(batch, tokens, n * heads, head_dim) of (batch, tokens, n * heads * head_dim)."""
+        return x.reshape([-1, x.shape[1], x.shape[-1] // self.head_dim, self.head_dim])
 
 
 def attend(
-    layer: Any, *packed: paddle.Tensor, before: Optional[Weights] = None, after: Optional[Weights] = None
+    layer: Any, *packed: paddle.Tensor, before: Weights | None = None, after: Weights | None = None
 ) -> paddle.Tensor:
     """Multi-head attention, ``after(softmax(before(scale * q k^T))) v`` with dropout on the weights.
 
@@ -68,7 +103,7 @@ def _fused(layer: Any, q: paddle.Tensor, k: paddle.Tensor, v: paddle.Tensor) -> 
     return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
 
 
-def _unpacked(packed: Any, axis: int, heads: int) -> List[paddle.Tensor]:
+def _unpacked(packed: Any, axis: int, heads: int) -> list[paddle.Tensor]:
     """q, k and v of tensors that hold n of them side by side on ``axis``."""
     counts = [part.shape[axis] // heads for part in packed]
     return [one for part, n in zip(packed, counts) for one in (part.split(n, axis=axis) if n > 1 else [part])]

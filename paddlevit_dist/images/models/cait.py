@@ -4,43 +4,32 @@ Source: Touvron et al., Going deeper with Image Transformers, 2021 (sections 2 a
 al., Talking-Heads Attention, 2020. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
-
 import functools
-from typing import List, Tuple, Union
 
 import paddle
 from paddle import nn
 
-from ...contracts.model import Model
-from ..kernels.layers import LayerNorm
 from . import key_names
-from .attention import attend
-from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear
+from .attention import MultiHeadAttention, attend, head_dim
+from .classifier import Classifier
+from .layers import DropPath, LayerNorm, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, linear
 from .resampling import resize_position_embedding
 from .variants import CAIT
 
 
-class TalkingHeadsAttention(nn.Layer):
+class TalkingHeadsAttention(MultiHeadAttention):
     """Multi-head self-attention whose heads are mixed linearly before and after the softmax."""
 
-    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float):
-        super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = head_dim("EMBED_DIM", dim, num_heads)
-        self.scale = self.head_dim**-0.5
+    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, **dropouts: float):
+        super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), **dropouts)
         self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
         self.proj_l = linear(num_heads, num_heads)
         self.proj_w = linear(num_heads, num_heads)
         self.proj = linear(dim, dim)
-        self.query_key = MatrixProduct(transpose_y=True)
         self.mix_heads = MatrixProduct(transpose_x=True)
-        self.attention_value = MatrixProduct()
-        self.attention_dropout = nn.Dropout(attention_dropout)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        qkv = self.qkv(x).reshape([-1, x.shape[1], 3 * self.num_heads, self.head_dim])
+        qkv = self.heads(self.qkv(x))
         mixed = [functools.partial(self._mixed, layer=layer) for layer in (self.proj_l, self.proj_w)]
         return self.dropout(self.proj(attend(self, qkv, before=mixed[0], after=mixed[1])))  # (batch, tokens, dim)
 
@@ -52,29 +41,19 @@ class TalkingHeadsAttention(nn.Layer):
         return flat.reshape([-1, self.num_heads, tokens, tokens])
 
 
-class ClassAttention(nn.Layer):
+class ClassAttention(MultiHeadAttention):
     """Attention of the class token, the first, to itself and all others (section 3)."""
 
-    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float):
-        super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = head_dim("EMBED_DIM", dim, num_heads)
-        self.scale = self.head_dim**-0.5
+    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, **dropouts: float):
+        super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), **dropouts)
         self.q = linear(dim, dim, bias=qkv_bias)
         self.k = linear(dim, dim, bias=qkv_bias)
         self.v = linear(dim, dim, bias=qkv_bias)
         self.proj = linear(dim, dim)
-        self.query_key = MatrixProduct(transpose_y=True)
-        self.attention_value = MatrixProduct()
-        self.attention_dropout = nn.Dropout(attention_dropout)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        q, k, v = self._heads(self.q(x[:, :1])), self._heads(self.k(x)), self._heads(self.v(x))
+        q, k, v = self.heads(self.q(x[:, :1])), self.heads(self.k(x)), self.heads(self.v(x))
         return self.dropout(self.proj(attend(self, q, k, v)))  # (batch, 1, dim)
-
-    def _heads(self, x):
-        return x.reshape([-1, x.shape[1], self.num_heads, self.head_dim])
 
 
 class Block(nn.Layer):
@@ -107,31 +86,24 @@ class ClassBlock(Block):
         return token + self.drop_path(self.gamma_2 * self.mlp(self.norm2(token)))  # (batch, 1, dim)
 
 
-class CaiT(Model):
+class CaiT(Classifier):
     """CaiT classifier.
 
-    Args:
-        num_classes: outputs; 0 for the features alone.
-        image_size: pixels, one number or (height, width), each a multiple of ``patch_size``.
-        patch_size: side of a patch in pixels.
-        embed_dim, num_heads, mlp_ratio, qkv_bias: dimensions of all blocks.
+    Args, besides those of ``Classifier``:
+        embed_dim, num_heads: dimensions of all blocks.
         depth: blocks of the patches; ``class_depth`` blocks of the class token follow.
         init_values: initial scale of the residual branches.
-        in_channels: channels of the images.
-        dropout: rate after the position embedding, the attention's output and both layers of the MLP.
-        attention_dropout: rate on the attention weights.
-        drop_path: rate of stochastic depth, the same in all blocks of the patches and 0 in those of the class token.
+        drop_path: the same in all blocks of the patches and 0 in those of the class token.
     """
 
     variants = CAIT
     key_maps = key_names.CAIT
-    classifier_layers = ("head",)
     layer_names = r"blocks\.\d+"
 
     def __init__(
         self,
         num_classes: int = 1000,
-        image_size: Union[int, Tuple[int, int]] = 224,
+        image_size: int | tuple[int, int] = 224,
         patch_size: int = 16,
         embed_dim: int = 192,
         depth: int = 24,
@@ -176,19 +148,11 @@ class CaiT(Model):
             token = block(x, token)
         return self.norm(token[:, 0])
 
-    def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
-        return self.head(self.forward_features(x))
-
-    def reset_classifier(self, num_classes: int) -> None:
-        self.num_classes = num_classes
-        self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
-
-    def no_weight_decay(self) -> Tuple[str, ...]:
+    def no_weight_decay(self) -> tuple[str, ...]:
         """Parameters with several axes that are not decayed, as in the authors' code."""
         return ("pos_embed", "cls_token")
 
-    def layer_groups(self) -> List[List[str]]:
+    def layer_groups(self) -> list[list[str]]:
         """As in the base class, but the last blocks of the patches share their places with those of the class token, as
         in timm: the very last of both are one step from the head."""
         *groups, head = super().layer_groups()
@@ -200,10 +164,7 @@ class CaiT(Model):
         return [*groups, head]
 
     def resize_parameter(self, name: str, value):
-        """``value`` of the parameter ``name`` made to fit this model, or None if it cannot be.
-
-        The position embedding, which has no part for the class token, is resampled to the grid of this image size.
-        """
+        """The position embedding, which has no part for the class token, is resampled to this grid."""
         if name != "pos_embed":
             return None
         return resize_position_embedding(value, self.patch_embed.grid, num_prefix_tokens=0)

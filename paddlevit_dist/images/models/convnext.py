@@ -4,18 +4,22 @@ Source: Liu et al., A ConvNet for the 2020s, 2022 (section 2, appendix A). Param
 are (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import List, Sequence, Tuple, Union
-
-import paddle
 from paddle import nn
 
-from ...contracts.model import Model
-from ..kernels.layers import LayerNorm
-from ..kernels.pictures import Convolution, DepthwiseConvolution, add_scaled
 from . import key_names
-from .layers import DropPath, Mlp, as_pair, linear, rates_of_stages, starting_values
+from .classifier import PyramidClassifier
+from .layers import (
+    Convolution,
+    DepthwiseConvolution,
+    DropPath,
+    LayerNorm,
+    Mlp,
+    as_pair,
+    rates_of_stages,
+    starting_values,
+)
 from .variants import CONVNEXT
 
 _DEVIATION = 0.02  # standard deviation of the initial weights
@@ -37,8 +41,7 @@ class Block(nn.Layer):
 
     def forward(self, x):
         branch = self.mlp(self.norm(self.conv_dw(x)))
-        factors = self.drop_path.factors(x) if self.drop_path.is_dropping else None
-        return add_scaled(x, branch, self.gamma, factors)  # (batch, height, width, dim)
+        return x + self.drop_path(self.gamma * branch)  # (batch, height, width, dim)
 
 
 class Stage(nn.Layer):
@@ -61,19 +64,12 @@ class Stage(nn.Layer):
         return x  # (batch, height, width, dim)
 
 
-class ConvNeXt(Model):
+class ConvNeXt(PyramidClassifier):
     """ConvNeXt classifier.
 
-    Args:
-        num_classes: outputs; 0 for the features alone.
-        image_size: pixels, one number or (height, width); no weight depends on it, and other sizes can be given to a
-            built model.
-        patch_size: kernel and stride of the first convolution.
+    Args, besides those of ``Classifier``:
         depths, dims: blocks and channels of each stage.
         init_values: initial scale of the residual branches.
-        in_channels: channels of the images.
-        dropout: rate before the classifier.
-        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
     variants = CONVNEXT
@@ -84,7 +80,7 @@ class ConvNeXt(Model):
     def __init__(
         self,
         num_classes: int = 1000,
-        image_size: Union[int, Tuple[int, int]] = 224,
+        image_size: int | tuple[int, int] = 224,
         patch_size: int = 4,
         depths: Sequence[int] = (3, 3, 9, 3),
         dims: Sequence[int] = (96, 192, 384, 768),
@@ -116,26 +112,11 @@ class ConvNeXt(Model):
 
     def forward_features(self, x):
         """The normalised mean (batch, embed_dim) over the positions of images (batch, in_channels, height, width)."""
-        x = self.stem(x)
-        for stage in self.stages:
-            x = stage(x)
-        return self.head["norm"](x.mean(axis=[1, 2]))
+        return self.head["norm"](self.outputs(x)[-1].mean(axis=[1, 2]))
 
-    def features(self, x, sizes=None) -> List[paddle.Tensor]:
-        """The output of each stage."""
-        x, maps = self.stem(x), []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x.transpose([0, 3, 1, 2]))
-        return maps
+    def parts(self):
+        return (self.stem,), self.stages
 
     def forward(self, x):
         """Logits (batch, num_classes), or the features when the model has no classes."""
         return self.head["fc"](self.dropout(self.forward_features(x)))
-
-    def reset_classifier(self, num_classes: int) -> None:
-        self.num_classes = num_classes
-        self.head["fc"] = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
-
-    def recomputed_layers(self) -> List[nn.Layer]:
-        return [block for stage in self.stages for block in stage.blocks]

@@ -1,10 +1,9 @@
 """What a model costs: parameters, multiply-accumulates and the activations that its backward pass needs."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any
 
 import paddle
 from paddle import nn
@@ -28,7 +27,7 @@ class LayerCost:
     kind: str
     parameters: int
     multiply_accumulates: int = 0
-    output_shape: Optional[Tuple[int, ...]] = None
+    output_shape: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -42,7 +41,7 @@ class ModelCost:
         activation_bytes: of all tensors that the backward pass of one image needs, without the weights.
     """
 
-    layers: List[LayerCost]
+    layers: list[LayerCost]
     parameters: int
     multiply_accumulates: int
     activation_bytes: int
@@ -60,7 +59,7 @@ def _numbers_of(parameters: Iterable[Any]) -> int:
     return sum(math.prod(parameter.shape) for parameter in parameters if not parameter.stop_gradient)
 
 
-def layers_of(model: nn.Layer) -> List[LayerCost]:
+def layers_of(model: nn.Layer) -> list[LayerCost]:
     """The layers with their parameters; nothing is computed."""
     return [
         LayerCost(name, type(layer).__name__, _numbers_of(p for p in layer._parameters.values() if p is not None))
@@ -82,7 +81,7 @@ def cost_of(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
     hooks = []
     for name, layer in model.named_sublayers(include_self=True):
         hooks.append(layer.register_forward_post_hook(_counter(costs[name])))
-    kept: Dict[int, Any] = {}
+    kept: dict[int, Any] = {}
 
     def keep(tensor: paddle.Tensor) -> paddle.Tensor:
         kept[tensor.data_ptr()] = tensor  # held until the end, so that no address is reused
@@ -107,7 +106,7 @@ def cost_of(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
 
 
 def _counter(cost: LayerCost) -> Any:
-    def count(layer: nn.Layer, inputs: Tuple[Any, ...], output: Any) -> None:
+    def count(layer: nn.Layer, inputs: tuple[Any, ...], output: Any) -> None:
         if not isinstance(output, paddle.Tensor):
             return
         cost.output_shape = tuple(output.shape)
@@ -116,7 +115,7 @@ def _counter(cost: LayerCost) -> Any:
     return count
 
 
-def _products_per_number(layer: nn.Layer, inputs: Tuple[Any, ...]) -> int:
+def _products_per_number(layer: nn.Layer, inputs: tuple[Any, ...]) -> int:
     """Multiplications per output element: the length of the sum that yields it."""
     if isinstance(layer, nn.Linear):
         return int(layer.weight.shape[0])

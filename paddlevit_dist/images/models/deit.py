@@ -4,13 +4,7 @@ Source: Touvron et al., Training data-efficient image transformers & distillatio
 table 1). Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
-
-from typing import Tuple
-
-from paddle import nn
-
-from .layers import TruncatedNormal, linear
+from .layers import TruncatedNormal
 from .variants import DEIT, DISTILLED_DEIT
 from .vit import VisionTransformer
 
@@ -20,7 +14,7 @@ class DeiT(VisionTransformer):
 
     variants = DEIT
 
-    def no_weight_decay(self) -> Tuple[str, ...]:
+    def no_weight_decay(self) -> tuple[str, ...]:
         """Parameters with several axes that are not decayed, as in the authors' code."""
         return ("pos_embed", "cls_token")
 
@@ -61,13 +55,8 @@ class DistilledDeiT(DeiT):
     def _both_tokens(self, x):
         return self.norm(self.first_tokens(x))
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace both classifiers by fresh ones for ``num_classes``, or by nothing for 0."""
-        super().reset_classifier(num_classes)
-        self.head_dist = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
-
     def learn_from_teacher(self) -> None:
         self.distilled_training = True
 
-    def no_weight_decay(self) -> Tuple[str, ...]:
+    def no_weight_decay(self) -> tuple[str, ...]:
         return (*super().no_weight_decay(), "dist_token")

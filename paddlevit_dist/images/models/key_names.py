@@ -3,21 +3,20 @@
 The tables have (regular expression, replacement) for each kind of name. timm's names are ours.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Callable, Dict, Mapping, Sequence, Tuple, Union
+from typing import Any
 
 import numpy as np
 
-from ...checkpoint.torch_names import from_torch_names
+from ...checkpoint.load import from_torch_names
 from ...contracts.model import KeyMap
 
-Rule = Tuple[str, Union[str, Callable[["re.Match[str]"], str]]]
+Rule = tuple[str, str | Callable[["re.Match[str]"], str]]
 
 
-def renamed(state: Mapping[str, Any], rules: Sequence[Rule]) -> Dict[str, Any]:
+def renamed(state: Mapping[str, Any], rules: Sequence[Rule]) -> dict[str, Any]:
     """Rename the entries of a state.
 
     Args:
@@ -27,12 +26,12 @@ def renamed(state: Mapping[str, Any], rules: Sequence[Rule]) -> Dict[str, Any]:
     return {_rename(name, rules): value for name, value in state.items()}
 
 
-def without(state: Mapping[str, Any], endings: Tuple[str, ...]) -> Dict[str, Any]:
+def without(state: Mapping[str, Any], endings: tuple[str, ...]) -> dict[str, Any]:
     """The state without entries that can be computed, such as indices that others store as buffers."""
     return {name: value for name, value in state.items() if not name.endswith(endings)}
 
 
-def joined(state: Mapping[str, Any], parts: Tuple[str, ...], whole: str) -> Dict[str, Any]:
+def joined(state: Mapping[str, Any], parts: tuple[str, ...], whole: str) -> dict[str, Any]:
     """The state with separate projections merged into one.
 
     ``x.query.weight``, ``x.key.weight`` and ``x.value.weight`` become ``x.qkv.weight``, one below the other along the
@@ -57,12 +56,12 @@ def joined(state: Mapping[str, Any], parts: Tuple[str, ...], whole: str) -> Dict
     return result
 
 
-def without_jax_prefix(state: Mapping[str, Any]) -> Dict[str, Any]:
+def without_jax_prefix(state: Mapping[str, Any]) -> dict[str, Any]:
     """Names without what training states of JAX put in front: ``opt/target/`` or ``params/``."""
     return {re.sub(r"^(?:opt/target/|params/)", "", name): value for name, value in state.items()}
 
 
-def jax_layout(state: Mapping[str, Any]) -> Dict[str, Any]:
+def jax_layout(state: Mapping[str, Any]) -> dict[str, Any]:
     """``kernel`` and ``scale`` called ``weight``; convolutions from (height, width, in, out) to (out, in, ...)."""
     result = {}
     for name, value in state.items():
@@ -130,12 +129,12 @@ _VIT_GOOGLE = (
 )
 
 
-def _vit_from_huggingface(state: Mapping[str, Any]) -> Dict[str, Any]:
+def _vit_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier."""
     return joined(renamed(state, _VIT_HUGGINGFACE), ("query", "key", "value"), "qkv")
 
 
-def _vit_from_google(state: Mapping[str, Any]) -> Dict[str, Any]:
+def _vit_from_google(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
     result = jax_layout(renamed(without_jax_prefix(state), _VIT_GOOGLE))
     for name in [name for name in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", name)]:
@@ -143,7 +142,7 @@ def _vit_from_google(state: Mapping[str, Any]) -> Dict[str, Any]:
     return result
 
 
-def _join_heads(state: Dict[str, Any], attention: str) -> None:
+def _join_heads(state: dict[str, Any], attention: str) -> None:
     """Query, key and value (dim, heads, head dim) to qkv (dim, 3 heads head dim), the output to (heads head dim, dim).
 
     Other shapes are left unchanged.
@@ -162,7 +161,7 @@ def _join_heads(state: Dict[str, Any], attention: str) -> None:
         state[f"{attention}.proj.weight"] = output.reshape(-1, output.shape[-1])
 
 
-VIT: Dict[str, KeyMap] = {
+VIT: dict[str, KeyMap] = {
     "PaddleViT": partial(renamed, rules=_VIT_PADDLEVIT),
     "Hugging Face": _vit_from_huggingface,
     "Google": _vit_from_google,
@@ -208,12 +207,12 @@ _SWIN_HUGGINGFACE = (
 )
 
 
-def _swin_from_huggingface(state: Mapping[str, Any]) -> Dict[str, Any]:
+def _swin_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``SwinForImageClassification`` of transformers, also without the classifier."""
     return joined(renamed(without(state, _COMPUTED), _SWIN_HUGGINGFACE), ("query", "key", "value"), "qkv")
 
 
-SWIN: Dict[str, KeyMap] = {
+SWIN: dict[str, KeyMap] = {
     "PaddleViT": lambda state: renamed(without(state, _COMPUTED), _SWIN_PADDLEVIT),
     "Hugging Face": _swin_from_huggingface,
     "the authors'": lambda state: renamed(without(state, _COMPUTED), _SWIN_AUTHORS),  # older versions of timm too
@@ -221,7 +220,7 @@ SWIN: Dict[str, KeyMap] = {
 
 # CaiT: the authors' names are timm's
 
-CAIT: Dict[str, KeyMap] = {
+CAIT: dict[str, KeyMap] = {
     "PaddleViT": partial(renamed, rules=((r"^patch_embed\.patch_embed\.", "patch_embed.proj."),)),
 }
 
@@ -247,7 +246,7 @@ _PVT_SHARED = (
     (r"^norm([1-9])\.", lambda m: f"stages.{_stage(m)}.norm."),
 )
 
-PVT_V2: Dict[str, KeyMap] = {
+PVT_V2: dict[str, KeyMap] = {
     "PaddleViT": partial(renamed, rules=((r"^patch_embedding([1-9])\.(patch_embed|norm)\.", _patches), *_PVT_SHARED)),
     "the authors'": partial(renamed, rules=((r"^patch_embed([1-9])\.(proj|norm)\.", _patches), *_PVT_SHARED)),
 }
@@ -272,7 +271,7 @@ _MIXER_GOOGLE = (
     (r"^head/", "head."),
 )
 
-MLP_MIXER: Dict[str, KeyMap] = {
+MLP_MIXER: dict[str, KeyMap] = {
     "PaddleViT": partial(renamed, rules=_MIXER_PADDLEVIT),
     "Google": lambda state: jax_layout(renamed(without_jax_prefix(state), _MIXER_GOOGLE)),  # weights are (in, out)
 }
@@ -304,7 +303,7 @@ _CONVNEXT_AUTHORS = (
     (r"^head\.(weight|bias)$", r"head.fc.\1"),
 )
 
-CONVNEXT: Dict[str, KeyMap] = {
+CONVNEXT: dict[str, KeyMap] = {
     "Hugging Face": partial(renamed, rules=_CONVNEXT_HUGGINGFACE),  # with and without the classifier
     "the authors'": partial(renamed, rules=_CONVNEXT_AUTHORS),
 }
@@ -334,12 +333,12 @@ _RESNET_HUGGINGFACE = (
 )
 
 
-def _resnet_from_huggingface(state: Mapping[str, Any]) -> Dict[str, Any]:
+def _resnet_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``ResNetForImageClassification`` of transformers, also without the classifier."""
     return renamed(from_torch_names(state), _RESNET_HUGGINGFACE)
 
 
-RESNET: Dict[str, KeyMap] = {
+RESNET: dict[str, KeyMap] = {
     "torchvision": from_torch_names,
     "Hugging Face": _resnet_from_huggingface,
 }

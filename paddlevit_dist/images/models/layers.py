@@ -1,18 +1,101 @@
 """Parts that several image models share."""
 
-from __future__ import annotations
-
 import math
-from typing import Dict, List, Tuple, Union
+from typing import Any
 
 import paddle
 from paddle import nn
 
-from ...errors import UserError
-from ..kernels.layers import Linear, gelu, is_fast_mlp, is_fast_patches, mlp, patches
+from ...runtime.autocast import like_products
+from ...runtime.errors import UserError
 
 
-def as_pair(size: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
+class Linear(nn.Linear):
+    """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight, like_products(self.bias))
+
+
+class Conv2D(nn.Conv2D):
+    """A convolution padded with zeros, in the precision of its products."""
+
+    def forward(self, x):
+        return nn.functional.conv2d(
+            x, self.weight, like_products(self.bias), self._stride, self._padding, self._dilation, self._groups
+        )
+
+
+class Conv2DTranspose(nn.Conv2DTranspose):
+    """A transposed convolution, in the precision of its products."""
+
+    def forward(self, x):
+        return nn.functional.conv2d_transpose(
+            x, self.weight, like_products(self.bias), self._stride, self._padding, self.output_padding
+        )
+
+
+class Convolution(Conv2D):
+    """A convolution to (batch, rows, columns, out_channels).
+
+    Args:
+        stride, padding: the same along both sides.
+        is_channels_last: of its input; False for (batch, channels, height, width).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        is_channels_last: bool = True,
+        **attributes: Any,
+    ):
+        super().__init__(in_channels, out_channels, kernel_size, stride=stride, padding=padding, **attributes)
+        self.is_channels_last = is_channels_last
+
+    def forward(self, x):
+        x = x.transpose([0, 3, 1, 2]) if self.is_channels_last else x
+        # Not super().forward(): Paddle 2.6 cannot export it.
+        return Conv2D.forward(self, x).transpose([0, 2, 3, 1])
+
+
+class DepthwiseConvolution(Convolution):
+    """A kernel for each channel of (batch, height, width, channels), stride 1, zeros around: as large as before.
+
+    Args:
+        kernel_size: of each side, odd.
+    """
+
+    def __init__(self, channels: int, kernel_size: int, **attributes: Any):
+        super().__init__(channels, channels, kernel_size, padding=kernel_size // 2, groups=channels, **attributes)
+
+
+class LayerNorm(nn.LayerNorm):
+    """Paddle's layer norm, with the right gradient where weight and bias are frozen."""
+
+    def forward(self, x):
+        if _is_scaled_apart(self, x):
+            return self.bias + self.weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
+        return nn.LayerNorm.forward(self, x)
+
+
+class GELU(nn.GELU):
+    """The exact GELU."""
+
+
+@paddle.jit.not_to_static
+def _is_scaled_apart(norm: nn.LayerNorm, x: Any) -> bool:
+    """Whether Paddle's layer norm would give ``x`` a gradient as if all weights were 1: on a CPU (2.6 and 3.3) it does
+    where the weight itself asks for none."""
+    if not paddle.in_dynamic_mode() or norm.weight is None or norm.bias is None:
+        return False
+    return norm.weight.stop_gradient and not x.stop_gradient and x.place.is_cpu_place()
+
+
+def as_pair(size: int | tuple[int, int]) -> tuple[int, int]:
     """``(height, width)`` of a size given as one number or as a pair."""
     if isinstance(size, int):
         return size, size
@@ -41,16 +124,11 @@ class TruncatedNormal(nn.initializer.Initializer):
 
 def linear(in_features: int, out_features: int, bias: bool = True, standard_deviation: float = 0.02) -> Linear:
     """Linear layer with truncated normal weights (.02 unless given) and zero bias."""
-    bias_attr = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)) if bias else False
-    return Linear(
-        in_features,
-        out_features,
-        weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
-        bias_attr=bias_attr,
-    )
+    start = starting_values(standard_deviation)
+    return Linear(in_features, out_features, **(start if bias else {**start, "bias_attr": False}))
 
 
-def starting_values(standard_deviation: float) -> Dict[str, paddle.ParamAttr]:
+def starting_values(standard_deviation: float) -> dict[str, paddle.ParamAttr]:
     """``weight_attr`` and ``bias_attr`` of a layer with truncated normal weights and zero bias."""
     return {
         "weight_attr": paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
@@ -70,26 +148,15 @@ class MatrixProduct(nn.Layer):
         return paddle.matmul(x, y, transpose_x=self.transpose_x, transpose_y=self.transpose_y)
 
 
-def drop_path_rates(last_rate: float, depth: int) -> List[float]:
+def drop_path_rates(last_rate: float, depth: int) -> list[float]:
     """A rate for each of ``depth`` blocks: linear from 0 in the first to ``last_rate`` in the last."""
     return [last_rate * (1.0 - (depth - 1 - index) / max(depth - 1, 1)) for index in range(depth)]
 
 
-def rates_of_stages(last_rate: float, depths: Tuple[int, ...]) -> List[List[float]]:
+def rates_of_stages(last_rate: float, depths: tuple[int, ...]) -> list[list[float]]:
     """``drop_path_rates`` over the blocks of all stages, cut into stages."""
     rates = iter(drop_path_rates(last_rate, sum(depths)))
     return [[next(rates) for _ in range(depth)] for depth in depths]
-
-
-def head_dim(name: str, dim: int, num_heads: int) -> int:
-    """Channels of one attention head.
-
-    Raises:
-        UserError: the heads cannot share the channels; ``name`` says which they are.
-    """
-    if dim % num_heads:
-        raise UserError(f"{name} {dim} is not divisible by its number of heads {num_heads}: change one")
-    return dim // num_heads
 
 
 class DropPath(nn.Layer):
@@ -120,18 +187,21 @@ class DropPath(nn.Layer):
 
 
 class Mlp(nn.Layer):
-    """Two linear layers with an exact GELU between them, on the last axis."""
+    """Two linear layers with an exact GELU between them, on the last axis.
 
-    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0):
+    Args:
+        deviations: standard deviations of the initial weights of both.
+    """
+
+    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0, deviations: tuple[float, float] = (0.02, 0.02)):
         super().__init__()
-        self.fc1 = linear(dim, hidden_dim)
-        self.fc2 = linear(hidden_dim, dim)
+        self.fc1 = linear(dim, hidden_dim, standard_deviation=deviations[0])
+        self.act = GELU()
+        self.fc2 = linear(hidden_dim, dim, standard_deviation=deviations[1])
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        if not (self.training and self.dropout.p) and is_fast_mlp(x, self.fc1, self.fc2):
-            return mlp(x, self.fc1, self.fc2)
-        x = self.dropout(gelu(self.fc1(x)))  # (..., hidden_dim)
+        x = self.dropout(self.act(self.fc1(x)))  # (..., hidden_dim)
         return self.dropout(self.fc2(x))  # (..., dim)
 
 
@@ -142,7 +212,7 @@ class PatchEmbedding(nn.Layer):
     its pixels whatever the patch size and the number of channels (the convention of the original JAX models).
     """
 
-    def __init__(self, image_size: Union[int, Tuple[int, int]], patch_size: int, in_channels: int, embed_dim: int):
+    def __init__(self, image_size: int | tuple[int, int], patch_size: int, in_channels: int, embed_dim: int):
         super().__init__()
         self.image_size = as_pair(image_size)
         self.patch_size = patch_size
@@ -154,8 +224,7 @@ class PatchEmbedding(nn.Layer):
             embed_dim,
             patch_size,
             stride=patch_size,
-            weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(math.sqrt(1.0 / fan_in))),
-            bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
+            **starting_values(math.sqrt(1.0 / fan_in)),
         )
 
     def forward(self, x):
@@ -164,13 +233,15 @@ class PatchEmbedding(nn.Layer):
             raise UserError(
                 f"the model was built for images of {built} px, the batch has {given}: build it with image_size"
             )
-        if is_fast_patches(x, self.proj):
-            return patches(x, self.proj)
+        return self.embed(x)
+
+    def embed(self, x):
+        """(batch, patches, embed_dim) of images of the right size."""
         x = self.proj(x)  # (batch, embed_dim, grid height, grid width)
-        return x.flatten(2).transpose([0, 2, 1])  # (batch, patches, embed_dim)
+        return x.flatten(2).transpose([0, 2, 1])
 
 
-def _check_divisible(image_size: Tuple[int, int], patch_size: int) -> None:
+def _check_divisible(image_size: tuple[int, int], patch_size: int) -> None:
     for side in image_size:
         if side % patch_size or side <= 0:
             below = side // patch_size * patch_size
@@ -181,5 +252,5 @@ def _check_divisible(image_size: Tuple[int, int], patch_size: int) -> None:
             )
 
 
-def _times(size: Tuple[int, int]) -> str:
+def _times(size: tuple[int, int]) -> str:
     return " x ".join(str(side) for side in size)

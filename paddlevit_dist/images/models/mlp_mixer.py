@@ -4,35 +4,19 @@ Source: Tolstikhin et al., MLP-Mixer: An all-MLP Architecture for Vision, 2021 (
 are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Tuple, Union
 
 from paddle import nn
 
-from ...contracts.model import Model
-from ..kernels.layers import LayerNorm, gelu
 from . import key_names
-from .layers import DropPath, PatchEmbedding, drop_path_rates, linear
+from .classifier import Classifier
+from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, drop_path_rates
 from .variants import MLP_MIXER
 
 
-class MixerMlp(nn.Layer):
-    """Two linear layers with an exact GELU between them, on the last axis.
-
-    Weights start with the variance 1 / fan-in, as in the authors' code.
-    """
-
-    def __init__(self, dim: int, hidden_dim: int, dropout: float):
-        super().__init__()
-        self.fc1 = linear(dim, hidden_dim, standard_deviation=math.sqrt(1.0 / dim))
-        self.fc2 = linear(hidden_dim, dim, standard_deviation=math.sqrt(1.0 / hidden_dim))
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x):
-        x = self.dropout(gelu(self.fc1(x)))  # (..., hidden_dim)
-        return self.dropout(self.fc2(x))  # (..., dim)
+def _mlp(dim: int, hidden_dim: int, dropout: float) -> Mlp:
+    """Weights start with the variance 1 / fan-in, as in the authors' code."""
+    return Mlp(dim, hidden_dim, dropout, deviations=(math.sqrt(1.0 / dim), math.sqrt(1.0 / hidden_dim)))
 
 
 class MixerBlock(nn.Layer):
@@ -41,9 +25,9 @@ class MixerBlock(nn.Layer):
     def __init__(self, dim: int, num_patches: int, token_dim: int, channel_dim: int, dropout: float, drop_path: float):
         super().__init__()
         self.norm1 = LayerNorm(dim, epsilon=1e-6)
-        self.mlp_tokens = MixerMlp(num_patches, token_dim, dropout)
+        self.mlp_tokens = _mlp(num_patches, token_dim, dropout)
         self.norm2 = LayerNorm(dim, epsilon=1e-6)
-        self.mlp_channels = MixerMlp(dim, channel_dim, dropout)
+        self.mlp_channels = _mlp(dim, channel_dim, dropout)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x):
@@ -52,30 +36,23 @@ class MixerBlock(nn.Layer):
         return x + self.drop_path(self.mlp_channels(self.norm2(x)))  # (batch, patches, dim)
 
 
-class MlpMixer(Model):
+class MlpMixer(Classifier):
     """Mixer classifier.
 
-    Args:
-        num_classes: outputs; 0 for the features alone.
-        image_size: pixels, one number or (height, width), each a multiple of ``patch_size``. The weights of the MLPs
-            over the patches depend on it: weights for another size do not fit.
-        patch_size: side of a patch in pixels.
+    Args, besides those of ``Classifier``:
+        image_size: the weights of the MLPs over the patches depend on it: weights for another size do not fit.
         embed_dim, depth: width of a token, number of blocks.
         token_ratio, mlp_ratio: hidden widths of the MLPs over the patches and over the channels, to ``embed_dim``.
-        in_channels: channels of the images.
-        dropout: rate after both layers of each MLP.
-        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
     variants = MLP_MIXER
     key_maps = key_names.MLP_MIXER
-    classifier_layers = ("head",)
     layer_names = r"blocks\.\d+"
 
     def __init__(
         self,
         num_classes: int = 1000,
-        image_size: Union[int, Tuple[int, int]] = 224,
+        image_size: int | tuple[int, int] = 224,
         patch_size: int = 16,
         embed_dim: int = 512,
         depth: int = 8,
@@ -106,15 +83,3 @@ class MlpMixer(Model):
         for block in self.blocks:
             x = block(x)
         return self.norm(x).mean(axis=1)
-
-    def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
-        return self.head(self.forward_features(x))
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0.
-
-        Its weights are small but not zero, as the authors start them: no gradient would reach the blocks at first.
-        """
-        self.num_classes = num_classes
-        self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()

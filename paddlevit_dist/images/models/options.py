@@ -1,11 +1,9 @@
 """The dimensions of an image model that keys of MODEL set, under the model's own names."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import Any, Dict, List, Tuple
-
-from ...errors import UserError
 from ...models import model_options
+from ...runtime.errors import UserError
 
 # Keys of MODEL with the option that they are; the first that the model has.
 _DIMENSIONS = {
@@ -27,7 +25,7 @@ _DIMENSIONS = {
 _RATES = {"DROPOUT": "dropout", "ATTENTION_DROPOUT": "attention_dropout", "DROPPATH": "drop_path"}
 
 
-def configured_options(model: Any) -> Tuple[Dict[str, Any], List[str]]:
+def configured_options(model: Any) -> tuple[dict[str, Any], list[str]]:
     """Options for ``create_model`` from the section MODEL; notices of keys that the model has no option for, and of
     differences from the variant named by MODEL.NAME, which explicit keys override.
 

@@ -4,31 +4,38 @@ Source: Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer,
 Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Dict, List, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any
 
 import paddle
 from paddle import nn
 
-from ...contracts.model import Model
-from ..kernels.layers import LayerNorm, gelu
-from ..kernels.pictures import Convolution, DepthwiseConvolution
 from . import key_names
-from .attention import attend
-from .layers import DropPath, MatrixProduct, as_pair, head_dim, linear, rates_of_stages, starting_values
+from .attention import MultiHeadAttention, attend, head_dim
+from .classifier import PyramidClassifier
+from .layers import (
+    GELU,
+    Convolution,
+    DepthwiseConvolution,
+    DropPath,
+    LayerNorm,
+    as_pair,
+    linear,
+    rates_of_stages,
+    starting_values,
+)
 from .variants import PVT_V2
 
 _POOLED = 7  # side of the feature map that yields keys and values in the linear form
 
 
-def _fan_out(out_channels: int, kernel_size: int, groups: int = 1) -> Dict[str, paddle.ParamAttr]:
+def _fan_out(out_channels: int, kernel_size: int, groups: int = 1) -> dict[str, paddle.ParamAttr]:
     """Weights of a convolution start with the variance 2 / fan-out (He et al., 2015), as in the authors' code."""
     return starting_values(math.sqrt(2.0 / (kernel_size * kernel_size * out_channels // groups)))
 
 
-class SpatialReductionAttention(nn.Layer):
+class SpatialReductionAttention(MultiHeadAttention):
     """Multi-head attention whose keys and values come from a smaller feature map.
 
     Args:
@@ -44,13 +51,10 @@ class SpatialReductionAttention(nn.Layer):
         is_linear: bool,
         patch_epsilon: float,
         qkv_bias: bool,
-        dropout: float,
-        attention_dropout: float,
+        **dropouts: float,
     ):
-        super().__init__()
-        self.dim, self.num_heads = dim, num_heads
-        self.head_dim = head_dim("EMBED_DIM of a stage", dim, num_heads)
-        self.scale = self.head_dim**-0.5
+        super().__init__(num_heads, head_dim("EMBED_DIM of a stage", dim, num_heads), **dropouts)
+        self.dim = dim
         self.q = linear(dim, dim, bias=qkv_bias)
         self.kv = linear(dim, 2 * dim, bias=qkv_bias)
         self.proj = linear(dim, dim)
@@ -59,25 +63,19 @@ class SpatialReductionAttention(nn.Layer):
             side = 1 if is_linear else reduction
             self.sr = Convolution(dim, dim, side, stride=side, **_fan_out(dim, side))
             self.norm = LayerNorm(dim, epsilon=patch_epsilon)
-        self.query_key = MatrixProduct(transpose_y=True)
-        self.attention_value = MatrixProduct()
-        self.attention_dropout = nn.Dropout(attention_dropout)
-        self.dropout = nn.Dropout(dropout)
+            self.act = GELU() if is_linear else nn.Identity()
 
-    def forward(self, x, grid: Tuple[int, int]):
-        tokens, heads = grid[0] * grid[1], self.num_heads
-        q = self.q(x).reshape([-1, tokens, heads, self.head_dim])
+    def forward(self, x, grid: tuple[int, int]):
+        q = self.heads(self.q(x))
         x = self._reduced(x, grid) if self.is_reduced else x  # (batch, reduced tokens, dim)
-        kv = self.kv(x).reshape([-1, x.shape[1], 2 * heads, self.head_dim])
-        return self.dropout(self.proj(attend(self, q, kv)))  # (batch, tokens, dim)
+        return self.dropout(self.proj(attend(self, q, self.heads(self.kv(x)))))  # (batch, tokens, dim)
 
-    def _reduced(self, x, grid: Tuple[int, int]):
+    def _reduced(self, x, grid: tuple[int, int]):
         picture = x.reshape([-1, *grid, self.dim])
         if self.is_linear:
             pooled = nn.functional.adaptive_avg_pool2d(picture.transpose([0, 3, 1, 2]), _POOLED)
             picture = pooled.transpose([0, 2, 3, 1])
-        x = self.norm(self.sr(picture).flatten(1, 2))  # (batch, reduced tokens, dim)
-        return gelu(x) if self.is_linear else x
+        return self.act(self.norm(self.sr(picture).flatten(1, 2)))  # (batch, reduced tokens, dim)
 
 
 class ConvolutionalMlp(nn.Layer):
@@ -88,14 +86,15 @@ class ConvolutionalMlp(nn.Layer):
         self.hidden_dim, self.is_linear = hidden_dim, is_linear
         self.fc1 = linear(dim, hidden_dim)
         self.dwconv = DepthwiseConvolution(hidden_dim, 3, **_fan_out(hidden_dim, 3, groups=hidden_dim))
+        self.act = GELU()
         self.fc2 = linear(hidden_dim, dim)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x, grid: Tuple[int, int]):
+    def forward(self, x, grid: tuple[int, int]):
         x = self.fc1(x)
         x = nn.functional.relu(x) if self.is_linear else x
         x = self.dwconv(x.reshape([-1, *grid, self.hidden_dim])).flatten(1, 2)  # (batch, tokens, hidden_dim)
-        return self.dropout(self.fc2(self.dropout(gelu(x))))
+        return self.dropout(self.fc2(self.dropout(self.act(x))))
 
 
 class Block(nn.Layer):
@@ -109,7 +108,7 @@ class Block(nn.Layer):
         self.mlp = ConvolutionalMlp(dim, int(dim * mlp_ratio), is_linear, dropout)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x, grid: Tuple[int, int]):
+    def forward(self, x, grid: tuple[int, int]):
         x = x + self.drop_path(self.attn(self.norm1(x), grid))
         return x + self.drop_path(self.mlp(self.norm2(x), grid))  # (batch, tokens, dim)
 
@@ -168,34 +167,25 @@ class Stage(nn.Layer):
         return self.norm(x).reshape([-1, *grid, self.dim])
 
 
-class PyramidVisionTransformer(Model):
+class PyramidVisionTransformer(PyramidClassifier):
     """PVTv2 classifier.
 
-    Args:
-        num_classes: outputs; 0 for the features alone.
-        image_size: pixels, one number or (height, width); no weight depends on it, and other sizes can be given to a
-            built model.
+    Args, besides those of ``Classifier``:
         embed_dims, depths, num_heads, mlp_ratios: width, blocks, heads and hidden width to width of each stage.
         reductions: by how much each side shrinks before keys and values are taken, per stage.
         is_linear: average-pool to 7 x 7 instead.
         patch_epsilon: epsilon of the norms that follow a convolution.
-        qkv_bias: whether queries, keys and values have a bias.
-        in_channels: channels of the images.
-        dropout: rate after the attention's output and both layers of the MLP.
-        attention_dropout: rate on the attention weights.
-        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
     variants = PVT_V2
     key_maps = key_names.PVT_V2
-    classifier_layers = ("head",)
     layer_names = r"stages\.\d+\.(?:downsample|blocks\.\d+)"
     fixed_options = {"patch_size": 4}  # of the first stage, by the architecture
 
     def __init__(
         self,
         num_classes: int = 1000,
-        image_size: Union[int, Tuple[int, int]] = 224,
+        image_size: int | tuple[int, int] = 224,
         embed_dims: Sequence[int] = (64, 128, 320, 512),
         depths: Sequence[int] = (3, 4, 6, 3),
         num_heads: Sequence[int] = (1, 2, 5, 8),
@@ -238,26 +228,7 @@ class PyramidVisionTransformer(Model):
 
     def forward_features(self, x):
         """The mean of the normalised tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
-        x = self.patch_embed(x)
-        for stage in self.stages:
-            x = stage(x)
-        return x.mean(axis=[1, 2])
+        return self.outputs(x)[-1].mean(axis=[1, 2])
 
-    def features(self, x, sizes=None) -> List[paddle.Tensor]:
-        """The output of each stage, including the norm after its blocks."""
-        x, maps = self.patch_embed(x), []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x.transpose([0, 3, 1, 2]))
-        return maps
-
-    def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
-        return self.head(self.forward_features(x))
-
-    def reset_classifier(self, num_classes: int) -> None:
-        self.num_classes = num_classes
-        self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
-
-    def recomputed_layers(self) -> List[nn.Layer]:
-        return [block for stage in self.stages for block in stage.blocks]
+    def parts(self):
+        return (self.patch_embed,), self.stages

@@ -1,9 +1,6 @@
 """Position embeddings for another number of patches, and biases of relative positions for other windows."""
 
-from __future__ import annotations
-
 import math
-from typing import Optional, Tuple
 
 import numpy as np
 
@@ -11,8 +8,8 @@ _OTHER_PREFIX = {1: 2, 2: 1}  # prefix tokens without and with a distillation to
 
 
 def resize_position_embedding(
-    embedding: np.ndarray, grid: Tuple[int, int], num_prefix_tokens: int
-) -> Optional[np.ndarray]:
+    embedding: np.ndarray, grid: tuple[int, int], num_prefix_tokens: int
+) -> np.ndarray | None:
     """Resample the patch part of a position embedding to another grid; the prefix tokens are kept as they are.
 
     Bicubic with a filter that widens when the grid shrinks (Pillow's, which is also what timm uses). The grid it was
@@ -45,7 +42,7 @@ def resize_position_embedding(
     return np.concatenate([prefix, patches], axis=1).astype(np.float32)
 
 
-def resize_relative_position_bias(table: np.ndarray, window: Tuple[int, int]) -> Optional[np.ndarray]:
+def resize_relative_position_bias(table: np.ndarray, window: tuple[int, int]) -> np.ndarray | None:
     """Resample a Swin Transformer's biases of relative positions to another window, as ``resize_position_embedding``.
 
     Args:
@@ -83,8 +80,8 @@ def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
 
 
 def _prefix_and_grid(
-    num_tokens: int, num_prefix_tokens: int, new_grid: Tuple[int, int]
-) -> Tuple[int, Optional[Tuple[int, int]]]:
+    num_tokens: int, num_prefix_tokens: int, new_grid: tuple[int, int]
+) -> tuple[int, tuple[int, int] | None]:
     """How many of the tokens are not patches, and the grid of the others; no grid if there is none."""
     grid = _grid_of(num_tokens - num_prefix_tokens, new_grid)
     other_prefix = _OTHER_PREFIX.get(num_prefix_tokens)
@@ -95,7 +92,7 @@ def _prefix_and_grid(
     return num_prefix_tokens, grid
 
 
-def _grid_of(num_patches: int, new_grid: Tuple[int, int]) -> Optional[Tuple[int, int]]:
+def _grid_of(num_patches: int, new_grid: tuple[int, int]) -> tuple[int, int] | None:
     if num_patches <= 0:
         return None
     square = math.isqrt(num_patches)

@@ -5,20 +5,18 @@ bottleneck in its 3 x 3 convolution ("v1.5"), as torchvision and timm have it. P
 weights are (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...contracts.model import Model
-from ...errors import UserError
-from ..kernels.layers import Linear
+from ...runtime.errors import UserError
 from . import key_names
-from .layers import DropPath, as_pair, rates_of_stages
+from .classifier import Classifier
+from .layers import DropPath, Linear, as_pair, rates_of_stages
 from .variants import RESNET
 
 _EPSILON = 1e-5
@@ -64,7 +62,7 @@ def _convolution(inputs: int, outputs: int, kernel_size: int, stride: int = 1, d
     )
 
 
-def _masked(x, mask: Optional[paddle.Tensor]):
+def _masked(x, mask: paddle.Tensor | None):
     return x if mask is None else x * mask.astype(x.dtype)
 
 
@@ -81,7 +79,7 @@ class _Block(nn.Layer):
             self.downsample = nn.Sequential(_convolution(inputs, outputs, 1, stride), norm(outputs))
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x, before: Optional[paddle.Tensor] = None, after: Optional[paddle.Tensor] = None):
+    def forward(self, x, before: paddle.Tensor | None = None, after: paddle.Tensor | None = None):
         """(batch, outputs, height, width) of (batch, inputs, ...).
 
         Args:
@@ -92,7 +90,7 @@ class _Block(nn.Layer):
         branch = self.drop_path(self.branch(x, before, after))
         return _masked(F.relu(shortcut + branch), after)
 
-    def branch(self, x, before: Optional[paddle.Tensor], after: Optional[paddle.Tensor]):
+    def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
         raise NotImplementedError
 
 
@@ -104,7 +102,7 @@ class BasicBlock(_Block):
     """
 
     def __init__(
-        self, inputs: int, channels: int, stride: int, dilations: Tuple[int, int], norm: Norm, drop_path: float
+        self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm, drop_path: float
     ):
         super().__init__(inputs, channels, stride, norm, drop_path)
         self.conv1 = _convolution(inputs, channels, 3, stride, dilations[0])
@@ -112,7 +110,7 @@ class BasicBlock(_Block):
         self.conv2 = _convolution(channels, channels, 3, 1, dilations[1])
         self.bn2 = norm(channels)
 
-    def branch(self, x, before: Optional[paddle.Tensor], after: Optional[paddle.Tensor]):
+    def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
         x = _masked(F.relu(self.bn1(self.conv1(x))), after)
         return self.bn2(self.conv2(x))
 
@@ -123,7 +121,7 @@ class Bottleneck(_Block):
     expansion = 4
 
     def __init__(
-        self, inputs: int, channels: int, stride: int, dilations: Tuple[int, int], norm: Norm, drop_path: float
+        self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm, drop_path: float
     ):
         super().__init__(inputs, channels, stride, norm, drop_path)
         self.conv1 = _convolution(inputs, channels, 1)
@@ -133,19 +131,16 @@ class Bottleneck(_Block):
         self.conv3 = _convolution(channels, 4 * channels, 1)
         self.bn3 = norm(4 * channels)
 
-    def branch(self, x, before: Optional[paddle.Tensor], after: Optional[paddle.Tensor]):
+    def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
         x = _masked(F.relu(self.bn1(self.conv1(x))), before)  # what the 3 x 3 convolution sees beside a picture is 0
         x = F.relu(self.bn2(self.conv2(x)))
         return self.bn3(self.conv3(x))
 
 
-class ResNet(Model):
+class ResNet(Classifier):
     """ResNet classifier, and the backbone of detectors.
 
-    Args:
-        num_classes: outputs; 0 for the features alone.
-        image_size: pixels, one number or (height, width); no weight depends on it, and other sizes can be given to a
-            built model.
+    Args, besides those of ``Classifier``:
         depths, dims: blocks of each stage, and channels of their 3 x 3 convolutions; the stem has those of the first.
         is_bottleneck: blocks of three convolutions, whose outputs are 4 times as wide, instead of two.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed (``FrozenBatchNorm``).
@@ -155,9 +150,6 @@ class ResNet(Model):
             first), as torchvision's ``replace_stride_with_dilation`` and DETR's DC5.
         mask_padding: ``features`` sets padded positions to zero after each layer, so that a picture in a padded batch
             gives the numbers of the picture alone.
-        in_channels: channels of the images.
-        dropout: rate before the classifier.
-        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
     variants = RESNET
@@ -168,7 +160,7 @@ class ResNet(Model):
     def __init__(
         self,
         num_classes: int = 1000,
-        image_size: Union[int, Tuple[int, int]] = 224,
+        image_size: int | tuple[int, int] = 224,
         depths: Sequence[int] = (3, 4, 6, 3),
         dims: Sequence[int] = (64, 128, 256, 512),
         is_bottleneck: bool = True,
@@ -227,13 +219,13 @@ class ResNet(Model):
         return FrozenBatchNorm if self.frozen_batch_norm or part < self.frozen_stages else _batch_norm
 
     def _freeze(self) -> None:
-        parts: List[List[nn.Layer]] = [[self.conv1, self.bn1], *([stage] for stage in self.stages)]
+        parts: list[list[nn.Layer]] = [[self.conv1, self.bn1], *([stage] for stage in self.stages)]
         for layer in (layer for part in parts[: self.frozen_stages] for layer in part):
             for parameter in layer.parameters():
                 parameter.stop_gradient = True
 
     @property
-    def stages(self) -> List[nn.Sequential]:
+    def stages(self) -> list[nn.Sequential]:
         """``layer1``, ``layer2`` and so on."""
         return [getattr(self, f"layer{number + 1}") for number in range(len(self.feature_channels))]
 
@@ -241,7 +233,7 @@ class ResNet(Model):
         """The mean (batch, embed_dim) over the positions of images (batch, in_channels, height, width)."""
         return self.features(x)[-1].mean(axis=[2, 3])
 
-    def features(self, x, sizes: Optional[paddle.Tensor] = None) -> List[paddle.Tensor]:
+    def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """The output of each stage.
 
         Args:
@@ -260,7 +252,7 @@ class ResNet(Model):
             maps.append(x)
         return maps
 
-    def _masks(self, x, sizes: Optional[paddle.Tensor]) -> Dict[int, paddle.Tensor]:
+    def _masks(self, x, sizes: paddle.Tensor | None) -> dict[int, paddle.Tensor]:
         """For each stride the mask of its maps; empty where nothing is masked."""
         if not self.mask_padding or sizes is None:
             return {}
@@ -272,22 +264,21 @@ class ResNet(Model):
         """Logits (batch, num_classes), or the features when the model has no classes."""
         return self.fc(self.dropout(self.forward_features(x)))
 
-    def reset_classifier(self, num_classes: int) -> None:
+    def new_classifier(self, num_classes: int) -> nn.Layer:
         """Weights and bias start as torchvision's: uniform up to 1 / sqrt(inputs)."""
-        self.num_classes = num_classes
         bound = 1.0 / math.sqrt(self.embed_dim)
-        start: Dict[str, Any] = {
+        start: dict[str, Any] = {
             name: paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
             for name in ("weight_attr", "bias_attr")
         }
-        self.fc = Linear(self.embed_dim, num_classes, **start) if num_classes > 0 else nn.Identity()
+        return Linear(self.embed_dim, num_classes, **start)
 
-    def recomputed_layers(self) -> List[nn.Layer]:
+    def recomputed_layers(self) -> list[nn.Layer]:
         """The blocks, if all batch norms are fixed; one that learns would count each batch twice."""
         return super().recomputed_layers() if self.frozen_batch_norm else []
 
 
-def padding_mask(sizes: paddle.Tensor, grid: Tuple[int, int], stride: int) -> paddle.Tensor:
+def padding_mask(sizes: paddle.Tensor, grid: tuple[int, int], stride: int) -> paddle.Tensor:
     """Where the maps of padded pictures hold a picture: 1.0, and 0.0 elsewhere; (batch, 1, height, width).
 
     Args:

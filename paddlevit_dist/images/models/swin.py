@@ -4,29 +4,27 @@ Source: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shif
 Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
-
 import functools
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...contracts.model import Model
-from ..kernels.layers import LayerNorm, branches, is_fast_block
 from . import key_names
-from .attention import attend
-from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear, rates_of_stages
+from .attention import MultiHeadAttention, attend, head_dim
+from .classifier import PyramidClassifier
+from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, linear, rates_of_stages
 from .resampling import resize_relative_position_bias
 from .variants import SWIN
 
-Size = Tuple[int, int]
+Size = tuple[int, int]
 _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
 
 
-def padded_to_multiples(x, window: Size, grid: Optional[Size] = None):
+def padded_to_multiples(x, window: Size, grid: Size | None = None):
     """(batch, height, width, channels) with zeros at the bottom and right, so that ``window`` divides each side.
 
     Args:
@@ -69,19 +67,6 @@ def relative_position_index(height: int, width: int) -> np.ndarray:
     return down * (2 * width - 1) + across
 
 
-@functools.lru_cache(maxsize=None)
-def window_index(grid: Size, window: Size, shift: Size) -> paddle.Tensor:
-    """int64 (windows, tokens): which token of the unshifted image each token of each window is.
-
-    The windows divide the grid.
-    """
-    rows, columns = grid[0] // window[0], grid[1] // window[1]
-    places = np.roll(np.arange(grid[0] * grid[1]).reshape(grid), (-shift[0], -shift[1]), (0, 1))
-    places = places.reshape(rows, window[0], columns, window[1]).transpose(0, 2, 1, 3)
-    index = np.ascontiguousarray(places.reshape(rows * columns, -1), dtype=np.int64)
-    return paddle.to_tensor(index, place=paddle.CPUPlace())
-
-
 def attention_mask(grid: Size, window: Size, shift: Size) -> np.ndarray:
     """float32 (windows, tokens, tokens): 0 where two tokens of a shifted image were neighbours before, else -100.
 
@@ -118,17 +103,12 @@ def mask_on_device(grid: Size, window: Size, shift: Size) -> paddle.Tensor:
 _EPSILON = 1e-5
 
 
-class WindowAttention(nn.Layer):
+class WindowAttention(MultiHeadAttention):
     """Multi-head self-attention among the tokens of a window, with a learnt bias for each relative position."""
 
-    def __init__(
-        self, dim: int, window: Size, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float
-    ):
-        super().__init__()
+    def __init__(self, dim: int, window: Size, num_heads: int, qkv_bias: bool, **dropouts: float):
+        super().__init__(num_heads, head_dim("EMBED_DIM of a stage", dim, num_heads), **dropouts)
         self.window = window
-        self.num_heads = num_heads
-        self.head_dim = head_dim("EMBED_DIM of a stage", dim, num_heads)
-        self.scale = self.head_dim**-0.5
         self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = linear(dim, dim)
         num_positions = (2 * window[0] - 1) * (2 * window[1] - 1)
@@ -137,18 +117,13 @@ class WindowAttention(nn.Layer):
         )
         index = paddle.to_tensor(relative_position_index(*window).reshape(-1))
         self.register_buffer("relative_position_index", index, persistable=False)
-        self.query_key = MatrixProduct(transpose_y=True)
-        self.attention_value = MatrixProduct()
-        self.attention_dropout = nn.Dropout(attention_dropout)
-        self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x, mask: Optional[paddle.Tensor]):
+    def forward(self, x, mask: paddle.Tensor | None):
         """Attend in windows (batch * windows, tokens, dim), ``mask`` (windows, tokens, tokens) is added."""
-        tokens, heads = self.window[0] * self.window[1], self.num_heads
-        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim])
+        qkv = self.heads(self.qkv(x))
         return self.dropout(self.proj(attend(self, qkv, before=functools.partial(self._biased, mask=mask))))
 
-    def _biased(self, attention, mask: Optional[paddle.Tensor]):
+    def _biased(self, attention, mask: paddle.Tensor | None):
         tokens, heads = attention.shape[-1], self.num_heads
         attention = attention + self.position_bias().unsqueeze(0).astype(attention.dtype)
         if mask is not None:
@@ -178,7 +153,7 @@ class SwinBlock(nn.Layer):
     def __init__(
         self,
         dim: int,
-        grid: Optional[Size],
+        grid: Size | None,
         window_size: int,
         is_shifted: bool,
         mlp_ratio: float,
@@ -202,57 +177,29 @@ class SwinBlock(nn.Layer):
         self.register_buffer("attention_mask", mask, persistable=False)
 
     def forward(self, x):
-        if self.divides and is_fast_block(x, self):
-            return self._fast(x)
         x = x + self.drop_path(self._attend(self.norm1(x)))
         return x + self.drop_path(self.mlp(self.norm2(x)))  # (batch, height, width, dim)
 
-    @property
-    def divides(self) -> bool:
-        """Whether windows divide the grid, so that none is padded; it must be known."""
-        return self.grid is not None and not any(side % part for side, part in zip(self.grid, self.window))
-
-    def _fast(self, x):
-        """The same, with attention reading and writing each window's tokens where they are."""
-        attn, fast, is_dropping = self.attn, branches(), self.drop_path.is_dropping
-        index = window_index(self.grid, self.window, self.shift)
-        mask = None if self.attention_mask is None else fast.Held(self.attention_mask)
-        heads = fast.Heads(attn.num_heads, attn.head_dim, attn.scale, index.shape[0], fast.Held(index), mask)
-        keep = self.drop_path.factors(x) if is_dropping else None
-        x = fast.attention(x, self.norm1, attn.qkv, attn.proj, heads, attn.position_bias(), keep)
-        keep = self.drop_path.factors(x) if is_dropping else None
-        return fast.mlp(x, self.norm2, self.mlp.fc1, self.mlp.fc2, keep)
-
     def _attend(self, x):
+        size = grid = self.grid or (x.shape[1], x.shape[2])
+        mask, (down, across) = self.attention_mask, self.shift
         if self.grid is None:
-            return self._attend_at_any_size(x)
-        down, across = self.shift
+            # Padded, then shifted, as in the authors' networks for detection and segmentation; padding is not masked.
+            x = padded_to_multiples(x, self.window)
+            grid = (x.shape[1], x.shape[2])
+            mask = mask_on_device(grid, self.window, self.shift) if any(self.shift) else None
         if any(self.shift):
             x = paddle.roll(x, shifts=(-down, -across), axis=(1, 2))
-        windows, padded = split_into_windows(x, self.grid, self.window)  # (batch * windows, tokens, dim)
-        windows = self.attn(windows, self.attention_mask)
-        x = merge_windows(windows, self.grid, padded, self.window)
-        return paddle.roll(x, shifts=(down, across), axis=(1, 2)) if any(self.shift) else x
-
-    def _attend_at_any_size(self, x):
-        """Padded, then shifted, as in the authors' networks for detection and segmentation; what is padded is not
-        masked."""
-        grid, (down, across) = (x.shape[1], x.shape[2]), self.shift
-        x = padded_to_multiples(x, self.window)
-        padded, mask = (x.shape[1], x.shape[2]), None
-        if any(self.shift):
-            x = paddle.roll(x, shifts=(-down, -across), axis=(1, 2))
-            mask = mask_on_device(padded, self.window, self.shift)
-        windows, _ = split_into_windows(x, padded, self.window)
-        x = merge_windows(self.attn(windows, mask), padded, padded, self.window)
+        windows, padded = split_into_windows(x, grid, self.window)  # (batch * windows, tokens, dim)
+        x = merge_windows(self.attn(windows, mask), grid, padded, self.window)
         x = paddle.roll(x, shifts=(down, across), axis=(1, 2)) if any(self.shift) else x
-        return x if padded == grid else x[:, : grid[0], : grid[1]]
+        return x if grid == size else x[:, : size[0], : size[1]]
 
 
 class PatchMerging(nn.Layer):
     """Four neighbouring tokens become one of twice the width; a missing row or column is filled with zeros."""
 
-    def __init__(self, dim: int, grid: Optional[Size]):
+    def __init__(self, dim: int, grid: Size | None):
         super().__init__()
         self.dim = dim
         self.grid = grid
@@ -272,7 +219,7 @@ class PatchMerging(nn.Layer):
 class Stage(nn.Layer):
     """Blocks at one resolution, every other one shifted, after patch merging in all stages but the first."""
 
-    def __init__(self, dim: int, grid: Optional[Size], merges: bool, drop_path: Sequence[float], **block: Any):
+    def __init__(self, dim: int, grid: Size | None, merges: bool, drop_path: Sequence[float], **block: Any):
         super().__init__()
         self.downsample = nn.Identity()
         if merges:
@@ -301,7 +248,7 @@ class NormalisedPatches(PatchEmbedding):
     """
 
     def __init__(
-        self, image_size: Union[int, Size], patch_size: int, in_channels: int, embed_dim: int, any_size: bool = False
+        self, image_size: int | Size, patch_size: int, in_channels: int, embed_dim: int, any_size: bool = False
     ):
         super().__init__(image_size, patch_size, in_channels, embed_dim)
         self.embed_dim, self.any_size = embed_dim, any_size
@@ -313,29 +260,20 @@ class NormalisedPatches(PatchEmbedding):
             x = F.pad(x, [0, across, 0, down]) if down or across else x
             return self.norm(self.proj(x).transpose([0, 2, 3, 1]))
         # Not super().forward(): Paddle 2.6 cannot export it.
-        return self.norm(PatchEmbedding.forward(self, x)).reshape(
-            [-1, *self.grid, self.embed_dim]
-        )  # (batch, height, width, dim)
+        x = self.norm(PatchEmbedding.forward(self, x))
+        return x.reshape([-1, *self.grid, self.embed_dim])  # (batch, height, width, dim)
 
 
-class SwinTransformer(Model):
+class SwinTransformer(PyramidClassifier):
     """Swin classifier.
 
-    Args:
-        num_classes: outputs; 0 for the features alone.
-        image_size: pixels, one number or (height, width), each a multiple of ``patch_size``.
-        patch_size: side of a patch in pixels.
+    Args, besides those of ``Classifier``:
         embed_dim: width of a token in the first stage; it doubles from stage to stage.
         depths, num_heads: blocks and attention heads of each stage.
         window_size: side of a window in tokens.
         any_size: for pictures of any size, as the authors' networks for detection and segmentation: windows are never
             smaller than ``window_size`` and shifted in every second block, and what they do not divide is padded with
             zeros. With False windows are fitted to ``image_size``.
-        mlp_ratio, qkv_bias: hidden width of an MLP to that of a token; whether queries, keys and values have a bias.
-        in_channels: channels of the images.
-        dropout: rate after the patch embedding, the attention's output and both layers of the MLP.
-        attention_dropout: rate on the attention weights.
-        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
     variants = SWIN
@@ -346,7 +284,7 @@ class SwinTransformer(Model):
     def __init__(
         self,
         num_classes: int = 1000,
-        image_size: Union[int, Size] = 224,
+        image_size: int | Size = 224,
         patch_size: int = 4,
         embed_dim: int = 96,
         depths: Sequence[int] = (2, 2, 6, 2),
@@ -385,44 +323,22 @@ class SwinTransformer(Model):
         self.feature_channels = tuple(embed_dim * 2**index for index in range(len(depths)))
         self.embed_dim = self.feature_channels[-1]
         self.norm = LayerNorm(self.embed_dim, epsilon=_EPSILON)
-        self.head = nn.LayerDict()
+        self.head = nn.Sequential()
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):
         """The mean of the normalised tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
-        x = self.pos_drop(self.patch_embed(x))
-        for stage in self.layers:
-            x = stage(x)
-        return self.norm(x).mean(axis=[1, 2])
+        return self.norm(self.outputs(x)[-1]).mean(axis=[1, 2])
 
-    def features(self, x, sizes=None) -> List[paddle.Tensor]:
-        """The output of each stage."""
-        x, maps = self.pos_drop(self.patch_embed(x)), []
-        for stage in self.layers:
-            x = stage(x)
-            maps.append(x.transpose([0, 3, 1, 2]))
-        return maps
+    def parts(self):
+        return (self.patch_embed, self.pos_drop), self.layers
 
-    def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
-        return self.head["fc"](self.forward_features(x))
-
-    def reset_classifier(self, num_classes: int) -> None:
-        self.num_classes = num_classes
-        self.head["fc"] = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
-
-    def recomputed_layers(self) -> List[nn.Layer]:
-        return [block for stage in self.layers for block in stage.blocks]
-
-    def no_weight_decay(self) -> Tuple[str, ...]:
+    def no_weight_decay(self) -> tuple[str, ...]:
         """Parameters with several axes that are not decayed, as in the authors' code."""
         return tuple(name for name, _ in self.named_parameters() if name.endswith("relative_position_bias_table"))
 
     def resize_parameter(self, name: str, value):
-        """``value`` of the parameter ``name`` made to fit this model, or None if it cannot be.
-
-        Tables of relative position biases are resampled to this model's windows.
-        """
+        """Tables of relative position biases are resampled to this model's windows."""
         if not name.endswith(".relative_position_bias_table"):
             return None
         _, stage, _, block, *_ = name.split(".")

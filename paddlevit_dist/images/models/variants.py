@@ -1,10 +1,8 @@
 """Names of image models and the arguments each implies. The registry reads them here, without Paddle."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import Any, Dict
-
-Variants = Dict[str, Dict[str, Any]]
+Variants = dict[str, dict[str, Any]]
 
 # Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, table 1; Touvron et al., DeiT, 2021, table 1.
 _TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}

@@ -4,43 +4,30 @@ Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, ta
 Touvron et al., DeiT, 2021. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
-
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any
 
 import paddle
 from paddle import nn
 
-from ...contracts.model import Model
-from ...errors import UserError
-from ..kernels.layers import LayerNorm, branches, is_fast_block, readers
+from ...runtime.errors import UserError
 from . import key_names
-from .attention import attend
-from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
+from .attention import MultiHeadAttention, attend
+from .classifier import Classifier
+from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .resampling import resize_position_embedding
 from .variants import VIT
 
 
-class Attention(nn.Layer):
+class Attention(MultiHeadAttention):
     """Multi-head self-attention."""
 
-    def __init__(
-        self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool, dropout: float, attention_dropout: float
-    ):
-        super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = head_dim
-        self.scale = head_dim**-0.5
+    def __init__(self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool, **dropouts: float):
+        super().__init__(num_heads, head_dim, **dropouts)
         self.qkv = linear(dim, 3 * num_heads * head_dim, bias=qkv_bias)
         self.proj = linear(num_heads * head_dim, dim)
-        self.query_key = MatrixProduct(transpose_y=True)
-        self.attention_value = MatrixProduct()
-        self.attention_dropout = nn.Dropout(attention_dropout)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        qkv = self.qkv(x).reshape([-1, x.shape[1], 3 * self.num_heads, self.head_dim])
-        return self.dropout(self.proj(attend(self, qkv)))  # (batch, tokens, dim)
+        return self.dropout(self.proj(attend(self, self.heads(self.qkv(x)))))  # (batch, tokens, dim)
 
 
 class Block(nn.Layer):
@@ -54,56 +41,35 @@ class Block(nn.Layer):
         self.mlp = Mlp(dim, mlp_dim, dropout)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x, count: Optional[int] = None):
-        """All tokens (batch, tokens, dim), or the first ``count`` of them, which costs the fast layers much less."""
-        if is_fast_block(x, self):
-            return self._fast(x, count)
+    def forward(self, x, count: int | None = None):
+        """All tokens (batch, tokens, dim), or the first ``count`` of them."""
         x = x + self.drop_path(self.attn(self.norm1(x)))
         x = x + self.drop_path(self.mlp(self.norm2(x)))
         return x if count is None else x[:, :count]
 
-    def _fast(self, x, count: Optional[int] = None):
-        attn, is_dropping = self.attn, self.drop_path.is_dropping
-        heads = branches().Heads(attn.num_heads, attn.head_dim, attn.scale)
-        keep = self.drop_path.factors(x) if is_dropping else None
-        if count is None:
-            x = branches().attention(x, self.norm1, attn.qkv, attn.proj, heads, keep=keep)
-        else:
-            x = readers().attention(x, count, self.norm1, attn.qkv, attn.proj, heads, keep)
-        keep = self.drop_path.factors(x) if is_dropping else None
-        return branches().mlp(x, self.norm2, self.mlp.fc1, self.mlp.fc2, keep)
 
-
-class VisionTransformer(Model):
+class VisionTransformer(Classifier):
     """ViT classifier.
 
-    Args:
-        num_classes: outputs; 0 for the features alone.
-        image_size: pixels, one number or (height, width), each a multiple of ``patch_size``.
-        patch_size: side of a patch in pixels.
-        embed_dim, depth, num_heads, mlp_ratio, qkv_bias: dimensions of the encoder.
+    Args, besides those of ``Classifier``:
+        embed_dim, depth, num_heads: dimensions of the encoder.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
-        in_channels: channels of the images.
-        dropout: rate after the position embedding, the attention's output and both layers of the MLP.
-        attention_dropout: rate on the attention weights.
-        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
     variants = VIT
     key_maps = key_names.VIT
-    classifier_layers = ("head",)
     layer_names = r"blocks\.\d+"
     num_prefix_tokens = 1  # learnt tokens in front of the patches
 
     def __init__(
         self,
         num_classes: int = 1000,
-        image_size: Union[int, Tuple[int, int]] = 224,
+        image_size: int | tuple[int, int] = 224,
         patch_size: int = 16,
         embed_dim: int = 768,
         depth: int = 12,
         num_heads: int = 12,
-        attn_head_size: Optional[int] = None,
+        attn_head_size: int | None = None,
         mlp_ratio: float = 4.0,
         qkv_bias: bool = True,
         in_channels: int = 3,
@@ -166,7 +132,7 @@ class VisionTransformer(Model):
             x = block(x)
         return blocks[-1](x, self.num_prefix_tokens)
 
-    def features(self, x, sizes=None) -> List[paddle.Tensor]:
+    def features(self, x, sizes=None) -> list[paddle.Tensor]:
         """The patches after each quarter of the blocks, without the tokens in front; all of one stride."""
         x, maps = self._tokens(x), []
         for number, block in enumerate(self.blocks, start=1):
@@ -186,29 +152,14 @@ class VisionTransformer(Model):
         """The learnt tokens (1, 1, embed_dim) that precede the patches, in order."""
         return [self.cls_token]
 
-    def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
-        return self.head(self.forward_features(x))
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0.
-
-        Its weights are small but not zero: with zeros no gradient would reach the encoder in the first step.
-        """
-        self.num_classes = num_classes
-        self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
-
     def resize_parameter(self, name: str, value):
-        """``value`` of the parameter ``name`` made to fit this model, or None if it cannot be.
-
-        The position embedding is resampled to the grid of this model's image size.
-        """
+        """The position embedding is resampled to the grid of this model's image size."""
         if name != "pos_embed":
             return None
         return resize_position_embedding(value, self.patch_embed.grid, self.num_prefix_tokens)
 
 
-def _head_dim(embed_dim: int, num_heads: int, attn_head_size: Optional[int]) -> int:
+def _head_dim(embed_dim: int, num_heads: int, attn_head_size: int | None) -> int:
     if attn_head_size is not None:
         return attn_head_size
     if embed_dim % num_heads:

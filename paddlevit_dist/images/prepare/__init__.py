@@ -1,1 +1,1 @@
-"""What ``prepare images`` does: ``layout`` (detect layout), ``check`` (read all), ``shards`` (pack as tar files)."""
+"""What ``prepare images`` does: ``source`` (find the pictures and read all), ``shards`` (pack them as tar files)."""

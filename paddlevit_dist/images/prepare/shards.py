@@ -4,28 +4,27 @@ interruption.
 Next to the tar files are ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
 ``quarantine.tsv`` where images were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
 its label and the path of its source. JPEGs are written with restart markers, between which a crop's part can be taken
-out (``data/jpeg_parts.py``); a page is a PPM or PGM file, of which a crop's rows are read (``data/parts.py``).
+out; a page is a PPM or PGM file, of which a crop's rows are read (``data/parts.py``).
 """
-
-from __future__ import annotations
 
 import io
 import json
 import os
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
+import msgspec
 from PIL import Image
 
-from ...errors import UserError
-from ...files import atomic_file
 from ...loading.prepare_workers import check_stop, spans, work
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file
 from ..data.image_dataset import FILE as CLASSES_FILE
+from ..data.prepared import FILE as RECORD_FILE
+from ..data.prepared import Preparation, read_preparation, write_preparation
 from ..data.quarantine import QUARANTINE_FILE, Unreadable, read_quarantine, write_quarantine
-from ..data.reading import Reading, UnreadablePicture, open_image, orientation
-from ..data.tar_index import FILE as RECORD_FILE
-from ..data.tar_index import Preparation, read_preparation, write_preparation
+from ..data.reading import Reading, UnreadablePicture, naming_damage, open_image, orientation
 
 JPEG, PAGES = STORED = "jpeg", "pages"
 _RESTART_BLOCKS = 4  # 64 pixels where colour is halved: parts fit a crop well, and files are 1 % larger
@@ -43,7 +42,7 @@ class Settings(NamedTuple):
 
 
 def prepare_shards(
-    datasets: Dict[str, Any], source: str, output: Path, settings: Settings, workers: int
+    datasets: dict[str, Any], source: str, output: Path, settings: Settings, workers: int
 ) -> Preparation:
     """Write ``datasets`` (by split) to ``output`` and return the record of it.
 
@@ -52,8 +51,15 @@ def prepare_shards(
     """
     first = next(iter(datasets.values()))
     num_classes = max(dataset.num_classes for dataset in datasets.values())
-    fingerprints = {split: dataset.fingerprint for split, dataset in datasets.items()}
-    preparation = Preparation(source, *settings[:3], num_classes, fingerprints, stored=settings.stored)
+    preparation = Preparation(
+        source=source,
+        shorter_side=settings.shorter_side,
+        quality=settings.quality,
+        shard_size=settings.shard_size,
+        num_classes=num_classes,
+        fingerprints={split: dataset.fingerprint for split, dataset in datasets.items()},
+        stored=settings.stored,
+    )
     _begin(output, preparation)
     if first.class_names:
         with atomic_file(output / CLASSES_FILE) as out:
@@ -70,7 +76,8 @@ def prepare_shards(
     for abandoned in output.glob("*.tar.*.tmp"):  # left by a killed run
         abandoned.unlink()
     not_opened = sum(d.left_out.num_pictures for d in datasets.values() if d.left_out)
-    preparation = preparation._replace(complete=True, left_out=_gather_bad(output, names) + not_opened)
+    left_out = _gather_bad(output, names) + not_opened
+    preparation = msgspec.structs.replace(preparation, complete=True, left_out=left_out)
     write_preparation(output, preparation)
     return preparation
 
@@ -98,7 +105,7 @@ def _begin(output: Path, preparation: Preparation) -> None:
 
 def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, settings: Settings) -> None:
     """Write the images ``first`` to ``end - 1`` to ``base.tar``; the unreadable ones to ``base.unreadable``."""
-    bad: List[Unreadable] = []
+    bad: list[Unreadable] = []
     with atomic_file(Path(f"{base}.tar")) as out:
         with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
             for index in range(first, end):
@@ -127,7 +134,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) -> Tuple[str, bytes]:
+def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) -> tuple[str, bytes]:
     """Suffix and content of a file of the image, whose shorter side is at most the setting.
 
     As a JPEG, one that is small enough is not touched.
@@ -135,20 +142,15 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
     Raises:
         UnreadablePicture: it cannot be decoded.
     """
-    with open_image(encoded, path, reading) as image:
-        try:
-            turned = orientation(image)
-            kind = image.format
-            image.load()  # also detects damage in an image that is only copied
-            shorter = min(image.size)
-            is_page = settings.stored == PAGES and turned == 1  # nothing in a page could say how it is to be turned
-            if kind == "JPEG" and shorter <= settings.shorter_side and not is_page:
-                return ".jpg", encoded
-            picture = image if image.mode == "L" else image.convert("RGB")
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise UnreadablePicture(path, " ".join(str(error).split()) or type(error).__name__) from error
+    with naming_damage(path), open_image(encoded, path, reading) as image:
+        turned = orientation(image)
+        kind = image.format
+        image.load()  # also detects damage in an image that is only copied
+        shorter = min(image.size)
+        is_page = settings.stored == PAGES and turned == 1  # nothing in a page could say how it is to be turned
+        if kind == "JPEG" and shorter <= settings.shorter_side and not is_page:
+            return ".jpg", encoded
+        picture = image if image.mode == "L" else image.convert("RGB")
     if shorter > settings.shorter_side:
         size = tuple(max(1, round(side * settings.shorter_side / shorter)) for side in picture.size)
         picture = picture.resize(size, Image.Resampling.BICUBIC)
@@ -177,7 +179,7 @@ def _restart_blocks(picture: Image.Image) -> int:
     return max(number for number in range(1, wanted + 1) if across % number == 0)
 
 
-def _gather_bad(output: Path, names: List[str]) -> int:
+def _gather_bad(output: Path, names: list[str]) -> int:
     """Merge the lists of the tar files; returns the number of images left out."""
     parts = [output / f"{name}.unreadable" for name in names]
     found = [line for part in parts if part.exists() for line in read_quarantine(part)]

@@ -2,8 +2,6 @@
 
 - ``crops``: sizes, crops, flips: the transforms as a whole, of training and evaluation
 - ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, colour jitter and their building blocks
-- ``operations_compiled``: Pillow's resize and operations in compiled loops, equal to them (``compiled_resize``,
-  ``compiled_warp``, ``compiled_levels``, ``levels``)
-- ``erasing``, ``mixing``: drawn here, carried out on the device
-- ``decoding_opencv``, ``operations_opencv``: the fast ways of DATA.DECODER fast
+- ``erasing``, ``mixing``: drawn here, carried out on the device, as is ``normalising``
+- ``decoding_opencv``: DATA.DECODER fast
 """

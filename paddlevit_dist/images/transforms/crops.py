@@ -2,51 +2,24 @@
 
 Every transform is called as ``transform(image, generator)`` and draws all that is random from ``generator``. Each
 returns (channels, size, size) uint8, C-contiguous. An ``augment`` of a training transform changes the image between
-its scaling to the image size and the array (``augment.py``).
+its scaling to the image size and the array (``policies.py``).
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple, Union
+from typing import Any
 
 import numpy as np
 import paddle
 from PIL import Image
 
-from ..data.parts import Undecoded
-from .operations_compiled import Box, Planes, can_cut, cut
-from .policies import Augmentation, Picture
+from ..data.parts import Box, Undecoded
+from .policies import Augmentation
 
 Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
 
 _CROP_ATTEMPTS = 10
-
-
-def build_transform(
-    kind: str,
-    split: str,
-    *,
-    image_size: int,
-    channels: int,
-    crop_pct: float,
-    crop_scale: Tuple[float, float],
-    crop_ratio: Tuple[float, float],
-    flip_probability: float,
-    glyph_distortion: float = 1.0,
-    augment: Optional[Augmentation] = None,
-) -> Transform:
-    """Build the transform for a dataset of ``kind`` ("photo" or "glyph") and a ``split`` ("train" or "val")."""
-    if kind not in ("photo", "glyph") or split not in ("train", "val"):
-        raise ValueError(f"no transform for kind '{kind}' and split '{split}'")
-    if kind == "glyph":
-        train = split == "train"
-        augment = augment if train else None
-        return GlyphTransform(image_size, train, channels, distortion=glyph_distortion, augment=augment)
-    if split == "train":
-        return TrainingTransform(image_size, tuple(crop_scale), tuple(crop_ratio), flip_probability, channels, augment)
-    return EvaluationTransform(image_size, crop_pct, channels)
 
 
 @dataclass(frozen=True)
@@ -69,12 +42,12 @@ class EvaluationTransform:
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8; nothing is random."""
-        image = _convert(image, self.channels)
+        image = as_mode(image, self.channels)
         image = image.resize(self.resized(image.size), Image.Resampling.BICUBIC)
         left, top = (round((side - self.image_size) / 2) for side in image.size)
         return to_array(image.crop((left, top, left + self.image_size, top + self.image_size)), self.channels)
 
-    def resized(self, size: Tuple[int, int]) -> Tuple[int, int]:
+    def resized(self, size: tuple[int, int]) -> tuple[int, int]:
         """(width, height) after the resize of an image of ``size``."""
         width, height = size
         shorter = math.floor(self.image_size / self.crop_pct)
@@ -92,44 +65,48 @@ class TrainingTransform:
     """
 
     image_size: int
-    crop_scale: Tuple[float, float] = (0.08, 1.0)
-    crop_ratio: Tuple[float, float] = (3 / 4, 4 / 3)
+    crop_scale: tuple[float, float] = (0.08, 1.0)
+    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip_probability: float = 0.5
     channels: int = 3
-    augment: Optional[Augmentation] = None
+    augment: Augmentation | None = None
 
-    def __call__(self, image: Union[Image.Image, Undecoded], generator: np.random.Generator) -> np.ndarray:
+    def __call__(self, image: Image.Image | Undecoded, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
         box = self.draw_box(image.size, generator)
         if isinstance(image, Undecoded):
-            part, box = image.around(box)
-            if isinstance(part, np.ndarray):
-                if can_cut(box) and part.shape[2] <= self.channels:
-                    return self.from_pixels(part, box, generator)
-                part = Image.fromarray(part if part.shape[2] == 3 else part[:, :, 0])
-            image = part
-        image = _convert(image, self.channels)
-        if can_cut(box):
-            pixels = np.array(image.crop(box))  # (height, width) or (height, width, channels), may be written to
-            return self.from_pixels(np.atleast_3d(pixels), (0, 0, *pixels.shape[1::-1]), generator)
-        # Cut first: resize(box=...) would let the filter see pixels outside the crop.
-        resized = image.crop(box).resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
-        return finish(resized, self, generator)
+            image, box = image.around(box)
+        return self.finish(self.cut(image, box), generator)
 
-    def from_pixels(self, pixels: np.ndarray, box: Box, generator: np.random.Generator) -> np.ndarray:
-        """What follows the drawing of ``box``, for a part of the image.
+    def cut(self, image: Image.Image | np.ndarray, box: Box) -> Image.Image | np.ndarray:
+        """The crop ``box`` of an image, or of pixels uint8 (rows, columns, 1 or 3), scaled bicubically to a square.
 
-        Args:
-            pixels: uint8 (rows, columns, 1 or 3), C-contiguous.
-            box: the crop, within this part; one that ``can_cut`` takes.
+        Returns:
+            A Pillow image, or planes uint8 (channels, size, size).
         """
-        flip = generator.random() < self.flip_probability
-        if self.augment is None:
-            return _spread(cut(pixels, box, self.image_size, flip).pixels, self.channels)
-        planes = cut(pixels, box, self.image_size, False)
-        return to_array(_augment(planes, self.augment, self.channels, generator), self.channels, flip)
+        if isinstance(image, np.ndarray):
+            image = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
+        # Cut first: resize(box=...) would let the filter see pixels outside the crop.
+        part = as_mode(image, self.channels).crop(box)
+        return part.resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
 
-    def draw_box(self, size: Tuple[int, int], generator: np.random.Generator) -> Box:
+    def finish(self, picture: Image.Image | np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """The steps after the resized crop, an image or planes: draw the flip, ``augment``, make the array."""
+        flip = generator.random() < self.flip_probability
+        if self.augment is not None:
+            picture = self.augmented(picture, generator)
+        return to_array(picture, self.channels, flip)
+
+    def augmented(self, picture: Image.Image | np.ndarray, generator: np.random.Generator) -> Any:
+        """``picture`` after ``augment``, which may add colour: gray in a colour dataset becomes RGB first."""
+        if isinstance(picture, np.ndarray):
+            picture = Image.fromarray(picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0))
+        return self.augment(in_colour(picture, self.channels), generator)
+
+    def prepare(self) -> None:
+        """What is done once in a process before those that load samples are forked from it: nothing here."""
+
+    def draw_box(self, size: tuple[int, int], generator: np.random.Generator) -> Box:
         """A box of random area fraction, width to height ratio and place; central if ten draws do not fit."""
         width, height = size
         log_ratio = np.log(self.crop_ratio)
@@ -168,25 +145,25 @@ class GlyphTransform:
     train: bool
     channels: int = 1
     largest_rotation_degrees: float = 12.0
-    scale: Tuple[float, float] = (0.9, 1.1)
+    scale: tuple[float, float] = (0.9, 1.1)
     largest_shear: float = 0.1
     largest_shift: float = 0.08  # of the side
     distortion: float = 1.0  # fraction of each of these that is applied
-    augment: Optional[Augmentation] = None
+    augment: Augmentation | None = None
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
-        image = _convert(image, self.channels)
+        image = as_mode(image, self.channels)
         target = (self.image_size, self.image_size)
         if self.train:
             inverse = self.draw_inverse_map(image.size, generator)
             image = image.transform(target, Image.Transform.AFFINE, inverse, Image.Resampling.BICUBIC)
-            image = _augment(image, self.augment, self.channels, generator)
+            image = image if self.augment is None else self.augment(in_colour(image, self.channels), generator)
         else:
             image = image.resize(target, Image.Resampling.BICUBIC)
         return to_array(image, self.channels)
 
-    def draw_inverse_map(self, size: Tuple[int, int], generator: np.random.Generator) -> Tuple[float, ...]:
+    def draw_inverse_map(self, size: tuple[int, int], generator: np.random.Generator) -> tuple[float, ...]:
         """The six numbers that Pillow expects: the first two rows of the map from target to source coordinates.
 
         A source point goes to the target by shear, scale and rotation about the centre, then the shift.
@@ -206,48 +183,26 @@ class GlyphTransform:
         return (*inverse[0].tolist(), float(offset[0]), *inverse[1].tolist(), float(offset[1]))
 
 
-def to_array(image: Picture, channels: int, flip: bool = False) -> np.ndarray:
-    """The image in the model's layout, (channels, height, width), mirrored if ``flip``."""
-    if isinstance(image, Planes):
-        return _spread(image.pixels[:, :, ::-1] if flip else image.pixels, channels)
-    pixels = np.asarray(image)  # (height, width) or (height, width, 3)
-    pixels = np.broadcast_to(pixels, (channels, *pixels.shape)) if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return np.array(pixels[:, :, ::-1] if flip else pixels, order="C")  # (channels, height, width), its own memory
+def to_array(picture: Image.Image | np.ndarray, channels: int, flip: bool = False) -> np.ndarray:
+    """An image, or planes uint8 (1 or channels, height, width), in the model's layout, (channels, height, width): gray
+    repeated for every channel, mirrored if ``flip``, C-contiguous."""
+    if isinstance(picture, Image.Image):
+        pixels = np.array(picture)  # (height, width) or (height, width, 3), its own memory
+        picture = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    if len(picture) != channels:
+        picture = np.broadcast_to(picture, (channels, *picture.shape[1:]))
+    return np.ascontiguousarray(picture[:, :, ::-1] if flip else picture)
 
 
-def _spread(pixels: np.ndarray, channels: int) -> np.ndarray:
-    """The planes (1 or channels, height, width), gray ones repeated for every channel, as an array of their own."""
-    if len(pixels) == channels and pixels.flags.c_contiguous:
-        return pixels
-    return np.ascontiguousarray(np.broadcast_to(pixels, (channels, *pixels.shape[1:])))
-
-
-def finish(
-    resized: Picture,
-    transform: TrainingTransform,
-    generator: np.random.Generator,
-    make_array: Callable[[Picture, int, bool], np.ndarray] = to_array,
-) -> np.ndarray:
-    """The steps after the resized crop: draw the flip, apply ``transform.augment``, make the array."""
-    flip = generator.random() < transform.flip_probability
-    return make_array(_augment(resized, transform.augment, transform.channels, generator), transform.channels, flip)
-
-
-def _convert(image: Image.Image, channels: int) -> Image.Image:
-    """Gray stays gray until the array is made: three equal channels would triple the work."""
+def as_mode(image: Image.Image, channels: int) -> Image.Image:
+    """The image in "L" or "RGB". Gray stays gray until the array is made: three channels would triple the work."""
     mode = "L" if channels == 1 or image.mode == "L" else "RGB"
     return image if image.mode == mode else image.convert(mode)
 
 
-def _augment(image: Picture, augment: Optional[Augmentation], channels: int, generator: np.random.Generator) -> Picture:
-    """Apply ``augment``; it may add colour, so a gray image in a colour dataset becomes RGB first."""
-    if augment is None:
-        return image
-    if isinstance(image, Image.Image) and channels == 3 and image.mode == "L":
-        image = image.convert("RGB")
-    elif isinstance(image, Planes) and len(image.pixels) != channels:
-        image = Planes(np.repeat(image.pixels, channels, axis=0))
-    return augment(image, generator)
+def in_colour(image: Image.Image, channels: int) -> Image.Image:
+    """The image with as many channels as a network takes."""
+    return image.convert("RGB") if channels == 3 and image.mode == "L" else image
 
 
 def box_masks(boxes: paddle.Tensor, height: int, width: int) -> paddle.Tensor:

@@ -2,25 +2,38 @@
 
 For training only, and only with DATA.DECODER fast. OpenCV decodes the JPEG and resizes linearly where a crop shrinks,
 by area where it shrinks to half or less, so that no pixel is passed over, and bicubically where it grows; the exact way
-uses Pillow's antialiased bicubic filter throughout. Everything that is drawn at random is the same in both ways.
-Whatever is not a plain, complete 8-bit JPEG takes the exact way.
+uses Pillow's antialiased bicubic filter throughout. What follows, and all that is drawn at random, is the same in both
+ways. Whatever is not a plain, complete 8-bit JPEG takes the exact way.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, Tuple, Union
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from ...runtime.errors import UserError
 from ..data.parts import Page
 from ..data.reading import decode_image, open_image, orientation
-from .crops import TrainingTransform, finish, to_array
-from .operations_opencv import require_opencv
-from .policies import Picture
+from .crops import TrainingTransform
 
 _END_OF_JPEG = b"\xff\xd9"
+
+
+def require_opencv() -> Any:
+    """The module ``cv2``, with its own threads off: loader processes already use the cores.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        import cv2
+    except ImportError as error:
+        raise UserError(
+            "DATA.DECODER fast needs OpenCV: pip install opencv-python-headless, or use DATA.DECODER exact"
+        ) from error
+    cv2.setNumThreads(0)
+    return cv2
 
 
 @dataclass(frozen=True)
@@ -35,7 +48,7 @@ class FastReader:
     dataset: Any
     channels: int
 
-    def __call__(self, index: int) -> Tuple[Union[Picture, Page], int]:
+    def __call__(self, index: int) -> tuple[Image.Image | np.ndarray | Page, int]:
         """``(image, label)``; pixels (height, width[, 3]) uint8, a page that needs no decoding, or a Pillow image if
         OpenCV cannot handle the file.
 
@@ -76,7 +89,7 @@ class FastTransform:
 
     exact: TrainingTransform
 
-    def __call__(self, picture: Union[Picture, Page], generator: np.random.Generator) -> np.ndarray:
+    def __call__(self, picture: Image.Image | np.ndarray | Page, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
         if isinstance(picture, Page):
             picture, box = picture.around(self.exact.draw_box(picture.size, generator))
@@ -87,17 +100,11 @@ class FastTransform:
             return self.exact(picture, generator)
         left, top, right, bottom = box
         resized = _resize(picture[top:bottom, left:right], self.exact.image_size)
-        return finish(resized, self.exact, generator, _to_array)
-
-
-def _to_array(image: Picture, channels: int, flip: bool) -> np.ndarray:
-    """(channels, height, width) from the pixels (height, width[, channels])."""
-    if isinstance(image, Image.Image) or image.ndim == 2:
-        return to_array(image, channels, flip)
-    cv2 = require_opencv()
-    planes = np.empty((channels, *image.shape[:2]), dtype=np.uint8)
-    cv2.split(cv2.flip(image, 1) if flip else image, list(planes))
-    return planes
+        if resized.ndim == 2:
+            return self.exact.finish(resized[None], generator)
+        planes = np.empty((3, *resized.shape[:2]), dtype=np.uint8)
+        require_opencv().split(resized, list(planes))
+        return self.exact.finish(planes, generator)
 
 
 def _resize(pixels: np.ndarray, size: int) -> np.ndarray:

@@ -1,10 +1,8 @@
 """Random erasing: boxes are drawn with the sample in its loader process and filled on the device."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -37,10 +35,10 @@ class RandomErasing:
     probability: float
     mode: str = "pixel"
     max_count: int = 1
-    area: Tuple[float, float] = (0.02, 1 / 3)
-    aspect: Tuple[float, float] = (0.3, 1 / 0.3)
+    area: tuple[float, float] = (0.02, 1 / 3)
+    aspect: tuple[float, float] = (0.3, 1 / 0.3)
 
-    def draw(self, shape: Tuple[int, int, int], generator: np.random.Generator) -> Dict[str, np.ndarray]:
+    def draw(self, shape: tuple[int, int, int], generator: np.random.Generator) -> dict[str, np.ndarray]:
         """What to erase from an image of ``shape`` (channels, height, width).
 
         Returns:
@@ -57,7 +55,7 @@ class RandomErasing:
             return {BOXES: boxes}
         return {BOXES: boxes, COLOURS: generator.standard_normal((self.max_count, channels), dtype=np.float32)}
 
-    def collate(self, drawn: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+    def collate(self, drawn: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Batch entries: the draws of the images with erased boxes, and in ROWS, int64, the indices of these images.
 
         The device then processes only these, and their number is known without a sync. There is always one.
@@ -68,7 +66,7 @@ class RandomErasing:
 
     def _draw_box(
         self, height: int, width: int, count: int, generator: np.random.Generator
-    ) -> Optional[Tuple[int, int, int, int]]:
+    ) -> tuple[int, int, int, int] | None:
         """A box smaller than the image both ways; None if ten draws are larger."""
         for _ in range(_ATTEMPTS):
             area = generator.uniform(*self.area) * height * width / count
@@ -80,7 +78,7 @@ class RandomErasing:
                 return top, left, top + box_height, left + box_width
         return None
 
-    def fill(self, images: paddle.Tensor, batch: Dict[str, paddle.Tensor]) -> paddle.Tensor:
+    def fill(self, images: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
         """Normalised images (batch, channels, height, width) with the boxes of their batch filled."""
         rows, boxes = batch[ROWS], batch[BOXES]  # (erased,), (erased, max_count, 4)
         erased = paddle.index_select(images, rows, axis=0)  # (erased, channels, height, width)

@@ -3,17 +3,15 @@
 What is random is drawn on the host, as a few numbers per batch, so that a step never waits for the device.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...transfers import to_device
+from ...runtime.transfers import to_device
 from .crops import box_masks, replace
 
 
@@ -76,12 +74,12 @@ class Mixing:
 
     mixup_alpha: float = 0.0
     cutmix_alpha: float = 0.0
-    cutmix_minmax: Optional[Tuple[float, float]] = None
+    cutmix_minmax: tuple[float, float] | None = None
     probability: float = 1.0
     switch_probability: float = 0.5
     mode: str = "batch"
 
-    def draw(self, generator: np.random.Generator, shape: Tuple[int, ...]) -> Optional[Mix]:
+    def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Mix | None:
         """The mix of a batch of ``shape`` (batch, channels, height, width); None if it stays as it is."""
         batch, (height, width) = shape[0], shape[-2:]
         rows = {"batch": 1, "pair": batch // 2, "elem": batch}[self.mode]
@@ -128,7 +126,7 @@ def _mirror(mix: Mix, batch: int) -> Mix:
     return Mix(share, weight, np.concatenate([mix.boxes, nothing, mix.boxes[::-1]]))
 
 
-def build_mixing(train: Any) -> Optional[Mixing]:
+def build_mixing(train: Any) -> Mixing | None:
     """The mixing that the keys of TRAIN describe; None if it is off."""
     minmax = None if train.CUTMIX_MINMAX is None else tuple(train.CUTMIX_MINMAX)
     if not train.MIXUP_PROB or not (train.MIXUP_ALPHA or train.CUTMIX_ALPHA or minmax):

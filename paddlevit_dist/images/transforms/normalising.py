@@ -1,15 +1,13 @@
 """Pixels as networks take them: minus the mean, divided by the deviation, on the device."""
 
-from __future__ import annotations
-
-from typing import List, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ... import autocast
-from ...transfers import constant
+from ...runtime import autocast
+from ...runtime.transfers import constant
 
 
 class Normaliser:
@@ -31,7 +29,7 @@ class Normaliser:
         with autocast.off():
             return F.batch_norm(images.astype("float32"), mean, variance, training=False, epsilon=0.0)
 
-    def pixels(self, images: paddle.Tensor) -> List[np.ndarray]:
+    def pixels(self, images: paddle.Tensor) -> list[np.ndarray]:
         """The pictures that normalised ones show: uint8 (height, width[, channels]) each."""
         mean, deviation = self.mean.reshape(-1, 1, 1), self.deviation.reshape(-1, 1, 1)
         values = np.rint(images.numpy() * deviation + mean).clip(0, 255).astype(np.uint8)

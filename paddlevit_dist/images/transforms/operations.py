@@ -1,17 +1,17 @@
 """Single image operations with their parameter ranges, from which the augmentation policies are built.
 
 Names, ranges and their roundings are those of timm's strings, so that a recipe written for it means the same here. All
-operations take RGB and gray ("L") images; those that only change colour leave a gray one as it is.
+operations take RGB and gray ("L") images; those that only change colour leave a gray one as it is. Pillow's results are
+the reference.
 """
 
-from __future__ import annotations
-
-from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-Fill = Union[int, Tuple[int, ...]]  # fill for pixels from outside the image: a gray value or a colour
+Fill = int | tuple[int, ...]  # fill for pixels from outside the image: a gray value or a colour
 
 FULL_MAGNITUDE = 10.0  # the magnitude at which the ranges end
 BLUR_RADIUS_PX = (0.1, 2.0)
@@ -33,14 +33,21 @@ class Operation(NamedTuple):
     apply: Callable[[Image.Image, Any, Fill], Image.Image]
 
 
-def grayscale(image: Image.Image) -> Image.Image:
-    """Luminance in all channels."""
-    return image if image.mode == "L" else image.convert("L").convert(image.mode)
+class ChangingPicture(Protocol):
+    """A picture that is no Pillow image and does the operations itself, with the same results."""
+
+    def changed(self, name: str, parameter: Any, fill: Fill) -> "ChangingPicture":
+        """The picture after the operation ``name``."""
 
 
-def blur(image: Image.Image, radius_px: float) -> Image.Image:
-    """Pillow's Gaussian blur; its radius is the standard deviation."""
-    return image.filter(ImageFilter.GaussianBlur(radius=radius_px))
+Picture = Image.Image | ChangingPicture
+
+
+def change(name: str, picture: Picture, parameter: Any = None, fill: Fill = 0) -> Picture:
+    """The picture after the operation ``name``."""
+    if isinstance(picture, Image.Image):
+        return OPERATIONS[name].apply(picture, parameter, fill)
+    return picture.changed(name, parameter, fill)
 
 
 def _either_sign(value: float, generator: np.random.Generator) -> float:
@@ -82,7 +89,7 @@ def _radius(strength: float, generator: np.random.Generator) -> float:
     return float(generator.uniform(smallest, largest * min(strength, 1.0)))
 
 
-def _affine(image: Image.Image, rows: Tuple[float, ...], fill: Fill) -> Image.Image:
+def _affine(image: Image.Image, rows: tuple[float, ...], fill: Fill) -> Image.Image:
     """``rows``: the first two of the map from target to source coordinates."""
     return image.transform(image.size, Image.Transform.AFFINE, rows, Image.Resampling.BICUBIC, fillcolor=fill)
 
@@ -107,8 +114,13 @@ def _solarize(image: Image.Image, threshold: int, fill: Fill) -> Image.Image:
     return ImageOps.solarize(image, threshold)
 
 
-def _blurred(image: Image.Image, radius_px: float, fill: Fill) -> Image.Image:
-    return blur(image, radius_px)
+def _blur(image: Image.Image, radius_px: float, fill: Fill) -> Image.Image:
+    return image.filter(ImageFilter.GaussianBlur(radius=radius_px))
+
+
+def _grayscale(image: Image.Image, parameter: None, fill: Fill) -> Image.Image:
+    """Luminance in all channels."""
+    return image if image.mode == "L" else image.convert("L").convert(image.mode)
 
 
 _color, _contrast = _enhance(ImageEnhance.Color), _enhance(ImageEnhance.Contrast)
@@ -116,7 +128,7 @@ _brightness, _sharpness = _enhance(ImageEnhance.Brightness), _enhance(ImageEnhan
 
 # Posterize, Solarize and the enhancements exist twice and more: their older scales weaken or turn around as the
 # magnitude grows; the "Increasing" ones ("inc1" in a RandAugment string) always grow stronger.
-OPERATIONS: Dict[str, Operation] = {
+OPERATIONS: dict[str, Operation] = {
     "AutoContrast": Operation(_none, lambda image, _, fill: ImageOps.autocontrast(image)),
     "Equalize": Operation(_none, lambda image, _, fill: ImageOps.equalize(image)),
     "Invert": Operation(_none, lambda image, _, fill: ImageOps.invert(image)),
@@ -147,6 +159,7 @@ OPERATIONS: Dict[str, Operation] = {
         _both_ways(_SHIFT), lambda image, y, fill: _affine(image, (1, 0, 0, 0, 1, y * image.height), fill)
     ),
     "Desaturate": Operation(_between(0.5, 0.0), _color),  # how much colour remains
-    "GaussianBlur": Operation(_between(*BLUR_RADIUS_PX), _blurred),
-    "GaussianBlurRand": Operation(_radius, _blurred),
+    "GaussianBlur": Operation(_between(*BLUR_RADIUS_PX), _blur),
+    "GaussianBlurRand": Operation(_radius, _blur),
+    "Grayscale": Operation(_none, _grayscale),
 }

@@ -1,29 +1,22 @@
 """Random changes of colour and shape between the crop and the array: RandAugment, AutoAugment, 3-Augment, colour
 jitter, grayscale, blur, solarize.
 
-Each is called as ``augmentation(image, generator)`` on an RGB or gray ("L") Pillow image and returns one of the same
-mode and size; all that is random comes from ``generator``. Given ``Planes`` they use compiled loops where these are
-equal to Pillow's operations, and return planes; given an array (height, width[, 3]) uint8, as the fast decoder does,
-OpenCV where they can, and return an array or a Pillow image. What they draw is the same.
+Each is called as ``augmentation(image, generator)`` on an RGB or gray ("L") image and returns one of the same kind and
+size; all that is random comes from ``generator``.
 """
-
-from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
 
-from ...errors import UserError
-from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, Fill, blur, grayscale
-from .operations_compiled import Planes, apply_compiled
-from .operations_opencv import apply_fast
+from ...runtime.errors import UserError
+from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, Fill, Picture, change
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
 
-Picture = Union[Image.Image, np.ndarray, Planes]
 Augmentation = Callable[[Picture, np.random.Generator], Picture]
 
 THREE_AUGMENT = "3a"  # the policy that colour jitter goes with
@@ -58,12 +51,12 @@ class RandAugment:
     Source: E. Cubuk et al., "RandAugment", arXiv 1909.13719, section 3.
     """
 
-    names: Tuple[str, ...]
+    names: tuple[str, ...]
     layers: int = 2
     magnitude: float = FULL_MAGNITUDE
     spread: Spread = Spread()
     probability: float = 0.5
-    weights: Optional[Tuple[float, ...]] = None
+    weights: tuple[float, ...] | None = None
     fill: Fill = 128
 
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
@@ -100,32 +93,10 @@ class AutoAugment:
 
 
 def _apply(name: str, image: Picture, magnitude: float, generator: np.random.Generator, fill: Fill) -> Picture:
-    return _change(name, image, OPERATIONS[name].parameter(magnitude / FULL_MAGNITUDE, generator), fill)
+    return change(name, image, OPERATIONS[name].parameter(magnitude / FULL_MAGNITUDE, generator), fill)
 
 
-def _change(name: str, image: Picture, parameter: Any, fill: Fill = 0) -> Picture:
-    """The image after the operation ``name``; planes stay planes."""
-    changed: Optional[Picture] = None
-    if isinstance(image, Planes):
-        changed = apply_compiled(name, image, parameter, fill)
-    elif isinstance(image, np.ndarray):
-        changed = apply_fast(name, image, parameter, fill)
-    return _by_pillow(lambda it: OPERATIONS[name].apply(it, parameter, fill), image) if changed is None else changed
-
-
-def _by_pillow(function: Callable[[Image.Image], Image.Image], image: Picture) -> Picture:
-    changed = function(as_pillow(image))
-    return Planes.of(changed) if isinstance(image, Planes) else changed
-
-
-def as_pillow(image: Picture) -> Image.Image:
-    """The image as a Pillow image."""
-    if isinstance(image, Planes):
-        return image.as_pillow()
-    return Image.fromarray(image) if isinstance(image, np.ndarray) else image
-
-
-_JITTERED = ("Brightness", "Contrast", "Color")
+JITTERED = ("Brightness", "Contrast", "Color")
 
 
 @dataclass(frozen=True)
@@ -136,11 +107,10 @@ class ColorJitter:
     strength: float
 
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
-        image = image if isinstance(image, Planes) else as_pillow(image)
-        order = generator.permutation(len(_JITTERED))
-        factors = generator.uniform(max(0.0, 1.0 - self.strength), 1.0 + self.strength, size=len(_JITTERED))
+        order = generator.permutation(len(JITTERED))
+        factors = generator.uniform(max(0.0, 1.0 - self.strength), 1.0 + self.strength, size=len(JITTERED))
         for position in order:
-            image = _change(_JITTERED[position], image, float(factors[position]))
+            image = change(JITTERED[position], image, float(factors[position]))
         return image
 
 
@@ -151,7 +121,7 @@ class Grayscale:
     probability: float
 
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
-        return _by_pillow(grayscale, image) if generator.random() < self.probability else image
+        return change("Grayscale", image) if generator.random() < self.probability else image
 
 
 @dataclass(frozen=True)
@@ -159,13 +129,12 @@ class GaussianBlur:
     """With ``probability`` a blur whose standard deviation is uniform in ``radius_px``."""
 
     probability: float
-    radius_px: Tuple[float, float] = BLUR_RADIUS_PX
+    radius_px: tuple[float, float] = BLUR_RADIUS_PX
 
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
         if generator.random() >= self.probability:
             return image
-        radius_px = float(generator.uniform(*self.radius_px))
-        return _by_pillow(lambda it: blur(it, radius_px), image)
+        return change("GaussianBlur", image, float(generator.uniform(*self.radius_px)))
 
 
 @dataclass(frozen=True)
@@ -176,18 +145,14 @@ class Solarize:
     threshold: int = SOLARIZE_THRESHOLD
 
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
-        if generator.random() >= self.probability:
-            return image
-        if isinstance(image, Planes):
-            return _change("Solarize", image, self.threshold)
-        return ImageOps.solarize(as_pillow(image), self.threshold)
+        return change("Solarize", image, self.threshold) if generator.random() < self.probability else image
 
 
 @dataclass(frozen=True)
 class Chain:
     """Several augmentations, one after the other."""
 
-    steps: Tuple[Augmentation, ...]
+    steps: tuple[Augmentation, ...]
 
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
         for step in self.steps:
@@ -195,20 +160,7 @@ class Chain:
         return image
 
 
-def operations_of(augment: Optional[Augmentation]) -> Set[str]:
-    """Names of the operations that ``augment`` may apply."""
-    if isinstance(augment, Chain):
-        return set().union(*map(operations_of, augment.steps))
-    if isinstance(augment, RandAugment):
-        return set(augment.names)
-    if isinstance(augment, AutoAugment):
-        return {step.name for row in augment.policy for step in row}
-    return (
-        set(_JITTERED) if isinstance(augment, ColorJitter) else {"Solarize"} if isinstance(augment, Solarize) else set()
-    )
-
-
-def build_augmentation(train: Any, mean: Sequence[float]) -> Optional[Augmentation]:
+def build_augmentation(train: Any, mean: Sequence[float]) -> Augmentation | None:
     """The augmentation that the keys of TRAIN describe; None if all are off.
 
     Of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER the first that is on is done, as in PaddleViT; colour jitter also
@@ -221,7 +173,7 @@ def build_augmentation(train: Any, mean: Sequence[float]) -> Optional[Augmentati
         UserError: the value of one of these keys is not understood.
     """
     fill = fill_of(mean)
-    steps: List[Augmentation] = []
+    steps: list[Augmentation] = []
     if train.RAND_AUGMENT:
         text = train.RAND_AUGMENT
         if text is True:
@@ -303,7 +255,7 @@ def parse_auto_augment(text: str, fill: Fill = 128) -> AutoAugment:
     return AutoAugment(AUTO_AUGMENT[name], Spread(deviation), fill)
 
 
-def _operations(chosen_set: Optional[str], increasing: bool) -> Tuple[Tuple[str, ...], Optional[Tuple[float, ...]]]:
+def _operations(chosen_set: str | None, increasing: bool) -> tuple[tuple[str, ...], tuple[float, ...] | None]:
     if chosen_set is None:
         return tuple(RAND_AUGMENT_INCREASING if increasing else RAND_AUGMENT), None
     weights = RAND_AUGMENT_SETS[chosen_set]
@@ -313,7 +265,7 @@ def _operations(chosen_set: Optional[str], increasing: bool) -> Tuple[Tuple[str,
     return tuple(weights), tuple(weight / total for weight in weights.values())
 
 
-def _section(section: str, known: Union[dict, Sequence[str]], complain: Callable) -> Tuple[str, float]:
+def _section(section: str, known: dict | Sequence[str], complain: Callable) -> tuple[str, float]:
     """Name and number of one section of such a string."""
     match = re.fullmatch(r"([a-z]+)(\d+(?:\.\d*)?|inf)", section)
     if match is None or match[1] not in known or (match[2] == "inf" and match[1] != "mstd"):

@@ -1,8 +1,6 @@
 """Which operations a policy chooses from, with their probabilities, magnitudes and weights: tables only."""
 
-from __future__ import annotations
-
-from typing import Dict, NamedTuple, Tuple
+from typing import NamedTuple
 
 # RandAugment chooses among these with equal probability.
 # Source: E. Cubuk et al., "RandAugment", arXiv 1909.13719, section 3, with timm's additions (Invert, SolarizeAdd).
@@ -16,7 +14,7 @@ RAND_AUGMENT_INCREASING = [name + "Increasing" if name in _INCREASING else name 
 
 # The sets that a RandAugment string names with "t", with the weight of each operation; equal ones are drawn with
 # replacement, others without.
-RAND_AUGMENT_SETS: Dict[str, Dict[str, float]] = {
+RAND_AUGMENT_SETS: dict[str, dict[str, float]] = {
     "3a": {"SolarizeIncreasing": 1, "Desaturate": 1, "GaussianBlur": 1},
     "3aw": {
         "SolarizeIncreasing": 6,
@@ -62,7 +60,7 @@ class Step(NamedTuple):
     magnitude: float
 
 
-Policy = Tuple[Tuple[Step, ...], ...]  # one row is chosen for an image, its steps are done in order
+Policy = tuple[tuple[Step, ...], ...]  # one row is chosen for an image, its steps are done in order
 
 # E. Cubuk et al., "AutoAugment", arXiv 1805.09501, table 9 (ImageNet).
 _ORIGINAL = """
@@ -139,7 +137,7 @@ def _read(table: str, posterize: str = "Posterize") -> Policy:
     )
 
 
-AUTO_AUGMENT: Dict[str, Policy] = {
+AUTO_AUGMENT: dict[str, Policy] = {
     "original": _read(_ORIGINAL, "PosterizeOriginal"),
     "originalr": _read(_ORIGINAL, "PosterizeIncreasing"),
     "v0": _read(_V0),

@@ -1,6 +1,6 @@
 """Scenes on disk and in memory, and turning a scene into a sample.
 
 - ``scene``, ``scene_store``, ``scenes``: one scene, its file, datasets of prepared scenes; ``rooms``: synthetic ones
-- ``augment``, ``elastic``: training augmentation; ``voxels``: quantisation; ``samples``: the whole pipeline
+- ``augment``: training augmentation; ``voxels``: quantisation; ``samples``: the whole pipeline
 - ``ply``, ``pictures``, ``scannet_classes``: files and colours for showing predictions
 """

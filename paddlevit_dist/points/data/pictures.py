@@ -1,13 +1,15 @@
 """Pictures of points viewed obliquely from above, and colours for classes and instances."""
 
-from __future__ import annotations
-
 import math
-from typing import List, Sequence, Tuple
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from ...contracts.figures import Colour, class_colours
+from ...runtime.files import atomic_file
+from ...runtime.lettering import LINE_PX, legend, letters
 from .scannet_classes import CLASS_NAMES, COLOURS
 
 UNLABELLED = (205, 205, 205)  # colour of points without a class or instance
@@ -39,7 +41,7 @@ def draw_classes(
     return draw(xyz, coloured(classes, palette_of(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
 
 
-def legend_of(classes: np.ndarray, class_names: Sequence[str]) -> List[Tuple[str, Colour]]:
+def legend_of(classes: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Colour]]:
     """Name and colour of each class that occurs among labels of any shape, in the order of their numbers."""
     palette = palette_of(class_names)
     return [(class_names[number], tuple(palette[number].tolist())) for number in np.unique(classes[classes >= 0])]
@@ -78,3 +80,32 @@ def in_cell(drawn: np.ndarray) -> np.ndarray:
     square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
     square[: len(drawn)] = drawn[:CELL_PX]
     return square
+
+
+_TITLE_PX, _GAP_PX = 26, 12
+
+
+def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, Colour]]) -> np.ndarray:
+    """One picture, uint8 (height, width, 3), on white.
+
+    Args:
+        views: title and picture, uint8 (height, width, 3), from left to right.
+        entries: name and colour of what is shown, from top to bottom; the legend goes on in a further column.
+    """
+    height = max(*(picture.shape[0] for _, picture in views), LINE_PX * min(len(entries), 20), 1)
+    names = legend(entries, height)
+    width = sum(picture.shape[1] + _GAP_PX for _, picture in views)
+    canvas = Image.new("RGB", (width + names.width, _TITLE_PX + height), "white")
+    left = 0
+    for title, picture in views:
+        canvas.paste("black", (left + 4, 4), letters(title))
+        canvas.paste(Image.fromarray(picture), (left, _TITLE_PX))
+        left += picture.shape[1] + _GAP_PX
+    canvas.paste(names, (left, _TITLE_PX))
+    return np.asarray(canvas)
+
+
+def write_png(path: Path, picture: np.ndarray) -> None:
+    """Write a picture atomically."""
+    with atomic_file(path) as file:
+        Image.fromarray(picture).save(file, "PNG")

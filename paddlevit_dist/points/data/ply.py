@@ -6,18 +6,17 @@ skipped without being parsed if they come after the vertices, as they do in ever
 Source: G. Turk, "The PLY Polygon File Format", 1994.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import UserError
-from ...files import atomic_file, open_regular, read_regular
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file, open_regular, read_regular
 
 _TYPES = {
     "char": "i1",
@@ -56,7 +55,7 @@ class Property(NamedTuple):
 
     name: str
     dtype: str
-    count_type: Optional[str]
+    count_type: str | None
 
 
 class Element(NamedTuple):
@@ -64,10 +63,10 @@ class Element(NamedTuple):
 
     name: str
     count: int
-    properties: List[Property]
+    properties: list[Property]
 
 
-def read_vertices(path: Union[str, Path]) -> Dict[str, np.ndarray]:
+def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
     """The values of all vertices, (vertices,) for each property, in the machine's byte order.
 
     Reads ASCII and binary files of both byte orders, with properties in any order; list properties are left out.
@@ -91,7 +90,7 @@ def read_vertices(path: Union[str, Path]) -> Dict[str, np.ndarray]:
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
 
-def count_vertices(path: Union[str, Path]) -> int:
+def count_vertices(path: str | Path) -> int:
     """How many vertices the header of a file announces.
 
     Raises:
@@ -110,7 +109,7 @@ def count_vertices(path: Union[str, Path]) -> int:
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
 
-def write_points(path: Path, columns: Dict[str, np.ndarray], comments: Sequence[str] = ()) -> None:
+def write_points(path: Path, columns: dict[str, np.ndarray], comments: Sequence[str] = ()) -> None:
     """Atomically write vertices as a binary little-endian PLY file.
 
     Args:
@@ -153,12 +152,12 @@ def write_coloured_ply(
     write_points(path, {**columns, "label": labels.astype(np.int16)})
 
 
-def _read_header(content: bytes) -> Tuple[str, List[Element], int]:
+def _read_header(content: bytes) -> tuple[str, list[Element], int]:
     """Byte order ("" for ASCII), the elements, and where the first one begins."""
     if content[:3] != b"ply":
         raise Damaged("its first line is not 'ply'")
-    order: Optional[str] = None
-    elements: List[Element] = []
+    order: str | None = None
+    elements: list[Element] = []
     stream = io.BytesIO(content[:_LONGEST_HEADER])
     for line in iter(stream.readline, b""):
         words = line.decode("latin1").split()
@@ -187,13 +186,13 @@ def _read_header(content: bytes) -> Tuple[str, List[Element], int]:
     raise Damaged("its header has no end")
 
 
-def _property(words: List[str]) -> Property:
+def _property(words: list[str]) -> Property:
     if words[0] == "list":
         return Property(words[3], _TYPES[words[2]], _TYPES[words[1]])
     return Property(words[1], _TYPES[words[0]], None)
 
 
-def _read_binary(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
+def _read_binary(content: bytes, position: int, element: Element, order: str) -> tuple[dict[str, np.ndarray], int]:
     """The element's scalar properties, and where the next element begins."""
     plain = [item for item in element.properties if item.count_type is None]
     if len({item.name for item in plain}) < len(plain):
@@ -210,7 +209,7 @@ def _read_binary(content: bytes, position: int, element: Element, order: str) ->
     return columns, end
 
 
-def _walk(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
+def _walk(content: bytes, position: int, element: Element, order: str) -> tuple[dict[str, np.ndarray], int]:
     """Walk through variable-length records one by one."""
     values = {item.name: bytearray() for item in element.properties if item.count_type is None}
     types = [
@@ -233,7 +232,7 @@ def _walk(content: bytes, position: int, element: Element, order: str) -> Tuple[
     return {name: np.frombuffer(values[name], order + dtype).astype(dtype) for name, dtype in columns.items()}, position
 
 
-def _read_ascii(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
+def _read_ascii(content: bytes, position: int, element: Element, order: str) -> tuple[dict[str, np.ndarray], int]:
     plain = [item for item in element.properties if item.count_type is None]
     if len(plain) < len(element.properties):
         raise Damaged("its vertices have a list among their properties, which is read in binary files only")

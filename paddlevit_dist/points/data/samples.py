@@ -4,20 +4,18 @@ Shared by both tasks. Each has its own steps and point features: see ``segmentat
 ``instances/input.py``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...contracts.dataset import Samples
 from ...contracts.sample_checks import BadSample, require_finite
-from .augment import Step, apply
-from .elastic import elastic_distortion
+from .augment import Step, apply, elastic_distortion
 from .scene import IGNORED, Scene
 from .scenes import SceneDataset
-from .voxels import first_occurrences, voxel_means
+from .voxels import first_occurrences, sparse_collate, voxel_means
 
 _LARGEST_INSTANCE = (1 << 24) - 1
 
@@ -45,7 +43,7 @@ class PointSample(NamedTuple):
     """
 
     scene: Scene
-    views: List[View]
+    views: list[View]
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class SceneSamples(Samples):
     """
 
     dataset: SceneDataset
-    steps: Tuple[Step, ...]
+    steps: tuple[Step, ...]
     voxel_features: str
 
     @property
@@ -66,7 +64,7 @@ class SceneSamples(Samples):
         return self.dataset.labelled
 
     @property
-    def class_names(self) -> Optional[Sequence[str]]:  # type: ignore[override] # likewise
+    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
         return self.dataset.class_names
 
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
@@ -98,7 +96,7 @@ class SceneSamples(Samples):
         return View(voxels[first], voxel_means(features(slice(None)), inverse, len(first)), inverse)
 
 
-def join(samples: Sequence[PointSample]) -> Dict[str, Any]:
+def join(samples: Sequence[PointSample]) -> dict[str, Any]:
     """The points and voxels of a batch of B scenes: the first view of every scene, then every second view, and so on.
 
     Returns:
@@ -116,13 +114,10 @@ def join(samples: Sequence[PointSample]) -> Dict[str, Any]:
         views = [nobody if position % len(samples) == 0 else view for position, view in enumerate(views)]
         labels = np.array([IGNORED], np.int64)
     ends = np.cumsum([len(view.voxels) for view in views])
-    coordinates = np.empty((ends[-1], 4), np.int32)
-    for number, (end, view) in enumerate(zip(ends, views)):
-        coordinates[end - len(view.voxels) : end, 0] = number
-        coordinates[end - len(view.voxels) : end, 1:] = view.voxels
+    coordinates, features = sparse_collate([view.voxels for view in views], [view.features for view in views])
     return {
         "coordinates": coordinates,
-        "features": np.concatenate([view.features for view in views]),
+        "features": features,
         "inverse": np.concatenate([view.inverse + end - len(view.voxels) for end, view in zip(ends, views)]),
         "labels": labels,
         "offsets": offsets,

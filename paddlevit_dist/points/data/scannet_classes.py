@@ -4,9 +4,7 @@ Source: A. Dai et al., "ScanNet: Richly-annotated 3D Reconstructions of Indoor S
 the benchmark's documentation and published scripts: class names with their NYU40 ids and colours.
 """
 
-from __future__ import annotations
-
-from typing import Sequence, Tuple
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,7 +42,7 @@ TEST_SCENES = tuple(f"scene{number:04d}_00" for number in range(707, 807))
 NUM_NYU40 = 40
 
 
-def submitted_numbers(class_names: Sequence[str]) -> Tuple[np.ndarray, str]:
+def submitted_numbers(class_names: Sequence[str]) -> tuple[np.ndarray, str]:
     """The number of each class in prediction files, int64 (classes,), and what these numbers are: ScanNet's own for its
     twenty classes, as its benchmark requires, else the class indices themselves."""
     if tuple(class_names) == CLASS_NAMES:

@@ -1,8 +1,6 @@
 """What every point cloud dataset returns."""
 
-from __future__ import annotations
-
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,4 +27,4 @@ class Scene(NamedTuple):
     semantic: np.ndarray
     instance: np.ndarray
     name: str
-    offset: Tuple[float, float, float] = (0.0, 0.0, 0.0)
+    offset: tuple[float, float, float] = (0.0, 0.0, 0.0)

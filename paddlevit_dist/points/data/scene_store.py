@@ -10,25 +10,22 @@ subtracted from the source coordinates, a key of what the scene was made from, a
 header and of the header itself.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct
 import zlib
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Tuple, Union
+from typing import NamedTuple
 
 import numpy as np
 
-from ...environment import program
-from ...errors import UserError
-from ...files import atomic_file, open_regular
-from ...text_files import read_json
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file, open_regular
+from ...runtime.text_files import read_json
 from .scene import IGNORED, Scene
 
 MAGIC = b"pdscene\0"
-VERSION = 2  # 1 kept the source coordinates
+VERSION = 2
 HEADER = struct.Struct("<8sIIQIIiI6f3d32sI")
 HEADER_BYTES = 128
 SUFFIX = ".scene"
@@ -39,7 +36,6 @@ SPLITS = ("train", "val", "test")
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
 _CENTRE_TOLERANCE = 0.01, 0.05  # fraction of the extent, and metres: float32 means can be off by this much
-_UPGRADE = f"its coordinates are not centred: run the same '{program('prepare')}' again, which rebuilds it"
 _WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely seen together in scenes in metres
 _HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
 _REMEDY = "delete it and prepare the data again: what is there is kept"
@@ -49,27 +45,27 @@ class SceneHeader(NamedTuple):
     """Header of a scene file.
 
     Attributes:
+        label_bytes: of a semantic label, 1 or 2; 0 for a scene without labels.
         num_points: in the file.
         num_labelled: points with a class.
         num_instances: numbered from 0.
         highest_class: -1 where there is none.
+        is_centred: the mean of the points is at the origin, within 1 % of the extent or 5 cm.
         low, high: bounding box of xyz, metres.
         offset: ``Scene.offset``.
-        is_centred: the mean of the points is at the origin, within 1 % of the extent or 5 cm.
-        label_bytes: of a semantic label, 1 or 2; 0 for a scene without labels.
         key: 32 bytes identifying what the scene was made from.
         checksum: CRC-32 of the arrays.
     """
 
+    label_bytes: int
     num_points: int
     num_labelled: int
     num_instances: int
     highest_class: int
-    low: Tuple[float, float, float]
-    high: Tuple[float, float, float]
-    offset: Tuple[float, float, float]
     is_centred: bool
-    label_bytes: int
+    low: tuple[float, float, float]
+    high: tuple[float, float, float]
+    offset: tuple[float, float, float]
     key: bytes
     checksum: int
 
@@ -134,21 +130,21 @@ def header_of(scene: Scene, labelled: bool, key: bytes = NO_KEY) -> SceneHeader:
     xyz, semantic, instance = np.asarray(scene.xyz), np.asarray(scene.semantic), np.asarray(scene.instance)
     highest = int(semantic.max()) if labelled else -1
     return SceneHeader(
+        0 if not labelled else 1 if highest <= 127 else 2,
         len(xyz),
         int((semantic >= 0).sum()) if labelled else 0,
         int(instance.max(initial=-1)) + 1 if labelled and instance.max() >= 0 else 0,
         max(highest, -1),
+        _is_centred(xyz),
         tuple(xyz.min(axis=0).tolist()),
         tuple(xyz.max(axis=0).tolist()),
         tuple(float(length) for length in scene.offset),
-        _is_centred(xyz),
-        0 if not labelled else 1 if highest <= 127 else 2,
         key,
         0,
     )
 
 
-def read_header(path: Union[str, Path]) -> SceneHeader:
+def read_header(path: str | Path) -> SceneHeader:
     """The header of a scene file, after checking the file's length; the arrays are not read.
 
     Raises:
@@ -161,7 +157,7 @@ def read_header(path: Union[str, Path]) -> SceneHeader:
         raise _unreadable(path, error) from error
 
 
-def read_scene(path: Union[str, Path], name: str, verify: bool = True) -> Scene:
+def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
     """A scene whose arrays are read-only views of the file; one-byte semantic labels are copied.
 
     Args:
@@ -220,21 +216,9 @@ def _check(path: Path, scene: Scene) -> None:
 
 
 def _packed(header: SceneHeader) -> bytes:
-    fields = HEADER.pack(
-        MAGIC,
-        VERSION,
-        header.label_bytes,
-        header.num_points,
-        header.num_labelled,
-        header.num_instances,
-        header.highest_class,
-        int(header.is_centred),
-        *header.low,
-        *header.high,
-        *header.offset,
-        header.key,
-        header.checksum,
-    )
+    counts = header[:6]  # in the order of the file
+    places = *header.low, *header.high, *header.offset
+    fields = HEADER.pack(MAGIC, VERSION, *counts, *places, header.key, header.checksum)
     padded = fields.ljust(HEADER_BYTES - _CHECKSUM.size, b"\0")
     return padded + _CHECKSUM.pack(zlib.crc32(padded))
 
@@ -249,43 +233,38 @@ def _parsed(content: bytes, file_bytes: int, path: str) -> SceneHeader:
     version = struct.unpack_from("<I", content, len(MAGIC))[0]
     body, checksum = content[: -_CHECKSUM.size], _CHECKSUM.unpack(content[-_CHECKSUM.size :])[0]
     if version != VERSION:  # before the checksum, which may be elsewhere in another version
-        remedy = _UPGRADE if version == 1 else _REMEDY
-        raise UserError(f"scene {path} is of version {version}, this program reads version {VERSION}; {remedy}")
+        raise UserError(f"scene {path} is of version {version}, this program reads version {VERSION}; {_REMEDY}")
     if zlib.crc32(body) != checksum:
         raise UserError(f"scene {path} is damaged: its header does not have its checksum; {_REMEDY}")
     fields = HEADER.unpack_from(content)
-    label_bytes, points, labelled, instances, highest, is_centred = fields[2:8]
-    low, high, offset = fields[8:11], fields[11:14], fields[14:17]
-    header = SceneHeader(
-        points, labelled, instances, highest, low, high, offset, bool(is_centred), label_bytes, *fields[17:]
-    )
+    header = SceneHeader(*fields[2:7], bool(fields[7]), fields[8:11], fields[11:14], fields[14:17], *fields[17:])
     if file_bytes != header.file_bytes:
         raise UserError(f"scene {path} is cut off: expected {header.file_bytes} bytes, found {file_bytes}; {_REMEDY}")
     return header
 
 
-def _unreadable(path: Union[str, Path], error: Exception) -> UserError:
+def _unreadable(path: str | Path, error: Exception) -> UserError:
     reason = getattr(error, "strerror", None) or error
     return UserError(f"scene {path} cannot be read: {reason}; prepare the data again")
 
 
-def scene_file(root: Union[str, Path], name: str) -> str:
+def scene_file(root: str | Path, name: str) -> str:
     """Path of the scene of this name in a store."""
     return os.path.join(root, SCENES_FOLDER, name + SUFFIX)
 
 
-def list_file(root: Union[str, Path], split: str) -> str:
+def list_file(root: str | Path, split: str) -> str:
     """Path of the list of a split's scene names in a store."""
     return os.path.join(root, f"{split}.txt")
 
 
-def splits_of(root: Union[str, Path]) -> List[str]:
+def splits_of(root: str | Path) -> list[str]:
     """The splits that a store has lists of: the usual ones first."""
     lists = [name[: -len(".txt")] for name in os.listdir(root) if name.endswith(".txt") and name != CLASSES_FILE]
     return sorted(lists, key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
 
 
-def store_is_centred(root: Union[str, Path]) -> bool:
+def store_is_centred(root: str | Path) -> bool:
     """Whether all scenes in all splits of a store are centred: as recorded by its preparation, else according to their
     headers; unreadable scenes are ignored until their own split is opened."""
     try:
@@ -303,7 +282,7 @@ def store_is_centred(root: Union[str, Path]) -> bool:
     return True
 
 
-def read_lines(path: Union[str, Path]) -> Optional[List[str]]:
+def read_lines(path: str | Path) -> list[str] | None:
     """The stripped, non-empty lines of a text file; None if there is no such file.
 
     Raises:
@@ -318,7 +297,7 @@ def read_lines(path: Union[str, Path]) -> Optional[List[str]]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def write_lines(path: Path, lines: List[str]) -> None:
+def write_lines(path: Path, lines: list[str]) -> None:
     """Write a text file atomically."""
     with atomic_file(path) as out:
         out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))

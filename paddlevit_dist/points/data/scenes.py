@@ -2,19 +2,18 @@
 ``train.txt``, ``val.txt`` and ``scenes/NAME.scene``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any
 
 from ...contracts.dataset import Dataset
-from ...environment import program
-from ...errors import UserError
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
+from ...runtime.environment import program
+from ...runtime.errors import UserError
 from .scannet_classes import CLASS_NAMES
-from .scene import AS_GIVEN, CENTRED, IGNORED, Scene
+from .scene import AS_GIVEN, CENTRED, Scene
 from .scene_store import (
     CLASSES_FILE,
     SceneHeader,
@@ -31,16 +30,15 @@ _WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is a
 
 
 class SceneDataset(Dataset):
-    """Scenes of points: ``read(index)`` gives a ``Scene``. ``ignore_label`` means no class or no instance."""
+    """Scenes of points: ``read(index)`` gives a ``Scene``, in which ``IGNORED`` means no class or no instance."""
 
     holds = "scenes"
-    ignore_label = IGNORED
     #: where its scenes are: CENTRED if each is centred on the origin, else AS_GIVEN
     coordinates: str = AS_GIVEN
     #: classes of all datasets of its kind; None: each has its own
-    fixed_classes: Optional[Tuple[str, ...]] = None
+    fixed_classes: tuple[str, ...] | None = None
 
-    def unit_notice(self, voxel_size_m: float) -> Optional[str]:
+    def unit_notice(self, voxel_size_m: float) -> str | None:
         """A warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""
         return None
 
@@ -53,7 +51,7 @@ class Scenes(SceneDataset):
 
     dataset_name = "scenes"
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
         """Open the list of ``split``; the index of its names is kept in ``cache_folder``.
 
         Raises:
@@ -76,7 +74,7 @@ class Scenes(SceneDataset):
         self._contents = repr([(header.num_points, header.checksum) for header in headers])
         self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
-        self._verified: Optional[bytearray] = None
+        self._verified: bytearray | None = None
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_verified": None}
@@ -101,11 +99,11 @@ class Scenes(SceneDataset):
         """The file of scene ``index``."""
         return scene_file(self.root, self._index.path(index))
 
-    def listed(self) -> Dict[str, Iterable[Any]]:
+    def listed(self) -> dict[str, Iterable[Any]]:
         return {**super().listed(), "points": [self._contents.encode()]}
 
     @property
-    def class_names(self) -> List[str]:
+    def class_names(self) -> list[str]:
         """Name of each class."""
         return self._index.class_names
 
@@ -114,7 +112,7 @@ class Scenes(SceneDataset):
         """Number of classes, without the ignored one."""
         return len(self.class_names)
 
-    def unit_notice(self, voxel_size_m: float) -> Optional[str]:
+    def unit_notice(self, voxel_size_m: float) -> str | None:
         """A warning if voxels are far too small for the scenes, as for scenes in millimetres."""
         header, name = self._largest
         extent, spacing = header.extent / voxel_size_m, header.spacing / voxel_size_m  # in voxels
@@ -125,7 +123,7 @@ class Scenes(SceneDataset):
             "from one point to the next"
         )
 
-    def _folder(self, data_path: Optional[str]) -> str:
+    def _folder(self, data_path: str | None) -> str:
         wanted = f"that '{program('prepare')}' (scannet, ply or pth) has made"
         if data_path is None:
             raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {wanted}")
@@ -134,7 +132,7 @@ class Scenes(SceneDataset):
             raise UserError(f"data path {folder} is not a folder; dataset {self.dataset_name} expects one {wanted}")
         return folder
 
-    def _class_names(self) -> Tuple[str, ...]:
+    def _class_names(self) -> tuple[str, ...]:
         names = read_lines(os.path.join(self.root, CLASSES_FILE))
         if not names:
             raise UserError(
@@ -144,7 +142,7 @@ class Scenes(SceneDataset):
             )
         return tuple(names)
 
-    def _names(self, split: str) -> List[str]:
+    def _names(self, split: str) -> list[str]:
         path = list_file(self.root, split)
         names = read_lines(path)
         if names is None:
@@ -160,14 +158,14 @@ class Scenes(SceneDataset):
             raise UserError(f"{path} names scene {twice} twice; remove one of the lines")
         return names
 
-    def _ensure_index(self, names: List[str], class_names: Tuple[str, ...], cache_folder: Path) -> PathIndex:
+    def _ensure_index(self, names: list[str], class_names: tuple[str, ...], cache_folder: Path) -> PathIndex:
         key = hashlib.sha256(repr((self.root, names, class_names)).encode("utf-8", "surrogateescape"))
         encoded = [os.fsencode(name) for name in names]
         return ensure_path_index(
             cache_folder, f"scenes-{self.split}", key.digest(), lambda: [make_batch(encoded, 0)], list(class_names)
         )
 
-    def _checked_headers(self, names: List[str], num_classes: int) -> List[SceneHeader]:
+    def _checked_headers(self, names: list[str], num_classes: int) -> list[SceneHeader]:
         """Read all headers, so that an incomplete store is reported now and not after an hour."""
         headers = []
         for name in names:
@@ -188,7 +186,7 @@ class ScanNet(Scenes):
     dataset_name = "scannet"
     fixed_classes = CLASS_NAMES
 
-    def _folder(self, data_path: Optional[str]) -> str:
+    def _folder(self, data_path: str | None) -> str:
         folder = super()._folder(data_path)
         if not os.path.exists(os.path.join(folder, CLASSES_FILE)) and looks_raw(folder):
             raise UserError(
@@ -197,7 +195,7 @@ class ScanNet(Scenes):
             )
         return folder
 
-    def _class_names(self) -> Tuple[str, ...]:
+    def _class_names(self) -> tuple[str, ...]:
         names = super()._class_names()
         if names != CLASS_NAMES:
             raise UserError(

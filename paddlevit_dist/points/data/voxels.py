@@ -4,15 +4,14 @@ Source: C. Choy et al., "4D Spatio-Temporal ConvNets: Minkowski Convolutional Ne
 1904.08755, section 3.1, and the library's documentation of ``utils.quantization`` and ``utils.collation``.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ...compiled import compiled
-from ...errors import UserError
+from ...runtime.compiled import compiled
+from ...runtime.errors import UserError
 from .scene import IGNORED
 
 _KEY_BITS = 62  # of an int64, leaving a spare bit for sums
@@ -21,13 +20,13 @@ _LIMITS = np.iinfo(np.int32)
 
 def sparse_quantize(
     coordinates: np.ndarray,
-    features: Optional[np.ndarray] = None,
-    labels: Optional[np.ndarray] = None,
+    features: np.ndarray | None = None,
+    labels: np.ndarray | None = None,
     ignore_label: int = IGNORED,
     return_index: bool = False,
     return_inverse: bool = False,
     return_maps_only: bool = False,
-    quantization_size: Union[None, float, Sequence[float], np.ndarray] = None,
+    quantization_size: None | float | Sequence[float] | np.ndarray = None,
 ) -> Any:
     """Keep the first point of each voxel; voxels are in order of first occurrence.
 
@@ -76,9 +75,9 @@ def sparse_quantize(
 
 def sparse_collate(
     coords: Sequence[np.ndarray],
-    feats: Optional[Sequence[np.ndarray]] = None,
-    labels: Optional[Sequence[np.ndarray]] = None,
-) -> Union[np.ndarray, Tuple[np.ndarray, ...]]:
+    feats: Sequence[np.ndarray] | None = None,
+    labels: Sequence[np.ndarray] | None = None,
+) -> np.ndarray | tuple[np.ndarray, ...]:
     """Collate scenes into one batch, with the scene number prepended to each voxel's coordinates.
 
     Args:
@@ -112,7 +111,7 @@ def sparse_collate(
     return (batch, *joined) if joined else batch
 
 
-def discretize(coordinates: np.ndarray, size: Union[None, float, Sequence[float], np.ndarray] = None) -> np.ndarray:
+def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | np.ndarray = None) -> np.ndarray:
     """``floor(coordinates / size)`` as int32 (N, D), divided in the precision of ``coordinates``.
 
     Raises:
@@ -130,7 +129,7 @@ def discretize(coordinates: np.ndarray, size: Union[None, float, Sequence[float]
     return coordinates.astype(np.int32, copy=False)
 
 
-def first_occurrences(rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def first_occurrences(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first occurrence of each distinct integer row, and which of those each row equals.
 
     Args:
@@ -221,7 +220,7 @@ def _pack(rows: np.ndarray) -> np.ndarray:
     return keys
 
 
-def _ranks(values: np.ndarray) -> Tuple[np.ndarray, int]:
+def _ranks(values: np.ndarray) -> tuple[np.ndarray, int]:
     occurring, ranks = np.unique(values, return_inverse=True)
     return ranks.astype(np.int64, copy=False), len(occurring)
 

@@ -1,6 +1,6 @@
 """Instances in point clouds with PointGroup (L. Jiang et al., CVPR 2020).
 
-- ``task``, ``settings``, ``input``: the task, its keys, its input pipeline; ``instance_table``, ``batches``
-- ``pointgroup``: the network; ``grouping``: clustering; ``proposals``: scoring and selection; ``losses``
-- ``metrics``: average precision; ``writer``: predictions as files
+- ``task``, ``settings``, ``input``: the task, its keys, its input pipeline; ``batches``: what it needs of instances
+- ``pointgroup``: network and losses; ``grouping``: clustering; ``proposals``: scoring and selection
+- ``metrics``: average precision; ``writer``: predictions as files and figures
 """

@@ -3,14 +3,13 @@
 Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
 
-from ...compiled import compiled
+from ...runtime.compiled import compiled
 from ..data.scene import IGNORED
 from ..data.voxels import first_occurrences
 from .input import InstanceSample
@@ -18,7 +17,7 @@ from .input import InstanceSample
 _SMALLEST_SHAPE = 128  # voxels along an axis
 
 
-def instance_fields(samples: Sequence[InstanceSample]) -> Dict[str, np.ndarray]:
+def instance_fields(samples: Sequence[InstanceSample]) -> dict[str, np.ndarray]:
     """Fields needed by losses and grouping for a batch of N >= 1 points, besides those of ``data.samples.join``.
 
     Returns:
@@ -34,7 +33,7 @@ def instance_fields(samples: Sequence[InstanceSample]) -> Dict[str, np.ndarray]:
 
 def _shifted_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
     """Instances numbered over all scenes, int32 (N,)."""
-    parts: List[np.ndarray] = []
+    parts: list[np.ndarray] = []
     before = 0
     for sample in samples:
         own = sample.scene.instance
@@ -95,7 +94,7 @@ def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: 
     return sums / counts.unsqueeze(1)
 
 
-def collate_scenes(samples: Sequence[InstanceSample]) -> Dict[str, Any]:
+def collate_scenes(samples: Sequence[InstanceSample]) -> dict[str, Any]:
     """A batch with the fields of the original; N points, M voxels, B scenes, I instances.
 
     Returns:

@@ -3,15 +3,13 @@
 Source: L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, algorithm 1.
 """
 
-from __future__ import annotations
-
 import math
-from typing import NamedTuple, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...compiled import compiled
-from ...errors import UserError
+from ...runtime.compiled import compiled
+from ...runtime.errors import UserError
 
 REACH = 2  # cells that the radius can span along one axis
 _FARTHEST_M = 1e3  # maximum distance from the origin of a point in a cluster
@@ -84,7 +82,7 @@ def cluster_points(
     return _large_components(component, chosen, smallest)
 
 
-def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> Tuple[np.ndarray, np.ndarray]:
+def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> tuple[np.ndarray, np.ndarray]:
     """A number for the cell of each point, consecutive along z, and the offsets in these numbers to the rows of cells
     that can contain a point within the radius."""
     # The diagonal of a cell is shorter than the radius by more than float32 rounding.

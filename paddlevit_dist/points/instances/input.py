@@ -4,18 +4,17 @@ Source: the data pipeline of the published program of L. Jiang et al., "PointGro
 evaluation also rotates and mirrors scenes at random; ours leaves them unchanged, so that it is reproducible.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...runtime.compiled import compiled
 from ..data.augment import Affine, ColorNoise, Distortion, Elastic, Flips, Step, Turn, select
 from ..data.samples import SceneSamples, View
-from ..data.scene import Scene
-from .instance_table import InstanceTable, instance_table, without_gaps
+from ..data.scene import IGNORED, Scene
 
 _STEP_VOXELS = 32  # by which the crop shrinks on each try
 _SLACK = 0.001
@@ -39,7 +38,7 @@ class PlacedScene(NamedTuple):
     semantic: np.ndarray
     instance: np.ndarray
     name: str
-    offset: Tuple[float, float, float]
+    offset: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,9 @@ class Placement:
     """
 
     scale: float
-    color_range: Tuple[float, float]
+    color_range: tuple[float, float]
 
-    def __call__(self, scene: Scene, generator: Optional[np.random.Generator]) -> PlacedScene:
+    def __call__(self, scene: Scene, generator: np.random.Generator | None) -> PlacedScene:
         low, high = self.color_range
         colors = scene.rgb.astype(np.float32)
         colors *= np.float32((high - low) / 255)
@@ -67,7 +66,7 @@ class Placement:
 class ToOrigin:
     """Shift the minimum along each axis to 0."""
 
-    def __call__(self, scene: PlacedScene, generator: Optional[np.random.Generator]) -> PlacedScene:
+    def __call__(self, scene: PlacedScene, generator: np.random.Generator | None) -> PlacedScene:
         moved = scene.xyz.copy()
         for axis in range(3 if len(moved) else 0):  # numpy is slow along rows
             moved[:, axis] -= moved[:, axis].min()
@@ -90,7 +89,7 @@ class BoxCrop:
 
 def crop(
     xyz: np.ndarray, max_points: int, full_scale: int, generator: np.random.Generator
-) -> Tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Shift the scene at random relative to a box until at most ``max_points`` points are inside.
 
     Each try draws three numbers, then shrinks the box, initially ``full_scale`` voxels wide, by 32 voxels in x and y. A
@@ -124,7 +123,7 @@ def crop(
     return moved, kept
 
 
-def steps_of(points: Any, scale: float, is_training: bool) -> Tuple[Step, ...]:
+def steps_of(points: Any, scale: float, is_training: bool) -> tuple[Step, ...]:
     """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per metre;
     evaluation has no randomness and keeps the whole scene."""
     keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
@@ -158,8 +157,8 @@ class InstanceSample(NamedTuple):
     """
 
     scene: Scene
-    views: List[View]
-    table: InstanceTable
+    views: list[View]
+    table: "InstanceTable"
 
     @property
     def voxels(self) -> np.ndarray:
@@ -188,3 +187,89 @@ class InstanceSamples(SceneSamples):
             [view],
             instance_table(scene.positions, instance),
         )
+
+
+class InstanceTable(NamedTuple):
+    """Statistics of a scene's instances. Attributes:
+    rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, metres) of each instance's points.
+    sizes: int32 (instances,), points of each.
+    """
+
+    rows: np.ndarray
+    sizes: np.ndarray
+
+    def of_points(self, instance: np.ndarray, columns: int = 9) -> np.ndarray:
+        """The first columns for the instance that each point belongs to, all -100 if it belongs to none.
+
+        Args:
+            instance: integers (n,), as passed to ``instance_table``.
+
+        Returns:
+            float32 (n, columns).
+        """
+        last = np.full((1, columns), IGNORED, np.float32)  # selected by index -1
+        return np.concatenate([self.rows[:, :columns], last])[np.maximum(instance, -1)]
+
+
+def without_gaps(instance: np.ndarray) -> np.ndarray:
+    """Renumber instances contiguously from 0, after some have lost all their points.
+
+    As in the original: the largest number moves into the lowest gap, until there are no gaps.
+
+    Args:
+        instance: integers (n,), -100 for none.
+    """
+    present = set(np.unique(instance[instance >= 0]).tolist())
+    moves = {}
+    gap = 0
+    while present and gap < max(present):
+        if gap not in present:
+            largest = max(present)
+            present.remove(largest)
+            present.add(gap)
+            moves[largest] = gap
+        gap += 1
+    if not moves:
+        return instance
+    renumbered = np.arange(max(moves) + 1, dtype=instance.dtype)
+    renumbered[list(moves)] = list(moves.values())
+    return np.where(instance >= 0, renumbered[np.maximum(instance, 0)], instance)
+
+
+def instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
+    """Mean, minimum, maximum and number of points of each instance; numbers must be contiguous.
+
+    A scene without instances has no sizes. (The original reports -99 instances then.)
+
+    Args:
+        xyz: float (n, 3).
+        instance: integers (n,), from 0 or -100.
+    """
+    number = int(instance.max(initial=-1)) + 1
+    rows, sizes = np.zeros((number, 9)), np.zeros(number, np.int64)
+    rows[:, 3:6], rows[:, 6:] = np.inf, -np.inf
+    _gather_instances(xyz, instance, rows, sizes)
+    rows[:, :3] /= sizes[:, None]
+    return InstanceTable(rows.astype(np.float32), sizes.astype(np.int32))
+
+
+@compiled
+def _gather_instances(xyz, instance, rows, sizes):
+    """Accumulate sums, minima and maxima into the rows."""
+    for n in range(len(xyz)):
+        if instance[n] >= 0:
+            row = rows[instance[n]]
+            sizes[instance[n]] += 1
+            for axis in range(3):
+                value = np.float64(xyz[n, axis])
+                row[axis] += value
+                row[3 + axis] = min(row[3 + axis], value)
+                row[6 + axis] = max(row[6 + axis], value)
+
+
+def compile_loop() -> None:
+    """Compile or load the loop of ``instance_table``: once, for all processes forked from this one."""
+    xyz, instance = np.zeros((1, 3), np.float32), np.zeros(1, np.int32)
+    instance_table(xyz, instance)
+    xyz.flags.writeable = False  # like arrays from a file: numba compiles for each kind of array
+    instance_table(xyz, instance)

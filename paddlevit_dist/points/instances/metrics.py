@@ -3,9 +3,8 @@
 The rules are those of ScanNet's benchmark. Scenes of all ranks are pooled before any division.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,7 +57,7 @@ class MatchTable(NamedTuple):
         return cls(*decisions, np.zeros((num_classes, len(IOU_THRESHOLDS)), np.int64), np.zeros(num_classes, np.int64))
 
     @classmethod
-    def joined(cls, tables: Sequence["MatchTable"]) -> "MatchTable":
+    def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
         """Concatenate the decisions and sum the counts of one or more tables."""
         columns = list(zip(*tables))
         return cls(*(np.concatenate(column) for column in columns[:4]), *(sum(column) for column in columns[4:]))
@@ -80,11 +79,11 @@ def match_scene(
     """
     truth = _Truth(true_class, true_instance, num_classes)
     table = MatchTable.empty(num_classes)
-    candidates: List[List[_Candidate]] = [[] for _ in range(num_classes)]
+    candidates: list[list[_Candidate]] = [[] for _ in range(num_classes)]
     for prediction in predictions:
         if len(prediction.points) >= SMALLEST_INSTANCE and 0 <= prediction.class_number < num_classes:
             candidates[prediction.class_number].append(truth.compare(prediction))
-    decisions: List[tuple] = []
+    decisions: list[tuple] = []
     for number, found in enumerate(candidates):
         sizes = truth.sizes_of(number)
         table.num_true[number] = np.count_nonzero(sizes >= SMALLEST_INSTANCE)
@@ -138,7 +137,7 @@ class _Truth:
         return _Candidate(float(prediction.confidence), shared / (sizes + total - shared), float(void / total))
 
 
-def _decide(candidates: Sequence[_Candidate], sizes: np.ndarray, threshold: float) -> "tuple[list, int]":
+def _decide(candidates: Sequence[_Candidate], sizes: np.ndarray, threshold: float) -> tuple[list, int]:
     """(score, is right) of each decision for one class and threshold, and the number of missed instances."""
     decisions = []
     missed = 0
@@ -196,7 +195,7 @@ def ap25(precisions: np.ndarray) -> np.ndarray:
 
 def mean_over_classes(per_class: np.ndarray) -> float:
     """Mean over the classes that have a value, 0 if none do."""
-    values: List[float] = per_class[~np.isnan(per_class)].tolist()
+    values: list[float] = per_class[~np.isnan(per_class)].tolist()
     return float(np.mean(values)) if values else 0.0
 
 
@@ -223,13 +222,13 @@ class InstanceMetrics(Metrics):
         instance_classes: those that have instances, in any order; all others are void for matching.
     """
 
-    def __init__(self, class_names: List[str], instance_classes: Sequence[int]) -> None:
+    def __init__(self, class_names: list[str], instance_classes: Sequence[int]) -> None:
         super().__init__()
         self.class_names = class_names
         self.instance_classes = list(instance_classes)
         self.semantic = SemanticMetrics(class_names)
         self.state = self.semantic.state
-        self.tables: List[MatchTable] = [MatchTable.empty(len(self.instance_classes))]
+        self.tables: list[MatchTable] = [MatchTable.empty(len(self.instance_classes))]
 
     def update_instances(
         self, true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[Prediction]
@@ -252,7 +251,7 @@ class InstanceMetrics(Metrics):
         self.semantic.update(predictions, labels, loss)
         self.state = self.semantic.state
 
-    def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """AP, AP50 and AP25 as fractions, mean and per class that occurs, plus the semantic metrics. Every rank must
         call this."""
         gathered = all_gather(MatchTable.joined(self.tables))
@@ -266,12 +265,12 @@ class InstanceMetrics(Metrics):
                     values[f"{kind} {self.class_names[number]}"] = float(per_class[place])
         return values
 
-    def summary(self, values: Dict[str, float]) -> str:
+    def summary(self, values: dict[str, float]) -> str:
         shown = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP", "AP50", "AP25", "mIoU"))
         return f"{shown} loss {values['loss']:.4f}"
 
 
-def _class_of_instance(true_class: np.ndarray, true_instance: np.ndarray, position: Dict[int, int]) -> np.ndarray:
+def _class_of_instance(true_class: np.ndarray, true_instance: np.ndarray, position: dict[int, int]) -> np.ndarray:
     """Index of each point's class among the instance classes, -1 for void; int64 (N,)."""
     places = np.full(len(true_class), -1, np.int64)
     members = np.flatnonzero(true_instance >= 0)

@@ -4,18 +4,18 @@ Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Se
 2004.01658.
 """
 
-from __future__ import annotations
-
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
+import paddle.nn.functional as F
 from paddle import nn
 
-from ...checkpoint.torch_names import from_torch_names
+from ...checkpoint.load import from_torch_names
 from ...parallel import zero_of
-from ...transfers import read, to_device
-from ..sparse.coordinate_plan import PAIRS, PlanSpec, build_plan
+from ...runtime.transfers import read, to_device
+from ..sparse.coordinate_plan import PAIRS, build_plan
 from ..sparse.layers import (
     BatchNorm,
     InverseConv3D,
@@ -91,79 +91,6 @@ def _blocks(channels: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*((f"block{i}", ResidualBlock(*step)) for i, step in enumerate(steps)))
 
 
-class PointGroupBackbone(SparseNetwork):
-    """Seven-level U-Net, semantic scores and offsets to the centre of a point's instance.
-
-    The original's strided convolution drops voxels at the upper border of a grid of odd size; this one keeps them.
-
-    Args:
-        num_classes: semantic classes.
-        in_channels: of the voxel features; 6 for colour and position.
-        width: channels of the first level, ``m`` in the paper's code; level i has i times as many.
-        repeats: residual blocks of a level in each direction.
-    """
-
-    classifier_layers = ("linear",)
-    key_maps = {"PointGroup": from_torch_names}
-
-    def __init__(self, num_classes: int = 20, in_channels: int = 6, width: int = 16, repeats: int = 2):
-        super().__init__(in_channels, 3)
-        self.width, self.repeats = width, repeats
-        self.input_conv = nn.Sequential(SubmanifoldConv3D(in_channels, width, 3))
-        self.unet = UBlock([width * level for level in range(1, NUM_LEVELS + 1)], repeats)
-        self.output_layer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
-        self.reset_classifier(num_classes)
-        self.offset = nn.Sequential(nn.Linear(width, width), RowsBatchNorm(width, epsilon=_EPSILON), nn.ReLU())
-        self.offset_linear = nn.Linear(width, 3)
-
-    def forward_features(self, x: SparseTensor) -> SparseTensor:
-        """Features (N, width) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
-        return self.output_layer(self.unet(self.input_conv(x)))
-
-    def forward(
-        self, x: SparseTensor, inverse: Optional[paddle.Tensor] = None
-    ) -> Tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
-        """Features, semantic scores and offsets of the points, or of the voxels if ``inverse`` is None.
-
-        Args:
-            x: voxels.
-            inverse: int (P,), the voxel row of each point.
-
-        Returns:
-            features (P, width), semantic scores (P, num_classes), offsets (P, 3) in the unit of the positions.
-        """
-        voxels = self.forward_features(x)
-        features = voxels.features if inverse is None else voxels.slice(inverse)  # (P, width)
-        return features, self.linear(features), self.offset_linear(self.offset(features))
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the semantic head with a new one."""
-        self.num_classes = num_classes
-        self.linear = nn.Linear(self.width, num_classes)
-
-
-class PointGroupNetwork(PointGroupBackbone):
-    """The backbone plus the score branch: a two-level U-Net over the voxels of each cluster."""
-
-    def __init__(self, num_classes: int = 20, in_channels: int = 6, width: int = 16, repeats: int = 2):
-        super().__init__(num_classes, in_channels, width, repeats)
-        self.score_unet = UBlock([width, 2 * width], repeats)
-        self.score_outputlayer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
-        self.score_linear = nn.Linear(width, 1)
-
-    def _score_spec(self) -> PlanSpec:
-        """What the plan of the clusters' voxels has to have."""
-        return self.spec_of("score", self.score_features, self.width)
-
-    def score_features(self, clusters: SparseTensor) -> paddle.Tensor:
-        """Features (N, width) of the clusters' voxels, to be max-pooled over each cluster for scoring.
-
-        Args:
-            clusters: features (N, width), the cluster's number in column 0 of the coordinates.
-        """
-        return self.score_outputlayer(self.score_unet(clusters)).features
-
-
 _STAND_IN_POINTS = 50
 
 
@@ -205,22 +132,66 @@ class PointGroupOutput(NamedTuple):
 
     semantic_scores: paddle.Tensor
     offsets: paddle.Tensor
-    clusters: Optional[Clusters] = None
-    scores: Optional[paddle.Tensor] = None
+    clusters: Clusters | None = None
+    scores: paddle.Tensor | None = None
 
 
-class PointGroup(PointGroupNetwork):
-    """The network, with everything done in ``forward``, as data-parallel training requires.
+class PointGroup(SparseNetwork):
+    """A seven-level U-Net, semantic scores, offsets to the centre of a point's instance, and the score branch: a
+    two-level U-Net over the voxels of each cluster. All is done in ``forward``, as data-parallel training requires.
+
+    The original's strided convolution drops voxels at the upper border of a grid of odd size; this one keeps them.
 
     Args:
-        num_classes, in_channels, width, repeats: as ``PointGroupBackbone``.
+        num_classes: semantic classes.
+        in_channels: of the voxel features; 6 for colour and position.
+        width: channels of the first level, ``m`` in the paper's code; level i has i times as many.
+        repeats: residual blocks of a level in each direction.
     """
+
+    classifier_layers = ("linear",)
+    key_maps = {"PointGroup": from_torch_names}
+
+    def __init__(self, num_classes: int = 20, in_channels: int = 6, width: int = 16, repeats: int = 2):
+        super().__init__(in_channels, 3)
+        self.width, self.repeats = width, repeats
+        self.input_conv = nn.Sequential(SubmanifoldConv3D(in_channels, width, 3))
+        self.unet = UBlock([width * level for level in range(1, NUM_LEVELS + 1)], repeats)
+        self.output_layer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
+        self.reset_classifier(num_classes)
+        self.offset = nn.Sequential(nn.Linear(width, width), RowsBatchNorm(width, epsilon=_EPSILON), nn.ReLU())
+        self.offset_linear = nn.Linear(width, 3)
+        self.score_unet = UBlock([width, 2 * width], repeats)
+        self.score_outputlayer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
+        self.score_linear = nn.Linear(width, 1)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the semantic head with a new one."""
+        self.num_classes = num_classes
+        self.linear = nn.Linear(self.width, num_classes)
+
+    def forward_features(self, x: SparseTensor) -> SparseTensor:
+        """Features (N, width) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
+        return self.output_layer(self.unet(self.input_conv(x)))
+
+    def of_points(
+        self, x: SparseTensor, inverse: paddle.Tensor | None = None
+    ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+        """Features (P, width), semantic scores (P, num_classes) and offsets (P, 3) in the unit of the positions.
+
+        Args:
+            x: voxels.
+            inverse: int (P,), the voxel row of each point; None if points are voxels.
+        """
+        voxels = self.forward_features(x)
+        features = voxels.features if inverse is None else voxels.slice(inverse)  # (P, width)
+        return features, self.linear(features), self.offset_linear(self.offset(features))
 
     def forward(
         self,
         x: SparseTensor,
-        inverse: Optional[paddle.Tensor] = None,
-        grouping: Optional[Callable[[], Grouping]] = None,
+        inverse: paddle.Tensor | None = None,
+        grouping: Callable[[], Grouping] | None = None,
     ) -> PointGroupOutput:
         """Classes and offsets of the points and, with ``grouping``, scored clusters.
 
@@ -230,7 +201,7 @@ class PointGroup(PointGroupNetwork):
             grouping: called when the device has been given all work up to the clusters, so that arrays which come from
                 there need not be waited for.
         """
-        features, semantic_scores, offsets = super().forward(x, inverse)
+        features, semantic_scores, offsets = self.of_points(x, inverse)
         if grouping is None:
             unused = zero_of(*self._score_parameters()).reshape([1]) if self.training else None
             return PointGroupOutput(semantic_scores, offsets, None, unused)
@@ -239,7 +210,15 @@ class PointGroup(PointGroupNetwork):
         scores = self.scores(features, clusters, how, (semantic_scores, offsets))
         return PointGroupOutput(semantic_scores, offsets, clusters, scores)
 
-    def _score_parameters(self) -> Tuple[paddle.Tensor, ...]:
+    def score_features(self, clusters: SparseTensor) -> paddle.Tensor:
+        """Features (N, width) of the clusters' voxels, to be max-pooled over each cluster for scoring.
+
+        Args:
+            clusters: features (N, width), the cluster's number in column 0 of the coordinates.
+        """
+        return self.score_outputlayer(self.score_unet(clusters)).features
+
+    def _score_parameters(self) -> tuple[paddle.Tensor, ...]:
         layers = (self.score_unet, self.score_outputlayer, self.score_linear)
         return tuple(p for layer in layers for p in layer.parameters())
 
@@ -248,8 +227,8 @@ class PointGroup(PointGroupNetwork):
         features: paddle.Tensor,
         clusters: Clusters,
         grouping: Grouping,
-        heads: Tuple[paddle.Tensor, ...],
-    ) -> Optional[paddle.Tensor]:
+        heads: tuple[paddle.Tensor, ...],
+    ) -> paddle.Tensor | None:
         """A logit for each cluster, (clusters,), from the features (P, width) of the points; None without clusters in
         evaluation. ``heads`` are outputs whose backward pass must wait for that of the scores."""
         if clusters.number:
@@ -263,10 +242,11 @@ class PointGroup(PointGroupNetwork):
         features: paddle.Tensor,
         clusters: Clusters,
         grouping: Grouping,
-        heads: Tuple[paddle.Tensor, ...],
+        heads: tuple[paddle.Tensor, ...],
     ) -> paddle.Tensor:
         voxels = voxelize_clusters(clusters, grouping.xyz, grouping.grid, grouping.scale, grouping.shares)
-        plan = build_plan(voxels.coordinates, self._score_spec(), clusters.number)
+        spec = self.spec_of("score", self.score_features, self.width)
+        plan = build_plan(voxels.coordinates, spec, clusters.number)
         parts = [clusters.points, voxels.voxel_of, voxels.coordinates[:, 0], plan[PAIRS]]  # int32
         points, voxel_of, cluster_of, plan[PAIRS] = paddle.split(to_device(np.concatenate(parts)), [*map(len, parts)])
         pooled = pool_to_voxels(paddle.gather(features, points), voxel_of, len(voxels.coordinates))  # (M, width)
@@ -316,3 +296,40 @@ class _After(paddle.autograd.PyLayer):
         x, *others = ctx.saved_tensor()
         zeros = [None if t.stop_gradient else paddle.zeros(t.shape, dtype=t.dtype) for t in others]
         return (None if x.stop_gradient else gradient, *zeros)
+
+
+_SMALL = 1e-8
+_SHORTEST_M = 1e-3
+
+
+def offset_losses(
+    offsets: paddle.Tensor, xyz: paddle.Tensor, centres: paddle.Tensor, instances: paddle.Tensor
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """L1 distance of the offsets to the true ones, and minus the cosine of the angle between both; summed over the
+    points that belong to an instance.
+
+    The direction of an offset shorter than a millimetre is scaled by its length. The original always divides by the
+    length, so that a single point with all-zero features can send a gradient of 1e8 through the network.
+
+    Args:
+        offsets: float32 (P, 3), metres, predicted.
+        xyz: float32 (P, 3), metres.
+        centres: float32 (P, 3), metres, mean of the point's instance.
+        instances: integers (P,), negative for points without one.
+    """
+    valid = (instances >= 0).astype("float32")  # (P,)
+    truth = centres - xyz
+    distance = ((offsets - truth).abs().sum(axis=-1) * valid).sum()
+    direction = offsets / paddle.clip(_length(offsets), min=_SHORTEST_M)
+    cosine = (truth / (_length(truth) + _SMALL) * direction).sum(axis=-1)
+    return distance, -(cosine * valid).sum()
+
+
+def _length(vectors: paddle.Tensor) -> paddle.Tensor:
+    """(P, 1); the epsilon keeps the gradient of a zero vector finite and is rounded away in any other."""
+    return paddle.sqrt((vectors * vectors).sum(axis=-1, keepdim=True) + 1e-20)
+
+
+def score_loss(scores: paddle.Tensor, targets: paddle.Tensor) -> paddle.Tensor:
+    """Binary cross-entropy of logits (clusters,) with targets (clusters,) from 0 to 1, summed."""
+    return F.binary_cross_entropy_with_logits(scores, targets, reduction="sum")

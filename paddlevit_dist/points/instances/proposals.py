@@ -3,9 +3,7 @@
 Source: L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, sections 3.4 and 3.5, and its published program.
 """
 
-from __future__ import annotations
-
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,7 +69,7 @@ def score_targets(ious: np.ndarray, background_iou: float, foreground_iou: float
 
 def select_predictions(
     clusters: Clusters, scores: np.ndarray, classes: np.ndarray, threshold: float, smallest: int, nms_iou: float
-) -> List[Prediction]:
+) -> list[Prediction]:
     """The clusters to predict as instances, best first.
 
     Clusters with a score above ``threshold`` and more than ``smallest`` points are kept unless a kept one with a better
@@ -84,7 +82,7 @@ def select_predictions(
     sizes = np.diff(clusters.offsets)
     shared = _shared_points(clusters)
     order = np.argsort(-scores, kind="stable")
-    kept: List[int] = []
+    kept: list[int] = []
     for number in order[(scores[order] > threshold) & (sizes[order] > smallest)].tolist():
         common = shared[number, kept]
         if not (common > nms_iou * (sizes[number] + sizes[kept] - common)).any():

@@ -1,7 +1,5 @@
 """Configuration keys specific to the instance task. Defaults are those of PointGroup's published program."""
 
-from __future__ import annotations
-
 from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Table
 
 _KEYS = (
@@ -104,4 +102,9 @@ def _check(given: Given) -> list[str]:
 _TRAINING = """
 FROZEN FULL_SCALE DISTORTION FLIP ROTATION ELASTIC COLOR_NOISE PREPARE_EPOCHS BACKGROUND_IOU FOREGROUND_IOU LOSS_WEIGHTS
 """
-TABLE = Table(_KEYS, training=tuple(f"POINTS.INSTANCES.{name}" for name in _TRAINING.split()), check=_check)
+TABLE = Table(
+    _KEYS,
+    training=tuple(f"POINTS.INSTANCES.{name}" for name in _TRAINING.split()),
+    effects={"network": ("POINTS.INSTANCES.WIDTH", "POINTS.INSTANCES.BLOCKS")},
+    check=_check,
+)

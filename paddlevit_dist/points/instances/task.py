@@ -1,42 +1,37 @@
 """Instance segmentation of point clouds with PointGroup: training, evaluation and prediction."""
 
-from __future__ import annotations
-
 import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...contracts.dataset import Samples
 from ...contracts.figures import Figure
 from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Records, Step, Term
-from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
-from ...transfers import read_later, to_device
+from ...runtime.errors import UserError
+from ...runtime.transfers import read_later, to_device
 from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
-from ..data.scene import IGNORED
+from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
-from ..inputs import SceneInputs
-from ..outputs import SceneOutputs
-from ..scene_figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
-from ..scene_task import SceneTask, slices_of, written_scenes
-from ..segmentation.losses import semantic_terms, summed_cross_entropy
+from ..scene_figures import Layers, confusion_of, semantic_layers
+from ..scene_task import SceneTask, slices_of
+from ..segmentation.metrics import semantic_terms, summed_cross_entropy
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
 from .grouping import Clusters, proposal_ious
-from .input import InstanceSample, InstanceSamples, steps_of
-from .instance_figures import InstanceRecord, instance_layers, precision_table
-from .instance_table import compile_loop
-from .losses import offset_losses, score_loss
+from .input import InstanceSample, InstanceSamples, compile_loop, steps_of
 from .metrics import InstanceMetrics, Prediction
-from .pointgroup import Grouping, PointGroupOutput
+from .pointgroup import Grouping, PointGroupOutput, offset_losses, score_loss
 from .proposals import score_targets, select_predictions
-from .writer import InstanceWriter, draw_instances
+from .writer import InstanceRecord, InstanceWriter, draw_instances, instance_layers, precision_table
 
 _ROW = ("instance", "class", "confidence", "points")  # of the tables of predictions
 _MIDDLE = np.full(3, 0.5)
@@ -63,9 +58,6 @@ class InstanceSegmentation(SceneTask):
                 f"({self.keys.FOREGROUND_IOU})"
             )
 
-    def build_dataset(self, split: str, cache_folder: Path) -> InstanceSamples:
-        return self.samples_of(self.open_scenes(split, cache_folder), self.trains_on(split))
-
     def samples_of(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
         if not self.instance_classes:
             raise UserError(
@@ -77,19 +69,19 @@ class InstanceSegmentation(SceneTask):
         return InstanceSamples(dataset, steps, self.voxel_features, self.keys.USE_POSITIONS, notices)
 
     @property
-    def instance_classes(self) -> List[int]:
+    def instance_classes(self) -> list[int]:
         """Classes that have instances."""
         return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF]
 
-    def collate(self, samples: Sequence[InstanceSample]) -> Dict[str, Any]:
+    def collate(self, samples: Sequence[InstanceSample]) -> dict[str, Any]:
         return {**super().collate(samples), **instance_fields(samples)}
 
-    def counts(self, batch: Dict[str, Any]) -> Dict[str, int]:
+    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
         of_instances = int(np.count_nonzero(batch["instance_labels"] >= 0))
         labelled = int(np.count_nonzero(batch["labels"] != IGNORED))
         return {"semantic": labelled, "offset": of_instances, "direction": of_instances}
 
-    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
+    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or self.num_classes,
@@ -106,11 +98,11 @@ class InstanceSegmentation(SceneTask):
                 parameter.stop_gradient = True
         return model
 
-    def about_input(self) -> Dict[str, Any]:
+    def about_input(self) -> dict[str, Any]:
         own = ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
         return {**super().about_input(), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in own}}
 
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
         points = _Points(batch)
         output = self.forward(model, batch, points, generator.random(3), step.epoch)
@@ -142,10 +134,10 @@ class InstanceSegmentation(SceneTask):
     def forward(
         self,
         model: paddle.nn.Layer,
-        batch: Dict[str, Any],
+        batch: dict[str, Any],
         points: "_Points",
         shares: np.ndarray,
-        epoch: Optional[int] = None,
+        epoch: int | None = None,
     ) -> PointGroupOutput:
         """No grouping in the first epochs of training (PREPARE_EPOCHS), nor in the evaluations after them."""
 
@@ -173,7 +165,7 @@ class InstanceSegmentation(SceneTask):
             scores=scores,
         )
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> Optional[Records]:
+    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         metrics = step.metrics
         points = _Points(batch)
         output = self.forward(model, batch, points, _MIDDLE, step.epoch)
@@ -185,9 +177,10 @@ class InstanceSegmentation(SceneTask):
         for part, predictions in zip(parts, found):
             metrics.update_instances(true_class[part], true_instance[part], predictions)
         if step.writer is not None:
-            for (name, xyz, offset), part, predictions in zip(written_scenes(batch), parts, found):
-                is_known = (true_class[part] >= 0).any()  # even where there is no instance
-                step.writer.write(name, xyz, true_instance[part] if is_known else None, predictions, offset)
+            classes = predicted.numpy()
+            # Known where a point has a class, even where there is no instance.
+            known = [true_instance[part] if (true_class[part] >= 0).any() else None for part in parts]
+            step.writer.add([(classes[part], instances) for part, instances in zip(parts, found)], known)
         if not step.keeps_records:
             return None
         number, classes = len(self.class_names), predicted.numpy()
@@ -197,7 +190,7 @@ class InstanceSegmentation(SceneTask):
         ]
         return lambda: records
 
-    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Tuple[np.ndarray, List[Prediction]]]:
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[tuple[np.ndarray, list[Prediction]]]:
         """For each scene the class of each point, int64 (points,), and its instances, best first."""
         output = self.forward(model, batch, _Points(batch), _MIDDLE)
         classes = output.semantic_scores.argmax(axis=-1).numpy()
@@ -205,8 +198,8 @@ class InstanceSegmentation(SceneTask):
         return [(classes[part], predictions) for part, predictions in zip(slices_of(batch), found)]
 
     def _predictions(
-        self, output: PointGroupOutput, classes: np.ndarray, batch: Dict[str, Any]
-    ) -> List[List[Prediction]]:
+        self, output: PointGroupOutput, classes: np.ndarray, batch: dict[str, Any]
+    ) -> list[list[Prediction]]:
         """The instances of each scene, best first, with point indices within it."""
         parts = slices_of(batch)
         if output.clusters is None or not output.clusters.number:
@@ -219,55 +212,48 @@ class InstanceSegmentation(SceneTask):
             results.append(select_predictions(own, scores[chosen], classes[part], *limits))
         return results
 
-    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         if not records:
             return []
-        confusions = [record.confusion for _, record in records]
-        made: List[Figure] = []
-        for place in chosen(confusions):
-            again = self.predicted_again(samples, records[place][0], model)
-            if again is None:
-                continue
-            scene, (classes, predictions) = again
-            layers, legends = instance_layers(scene, predictions, self.class_names)
-            more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
-            made.append(point_set(scene.name, scene, {**layers, **more_layers}, {**legends, **more_legends}))
-        names = [short_name(samples.describe(index)) for index, _ in records]
         own = [self.class_names[number] for number in self.instance_classes]
+        confusions = [(index, record.confusion) for index, record in records]
         precisions = precision_table([record.matches for _, record in records], own)
-        return [precisions, *semantic_tables(confusions, names, self.class_names), *made]
+        return [precisions, *self.scene_figures(samples, confusions, model)]
 
-    def pictures(self, samples: InstanceSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
+    def layers_of(self, scene: Scene, prediction: tuple[np.ndarray, list[Prediction]]) -> Layers:
+        classes, predictions = prediction
+        layers, legends = instance_layers(scene, predictions, self.class_names)
+        more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
+        return {**layers, **more_layers}, {**legends, **more_legends}
+
+    def pictures(self, samples: InstanceSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """The scenes of a training batch from above, coloured by instance and beside that by class."""
         return [
             self._picture(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
             for part in slices_of(batch)
         ]
 
-    def _picture(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> Tuple[np.ndarray, str]:
+    def _picture(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> tuple[np.ndarray, str]:
         """Image and caption of a scene."""
         views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.class_names, CELL_PX)]
         said = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
         return np.concatenate([in_cell(view) for view in views], axis=1), said
 
-    def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+    def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
         scenes = [samples.dataset.read(index) for index in indices]
         return [self._picture(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
 
-    def prediction_writer(self, folder: Path) -> InstanceWriter:
-        return InstanceWriter(folder, self.class_names)
+    def prediction_writer(self, folder: Path, samples: Samples) -> InstanceWriter:
+        return InstanceWriter(folder, samples, self.class_names)
 
-    def prediction_rows(self, prediction: Tuple[np.ndarray, List[Prediction]]) -> List[Row]:
+    def prediction_rows(self, prediction: tuple[np.ndarray, list[Prediction]]) -> list[Row]:
         """A row for each instance, best first; one without values where there is none."""
         rows = [
             (number, self.class_names[found.class_number], round(float(found.confidence), 6), len(found.points))
             for number, found in enumerate(prediction[1])
         ]
         return [dict(zip(_ROW, row)) for row in rows or [(None,) * len(_ROW)]]
-
-    def output_writer(self, folder: Path, samples: SceneInputs) -> SceneOutputs:  # type: ignore[override] # as opened
-        return SceneOutputs(samples, InstanceWriter(folder, self.class_names))
 
     def build_metrics(self) -> InstanceMetrics:
         return InstanceMetrics(self.class_names, self.instance_classes)
@@ -293,7 +279,7 @@ class _Points:
         self._arrays = read_later(*(self._batch[name] for name in ("xyz", "instance_labels", "offsets")))
 
     @functools.cached_property
-    def _here(self) -> List[np.ndarray]:
+    def _here(self) -> list[np.ndarray]:
         if self._arrays is None:
             self.begin()
         return self._arrays()
@@ -312,7 +298,7 @@ class _Points:
         return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
-def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:
+def _clusters_between(clusters: Clusters, first: int, end: int) -> tuple[Clusters, np.ndarray]:
     """The clusters of the scene with points ``first:end``, and their numbers among all."""
     leading = clusters.points[clusters.offsets[:-1]]
     chosen = np.flatnonzero((leading >= first) & (leading < end))

@@ -1,27 +1,26 @@
-"""Predicted instances as files: the benchmark's text format, coloured PLY, and a picture next to the truth."""
+"""Predicted instances as files, the benchmark's text format, coloured PLY and a picture next to the truth, and in the
+figures of a report."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.task import PredictionWriter
-from ...files import atomic_file
-from ..data.pictures import UNLABELLED, WIDTH_PX, Colour, class_colours, coloured, draw
+from ...contracts.figures import Table
+from ...runtime.files import atomic_file
+from ..data.pictures import UNLABELLED, WIDTH_PX, Colour, class_colours, coloured, draw, sheet, write_png
 from ..data.ply import write_coloured_ply
-from ..data.scannet_classes import submitted_numbers
 from ..data.scene import IGNORED, Scene
-from ..data.sheets import sheet, write_png
-from .metrics import Prediction
+from ..outputs import SceneWriter
+from ..scene_figures import Layers
+from .metrics import MatchTable, Prediction, ap, ap25, ap50, average_precisions
 
 MASKS_FOLDER = "predicted_masks"
 _MOST_NAMED = 60  # predictions in a picture's legend
 
 
-class InstanceWriter(PredictionWriter):
-    """Writes the predictions for each scene:
+class InstanceWriter(SceneWriter):
+    """Writes the predicted instances of each scene:
 
     - ``NAME.txt``, a line for each instance, best first: its mask file, class number and confidence; and
       ``predicted_masks/NAME_000.txt`` etc. with a 0 or 1 for each point, as ScanNet's benchmark requires. Class numbers
@@ -30,47 +29,28 @@ class InstanceWriter(PredictionWriter):
       instance number; a prediction has the colour of the true instance that it overlaps most.
     - ``NAME.png``: both, viewed from above, truth on the left, with the class and confidence of each prediction.
 
-    Where the truth is not known, only the prediction is written.
-
-    Args:
-        folder: must exist.
-        class_names: one per class.
+    Where the truth is not known, only the prediction is written. Where predictions overlap, a point is shown in the
+    best one. The numbers of true instances may start anywhere.
     """
 
-    def __init__(self, folder: Path, class_names: Sequence[str]) -> None:
-        self.folder = folder
-        self.class_names = list(class_names)
-        self.numbers, self.kind = submitted_numbers(class_names)
-        self.predicted_files = (
-            "NAME_prediction.ply coloured by instance, NAME.png from above, NAME.txt and "
-            f"{MASKS_FOLDER}/ with {self.kind}"
-        )
+    files = (
+        "NAME_prediction.ply (and NAME_truth.ply, if known) coloured by instance, NAME.png from above with truth "
+        f"(left, if known) and prediction, NAME.txt and {MASKS_FOLDER}/"
+    )
 
-    def write(
-        self,
-        name: str,
-        xyz: np.ndarray,
-        true_instance: Optional[np.ndarray],
-        predictions: List[Prediction],
-        offset: Sequence[float] = (0.0, 0.0, 0.0),
-    ) -> List[str]:
-        """Write the files of a scene of P points; returns the names of those in the folder itself.
-
-        Args:
-            xyz: float32 (P, 3), metres.
-            true_instance: integers (P,), negative for none; numbers may start anywhere. None: unknown.
-            predictions: best first; where they overlap, a point is shown in the best one.
-            offset: ``Scene.offset``, added in the PLY files.
-        """
+    def write_scene(
+        self, scene: Scene, prediction: tuple[np.ndarray, list[Prediction]], true: np.ndarray | None = None
+    ) -> list[str]:
+        name, xyz, predictions = scene.name, scene.xyz, prediction[1]
         self._write_masks(name, len(xyz), predictions)
         names = [f"{name}.txt"]
-        drawn = coloured_instances(true_instance, predictions, len(xyz))
+        drawn = coloured_instances(true, predictions, len(xyz))
         views = []
         for kind, labels, shown in zip(("truth", "prediction"), (drawn.truth, drawn.predicted), drawn.colours):
-            if kind == "truth" and true_instance is None:
+            if kind == "truth" and true is None:
                 continue
-            names.append(f"{name}_{kind}.ply")
-            write_coloured_ply(self.folder / names[-1], xyz, shown, labels, offset)
+            names.insert(0, f"{name}_{kind}.ply")
+            write_coloured_ply(self.folder / names[0], xyz, shown, labels, scene.offset)
             if len(xyz):
                 views.append((kind, draw(xyz, shown, labels >= 0)))
         if views:
@@ -78,20 +58,13 @@ class InstanceWriter(PredictionWriter):
             write_png(self.folder / names[-1], sheet(views, self._legend(predictions, drawn.palette)))
         return names
 
-    def write_predicted(self, scene: Scene, prediction: Tuple[np.ndarray, List[Prediction]]) -> List[str]:
-        """Write the files of a scene without truth; returns their names. ``prediction`` is of ``predict_step``."""
-        return self.write(scene.name, scene.xyz, None, prediction[1], scene.offset)
-
-    def _legend(self, predictions: List[Prediction], colours: np.ndarray) -> List[Tuple[str, Colour]]:
+    def _legend(self, predictions: list[Prediction], colours: np.ndarray) -> list[tuple[str, Colour]]:
         """Class and confidence of the predictions, best first."""
-        entries = [
-            (f"{self.class_names[found.class_number]} {found.confidence:.2f}", tuple(colour))
-            for found, colour in zip(predictions, colours.tolist())
-        ]
+        entries = _legend(predictions, colours, self.class_names)
         left = len(entries) - _MOST_NAMED
         return entries if left <= 0 else [*entries[:_MOST_NAMED], (f"and {left} more", UNLABELLED)]
 
-    def _write_masks(self, name: str, num_points: int, predictions: List[Prediction]) -> None:
+    def _write_masks(self, name: str, num_points: int, predictions: list[Prediction]) -> None:
         (self.folder / MASKS_FOLDER).mkdir(exist_ok=True)
         lines = []
         for number, prediction in enumerate(predictions):
@@ -103,12 +76,6 @@ class InstanceWriter(PredictionWriter):
             lines.append(f"{mask_file} {self.numbers[prediction.class_number]} {prediction.confidence:.4f}\n")
         with atomic_file(self.folder / f"{name}.txt") as file:  # last, once everything it lists exists
             file.write("".join(lines).encode())
-
-    def finish(self) -> List[str]:
-        return [
-            f"predictions in {self.folder}: NAME.txt and {MASKS_FOLDER}/ with {self.kind}, NAME_prediction.ply (and "
-            "NAME_truth.ply, if known) coloured by instance, NAME.png with truth (left, if known) and prediction"
-        ]
 
 
 class ColouredInstances(NamedTuple):
@@ -125,11 +92,11 @@ class ColouredInstances(NamedTuple):
     predicted: np.ndarray
     true_palette: np.ndarray
     palette: np.ndarray
-    colours: Tuple[np.ndarray, np.ndarray]
+    colours: tuple[np.ndarray, np.ndarray]
 
 
 def coloured_instances(
-    true_instance: Optional[np.ndarray], predictions: List[Prediction], num_points: int
+    true_instance: np.ndarray | None, predictions: list[Prediction], num_points: int
 ) -> ColouredInstances:
     """Colours of a scene's instances; its true ones are integers (P,), negative for none, or None if unknown."""
     predicted = np.full(num_points, IGNORED, np.int64)
@@ -163,3 +130,52 @@ def _most_overlapped(truth: np.ndarray, points: np.ndarray, otherwise: int) -> i
     own = truth[points]
     own = own[own >= 0]
     return int(np.bincount(own).argmax()) if len(own) else otherwise
+
+
+class InstanceRecord(NamedTuple):
+    """What is kept of a scene: its points' confusion, int64 (classes, classes), and its contribution to AP."""
+
+    confusion: np.ndarray
+    matches: MatchTable
+
+
+def precision_table(tables: Sequence[MatchTable], class_names: Sequence[str]) -> Table:
+    """Average precision of each class that has instances.
+
+    Args:
+        tables: of all scenes.
+        class_names: of the classes with instances, in the order of the tables' classes.
+    """
+    joined = MatchTable.joined(tables)
+    precisions = average_precisions(joined)  # (classes, thresholds)
+    kinds = [kind(precisions) for kind in (ap, ap50, ap25)]
+    rows: list[tuple[Any, ...]] = [
+        (name, *(_percent(kind[number]) for kind in kinds), int(joined.num_true[number]))
+        for number, name in enumerate(class_names)
+    ]
+    columns = ("class", "AP %", "AP50 %", "AP25 %", "true instances")
+    return Table("Average precision of instances", columns, rows, "Empty: the class has no true instance.")
+
+
+def _legend(predictions: list[Prediction], palette: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Colour]]:
+    """Class and confidence of each prediction beside its colour."""
+    colours = map(tuple, palette.tolist())
+    return [(f"{class_names[p.class_number]} {p.confidence:.2f}", colour) for p, colour in zip(predictions, colours)]
+
+
+def instance_layers(scene: Scene, predictions: list[Prediction], class_names: Sequence[str]) -> Layers:
+    """Layers of a scene with their legends: true and predicted instances, those that overlap most in one colour."""
+    drawn = coloured_instances(scene.instance, predictions, len(scene.xyz))
+    first = [int(np.flatnonzero(drawn.truth == number)[0]) for number in range(len(drawn.true_palette))]
+    true_legend = [
+        (class_names[label] if label >= 0 else "no class", tuple(colour))
+        for label, colour in zip(scene.semantic[first].tolist(), drawn.true_palette.tolist())
+    ]
+    names = "true instances", "predicted instances"
+    return dict(zip(names, drawn.colours)), dict(
+        zip(names, (true_legend, _legend(predictions, drawn.palette, class_names)))
+    )
+
+
+def _percent(value: float) -> Any:
+    return None if np.isnan(value) else round(100 * float(value), 2)

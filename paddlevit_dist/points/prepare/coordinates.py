@@ -4,13 +4,12 @@ Networks that take positions (PointGroup) must see every scene around the same p
 and float32 resolves millimetres only near the origin: at a UTM northing of 5,400 km its step is 0.5 m.
 """
 
-from __future__ import annotations
-
-from typing import List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import UserError
+from ...runtime.errors import UserError
 from ..data.scene_store import SceneHeader
 
 _FAR_M = 8192.0  # from here on float32 steps are about 1 mm
@@ -27,7 +26,7 @@ class Placed(NamedTuple):
     """
 
     xyz: np.ndarray
-    offset: Tuple[float, float, float]
+    offset: tuple[float, float, float]
 
 
 def centred(path: str, xyz: np.ndarray) -> Placed:
@@ -85,7 +84,7 @@ def _too_far(xyz: np.ndarray) -> str:
     )
 
 
-def coarse_steps(path: str, xyz: np.ndarray) -> List[str]:
+def coarse_steps(path: str, xyz: np.ndarray) -> list[str]:
     """A warning if the source's own coordinates are coarse: float32 far from the origin."""
     if xyz.dtype != np.float32:
         return []
@@ -99,7 +98,7 @@ def coarse_steps(path: str, xyz: np.ndarray) -> List[str]:
     ]
 
 
-def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> List[str]:
+def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> list[str]:
     """Warnings on scenes whose unit or origin does not seem to be what networks expect."""
     lines = []
     large = [pair for pair in zip(names, headers) if pair[1].looks_too_large]

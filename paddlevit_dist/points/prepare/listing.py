@@ -1,31 +1,85 @@
-"""Shared by the preparation of all kinds of raw scenes: sources, splits and checks."""
-
-from __future__ import annotations
+"""Shared by the preparation of all kinds of raw scenes: the base class of readers, sources, splits and checks."""
 
 import os
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import UserError
-from ...files import counted_by_suffix
-from ..data.scene import IGNORED
+from ...runtime.errors import UserError
+from ...runtime.files import counted_by_suffix
+from ..data.scene import IGNORED, Scene
 from ..data.scene_store import read_lines
 
 SPLITS = ("train", "val", "test")
 VAL_EVERY = 5  # without lists or folders every fifth scene is held out
 
 
-class Source(NamedTuple):
-    """A raw scene: its name, its files, and whether they contain labels."""
+class RawScene(NamedTuple):
+    """A scene before its preparation: its name, its files, and whether they contain labels."""
 
     name: str
-    files: Tuple[str, ...]
+    files: tuple[str, ...]
     labelled: bool
 
 
-def find_files(root: str, suffix: str, others: Optional[List[str]] = None) -> Dict[str, str]:
+class SceneReader:
+    """Reads raw scenes of one kind; sent to worker processes.
+
+    Args:
+        class_names: None: as many classes as the labels imply, named by their numbers.
+    """
+
+    kind: str
+    #: where its scenes are, for the record of a preparation
+    coordinates: str
+    #: scenes have labels, but for those of "test"
+    labelled = True
+
+    def __init__(self, class_names: list[str] | None = None) -> None:
+        self.class_names = class_names
+        self.remarks: list[str] = []  # on what has been read
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """What the prepared scenes depend on besides their files."""
+        return ()
+
+    def find(self, root: str) -> dict[str, str]:
+        """Path of each scene below ``root``, by name.
+
+        Raises:
+            UserError: there is none, or two have the same name.
+        """
+        raise NotImplementedError
+
+    def sources(self, root: str, lists: dict[str, str | None]) -> dict[str, list[RawScene]]:
+        """The scenes of each split; without lists or folders every fifth is held out.
+
+        Args:
+            lists: the user's files by split.
+
+        Raises:
+            UserError: as ``find``, or a list is wrong.
+        """
+        found = self.find(root)
+        splits = split_scenes(root, found, lists, "{}.txt") or hold_out(found)
+        return {
+            split: [RawScene(name, (found[name],), self.labelled and split != "test") for name in names]
+            for split, names in splits.items()
+        }
+
+    def read(self, source: RawScene) -> Scene:
+        """A scene with its labels, if ``source`` has them."""
+        raise NotImplementedError
+
+
+def no_labels(points: int) -> np.ndarray:
+    """Of points without class or instance, int16 (points,)."""
+    return np.full(points, IGNORED, np.int16)
+
+
+def find_files(root: str, suffix: str, others: list[str] | None = None) -> dict[str, str]:
     """Path of each file below ``root`` that ends in ``suffix``, keyed by its name without the suffix.
 
     Args:
@@ -33,7 +87,7 @@ def find_files(root: str, suffix: str, others: Optional[List[str]] = None) -> Di
     Raises:
         UserError: there is none, or two have the same name.
     """
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     others = [] if others is None else others
     for folder, subfolders, names in os.walk(root, followlinks=True):
         subfolders.sort()
@@ -52,8 +106,8 @@ def find_files(root: str, suffix: str, others: Optional[List[str]] = None) -> Di
 
 
 def split_scenes(
-    root: str, found: Dict[str, str], lists: Dict[str, Optional[str]], list_name: str
-) -> Optional[Dict[str, List[str]]]:
+    root: str, found: dict[str, str], lists: dict[str, str | None], list_name: str
+) -> dict[str, list[str]] | None:
     """The names of each split: from the user's lists, from lists in ``root``, or from the folders ``train``, ``val``
     and ``test`` containing the scenes; None if there are none of these.
 
@@ -71,7 +125,7 @@ def split_scenes(
         files = {split: path for split, path in candidates.items() if os.path.exists(path)}
     if files:
         return {split: _listed(path, found, root) for split, path in files.items()}
-    by_folder: Dict[str, List[str]] = {}
+    by_folder: dict[str, list[str]] = {}
     for name, path in found.items():
         parts = Path(os.path.relpath(path, root)).parts[:-1]
         split = next((split for split in SPLITS if split in parts), None)
@@ -81,7 +135,7 @@ def split_scenes(
     return {split: sorted(by_folder[split]) for split in SPLITS if split in by_folder}
 
 
-def hold_out(found: Dict[str, str]) -> Dict[str, List[str]]:
+def hold_out(found: dict[str, str]) -> dict[str, list[str]]:
     """Every fifth scene for validation, the others for training; at least one of each.
 
     Raises:
@@ -96,7 +150,7 @@ def hold_out(found: Dict[str, str]) -> Dict[str, List[str]]:
     return {"train": [name for name in names if name not in set(val)], "val": val}
 
 
-def _listed(path: str, found: Dict[str, str], root: str) -> List[str]:
+def _listed(path: str, found: dict[str, str], root: str) -> list[str]:
     names = read_lines(path)
     if names is None:
         raise UserError(f"list {path} does not exist; expected a file with one scene name per line")
@@ -109,7 +163,7 @@ def _listed(path: str, found: Dict[str, str], root: str) -> List[str]:
     return names
 
 
-def points_of(path: str, columns: Dict[str, np.ndarray], grey: bool = False) -> Tuple[np.ndarray, np.ndarray]:
+def points_of(path: str, columns: dict[str, np.ndarray], grey: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
     Args:
@@ -134,7 +188,7 @@ def points_of(path: str, columns: Dict[str, np.ndarray], grey: bool = False) -> 
     return xyz, _colors(path, columns, len(xyz), grey)
 
 
-def _colors(path: str, columns: Dict[str, np.ndarray], points: int, grey: bool) -> np.ndarray:
+def _colors(path: str, columns: dict[str, np.ndarray], points: int, grey: bool) -> np.ndarray:
     for names in (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b")):
         if all(name in columns for name in names):
             break
@@ -176,7 +230,7 @@ def whole_labels(path: str, what: str, values: np.ndarray) -> np.ndarray:
     return np.where(labels < 0, IGNORED, labels)
 
 
-def check_classes(path: str, labels: np.ndarray, num_classes: Optional[int]) -> np.ndarray:
+def check_classes(path: str, labels: np.ndarray, num_classes: int | None) -> np.ndarray:
     """``labels`` as int16, each -100 or a class.
 
     Raises:

@@ -1,24 +1,20 @@
 """Any folder of PLY files whose points have x, y, z, colours and a class."""
 
-from __future__ import annotations
-
-from typing import Dict, List, Optional, Tuple
-
 import numpy as np
 
-from ...errors import UserError
-from ...files import counted_by_suffix
+from ...runtime.errors import UserError
+from ...runtime.files import counted_by_suffix
 from ..data.ply import read_vertices
 from ..data.scene import CENTRED, IGNORED, Scene
-from .coordinates import centred, coarse_steps
+from .coordinates import as_given, centred, coarse_steps
 from .listing import (
-    Source,
+    RawScene,
+    SceneReader,
     check_classes,
     find_files,
-    hold_out,
+    no_labels,
     number_instances,
     points_of,
-    split_scenes,
     whole_labels,
 )
 
@@ -38,60 +34,50 @@ INSTANCE_NAMES = ("instance", "instance_id", "object", "object_id", "scalar_inst
 WITHOUT = "none"
 
 
-class PlyReader:
-    """Reads PLY files, each centred on its mean.
+class PlyReader(SceneReader):
+    """Reads PLY files, each centred on its mean unless they are to stay as given.
 
     Args:
-        class_names: None: as many classes as the labels imply, named by their numbers.
         label, instance: property names; None: the first known one; "none": no such property.
         ignore_label: a label that means no class, besides all negative ones.
         grey: use grey if there are no colours.
+        coordinates: CENTRED or AS_GIVEN.
     """
 
     kind = "ply"
-    coordinates = CENTRED
 
     def __init__(
         self,
-        class_names: Optional[List[str]] = None,
-        label: Optional[str] = None,
-        instance: Optional[str] = None,
+        class_names: list[str] | None = None,
+        label: str | None = None,
+        instance: str | None = None,
         ignore_label: int = IGNORED,
         grey: bool = False,
+        coordinates: str = CENTRED,
     ) -> None:
-        self.class_names = class_names
-        self.label = label
-        self.instance = instance
-        self.ignore_label = ignore_label
-        self.grey = grey
-        self.remarks: List[str] = []  # on the scenes read
+        super().__init__(class_names)
+        self.label, self.instance, self.ignore_label = label, instance, ignore_label
+        self.grey, self.coordinates, self.labelled = grey, coordinates, label != WITHOUT
 
     @property
-    def settings(self) -> Tuple[object, ...]:
-        """What the prepared scenes depend on besides their files."""
+    def settings(self) -> tuple[object, ...]:
         classes = None if self.class_names is None else len(self.class_names)
         return classes, self.label, self.instance, self.ignore_label, self.grey
 
-    def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
-        """The scenes of each split; without lists or folders every fifth is held out."""
-        others: List[str] = []
+    def find(self, root: str) -> dict[str, str]:
+        others: list[str] = []
         found = find_files(root, ".ply", others)
         if others:
             self.remarks.append(f"{root} also holds {counted_by_suffix(others)}, which are not read: only .ply is")
-        splits = split_scenes(root, found, lists, "{}.txt") or hold_out(found)
-        return {
-            split: [Source(name, (found[name],), split != "test" and self.label != WITHOUT) for name in names]
-            for split, names in splits.items()
-        }
+        return found
 
-    def read(self, source: Source) -> Scene:
-        """A scene with its labels, if ``source`` has them."""
+    def read(self, source: RawScene) -> Scene:
         path = source.files[0]
         columns = read_vertices(path)
         xyz, rgb = points_of(path, columns, self.grey)
         self.remarks += coarse_steps(path, xyz)
-        xyz, offset = centred(path, xyz)
-        semantic = instance = np.full(len(xyz), IGNORED, np.int16)
+        xyz, offset = (centred if self.coordinates == CENTRED else as_given)(path, xyz)
+        semantic = instance = no_labels(len(xyz))
         if source.labelled:
             labels = whole_labels(path, "label", columns[self._label_of(path, columns)])
             labels = np.where(labels == self.ignore_label, IGNORED, labels)
@@ -101,7 +87,7 @@ class PlyReader:
                 instance = number_instances(path, whole_labels(path, "instance", columns[name]))
         return Scene(xyz, rgb, semantic, instance, source.name, offset)
 
-    def _label_of(self, path: str, columns: Dict[str, np.ndarray]) -> str:
+    def _label_of(self, path: str, columns: dict[str, np.ndarray]) -> str:
         wanted = LABEL_NAMES if self.label is None else (self.label,)
         found = [name for name in wanted if name in columns]
         if not found:
@@ -116,7 +102,7 @@ class PlyReader:
             )
         return found[0]
 
-    def _instance_of(self, path: str, columns: Dict[str, np.ndarray]) -> Optional[str]:
+    def _instance_of(self, path: str, columns: dict[str, np.ndarray]) -> str | None:
         if self.instance == WITHOUT:
             return None
         wanted = INSTANCE_NAMES if self.instance is None else (self.instance,)

@@ -1,29 +1,27 @@
 """PointGroup's prepared scenes, ``NAME_inst_nostuff.pth``: torch files of (xyz, rgb, classes, instances), read without
 torch and without executing any code in them."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import numpy as np
 
 from ...checkpoint.unpickling import restricted_load
-from ...errors import UserError
-from ...files import open_regular
+from ...runtime.errors import UserError
+from ...runtime.files import open_regular
 from ..data.scannet_classes import CLASS_NAMES
-from ..data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
+from ..data.scene import AS_GIVEN, CENTRED, Scene
 from .coordinates import as_given, coarse_steps
 from .listing import (
-    Source,
+    RawScene,
+    SceneReader,
     check_classes,
     find_files,
-    hold_out,
+    no_labels,
     number_instances,
     points_of,
-    split_scenes,
     whole_labels,
 )
 
@@ -32,7 +30,7 @@ _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_HEADER = 3  # pickles before the object: magic, version, sizes of numbers
 
 
-class PthReader:
+class PthReader(SceneReader):
     """Reads files that ``torch.save`` wrote with two (test) or four numpy arrays. PointGroup's preparation has already
     centred each scene on its mean, so they are not moved.
 
@@ -42,28 +40,22 @@ class PthReader:
 
     kind = "pth"
     coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTRED}"
+    class_names: list[str]
 
-    def __init__(self, class_names: Optional[List[str]] = None) -> None:
-        self.class_names = class_names or list(CLASS_NAMES)
-        self.remarks: List[str] = []  # on the scenes read
+    def __init__(self, class_names: list[str] | None = None) -> None:
+        super().__init__(class_names or list(CLASS_NAMES))
 
     @property
-    def settings(self) -> Tuple[object, ...]:
-        """What the prepared scenes depend on besides their files."""
+    def settings(self) -> tuple[object, ...]:
         return (len(self.class_names),)
 
-    def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
-        """The scenes of each split; without lists or folders every fifth is held out."""
+    def find(self, root: str) -> dict[str, str]:
         try:
-            found = find_files(root, SUFFIXES[0])
+            return find_files(root, SUFFIXES[0])
         except UserError:
-            found = find_files(root, SUFFIXES[1])
-        splits = split_scenes(root, found, lists, "{}.txt") or hold_out(found)
-        return {
-            split: [Source(name, (found[name],), split != "test") for name in names] for split, names in splits.items()
-        }
+            return find_files(root, SUFFIXES[1])
 
-    def read(self, source: Source) -> Scene:
+    def read(self, source: RawScene) -> Scene:
         """A scene with its labels, if ``source`` should have them. Colours from -1 to 1 are converted to bytes."""
         path = source.files[0]
         arrays = load_arrays(path)
@@ -84,14 +76,14 @@ class PthReader:
         xyz, rgb = points_of(path, columns)
         self.remarks += coarse_steps(path, xyz)
         xyz, offset = as_given(path, xyz)
-        semantic = instance = np.full(points, IGNORED, np.int16)
+        semantic = instance = no_labels(points)
         if source.labelled:
             semantic = check_classes(path, whole_labels(path, "label", arrays[2]), len(self.class_names))
             instance = number_instances(path, whole_labels(path, "instance", arrays[3]))
         return Scene(xyz, rgb, semantic, instance, source.name, offset)
 
 
-def load_arrays(path: str) -> List[np.ndarray]:
+def load_arrays(path: str) -> list[np.ndarray]:
     """The tuple of numpy arrays in a file by ``torch.save``, in zip format (since torch 1.6) or the legacy format.
 
     Raises:

@@ -1,21 +1,29 @@
 """ScanNet v2 as downloaded: points and colours from ``_vh_clean_2.ply``, classes from ``_vh_clean_2.labels.ply``,
 objects from ``.aggregation.json`` via the over-segmentation in ``_vh_clean_2.0.010000.segs.json``."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import numpy as np
 
-from ...errors import UserError
-from ...text_files import read_json
+from ...runtime.errors import UserError
+from ...runtime.text_files import read_json
 from ..data.ply import read_vertices
 from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40
 from ..data.scene import CENTRED, IGNORED, Scene
 from .coordinates import centred_as_the_original, coarse_steps
-from .listing import Source, check_classes, find_files, number_instances, points_of, split_scenes, whole_labels
+from .listing import (
+    RawScene,
+    SceneReader,
+    check_classes,
+    find_files,
+    no_labels,
+    number_instances,
+    points_of,
+    split_scenes,
+    whole_labels,
+)
 
 POINTS = "_vh_clean_2.ply"
 LABELS = "_vh_clean_2.labels.ply"
@@ -24,19 +32,17 @@ OBJECTS = ".aggregation.json"
 LIST_NAME = "scannetv2_{}.txt"
 
 
-class ScanNetReader:
+class ScanNetReader(SceneReader):
     """Reads raw ScanNet scenes, centred on their mean as in PointGroup's preparation; walls and floors are not
     instances."""
 
     kind = "scannet"
     coordinates = CENTRED
-    settings = ()
-    class_names = list(CLASS_NAMES)
 
     def __init__(self) -> None:
-        self.remarks: List[str] = []  # on the scenes read
+        super().__init__(list(CLASS_NAMES))
 
-    def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
+    def sources(self, root: str, lists: dict[str, str | None]) -> dict[str, list[RawScene]]:
         """The scenes of each split; those of "test" need no list if they are in the download's own folder for them.
 
         Raises:
@@ -62,21 +68,19 @@ class ScanNetReader:
             split: [_source(found[name], name, split != "test") for name in names] for split, names in splits.items()
         }
 
-    def read(self, source: Source) -> Scene:
-        """A scene with its labels, if ``source`` has them."""
+    def read(self, source: RawScene) -> Scene:
         xyz, rgb = points_of(source.files[0], read_vertices(source.files[0]))
         self.remarks += coarse_steps(source.files[0], xyz)
         xyz, offset = centred_as_the_original(source.files[0], xyz)
         if not source.labelled:
-            nothing = np.full(len(xyz), IGNORED, np.int16)
-            return Scene(xyz, rgb, nothing, nothing, source.name, offset)
+            return Scene(xyz, rgb, no_labels(len(xyz)), no_labels(len(xyz)), source.name, offset)
         _, labels, segments, objects = source.files
         semantic = _classes(labels, len(xyz))
         instance = _instances(segments, objects, semantic)
         return Scene(xyz, rgb, semantic, instance, source.name, offset)
 
 
-def _source(path: str, name: str, labelled: bool) -> Source:
+def _source(path: str, name: str, labelled: bool) -> RawScene:
     files = [path]
     for suffix in (LABELS, SEGMENTS, OBJECTS) if labelled else ():
         files.append(os.path.join(os.path.dirname(path), name + suffix))
@@ -85,7 +89,7 @@ def _source(path: str, name: str, labelled: bool) -> Source:
                 f"{files[-1]} is missing, which scene {name} needs; download it with ScanNet's script (--id {name} "
                 f"--type {suffix}), or remove the scene from its list"
             )
-    return Source(name, tuple(files), labelled)
+    return RawScene(name, tuple(files), labelled)
 
 
 def _classes(path: str, points: int) -> np.ndarray:
@@ -139,7 +143,7 @@ def _is_stuff(instance: np.ndarray, semantic: np.ndarray) -> np.ndarray:
     return members & (2 * of_stuff > points)[np.where(members, instance, 0)] if number else members
 
 
-def _member(path: str, name: str) -> List[Any]:
+def _member(path: str, name: str) -> list[Any]:
     try:
         value = read_json(path)[name]
     except OSError as error:

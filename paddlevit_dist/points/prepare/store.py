@@ -1,17 +1,15 @@
 """Write a store: scenes in parallel, lists and class names at the end; finished scenes survive an interruption."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
-from ...errors import UserError
-from ...files import atomic_file, require_regular
 from ...loading.prepare_workers import check_stop, work
-from ...text_files import read_json
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file, require_regular
+from ...runtime.text_files import read_json
 from ..data.scene_store import (
     CLASSES_FILE,
     RECORD_FILE,
@@ -26,7 +24,7 @@ from ..data.scene_store import (
     write_scene,
 )
 from .coordinates import remarks_on
-from .listing import Source
+from .listing import RawScene, SceneReader
 
 _DECIDING = ("version", "kind", "source")  # must match a folder's record to continue in it
 _MOST_REASONS = 20  # of scenes that cannot be read
@@ -36,33 +34,35 @@ class Summary(NamedTuple):
     """Contents of a store after preparation: scenes by split, points, bytes, scenes that already existed, and remarks
     on them."""
 
-    scenes: Dict[str, int]
+    scenes: dict[str, int]
     points: int
     num_bytes: int
     kept: int
-    remarks: List[str]
+    remarks: list[str]
 
 
-def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, output: Path, workers: int) -> Summary:
+def prepare_store(
+    reader: SceneReader, splits: dict[str, list[RawScene]], root: str, output: Path, workers: int
+) -> Summary:
     """Read all sources and write them to ``output``, skipping those that already exist and were made from the same
     files.
 
     Args:
-        reader: ``kind``, ``settings``, ``class_names``, ``coordinates`` (where its scenes are, for the record),
-            ``read(source) -> Scene`` and ``remarks`` on what it has read; sent to the worker processes.
+        reader: sent to the worker processes.
+        splits: what ``reader.sources`` gave.
 
     Raises:
         UserError: a source is bad, no point has a class, ``output`` contains something else, or the disk is full.
     """
     record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
-    remarks, noted = _begin(output, record)
+    noted = _begin(output, record)
     sources = {source.name: source for scenes in splits.values() for source in scenes}
     keys = {name: _key(reader, source) for name, source in sources.items()}
     missing = [name for name in sources if not _is_there(scene_file(output, name), keys[name])]
     jobs = [(1, (reader, sources[name], scene_file(output, name), keys[name])) for name in missing]
     noted = {name: noted[name] for name in sources if name in noted and name not in set(missing)}
     try:
-        bad: Dict[str, str] = {}
+        bad: dict[str, str] = {}
         for name, found, reason in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
             noted.update({name: found} if found else {})
             bad.update({name: reason} if reason else {})
@@ -77,7 +77,7 @@ def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, outpu
         write_lines(Path(list_file(output, split)), [source.name for source in scenes])
     is_centred = all(header.is_centred for header in headers)
     _write_record(output, {**record, "remarks": noted, "centred": is_centred})
-    remarks += [line for name in sources for line in noted.get(name, [])]
+    remarks = [line for name in sources for line in noted.get(name, [])]
     return Summary(
         {split: len(scenes) for split, scenes in splits.items()},
         sum(header.num_points for header in headers),
@@ -87,7 +87,7 @@ def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, outpu
     )
 
 
-def _class_names(reader: Any, headers: List[SceneHeader]) -> List[str]:
+def _class_names(reader: SceneReader, headers: list[SceneHeader]) -> list[str]:
     if reader.class_names is not None:
         return reader.class_names
     highest = max(header.highest_class for header in headers)
@@ -99,13 +99,9 @@ def _class_names(reader: Any, headers: List[SceneHeader]) -> List[str]:
     return [str(number) for number in range(1 + highest)]
 
 
-def _begin(output: Path, record: Dict[str, Any]) -> Tuple[List[str], Dict[str, List[str]]]:
-    """Create ``output``, or check that it is from a preparation of the same data.
-
-    Returns:
-        A notice if that was an earlier version, whose scenes are all rebuilt; and the remarks on existing scenes, by
-        name.
-    """
+def _begin(output: Path, record: dict[str, Any]) -> dict[str, list[str]]:
+    """Create ``output``, or check that it is from a preparation of the same data; returns the remarks on the scenes in
+    it, by name."""
     try:
         Path(output, SCENES_FOLDER).mkdir(parents=True, exist_ok=True)
         others = [name for name in os.listdir(output) if name != SCENES_FOLDER]
@@ -121,26 +117,21 @@ def _begin(output: Path, record: Dict[str, Any]) -> Tuple[List[str], Dict[str, L
         raise UserError(f"{output / RECORD_FILE} is damaged ({error}); choose a new folder") from error
     if before is None:
         _write_record(output, record)
-        return [], {}
+        return {}
     before = before if isinstance(before, dict) else {}
     different = [name for name in _DECIDING if before.get(name) != record[name]]
-    is_earlier = different == ["version"] and before.get("version") in range(1, VERSION)
-    if different and not is_earlier:
+    if different:
         sides = ", ".join(f"{name} {before.get(name, 'unknown')} there and {record[name]} here" for name in different)
         raise UserError(f"{output} was prepared from other data or by another version: {sides}; choose a new folder")
-    if not is_earlier:
-        return [], before.get("remarks", {})
-    _write_record(output, record)
-    line = f"{output} was of version {before['version']}, with coordinates as in the files: all its scenes were rebuilt"
-    return [line], {}
+    return before.get("remarks", {})
 
 
-def _write_record(output: Path, record: Dict[str, Any]) -> None:
+def _write_record(output: Path, record: dict[str, Any]) -> None:
     with atomic_file(output / RECORD_FILE) as out:
         out.write((json.dumps(record, indent=1) + "\n").encode("ascii"))
 
 
-def _key(reader: Any, source: Source) -> bytes:
+def _key(reader: SceneReader, source: RawScene) -> bytes:
     """SHA-256 of what a scene depends on: the kind of data, the settings, and its files with size and mtime."""
     for file in source.files:
         try:
@@ -161,7 +152,7 @@ def _is_there(path: str, key: bytes) -> bool:
         return False
 
 
-def _write(reader: Any, source: Source, path: str, key: bytes) -> Tuple[str, List[str], str]:
+def _write(reader: SceneReader, source: RawScene, path: str, key: bytes) -> tuple[str, list[str], str]:
     """Prepare a scene; returns its name, the remarks on it, and why it cannot be read, if so."""
     check_stop()
     before = len(reader.remarks)
@@ -173,7 +164,7 @@ def _write(reader: Any, source: Source, path: str, key: bytes) -> Tuple[str, Lis
     return source.name, list(reader.remarks[before:]), ""
 
 
-def _refuse(bad: Dict[str, str], total: int) -> None:
+def _refuse(bad: dict[str, str], total: int) -> None:
     """All scenes that cannot be read in one error, so that they can be mended at once."""
     reasons = [bad[name] for name in sorted(bad)]
     if len(reasons) == 1:

@@ -1,1 +1,1 @@
-"""Semantic segmentation of point clouds: ``task``, ``settings``, ``input``, ``losses``, ``metrics``, ``writer``."""
+"""Semantic segmentation of point clouds: ``task``, ``settings``, ``input``, ``metrics`` (and losses)."""

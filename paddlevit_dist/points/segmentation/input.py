@@ -1,14 +1,13 @@
 """Semantic segmentation's input from a scene: augmentation and point features."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 
-from ...errors import UserError
+from ...runtime.errors import UserError
 from ..data import augment
 from ..data.augment import Sometimes, Step, Turn
 from ..data.samples import PointSample, SceneSamples, View
@@ -34,8 +33,8 @@ class PointSamples(SceneSamples):
     """
 
     voxel_size_m: float
-    features: Tuple[str, ...]
-    color_range: Tuple[float, float]
+    features: tuple[str, ...]
+    color_range: tuple[float, float]
     rotations: int
     notices: Sequence[str] = ()
 
@@ -49,7 +48,7 @@ class PointSamples(SceneSamples):
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
 
 
-def point_features(scene: Scene, points: Any, names: Sequence[str], color_range: Tuple[float, float]) -> np.ndarray:
+def point_features(scene: Scene, points: Any, names: Sequence[str], color_range: tuple[float, float]) -> np.ndarray:
     """Network input for selected points, float32 (points, channels): colours in ``color_range``, height in metres.
 
     Args:
@@ -75,7 +74,7 @@ def feature_channels(names: Sequence[str]) -> int:
     return sum(_FEATURE_CHANNELS[name] for name in names)
 
 
-def training_steps(points: Any, dataset: SceneDataset) -> Tuple[Step, ...]:
+def training_steps(points: Any, dataset: SceneDataset) -> tuple[Step, ...]:
     """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
 
     Raises:

@@ -1,7 +1,5 @@
 """Configuration keys specific to semantic segmentation of point clouds."""
 
-from __future__ import annotations
-
 from ...config.key import AT_LEAST_0, SHARE, Key, Range, Table
 
 _KEYS = (

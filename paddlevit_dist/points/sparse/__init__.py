@@ -17,15 +17,12 @@ For experiments, ``SparseTensor(features, coordinates)`` builds the plan on dema
 
 - ``coordinate_levels``: sorted keys, levels, and the search for neighbours
 - ``coordinate_plan``: what a network needs, built without Paddle and packed into two arrays
-- ``kernel_map``, ``tensor``: the tables on the device, ``Plan`` and ``SparseTensor``
-- ``convolution``: the arithmetic and its gradient; ``batched``: the same in few operations, for GPUs
+- ``tensor``: kernel maps on the device, ``Plan`` and ``SparseTensor``; ``convolution``: the arithmetic and its gradient
 - ``layers``, ``pooling``: building blocks of networks
 - ``minkunet``, ``variants``: networks, and their names without Paddle
 """
 
-from __future__ import annotations
-
-from ...lazy_names import lazy_names
+from ...runtime.lazy_names import lazy_names
 
 _NAMES = {
     "AveragePooling": "pooling",

@@ -5,34 +5,24 @@ to the output rows. Within one offset no output row occurs twice, so the additio
 accumulated in place, and a store, with no scatter-add. The backward pass is the same in the other direction of the
 kernel map. Only existing pairs are multiplied, about 12 of 27 in rooms, and no temporary is larger than a block.
 
-How the work is cut is decided only here: ``_threads``, and ``preferred_block_rows``, by which plans are made. A plan
-with groups instead of blocks, which GPUs prefer, leaves the offsets to ``batched.py``.
+A plan with groups instead of blocks, which GPUs prefer since they wait longer for a launch than for the work, has the
+lists of a group multiplied at once: one gather, one batched product and one addition to the receiving rows, instead of
+three operations per offset. Rows that receive several times within a group are summed in no particular order: on a GPU
+the last bits may differ from run to run.
 """
 
-from __future__ import annotations
-
-import contextlib
 import functools
 import os
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import paddle
 
-from ... import autocast
-from ...autocast import as_dtype, product_dtype
 from ...parallel import tuning
-from . import batched
-from .kernel_map import Direction, KernelMap, Pairs
-
-_CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
-
-
-def preferred_block_rows() -> Optional[int]:
-    """Maximum receiving rows per block on this process's device; None: groups instead of blocks, for batched
-    products."""
-    is_batched = _required[-1] if _required else paddle.get_device().startswith("gpu")
-    return None if is_batched else _CPU_BLOCK_ROWS
+from ...runtime import autocast
+from ...runtime.autocast import as_dtype, product_dtype
+from .tensor import Direction, KernelMap, Pairs
 
 
 def _threads() -> int:
@@ -42,33 +32,18 @@ def _threads() -> int:
     return max(1, paddle.get_flags(["FLAGS_paddle_num_threads"])["FLAGS_paddle_num_threads"])
 
 
-_required: List[bool] = []  # one entry for each open ``batched_products``
-
-
-@contextlib.contextmanager
-def batched_products(wanted: bool) -> Iterator[None]:
-    """Plans made inside the block have convolutions multiply groups of kernel offsets at once, or one by one, whatever
-    the device."""
-    _required.append(wanted)
-    try:
-        yield
-    finally:
-        _required.pop()
-
-
-class _Pass:
+class _Pass(NamedTuple):
     """One direction of a convolution: which rows receive from which through which matrix.
 
-    Args:
+    Attributes:
         direction: the pairs.
         matrix_numbers: for each kernel offset, the number of its matrix.
         centre: number of the matrix through which every row receives from itself; None if there is none.
     """
 
-    def __init__(self, direction: Direction, matrix_numbers: Sequence[int], centre: Optional[int]) -> None:
-        self.direction = direction
-        self.matrix_numbers = matrix_numbers
-        self.centre = centre
+    direction: Direction
+    matrix_numbers: Sequence[int]
+    centre: int | None
 
 
 def convolve(
@@ -78,7 +53,7 @@ def convolve(
     rows: int,
     *,
     to_fine: bool = False,
-    weight_order: Optional[Sequence[int]] = None,
+    weight_order: Sequence[int] | None = None,
 ) -> paddle.Tensor:
     """Sparse convolution: ``out[u] = sum over k of in[u + offset_k] @ weight[k]``, or its transpose.
 
@@ -122,7 +97,7 @@ class _Convolution(paddle.autograd.PyLayer):
             return _receive(features, _matrices(weight, features), forward, rows, weight.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> Tuple[Optional[paddle.Tensor], Optional[paddle.Tensor]]:
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
         features, weight = ctx.saved_tensor()
         needs_features, needs_weight = ctx.needed
         with paddle.no_grad(), autocast.off():
@@ -132,7 +107,7 @@ class _Convolution(paddle.autograd.PyLayer):
             return of_features, outer.stacked(weight) if needs_weight else None
 
 
-def _matrices(weight: paddle.Tensor, features: paddle.Tensor) -> List[paddle.Tensor]:
+def _matrices(weight: paddle.Tensor, features: paddle.Tensor) -> list[paddle.Tensor]:
     """Those of a weight (K, C_in, C_out), in the dtype of the features that they are multiplied with."""
     return paddle.unbind(as_dtype(weight, features.dtype), 0)
 
@@ -141,15 +116,15 @@ class _OuterProducts:
     """Gradient of the weight: for each matrix the sum over its pairs of a feature row times a gradient row."""
 
     def __init__(
-        self, features: paddle.Tensor, gradient: paddle.Tensor, centre: Optional[int], weight: paddle.Tensor
+        self, features: paddle.Tensor, gradient: paddle.Tensor, centre: int | None, weight: paddle.Tensor
     ) -> None:
         self.features = features
-        self.sums: Dict[int, paddle.Tensor] = {}  # (C_in, C_out) by number of the matrix, in the weight's dtype
+        self.sums: dict[int, paddle.Tensor] = {}  # (C_in, C_out) by number of the matrix, in the weight's dtype
         if centre is not None and features.shape[0]:
             self.sums[centre] = as_dtype(paddle.matmul(features, gradient, transpose_x=True), weight.dtype)
 
-    def merge(self, sums: Dict[int, paddle.Tensor]) -> None:
-        for number, value in sums.items():
+    def merge(self, sums: Iterable[tuple[int, paddle.Tensor]]) -> None:
+        for number, value in sums:
             _add(self.sums, number, value)
 
     def stacked(self, weight: paddle.Tensor) -> paddle.Tensor:
@@ -158,18 +133,18 @@ class _OuterProducts:
         return paddle.stack([self.sums.get(number, nothing) for number in range(weight.shape[0])])
 
 
-def _add(sums: Dict[int, paddle.Tensor], number: int, value: paddle.Tensor) -> None:
+def _add(sums: dict[int, paddle.Tensor], number: int, value: paddle.Tensor) -> None:
     sums[number] = sums[number].add_(value) if number in sums else value
 
 
 def _receive(
     source: paddle.Tensor,
-    matrices: Optional[Sequence[paddle.Tensor]],
+    matrices: Sequence[paddle.Tensor] | None,
     work: _Pass,
     rows: int,
     sum_dtype: Any,
-    outer: Optional[_OuterProducts] = None,
-) -> Optional[paddle.Tensor]:
+    outer: _OuterProducts | None = None,
+) -> paddle.Tensor | None:
     """What each of ``rows`` rows receives from the rows of ``source``, (rows, C_out); None without ``matrices``.
 
     It is summed in ``sum_dtype`` and then has the dtype of ``source``.
@@ -182,14 +157,12 @@ def _receive(
         else:
             received = paddle.zeros([rows, matrices[0].shape[1]], dtype=sum_dtype)
     if work.direction.groups:
-        add = functools.partial(_add, {} if outer is None else outer.sums)
-        product = batched.Product(work.direction, work.matrix_numbers, sum_dtype)
-        batched.receive(source, matrices, product, received, None if outer is None else outer.features, add)
+        _receive_in_groups(source, matrices, work, received, sum_dtype, outer)
         return received if received is None else as_dtype(received, source.dtype)
     adds = work.centre is not None or not work.direction.is_exclusive
 
-    def run(blocks: Sequence[List[Pairs]]) -> Dict[int, paddle.Tensor]:
-        sums: Dict[int, paddle.Tensor] = {}
+    def run(blocks: Sequence[list[Pairs]]) -> dict[int, paddle.Tensor]:
+        sums: dict[int, paddle.Tensor] = {}
         for block in blocks:
             for offset, receivers, givers in block:
                 number = work.matrix_numbers[offset]
@@ -210,11 +183,36 @@ def _receive(
 
     for sums in _share(run, work.direction.blocks):
         if outer is not None:
-            outer.merge(sums)
+            outer.merge(sums.items())
     return received if received is None else as_dtype(received, source.dtype)
 
 
-def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]]) -> List[Any]:
+def _receive_in_groups(
+    source: paddle.Tensor,
+    matrices: Sequence[paddle.Tensor] | None,
+    work: _Pass,
+    received: paddle.Tensor | None,
+    sum_dtype: Any,
+    outer: _OuterProducts | None,
+) -> None:
+    """Add to ``received`` (rows, C_out), in place, what its rows receive by groups; arguments as of ``_receive``."""
+    # Filling pairs give from the row after the last.
+    with_zeros = paddle.concat([source, paddle.zeros([1, source.shape[1]], dtype=source.dtype)])
+    for group in work.direction.groups:
+        numbers = [work.matrix_numbers[offset] for offset in group.offsets]
+        shape = [len(numbers), -1, source.shape[1]]
+        given = paddle.gather(with_zeros, group.givers).reshape(shape)  # (lists, pairs, C_in)
+        if outer is not None:
+            own = paddle.gather(outer.features, group.receivers).reshape([*shape[:2], outer.features.shape[1]])
+            sums = as_dtype(paddle.matmul(own, given, transpose_x=True), sum_dtype)  # (lists, C, C_in)
+            outer.merge(zip(numbers, paddle.unbind(sums, 0)))
+        if received is not None and matrices is not None:
+            products = paddle.bmm(given, paddle.stack([matrices[number] for number in numbers]))
+            products = as_dtype(products.reshape([-1, received.shape[1]]), sum_dtype)
+            received.index_add_(group.receivers, 0, products)
+
+
+def _share(run: Callable[[Sequence[list[Pairs]]], Any], blocks: list[list[Pairs]]) -> list[Any]:
     """Run each thread's share of the blocks; the partition is the same on every call.
 
     Paddle's operations release the interpreter's lock, and blocks write different rows.
@@ -224,7 +222,7 @@ def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]
         return [run(blocks)]
     parts = [blocks[number::threads] for number in range(threads)]
 
-    def run_apart(part: List[List[Pairs]]) -> Any:
+    def run_apart(part: list[list[Pairs]]) -> Any:
         with paddle.no_grad(), tuning.one_thread_here():  # both are thread-local
             return run(part)
 
@@ -233,7 +231,7 @@ def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]
     return [run_apart(parts[0]), *(other.result() for other in others)]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _executor(threads: int, process: int) -> ThreadPoolExecutor:
     """Idle worker threads; a forked process needs its own, since it does not inherit its parent's."""
     return ThreadPoolExecutor(threads, thread_name_prefix="sparse convolution")

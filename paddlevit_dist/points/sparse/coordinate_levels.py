@@ -1,14 +1,13 @@
 """Integer coordinates as sorted int64 keys, on all levels of a batch, and the search for neighbours among them."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from ...compiled import compiled
-from ...errors import UserError
+from ...runtime.compiled import compiled
+from ...runtime.errors import UserError
 
 _SMALLEST_MARGIN = 256
 
@@ -80,7 +79,7 @@ class CoordinateLevels:
         self._margin = _SMALLEST_MARGIN
         self._low, self._high = np.array(low[1:], np.int64), np.array(high[1:], np.int64)
         self._scenes = int(high[0]) + 1 if number else 0
-        self._sorted_keys: Dict[int, np.ndarray] = {}
+        self._sorted_keys: dict[int, np.ndarray] = {}
         keys, order = _sorted_with_positions(self._pack(coordinates), self._key_bits())
         _refuse_duplicates(keys, order)
         self._sorted_keys[stride] = keys
@@ -110,7 +109,7 @@ class CoordinateLevels:
 
     def pairs(
         self, fine: int, coarse: int, kernel_size: int, dilation: int
-    ) -> Iterator[Tuple[int, np.ndarray, np.ndarray]]:
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Matching voxels: for each kernel offset k, those with fine voxel = coarse voxel + offset_k in space.
 
         For a symmetric kernel (odd, ``fine == coarse``) only one of each pair of mirrored offsets, and not the centre,
@@ -180,9 +179,9 @@ class CoordinateLevels:
         return self._sorted_keys[level.stride]
 
 
-def _lines_along_last_axis(offsets: np.ndarray, chosen: np.ndarray) -> List[List[int]]:
+def _lines_along_last_axis(offsets: np.ndarray, chosen: np.ndarray) -> list[list[int]]:
     """The chosen offsets, grouped by all but their last component and ascending in it."""
-    lines: Dict[Tuple[int, ...], List[int]] = {}
+    lines: dict[tuple[int, ...], list[int]] = {}
     for k in chosen:
         lines.setdefault(tuple(offsets[k, :-1]), []).append(k)
     return list(lines.values())

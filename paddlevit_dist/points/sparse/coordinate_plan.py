@@ -7,18 +7,17 @@ split into blocks of receiving rows: within a block and an offset no row receive
 none is repeated, and a block's rows stay in cache while all offsets add to them.
 
 For GPUs there are no blocks: the lists of about equal lengths form a group and are filled up to the longest of them, so
-that ``batched.py`` multiplies a group at once, and nothing has to be arranged on the device. A filling pair gives from
+that a group is multiplied at once, and nothing has to be arranged on the device. A filling pair gives from
 the row after the last, which holds zeros there. Filling pairs receive in turn, one row after the other: additions to
 one row have to wait for each other.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiled import compiled
+from ...runtime.compiled import compiled
 from .coordinate_levels import CoordinateLevels, Level
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
@@ -58,16 +57,16 @@ class PlanSpec(NamedTuple):
         maps: kernel maps, in the order of their first use.
         scene_levels: tensor strides at which each voxel's scene must be known (global pooling).
         block_rows: maximum voxels per block; None: no blocks, but groups of filled lists. As the network's device
-            prefers it (``convolution.preferred_block_rows``).
+            prefers it (``tensor.preferred_block_rows``).
     """
 
-    maps: Tuple[MapKey, ...] = ()
-    scene_levels: Tuple[int, ...] = ()
-    block_rows: Optional[int] = 8192
+    maps: tuple[MapKey, ...] = ()
+    scene_levels: tuple[int, ...] = ()
+    block_rows: int | None = 8192
 
 
 class PairLists(NamedTuple):
-    """Pairs of one kernel map in one direction.
+    """Pairs of one kernel map in one direction, as arrays, or as tensors on the device.
 
     Attributes:
         receivers: int32 (P,), by block, then by kernel offset, then ascending; of groups by group, then as ``grouped``
@@ -78,18 +77,11 @@ class PairLists(NamedTuple):
         is_grouped: there are groups instead of blocks.
     """
 
-    receivers: np.ndarray
-    givers: np.ndarray
+    receivers: Any
+    givers: Any
     counts: np.ndarray
     is_exclusive: bool
     is_grouped: bool
-
-
-class KernelMapArrays(NamedTuple):
-    """A kernel map in both directions; a symmetric one needs only the first, and omits the centre."""
-
-    to_coarse: PairLists
-    to_fine: Optional[PairLists]
 
 
 class CoordinatePlan:
@@ -111,8 +103,8 @@ class CoordinatePlan:
     def __init__(
         self,
         coordinates: np.ndarray,
-        num_scenes: Optional[int] = None,
-        block_rows: Optional[int] = 8192,
+        num_scenes: int | None = None,
+        block_rows: int | None = 8192,
         stride: int = 1,
     ) -> None:
         self._levels = CoordinateLevels(coordinates, stride)
@@ -123,7 +115,6 @@ class CoordinatePlan:
         self.num_scenes = present if num_scenes is None else num_scenes
         if present > self.num_scenes:
             raise ValueError(f"coordinates have scene number {present - 1}, the batch has {self.num_scenes} scenes")
-        self._maps: Dict[MapKey, KernelMapArrays] = {}
 
     def level(self, stride: int) -> Level:
         """The voxels of a tensor stride."""
@@ -133,15 +124,13 @@ class CoordinatePlan:
         """Scene number of each voxel of a level, int32 (N,)."""
         return self.level(stride).coordinates[:, 0].astype(np.int32)
 
-    def kernel_map(self, key: MapKey) -> KernelMapArrays:
-        """The pairs of a kernel between two levels."""
-        if key not in self._maps:
-            lists = [table.lists() for table in self.pair_tables(key)]
-            self._maps[key] = KernelMapArrays(lists[0], None if key.is_symmetric else lists[1])
-        return self._maps[key]
+    def kernel_map(self, key: MapKey) -> tuple[PairLists, ...]:
+        """The pairs of a kernel between two levels: to the coarse one and, if the kernel is not symmetric, to the fine
+        one; those of a symmetric kernel's centre, where every row meets itself, are left out."""
+        return tuple(table.lists() for table in self.pair_tables(key))
 
-    def pair_tables(self, key: MapKey) -> List["PairTable"]:
-        """The same before layout: to the coarse level and, if not symmetric, to the fine one."""
+    def pair_tables(self, key: MapKey) -> "list[PairTable]":
+        """The same before they are laid out."""
         num_offsets = key.kernel_size**self.dimension
         coarse, fine = (len(self.level(stride).order) for stride in (key.coarse, key.fine))
         sides = [(coarse, fine)] if key.is_symmetric else [(coarse, fine), (fine, coarse)]
@@ -162,7 +151,7 @@ class PairTable:
         block_rows: as in ``PlanSpec``.
     """
 
-    def __init__(self, num_rows: int, num_givers: int, num_offsets: int, block_rows: Optional[int]) -> None:
+    def __init__(self, num_rows: int, num_givers: int, num_offsets: int, block_rows: int | None) -> None:
         self.is_grouped = block_rows is None
         self._num_rows, self._num_givers = num_rows, num_givers
         # At least two blocks, unless they would be tiny, so that two threads can share the work.
@@ -221,7 +210,7 @@ def filled_size(counts: np.ndarray, is_grouped: bool) -> int:
     return sum(len(sizes) * sizes[0] for _, sizes in grouped_lists(counts)) if is_grouped else int(counts.sum())
 
 
-def grouped_lists(counts: np.ndarray) -> List[Tuple[List[int], List[int]]]:
+def grouped_lists(counts: np.ndarray) -> list[tuple[list[int], list[int]]]:
     """The kernel offsets of each group and their numbers of pairs, the largest first; ``counts`` as in
     ``PairLists``."""
     present = np.flatnonzero(counts.sum(axis=0))
@@ -229,9 +218,9 @@ def grouped_lists(counts: np.ndarray) -> List[Tuple[List[int], List[int]]]:
     return [([int(present[n]) for n in members], [sizes[n] for n in members]) for members in grouped(sizes)]
 
 
-def grouped(sizes: Sequence[int]) -> List[List[int]]:
+def grouped(sizes: Sequence[int]) -> list[list[int]]:
     """Numbers of lists with about equal sizes, the largest first."""
-    groups: List[List[int]] = []
+    groups: list[list[int]] = []
     for number in sorted(range(len(sizes)), key=lambda n: (-sizes[n], n)):
         if groups:
             largest = sizes[groups[-1][0]]
@@ -270,7 +259,7 @@ def _lay_out(receivers, givers, starts, counts, receivers_out, givers_out):
             place += count
 
 
-def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int] = None) -> Dict[str, Any]:
+def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None = None) -> dict[str, Any]:
     """The plan of a batch as an array and its header, sent to the training process with the batch.
 
     Args:
@@ -286,7 +275,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
         ValueError, UserError: as ``CoordinatePlan``.
     """
     plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
-    header: List[int] = [_FORMAT, plan.dimension, plan.num_scenes, int(spec.block_rows is None)]
+    header: list[int] = [_FORMAT, plan.dimension, plan.num_scenes, int(spec.block_rows is None)]
     strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))})
     rows = {stride: len(plan.level(stride).order) for stride in strides}
     header += [len(strides), *(value for stride in strides for value in (stride, rows[stride]))]
@@ -311,62 +300,50 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
     return {PAIRS: pairs[: end + 1], HEADER: np.array(header, np.int64).tobytes()}
 
 
-class PackedLists(NamedTuple):
-    """Location of one direction's lists in ``plan_pairs``: receivers from ``start``, givers after them."""
-
-    start: int
-    counts: np.ndarray  # int64 (blocks, K)
-    is_exclusive: bool
-    is_grouped: bool
-
-
 class PackedPlan(NamedTuple):
-    """The header of a packed plan.
+    """What ``build_plan`` has packed.
 
     Attributes:
         dimension: 2 or 3.
         num_scenes: of the batch.
         rows: number of voxels by tensor stride.
-        scenes: (start in ``plan_pairs``, tensor stride) of the levels with scene numbers.
-        maps: lists of each kernel map, to the coarse level and, if it is not symmetric, to the fine one.
+        scenes: scene number of each voxel, int32 (rows,), by tensor stride, of the levels where they were asked for.
+        maps: as ``CoordinatePlan.kernel_map`` has them.
     """
 
     dimension: int
     num_scenes: int
-    rows: Dict[int, int]
-    scenes: Dict[int, int]
-    maps: Dict[MapKey, Tuple[PackedLists, ...]]
+    rows: dict[int, int]
+    scenes: dict[int, Any]
+    maps: dict[MapKey, tuple[PairLists, ...]]
 
 
-def read_header(content: bytes) -> PackedPlan:
-    """Parse the ``plan_header`` written by ``build_plan``.
+def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
+    """The plan packed by ``build_plan``, whose arrays are parts of ``pairs``: an array, or a tensor on the device.
 
     Raises:
-        ValueError: it is not such a header.
+        ValueError: ``header`` is not one of ``build_plan``.
     """
-    header = np.frombuffer(content, np.int64) if len(content) % 8 == 0 else np.empty(0, np.int64)
-    values = iter(header.tolist())
+    numbers = np.frombuffer(header, np.int64) if len(header) % 8 == 0 else np.empty(0, np.int64)
+    values = iter(numbers.tolist())
     if next(values, None) != _FORMAT:
-        raise ValueError(f"not the header of a coordinate plan of format {_FORMAT}: {header[:8]}")
+        raise ValueError(f"not the header of a coordinate plan of format {_FORMAT}: {numbers[:8]}")
     dimension, num_scenes, is_grouped = next(values), next(values), bool(next(values))
     rows = {next(values): next(values) for _ in range(next(values))}
     start, scenes = 0, {}
     for stride in [next(values) for _ in range(next(values))]:
-        scenes[stride] = start
+        scenes[stride] = pairs[start : start + rows[stride]]
         start += rows[stride]
-    maps: Dict[MapKey, Tuple[PackedLists, ...]] = {}
+    maps: dict[MapKey, tuple[PairLists, ...]] = {}
     for _ in range(next(values)):
         key = MapKey(*(next(values) for _ in MapKey._fields))
         directions = []
         for _ in range(1 if key.is_symmetric else 2):
-            lists = _read_lists(values, start, key.kernel_size**dimension, is_grouped)
-            directions.append(lists)
-            start += 2 * filled_size(lists.counts, is_grouped)
+            is_exclusive, blocks = bool(next(values)), next(values)
+            counts = np.array([next(values) for _ in range(blocks * key.kernel_size**dimension)], np.int64)
+            counts = counts.reshape(blocks, key.kernel_size**dimension)
+            middle, end = (start + side * filled_size(counts, is_grouped) for side in (1, 2))
+            directions.append(PairLists(pairs[start:middle], pairs[middle:end], counts, is_exclusive, is_grouped))
+            start = end
         maps[key] = tuple(directions)
     return PackedPlan(dimension, num_scenes, rows, scenes, maps)
-
-
-def _read_lists(values: Iterator[int], start: int, num_offsets: int, is_grouped: bool) -> PackedLists:
-    is_exclusive, blocks = bool(next(values)), next(values)
-    counts = np.array([next(values) for _ in range(blocks * num_offsets)], np.int64)
-    return PackedLists(start, counts.reshape(blocks, num_offsets), is_exclusive, is_grouped)

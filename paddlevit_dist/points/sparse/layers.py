@@ -6,59 +6,76 @@
 (k, k, k, C_in, C_out).
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import paddle
 from paddle import nn
 
-from ...autocast import like_products
 from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
 from ...parallel import kernel_divides_by_rows, world_size
-from .convolution import convolve, preferred_block_rows
+from ...runtime.autocast import like_products
+from .convolution import convolve
 from .coordinate_plan import MapKey, PlanSpec
-from .tensor import SparseTensor, require_sparse, whole
+from .tensor import SparseTensor, preferred_block_rows, require_sparse, whole
 
 
-class _KernelLayer(nn.Layer):
-    """Parameters of a convolution.
+class _SparseConvolution(nn.Layer):
+    """A convolution onto coarser voxels, ``floor(c / stride) * stride``, or back onto finer ones of the plan.
+
+    Subclasses create its parameters and give ``_matrices``.
 
     Args:
         in_channels, out_channels: of the features.
         kernel_size: voxels along each axis, 1, 2, 3, 5 or any other.
         stride: tensor stride of the coarser side over that of the finer.
         dilation: distance between kernel offsets in voxels of the finer side.
-        bias: add a learned vector.
         dimension: spatial axes, 2 or 3.
     """
 
+    bias: paddle.Tensor | None
+    _to_fine = False
     _fan_channels = "in"  # their number scales the initial values
+    _order: list[int] | None = None  # number of each kernel offset's matrix
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int = 3,
-        stride: int = 1,
-        dilation: int = 1,
-        bias: bool = False,
-        dimension: int = 3,
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int, dilation: int = 1, dimension: int = 3
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.dimension = in_channels, out_channels, dimension
         self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
         self.dilation = whole("dilation", dilation)
-        volume = kernel_size**dimension
-        self.is_pointwise = volume == 1 and stride == 1
-        shape = [in_channels, out_channels] if self.is_pointwise else [volume, in_channels, out_channels]
-        bound = 1.0 / math.sqrt((in_channels if self._fan_channels == "in" else out_channels) * volume)
-        uniform = nn.initializer.Uniform(-bound, bound)
-        self.kernel = self.create_parameter(shape, default_initializer=uniform)
-        self.bias = self.create_parameter([1, out_channels], default_initializer=uniform) if bias else None
+        self.is_pointwise = kernel_size == stride == 1
+
+    def _uniform(self, shape: list[int]) -> paddle.Tensor:
+        """A parameter within 1 / sqrt(C k^D)."""
+        channels = self.in_channels if self._fan_channels == "in" else self.out_channels
+        bound = 1.0 / math.sqrt(channels * self.kernel_size**self.dimension)
+        return self.create_parameter(shape, default_initializer=nn.initializer.Uniform(-bound, bound))
+
+    def _matrices(self) -> paddle.Tensor:
+        """(K, C_in, C_out); of a pointwise convolution (C_in, C_out)."""
+        raise NotImplementedError
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        matrices = self._matrices()
+        require(self, x, matrices, self.in_channels, self.dimension)
+        if self.is_pointwise:
+            return x.with_features(self._finish(pointwise(x.features, matrices)))
+        stride = finer_stride(x, self.stride) if self._to_fine else x.stride * self.stride
+        key = MapKey(min(stride, x.stride), max(stride, x.stride), self.kernel_size, self.dilation)
+        features = convolve(
+            x.features,
+            matrices,
+            x.plan.kernel_map(key),
+            x.plan.rows(stride),
+            to_fine=self._to_fine,
+            weight_order=self._order,
+        )
+        return SparseTensor(self._finish(features), plan=x.plan, stride=stride)
 
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
         if self.bias is None:
@@ -72,44 +89,54 @@ class _KernelLayer(nn.Layer):
         )
 
 
-class Convolution(_KernelLayer):
+class Convolution(_SparseConvolution):
     """``out[u] = sum over k of in[u + offset_k] @ kernel[k]`` on the voxels ``floor(c / s) * s`` of the input's.
 
     With stride 1 the voxels stay the same (a submanifold convolution: Graham et al., 2018, arXiv 1711.10275).
+
+    Args:
+        in_channels, out_channels: of the features.
+        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other.
+        stride: tensor stride of the output over that of the input.
+        dilation: distance between kernel offsets in voxels of the finer side.
+        bias: add a learned vector.
+        dimension: spatial axes, 2 or 3.
     """
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        require(self, x, self.kernel, self.in_channels, self.dimension)
-        if self.is_pointwise:
-            return x.with_features(self._finish(pointwise(x.features, self.kernel)))
-        stride = x.stride * self.stride
-        kernel_map = x.plan.kernel_map(MapKey(x.stride, stride, self.kernel_size, self.dilation))
-        features = convolve(x.features, self.kernel, kernel_map, x.plan.rows(stride))
-        return SparseTensor(self._finish(features), plan=x.plan, stride=stride)
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 3,
+        stride: int = 1,
+        dilation: int = 1,
+        bias: bool = False,
+        dimension: int = 3,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, dimension)
+        matrix = [in_channels, out_channels]
+        self.kernel = self._uniform(matrix if self.is_pointwise else [kernel_size**dimension, *matrix])
+        self.bias = self._uniform([1, out_channels]) if bias else None
+
+    def _matrices(self) -> paddle.Tensor:
+        return self.kernel
 
 
-class TransposedConvolution(_KernelLayer):
+class TransposedConvolution(Convolution):
     """``out[u + offset_k] += in[u] @ kernel[k]``, back onto the finer voxels of the plan.
 
-    With kernel 2 and stride 2 this is also spconv's inverse convolution of the strided one.
+    With kernel 2 and stride 2 this is also spconv's inverse convolution of the strided one. Arguments are those of
+    ``Convolution``, with the stride of the input over that of the output.
 
     Raises:
         ValueError: from ``forward``, when the input's tensor stride is not a multiple of ``stride``.
     """
 
+    _to_fine = True
     _fan_channels = "out"
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        require(self, x, self.kernel, self.in_channels, self.dimension)
-        if self.is_pointwise:
-            return x.with_features(self._finish(pointwise(x.features, self.kernel)))
-        stride = finer_stride(x, self.stride)
-        kernel_map = x.plan.kernel_map(MapKey(stride, x.stride, self.kernel_size, self.dilation))
-        features = convolve(x.features, self.kernel, kernel_map, x.plan.rows(stride), to_fine=True)
-        return SparseTensor(self._finish(features), plan=x.plan, stride=stride)
 
-
-def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, dimension: Optional[int] = None) -> None:
+def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, dimension: int | None = None) -> None:
     """Refuse what a layer was not made for; Paddle would fail far from the cause, or use some of a kernel's matrices.
 
     Args:
@@ -162,7 +189,7 @@ class _NoRows(paddle.autograd.PyLayer):
         return paddle.zeros([0, matrix.shape[1]], dtype=features.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> Tuple[Optional[paddle.Tensor], ...]:
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         saved = ctx.saved_tensor()
         return tuple(None if one.stop_gradient else paddle.zeros(one.shape, dtype=one.dtype) for one in saved)
 
@@ -261,7 +288,7 @@ class SparseNetwork(Model):
         super().__init__()
         self.in_channels = in_channels
         self.dimension = dimension
-        self._specs: Dict[str, PlanSpec] = {}
+        self._specs: dict[str, PlanSpec] = {}
 
     def plan_spec(self) -> PlanSpec:
         """The ``PlanSpec`` for ``build_plan`` in the loader process."""
@@ -287,13 +314,14 @@ class SparseNetwork(Model):
             self._specs[name] = x.plan.asked_for(preferred_block_rows())
         return self._specs[name]
 
-    def recomputed_layers(self) -> List[nn.Layer]:
+    def recomputed_layers(self) -> list[nn.Layer]:
         """None: the blocks have batch statistics, and take sparse tensors."""
         return []
 
 
-class _WeightLayer(nn.Layer):
-    """The parameter of a convolution without bias, uniform within 1 / sqrt(C_in k^3).
+class StridedConv3D(_SparseConvolution):
+    """Onto the voxels ``floor(c / stride) * stride``: spconv's SparseConv3d where kernel size and stride are equal and
+    there is no padding, as in PointGroup. For other kernels spconv makes a voxel wherever one is in reach.
 
     Args:
         in_channels, out_channels: of the features.
@@ -302,34 +330,13 @@ class _WeightLayer(nn.Layer):
     """
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 3, stride: int = 1) -> None:
-        super().__init__()
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
-        bound = 1.0 / math.sqrt(in_channels * kernel_size**3)
-        self.weight = self.create_parameter(
-            [kernel_size] * 3 + [in_channels, out_channels], default_initializer=nn.initializer.Uniform(-bound, bound)
-        )
+        super().__init__(in_channels, out_channels, kernel_size, stride)
+        self.bias = None
+        self.weight = self._uniform([kernel_size] * 3 + [in_channels, out_channels])
         self._order = last_axis_fastest(kernel_size)
 
     def _matrices(self) -> paddle.Tensor:
-        return self.weight.reshape([-1, self.in_channels, self.out_channels])
-
-    def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-
-
-class StridedConv3D(_WeightLayer):
-    """Onto the voxels ``floor(c / stride) * stride``: spconv's SparseConv3d where kernel size and stride are equal and
-    there is no padding, as in PointGroup. For other kernels spconv makes a voxel wherever one is in reach."""
-
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        require(self, x, self.weight, self.in_channels, 3)
-        if self.kernel_size == self.stride == 1:
-            return x.with_features(pointwise(x.features, self._matrices()[0]))
-        stride = x.stride * self.stride
-        kernel_map = x.plan.kernel_map(MapKey(x.stride, stride, self.kernel_size))
-        features = convolve(x.features, self._matrices(), kernel_map, x.plan.rows(stride), weight_order=self._order)
-        return SparseTensor(features, plan=x.plan, stride=stride)
+        return self.weight.reshape([*([] if self.is_pointwise else [-1]), self.in_channels, self.out_channels])
 
 
 class SubmanifoldConv3D(StridedConv3D):
@@ -339,20 +346,13 @@ class SubmanifoldConv3D(StridedConv3D):
         super().__init__(in_channels, out_channels, kernel_size)
 
 
-class InverseConv3D(_WeightLayer):
+class InverseConv3D(StridedConv3D):
     """Back onto the finer voxels: ``fine[2 q + i] = coarse[q] @ weight[i]`` for kernel 2 and stride 2."""
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        require(self, x, self.weight, self.in_channels, 3)
-        stride = finer_stride(x, self.stride)
-        kernel_map = x.plan.kernel_map(MapKey(stride, x.stride, self.kernel_size))
-        features = convolve(
-            x.features, self._matrices(), kernel_map, x.plan.rows(stride), to_fine=True, weight_order=self._order
-        )
-        return SparseTensor(features, plan=x.plan, stride=stride)
+    _to_fine = True
 
 
-def last_axis_fastest(kernel_size: int) -> List[int]:
+def last_axis_fastest(kernel_size: int) -> list[int]:
     """For each offset of ``kernel_offsets`` in 3-D, its number when the last axis runs fastest."""
     size = kernel_size
     return [(n % size) * size * size + (n // size % size) * size + n // (size * size) for n in range(size**3)]

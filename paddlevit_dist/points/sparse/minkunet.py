@@ -4,15 +4,13 @@ Source: C. Choy, J. Gwak, S. Savarese, "4D Spatio-Temporal ConvNets: Minkowski C
 2019, arXiv 1904.08755, figure 4; names, widths and depths as in MinkowskiEngine 0.5 (examples/minkunet.py).
 """
 
-from __future__ import annotations
-
 import math
-from typing import Sequence
+from collections.abc import Sequence
 
 import paddle
 from paddle import nn
 
-from ...checkpoint.torch_names import from_torch_names
+from ...checkpoint.load import from_torch_names
 from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
 from .tensor import SparseTensor, cat
 from .variants import MINKUNET, TUTORIAL
@@ -168,6 +166,6 @@ def _initialise(network: nn.Layer) -> None:
     """Normal weights with variance 2 / (C_out K) (He et al., 2015, backward case), as MinkowskiEngine's U-Nets start;
     transposed convolutions keep their uniform weights."""
     for layer in network.sublayers():
-        if isinstance(layer, Convolution):
+        if type(layer) is Convolution:
             deviation = math.sqrt(2.0 / (layer.out_channels * layer.kernel_size**layer.dimension))
             nn.initializer.Normal(0.0, deviation)(layer.kernel)

@@ -1,17 +1,14 @@
 """Pooling of sparse tensors: over a kernel's voxels, or over all voxels of each scene."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 import paddle
 from paddle import nn
 
-from ... import autocast
+from ...runtime import autocast
 from .coordinate_plan import MapKey
-from .kernel_map import Direction, KernelMap
 from .layers import finer_stride
-from .tensor import SparseTensor, require_sparse, whole
+from .tensor import KernelMap, SparseTensor, require_sparse, whole
 
 
 class _Pooling(nn.Layer):
@@ -23,15 +20,23 @@ class _Pooling(nn.Layer):
         dilation: distance between kernel offsets in voxels.
     """
 
+    _to_fine = False
+
     def __init__(self, kernel_size: int = 2, stride: int = 2, dilation: int = 1) -> None:
         super().__init__()
         self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
         self.dilation = whole("dilation", dilation)
 
-    def _map(self, x: SparseTensor) -> Tuple[KernelMap, int]:
+    def forward(self, x: SparseTensor) -> SparseTensor:
         require_sparse(type(self).__name__, x)
-        stride = x.stride * self.stride
-        return x.plan.kernel_map(MapKey(x.stride, stride, self.kernel_size, self.dilation)), stride
+        stride = finer_stride(x, self.stride) if self._to_fine else x.stride * self.stride
+        key = MapKey(min(stride, x.stride), max(stride, x.stride), self.kernel_size, self.dilation)
+        features = self._pooled(x.features, x.plan.kernel_map(key), x.plan.rows(stride))
+        return SparseTensor(features, plan=x.plan, stride=stride)
+
+    def _pooled(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+        """(rows, C) from the input's features (n, C)."""
+        return _Sum.apply(features, kernel_map, rows, self._to_fine)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, dilation={self.dilation}"
@@ -40,22 +45,14 @@ class _Pooling(nn.Layer):
 class SumPooling(_Pooling):
     """Sum over the existing voxels in the kernel."""
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        kernel_map, stride = self._map(x)
-        features = _Sum.apply(x.features, kernel_map, x.plan.rows(stride))
-        return SparseTensor(features, plan=x.plan, stride=stride)
-
 
 class AveragePooling(_Pooling):
     """Mean over the existing voxels in the kernel, as in MinkowskiEngine; 0 if there are none."""
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        kernel_map, stride = self._map(x)
-        rows = x.plan.rows(stride)
-        features = _Sum.apply(x.features, kernel_map, rows)
+    def _pooled(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         with paddle.no_grad():
-            counts = _Sum.apply(paddle.ones([x.features.shape[0], 1], dtype=x.features.dtype), kernel_map, rows)
-        return SparseTensor(_divide(features, counts), plan=x.plan, stride=stride)
+            counts = _Sum.apply(paddle.ones([features.shape[0], 1], dtype=features.dtype), kernel_map, rows)
+        return _divide(_Sum.apply(features, kernel_map, rows), counts)
 
 
 class MaxPooling(_Pooling):
@@ -64,21 +61,14 @@ class MaxPooling(_Pooling):
     In a tie, the first kernel offset gets the gradient. What is not a number stays so.
     """
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        kernel_map, stride = self._map(x)
-        features = _Max.apply(x.features, kernel_map, x.plan.rows(stride))
-        return SparseTensor(features, plan=x.plan, stride=stride)
+    def _pooled(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+        return _Max.apply(features, kernel_map, rows)
 
 
 class Unpooling(_Pooling):
     """The transpose of ``SumPooling``: every coarse voxel's features are added to the finer voxels in its kernel."""
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        require_sparse("Unpooling", x)
-        stride = finer_stride(x, self.stride)
-        kernel_map = x.plan.kernel_map(MapKey(stride, x.stride, self.kernel_size, self.dilation))
-        features = _Sum.apply(x.features, kernel_map, x.plan.rows(stride), True)
-        return SparseTensor(features, plan=x.plan, stride=stride)
+    _to_fine = True
 
 
 class GlobalPooling(nn.Layer):
@@ -139,15 +129,11 @@ class _Sum(paddle.autograd.PyLayer):
         return _summed(gradient, ctx.kernel_map, ctx.rows, not ctx.to_fine)
 
 
-def _direction(kernel_map: KernelMap, to_fine: bool) -> Direction:
-    return kernel_map.to_fine if to_fine else kernel_map.to_coarse
-
-
 def _summed(source: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bool) -> paddle.Tensor:
     with paddle.no_grad():
         has_centre = kernel_map.key.is_symmetric
         received = source.clone() if has_centre else paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
-        for _, receivers, givers in _direction(kernel_map, to_fine).lists():
+        for _, receivers, givers in (kernel_map.to_fine if to_fine else kernel_map.to_coarse).lists():
             total = paddle.gather(received, receivers) + paddle.gather(source, givers)
             paddle.scatter_(received, receivers, total)
         return received
@@ -186,11 +172,11 @@ class _Max(paddle.autograd.PyLayer):
             return received
 
 
-def _by_offset(kernel_map: KernelMap, rows: int) -> List[Tuple[int, paddle.Tensor, paddle.Tensor]]:
+def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tensor, paddle.Tensor]]:
     """(kernel offset, receivers, givers) of all pairs to the coarse level, including the centre, by ascending
     offset."""
-    centre: Optional[int] = kernel_map.num_offsets // 2 if kernel_map.key.is_symmetric and rows else None
-    offsets: Dict[int, List[Any]] = {}
+    centre: int | None = kernel_map.num_offsets // 2 if kernel_map.key.is_symmetric and rows else None
+    offsets: dict[int, list[Any]] = {}
     for pairs in kernel_map.to_coarse.lists():
         offsets.setdefault(pairs.offset, []).append(pairs)
     result = [

@@ -3,9 +3,7 @@
 Source: MinkowskiEngine 0.5, examples/minkunet.py.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict
+from typing import Any
 
 _DOWN = (32, 64, 128, 256)
 _DEPTHS = {"14": (1,) * 8, "18": (2,) * 8, "34": (2, 3, 4, 6, 2, 2, 2, 2)}
@@ -20,7 +18,7 @@ _UP = {
     "34b": (256, 128, 64, 32),
     "34c": (256, 128, 96, 96),
 }
-MINKUNET: Dict[str, Dict[str, Any]] = {
+MINKUNET: dict[str, dict[str, Any]] = {
     f"minkunet{name}": {"depths": _DEPTHS[name[:2]], "widths": _DOWN + up} for name, up in _UP.items()
 }
-TUTORIAL: Dict[str, Dict[str, Any]] = {"minkunet_tutorial": {}}
+TUTORIAL: dict[str, dict[str, Any]] = {"minkunet_tutorial": {}}

@@ -3,8 +3,6 @@
 python make_files.py
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from pathlib import Path
 
@@ -19,7 +17,7 @@ def numbers(*shape: int) -> torch.Tensor:
     return torch.from_numpy(np.arange(int(np.prod(shape)), dtype="float32").reshape(shape) * 0.5 - 3.0)
 
 
-def state() -> "OrderedDict[str, torch.Tensor]":
+def state() -> OrderedDict[str, torch.Tensor]:
     whole = numbers(6, 4)
     entries = OrderedDict(
         weight=whole,
@@ -39,7 +37,7 @@ def state() -> "OrderedDict[str, torch.Tensor]":
     return entries
 
 
-def vit() -> "OrderedDict[str, torch.Tensor]":
+def vit() -> OrderedDict[str, torch.Tensor]:
     """A ViT under timm's names: 32 pixels, patches of 8, 48 channels in 4 heads, 1 block, 5 classes."""
     shapes = {
         "cls_token": (1, 1, 48),

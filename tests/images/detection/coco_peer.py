@@ -1,21 +1,19 @@
 """pycocotools, and datasets and results in its form."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from paddlevit_dist.images.detection.evaluation import matching
-from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, accumulate
-from paddlevit_dist.images.detection.evaluation.tables import MatchTable
+from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, MatchTable, accumulate
 from paddlevit_dist.images.detection.run_lengths import text_of
 
 
-def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> Any:
+def evaluated(dataset: dict, results: list[dict], kind: str = "bbox", **params: Any) -> Any:
     """What pycocotools makes of them, accumulated and summarised; ids from 1, as it takes 0 for nothing found."""
     from pycocotools.coco import COCO  # only here: what is compared with stored numbers needs no pycocotools
     from pycocotools.cocoeval import COCOeval
@@ -36,13 +34,13 @@ def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: 
 
 
 def table_of(
-    dataset: Dict,
-    results: List[Dict],
-    image_ids: Optional[Sequence[int]] = None,
+    dataset: dict,
+    results: list[dict],
+    image_ids: Sequence[int] | None = None,
     use_classes: bool = True,
     max_detections: Sequence[int] = (1, 10, 100),
     kind: str = "bbox",
-) -> Tuple[MatchTable, List[int]]:
+) -> tuple[MatchTable, list[int]]:
     """The same pictures matched by ours, and the ids of the categories."""
     category_ids = sorted(category["id"] for category in dataset["categories"])
     sizes = {image["id"]: (image["height"], image["width"]) for image in dataset["images"]}
@@ -76,12 +74,12 @@ def table_of(
     return MatchTable.joined(tables), category_ids
 
 
-def accumulated(dataset: Dict, results: List[Dict], **options: Any) -> Accumulated:
+def accumulated(dataset: dict, results: list[dict], **options: Any) -> Accumulated:
     table, _ = table_of(dataset, results, **options)
     return accumulate(table, options.get("max_detections", (1, 10, 100)))
 
 
-def rows_of_results(dataset: Dict, results: List[Dict], kind: str) -> np.ndarray:
+def rows_of_results(dataset: dict, results: list[dict], kind: str) -> np.ndarray:
     """Row of each result in ``table_of``, -1 for those that do not count; told apart by a score of their own."""
     marked = [dict(result, score=result["score"]) for result in results]
     order = sorted(range(len(marked)), key=lambda i: -marked[i]["score"])  # stable
@@ -92,7 +90,7 @@ def rows_of_results(dataset: Dict, results: List[Dict], kind: str) -> np.ndarray
     return np.array([row_of.get(result["score"], -1) for result in marked])
 
 
-def random_case(seed: int, pictures: int = 6, categories: int = 4, most: int = 12) -> Tuple[Dict, List[Dict]]:
+def random_case(seed: int, pictures: int = 6, categories: int = 4, most: int = 12) -> tuple[dict, list[dict]]:
     """A dataset and results with whatever makes a difference: equal scores and boxes, crowds, boxes without area, areas
     at the limits of the ranges, pictures and categories without anything, unknown categories, an annotation of id 0."""
     rng = np.random.default_rng(seed)
@@ -100,7 +98,7 @@ def random_case(seed: int, pictures: int = 6, categories: int = 4, most: int = 1
     names = [{"id": int(i), "name": f"c{i}"} for i in rng.permutation(50)[:categories]]
     annotations, results = [], []
 
-    def box() -> List[float]:
+    def box() -> list[float]:
         sides = rng.choice([0.0, 8.0, 16.0, 32.0, 64.0, 96.0, 144.0, float(rng.uniform(1, 200))], 2)
         return [float(v) for v in (*rng.choice([0.0, 4.0, 10.0, float(rng.uniform(0, 60))], 2), *sides)]
 

@@ -1,16 +1,14 @@
 """Small data sets in COCO's layout, written for a test."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.errors import UserError
+from paddlevit_dist.runtime.errors import UserError
 
 BOX = [2.0, 3.0, 10.0, 8.0]
 CATEGORIES = [{"id": 7, "name": "cat"}, {"id": 3, "name": "dog"}]
@@ -30,7 +28,7 @@ def refused_by(kind: Any, root: Any, cache: Path, split: str = "train", **option
     return str(error.value)
 
 
-def annotation(number: int, image_id: Any, box: Any, category: Any = 7, **more: Any) -> Dict[str, Any]:
+def annotation(number: int, image_id: Any, box: Any, category: Any = 7, **more: Any) -> dict[str, Any]:
     area = box[2] * box[3] if isinstance(box, list) and len(box) == 4 else 0
     return {
         "id": number,
@@ -45,9 +43,9 @@ def annotation(number: int, image_id: Any, box: Any, category: Any = 7, **more: 
 
 def write_coco(
     root: Path,
-    annotations: List[Dict[str, Any]],
+    annotations: list[dict[str, Any]],
     split: str = "train2017",
-    images: Optional[List[Dict[str, Any]]] = None,
+    images: list[dict[str, Any]] | None = None,
     file: str = "",
     categories: Any = CATEGORIES,
     **more: Any,

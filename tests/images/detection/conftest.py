@@ -1,7 +1,5 @@
 """What tests of datasets with boxes share."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,8 +1,6 @@
 """Annotations and imperfect detections of pictures without pixels, drawn at random, and the same as COCO's files."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +9,10 @@ from paddlevit_dist.images.detection.evaluation.detections import Detections, co
 
 NAMES = ["cat", "dog", "owl", "yak"]  # nothing is ever annotated as a yak
 CATEGORY_IDS = [3, 7, 8, 90]
+NOTHING_FOUND = Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
 
 
-def drawn(number: int) -> Tuple[Annotations, Detections]:
+def drawn(number: int) -> tuple[Annotations, Detections]:
     """Picture ``number``: every fifth has no boxes, every seventh no detections; equal scores are frequent."""
     generator = np.random.default_rng(number)
     boxes = generator.uniform(0, 60, (0 if number % 5 == 0 else generator.integers(1, 8), 4)).round(1)
@@ -33,7 +32,7 @@ def drawn(number: int) -> Tuple[Annotations, Detections]:
     return truth, Detections(corners[chosen], scores[chosen], all_labels[chosen].astype(np.int64))
 
 
-def as_coco(pictures: int) -> Dict[str, List[Dict[str, Any]]]:
+def as_coco(pictures: int) -> dict[str, list[dict[str, Any]]]:
     """The annotations of pictures 0, 1, ... as COCO's JSON."""
     annotations = []
     for number in range(pictures):

@@ -1,8 +1,7 @@
 """Random pictures with rectangular objects, and a Mask R-CNN that is small enough for tests."""
 
-from __future__ import annotations
-
-from typing import Any, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -22,7 +21,7 @@ def model(dtype: str = "float64", seed: int = 0, **rules: Any) -> MaskRCNN:
 
 def pictures(
     counts: Sequence[int], side: int = 64, seed: int = 0
-) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Images (N, 3, side, side), boxes (N, M, 4), labels (N, M), masks (N, M, side, side)."""
     rng = np.random.default_rng(seed)
     number, most = len(counts), max(*counts, 1)
@@ -39,7 +38,7 @@ def pictures(
     return images, boxes, labels, masks
 
 
-def batch(arrays: tuple, rows: slice = slice(None), dtype: str = "float64") -> Tuple[paddle.Tensor, Targets]:
+def batch(arrays: tuple, rows: slice = slice(None), dtype: str = "float64") -> tuple[paddle.Tensor, Targets]:
     images, boxes, labels, masks = (array[rows] for array in arrays)
     sizes = np.full((len(images), 2), images.shape[-1], np.int64)
     tensors = [paddle.to_tensor(array) for array in (boxes, labels, sizes)]

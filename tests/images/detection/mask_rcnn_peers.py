@@ -1,7 +1,5 @@
 """What Mask R-CNN is made of, computed box by box and point by point in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

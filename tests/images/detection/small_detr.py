@@ -1,7 +1,5 @@
 """A DETR of a few thousand parameters, and batches for it."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """COCO's files and what people make of them: read as COCO's tools do, and what is odd is told."""
 
-from __future__ import annotations
-
 import functools
 import json
 import pickle
@@ -15,17 +13,16 @@ from PIL import Image
 from pycocotools.coco import COCO
 
 from paddlevit_dist.config import load
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.data.quarantine import Replacements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations
-from paddlevit_dist.images.detection.data.opening import open_samples
-from paddlevit_dist.images.detection.data.samples import DetectionSamples
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
 from paddlevit_dist.images.detection.evaluation.annotation_file import read_annotations
 from paddlevit_dist.images.detection.run_lengths import decode
 from paddlevit_dist.registry import register_dataset
+from paddlevit_dist.runtime.errors import UserError
 
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 
@@ -307,9 +304,10 @@ def test_a_picture_of_another_size_than_annotated_is_refused_with_both_sizes(tmp
     write_picture(tmp_path / "train2017" / "1.png", 30, 20)
     with pytest.raises(UserError, match="try DATA.EXIF_ROTATE true"):
         dataset.read(0)
-    wrong = dataset.check_size(0)
-    assert str(pickle.loads(pickle.dumps(wrong))) == str(wrong)  # it crosses from a loader process
-    assert dataset.check_size(1) is None and "20 x 30 pixels" in str(dataset.check_size(0))
+    with pytest.raises(UserError, match="20 x 30 pixels") as wrong:
+        dataset.require_size(0, (30, 20))
+    assert str(pickle.loads(pickle.dumps(wrong.value))) == str(wrong.value)  # it crosses from a loader process
+    dataset.require_size(1, (20, 30))
 
 
 def opened(root, cache, *words, split="train", evaluates=False, is_training=True):
@@ -338,7 +336,7 @@ def test_bad_pictures_are_found_before_a_run_and_replaced_only_where_asked(tmp_p
     with pytest.raises(UserError, match="2.png has 29 x 20 pixels"):
         opened(tmp_path, cache)
     notices = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip").notices
-    assert any("1 of 3 compared pictures of train have another size" in line for line in notices)
+    assert any("one of them cannot be read" in line and "2.png has 29 x 20 pixels" in line for line in notices)
 
 
 def test_pictures_that_the_file_does_not_name_are_told(tmp_path, cache):

@@ -1,7 +1,5 @@
 """Large JSON files are read element by element, as ``json.loads`` reads the whole."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,24 +1,33 @@
 """A run's scores against pycocotools on the file of results that the run writes, and what they take."""
 
-from __future__ import annotations
-
 import json
 import pickle
 
 import numpy as np
 import pytest
 
+from paddlevit_dist.contracts.prediction import InputSamples
+from paddlevit_dist.engine.evaluation import SavedPredictions
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations
+from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.evaluation.detections import Detections
-from paddlevit_dist.images.detection.evaluation.tables import MatchTable
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 
 from .coco_peer import evaluated
-from .drawn_detections import CATEGORY_IDS, NAMES, as_coco, drawn
+from .drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
 PICTURES = 60
 TWELVE = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()
+
+
+class Numbered(InputSamples):
+    names = [f"{number + 1}.png" for number in range(PICTURES)]
+
+
+def writer_to(folder) -> SavedPredictions:
+    """Pictures are called by their numbers from 1."""
+    return SavedPredictions(DetectionWriter(folder, Numbered(), NAMES, CATEGORY_IDS, 0.5), folder, range(PICTURES))
 
 
 def scored(pictures: int, metrics: DetectionMetrics, writer=None) -> dict:
@@ -26,14 +35,14 @@ def scored(pictures: int, metrics: DetectionMetrics, writer=None) -> dict:
         truth, found = drawn(number)
         metrics.update(number + 1, truth, found)
         if writer is not None:
-            writer.add(number, number + 1, found)
+            writer.add([found])
     return metrics.compute(metrics.state)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("predictions")
-    writer = DetectionWriter(folder, CATEGORY_IDS)
+    writer = writer_to(folder)
     values = scored(PICTURES, DetectionMetrics(NAMES, PICTURES), writer)
     lines = writer.finish()
     return values, json.loads((folder / "results.json").read_text()), lines, sorted(folder.iterdir())
@@ -62,15 +71,15 @@ def test_results_have_the_original_ids_and_the_writer_leaves_nothing_else(run):
     values, results, lines, files = run
     assert {entry["category_id"] for entry in results} == set(CATEGORY_IDS)
     assert [entry["image_id"] for entry in results] == sorted(entry["image_id"] for entry in results)
-    assert len(results) == values["detections"] and f"{len(results):,} detections" in lines[0]
+    assert len(results) == values["detections"] and f"{len(results):,} detections" in lines[-1]
     assert [file.name for file in files] == ["results.json"]
 
 
 def test_without_any_detection_everything_is_zero_and_the_file_is_an_empty_list(tmp_path):
-    metrics, writer = DetectionMetrics(NAMES), DetectionWriter(tmp_path, CATEGORY_IDS)
+    metrics, writer = DetectionMetrics(NAMES), writer_to(tmp_path)
     for number in range(1, 4):
-        metrics.update(number, drawn(number)[0], Detections.none())
-        writer.add(number, number, Detections.none())
+        metrics.update(number, drawn(number)[0], NOTHING_FOUND)
+        writer.add([NOTHING_FOUND])
     values = metrics.compute(metrics.state)
     assert values["AP"] == values["AP50"] == values["AR_100"] == 0.0 and values["detections"] == 0
     writer.finish()
@@ -120,13 +129,3 @@ def test_what_a_rank_keeps_and_sends_is_bounded():
     assert len(kept) < 300 * 5_000
     table = MatchTable.joined([metrics.update(10_000 + number, truth, many) for number in range(300)])
     assert len(pickle.dumps(table.packed())) <= 300_000
-
-
-def test_what_finds_everything_scores_one_whatever_the_ids_are():
-    metrics = DetectionMetrics(NAMES)
-    for number in range(5):
-        boxes = np.array([[10.0 * number, 5.0, 40.0, 30.0]])
-        truth = Annotations(boxes, np.zeros(1, int), np.full(1, 1200.0), np.zeros(1, bool), np.array([number]))
-        corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1).astype(np.float32)
-        metrics.update(number, truth, Detections(corners, np.full(1, 0.9 - 0.1 * number, np.float32), np.zeros(1, int)))
-    assert metrics.compute(metrics.state)["AP"] == 1.0

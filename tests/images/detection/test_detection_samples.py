@@ -1,18 +1,15 @@
 """Samples and batches of pictures with boxes, as networks and evaluation get them."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
 import pytest
 
 from paddlevit_dist.config import load
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.detection.data.opening import open_samples
-from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate, open_samples
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
+from paddlevit_dist.runtime.errors import UserError
 
 KEEP = TrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_picture=(0, 3))

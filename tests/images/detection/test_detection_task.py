@@ -1,7 +1,5 @@
 """Detection's task: batches, parameters, predictions, files, figures, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -10,21 +8,23 @@ import pytest
 from PIL import Image
 from support import small_detections
 
-from paddlevit_dist import UserError, config, paddle_versions
-from paddlevit_dist.contracts.prediction import Learned
+from paddlevit_dist import UserError, config
+from paddlevit_dist.contracts.prediction import Entry, Learned
 from paddlevit_dist.contracts.sample_checks import BadSample
 from paddlevit_dist.contracts.task import EvaluationStep, Step, make_task
 from paddlevit_dist.engine.optimizer import accumulators, build_optimizer
+from paddlevit_dist.images.data.inputs import stems
 from paddlevit_dist.images.detection.batches import host_facts, largest_side, passes, zero_padding
+from paddlevit_dist.images.detection.data.indexed_pictures import numbers_of
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
-from paddlevit_dist.images.detection.evaluation.accumulation import accumulate
+from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
 from paddlevit_dist.images.detection.evaluation.detections import Detections
-from paddlevit_dist.images.detection.evaluation.tables import MatchTable
 from paddlevit_dist.images.detection.export import export_parts
 from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, joined
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.images.detection.prediction import DetectionOutputs, image_ids_of, join_results, rows_of
+from paddlevit_dist.images.detection.prediction import DetectionWriter, rows_of
+from paddlevit_dist.runtime import paddle_versions
 
 from .drawn_detections import CATEGORY_IDS, NAMES, drawn
 
@@ -185,45 +185,36 @@ def test_a_row_for_each_box_from_the_least_score_on_and_one_without_values():
         (["a/1.jpg", "b/1.jpg"], [1, 2]),
         (["a/9.jpg", "cat.jpg"], [1, 2]),
         (["²³.jpg"], [1]),
+        (["2008_000008.jpg"], [2008000008]),
     ],
 )
 def test_pictures_have_the_numbers_of_their_files(names, ids):
-    assert image_ids_of(names) == ids
+    assert numbers_of(stems(names)).tolist() == ids
 
 
 def test_category_ids_come_from_the_checkpoint():
     task = make_task(settings("-eval", "-pretrained=x"))
-    task.recall(Learned(3, ("cat", "dog", "owl"), {}, {"classes": ["cat", "dog", "owl"], "category ids": [3, 7, 8]}))
+    task.set_up_from(
+        Learned(3, ("cat", "dog", "owl"), {}, {"classes": ["cat", "dog", "owl"], "category ids": [3, 7, 8]})
+    )
     assert task.category_ids == [3, 7, 8] and task.class_names == ["cat", "dog", "owl"]
-    task.recall(Learned(3, None))
+    task.set_up_from(Learned(3, None))
     assert task.category_ids == [1, 2, 3] and task.class_names == ["0", "1", "2"]
 
 
-def test_pictures_and_results_of_a_prediction_that_was_interrupted(tmp_path):
-    (tmp_path / "unfinished").mkdir()
+def test_pictures_and_results_of_a_prediction(tmp_path):
     for number in (5, 6):
         Image.new("RGB", (12, 10)).save(tmp_path / f"{number}.png")
     task = make_task(settings("-eval", "-pretrained=x"))
     samples = task.open_inputs([str(tmp_path / f"{number}.png") for number in (5, 6)], tmp_path)
-    for written in ((0,), (0, 1)):  # the first was not noted as done, and is predicted again
-        outputs = DetectionOutputs(tmp_path, samples, NAMES, CATEGORY_IDS, 0.5)
-        rows = [outputs.write(index, FOUND) for index in written]
+    writer = DetectionWriter(tmp_path, samples, NAMES, CATEGORY_IDS, 0.5)
+    rows = [writer.write(index, FOUND) for index in (0, 1)]
     assert rows == [{"picture": "pictures/5.jpg"}, {"picture": "pictures/6.jpg"}]
-    (half,) = [part for part in (tmp_path / "unfinished").iterdir() if part.read_bytes().count(b"\n") == 1]
-    half.write_bytes(half.read_bytes() + b'1\t{"image_id": 6')  # of a process that was killed
-    lines = DetectionOutputs(tmp_path, samples, NAMES, CATEGORY_IDS, 0.5).finish([])
+    lines = writer.finish([Entry(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in (0, 1)])
     results = json.loads((tmp_path / "results.json").read_text())
     assert [entry["image_id"] for entry in results] == [5, 5, 5, 6, 6, 6]
     assert [entry["category_id"] for entry in results[:3]] == [8, 3, 7] and results[0]["bbox"] == [1, 2, 4, 7]
-    assert "the numbers that their files are called by" in lines[1]
-
-
-def test_joined_results_are_complete_or_the_older_file_stays(tmp_path):
-    target = tmp_path / "results.json"
-    target.write_text("[]")
-    with pytest.raises(UserError, match="cannot write"):
-        join_results([tmp_path / "gone.part"], target)
-    assert target.read_text() == "[]" and [path.name for path in tmp_path.iterdir()] == ["results.json"]
+    assert "the numbers that their files are called by" in lines[1] and "there are no boxes" in lines[0]
 
 
 # ---- drawing and figures -------------------------------------------------------------------------------------------

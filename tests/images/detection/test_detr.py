@@ -1,18 +1,16 @@
 """DETR as a network: padding, shapes, decoding, backbones, names of weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 
 from paddlevit_dist.checkpoint.load import classes_of, load_weights
 from paddlevit_dist.checkpoint.weights import given_weights
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
-from paddlevit_dist.images.detection.detr.position import cells_of, grid_points, sine_embedding
+from paddlevit_dist.images.detection.detr.transformer import cells_of, grid_points, sine_embedding
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import recompute_layers
+from paddlevit_dist.runtime.errors import UserError
 
 from .small_detr import CLASSES, QUERIES, default_dtype, pictures_of, small_detr
 

@@ -1,7 +1,5 @@
 """DETR's matching and losses, against brute force, and what they make of batches that are empty or broken."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import sys
@@ -11,11 +9,11 @@ import paddle
 import pytest
 
 from paddlevit_dist.engine.steps import loss_of
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.boxes import corners, generalised_iou, relative
 from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
+from paddlevit_dist.runtime.errors import UserError
 
 from .small_detr import CLASSES, QUERIES, criterion_of, objects_of, pictures_of, small_detr, targets_of
 

@@ -1,7 +1,5 @@
 """COCO's scores against stored ones of pycocotools."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

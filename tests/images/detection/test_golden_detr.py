@@ -1,7 +1,5 @@
 """The authors' DETR, reproduced from weights under all names that they are published with."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -13,7 +11,7 @@ from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.detr.network import Detr
-from paddlevit_dist.images.detection.detr.position import sine_embedding
+from paddlevit_dist.images.detection.detr.transformer import sine_embedding
 
 GOLDEN = description("detr")
 MODELS = GOLDEN["models"]
@@ -30,12 +28,12 @@ EACH_MODEL = [_marked(model) for model in MODELS]
 EACH_CASE = [_marked(model, case) for model, about in MODELS.items() for case in about["cases"]]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def stored():
     return arrays("detr")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def weights_of(model):
     """The state under the names of transformers 5, float32."""
     about, make = MODELS[model], recipe().golden_weight
@@ -127,7 +125,7 @@ def samples(array, number):
     return array.ravel()[np.arange(number) * (array.size - 1) // (number - 1)]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def in_float64(model):
     """Network, pictures, sizes, and outputs that can be differentiated; what the tests of a model share."""
     network = network_of(model, "float64")

@@ -1,12 +1,9 @@
 """Pictures grouped by shape: each is still seen once, whatever the processes, and batches need less padding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from paddlevit_dist.images.detection.data.opening import ordered_by_shape
-from paddlevit_dist.images.detection.data.samples import DetectionSamples, draw_grouped_order
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, draw_grouped_order, ordered_by_shape
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
 from paddlevit_dist.loading.sampler import TrainingSampler

@@ -1,7 +1,5 @@
 """A path alone: whose annotations lie there is found and told, or asked."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest
@@ -12,13 +10,13 @@ from support.processes import ROOT
 
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.dataset import dataset_class
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
-from paddlevit_dist.images.detection.data.opening import open_samples
+from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.runtime.errors import UserError
 
 
 def coco(root):

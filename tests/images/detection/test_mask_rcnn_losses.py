@@ -1,7 +1,5 @@
 """Mask R-CNN's losses against loops in float64, and their normalisation over devices."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -13,7 +11,7 @@ from images.detection import mask_rcnn_peers as peers
 from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion, mask_targets, region_targets
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
-from paddlevit_dist.images.detection.mask_rcnn.variants import Rules
+from paddlevit_dist.images.detection.variants import Rules
 
 
 def outputs_of(rng, used, regions, masks):

@@ -1,16 +1,19 @@
 """Anchors, boxes, matching, sampling, suppression and cutting out, against loops in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 from images.detection import mask_rcnn_peers as peers
 
 from paddlevit_dist.images.detection.boxes import inside, moved_boxes, offsets, overlaps
-from paddlevit_dist.images.detection.mask_rcnn.matching import match, sample
-from paddlevit_dist.images.detection.mask_rcnn.pooling import cut_out, levels_of, paste
-from paddlevit_dist.images.detection.mask_rcnn.region_proposals import anchors_at_origin, anchors_of_level, suppressed
+from paddlevit_dist.images.detection.mask_rcnn.region_heads import cut_out, levels_of, paste
+from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (
+    anchors_at_origin,
+    anchors_of_level,
+    match,
+    sample,
+    suppressed,
+)
 
 
 def tensor(values, dtype="float64"):

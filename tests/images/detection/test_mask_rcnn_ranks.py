@@ -1,7 +1,5 @@
 """Two processes, of which one has no object at all, learn what one process learns."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

@@ -1,14 +1,13 @@
 """Curves, confused classes and the pictures that went worst."""
 
-from __future__ import annotations
-
 import numpy as np
 from images.detection import coco_peer
+from images.detection.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection import figures
+from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth, match
-from paddlevit_dist.images.detection.evaluation.tables import MatchTable
 
 NOTHING = 3  # of three classes
 
@@ -40,7 +39,7 @@ def test_what_is_taken_for_what():
     assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (1, 2), (2, NOTHING), (NOTHING, 1), (NOTHING, 1)]
     matrix = figures.confusion([pairs, pairs], 3)
     assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
-    assert figures.pairs(truth(), Detections.none(), 3, 0.5).shape == (0, 2)
+    assert figures.pairs(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
 
 
 def test_the_hardest_pictures():
@@ -50,8 +49,8 @@ def test_the_hardest_pictures():
     tables = [
         match(4, one, right, 3),
         match(5, one, half, 3),
-        match(6, one, Detections.none(), 3),
-        match(7, truth(), Detections.none(), 3),
+        match(6, one, NOTHING_FOUND, 3),
+        match(7, truth(), NOTHING_FOUND, 3),
         match(8, truth(), right, 3),
         match(9, truth((0, 0, 10, 10, 0, 1)), right, 3),  # one lies in the crowd
     ]

@@ -1,7 +1,5 @@
 """Masks as run lengths and polygons against pycocotools."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pycocotools import mask as peer
@@ -11,10 +9,12 @@ from paddlevit_dist.images.detection.run_lengths import (
     area_of,
     decode,
     encode,
-    rectangle,
     runs_of,
     runs_of_mask,
     text_of,
+)
+from paddlevit_dist.images.detection.run_lengths import (
+    outline as outline_of_box,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning:pycocotools")
@@ -86,7 +86,7 @@ def test_boxes_are_drawn_as_by_pycocotools():
     for _ in range(40):
         box = np.round(rng.uniform(-10, 60, 4), 1)
         expected = peer.frPyObjects(box[None], 40, 50)[0]
-        assert rectangle(box, 40, 50).compressed()["counts"] == expected["counts"].decode()
+        assert runs_of(outline_of_box(box), 40, 50).compressed()["counts"] == expected["counts"].decode()
 
 
 def test_polygons_of_two_corners_have_no_pixels():

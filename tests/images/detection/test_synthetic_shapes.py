@@ -1,17 +1,15 @@
 """Drawn pictures with boxes: the same everywhere, boxes and masks those of the visible pixels."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 
 import numpy as np
 import pytest
 
-from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.detection.data.settings import CATEGORIES
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes, draw_shapes, paint
 from paddlevit_dist.images.detection.run_lengths import decode, runs_of_mask
+from paddlevit_dist.images.detection.settings import CATEGORIES
+from paddlevit_dist.runtime.errors import UserError
 
 
 def shapes(split="train", **options):

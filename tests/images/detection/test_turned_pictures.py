@@ -1,7 +1,5 @@
 """Pictures that are stored lying, with a note on how to turn them: boxes lie where they were drawn."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -11,10 +9,10 @@ from PIL import Image
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.prediction import Learned
 from paddlevit_dist.engine import about
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.inspection import Inspection
-from paddlevit_dist.images.detection.data.opening import open_samples
+from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.task import Detection
+from paddlevit_dist.runtime.errors import UserError
 
 ROTATE_90, ROTATE_270 = Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270
 STORED_BY = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 6: ROTATE_90, 8: ROTATE_270}
@@ -80,7 +78,7 @@ def test_new_pictures_are_turned_as_those_of_the_training_were(tmp_path, kind, w
     config = configured(tmp_path / "data", kind, tmp_path, *(["DATA.EXIF_ROTATE", word] if word else []))
     trained, predicting = Detection(config), Detection(config)
     facts = trained.about_data(trained.build_dataset("train", tmp_path))
-    predicting.recall(Learned(1, ("thing",), trained.about_input(), facts))
+    predicting.set_up_from(Learned(1, ("thing",), trained.about_input(), facts))
     picture = next((tmp_path / "data").rglob("1.png"))
     inputs = predicting.open_inputs([str(picture)], tmp_path)
     assert inputs.sample(0, np.random.default_rng(0)).original_size == size
@@ -104,37 +102,15 @@ def test_sizes_that_some_pictures_have_decide_for_all(tmp_path, kind):
     assert len([line for line in samples.notices if "measured as stored" in line]) == 1
 
 
-OLD = {"DATA.EXIF_ROTATE": False}  # what a checkpoint said before each split was told apart
-
-
-@pytest.mark.parametrize("kind, old, said", [
-    ("coco", OLD, None),
-    ("coco", {}, None),
-    ("yolo", OLD, "train turned by EXIF False there, True here; DATA.EXIF_ROTATE false reads pictures as they were"),
-    ("yolo", {"DATA.EXIF_ROTATE": True}, None),
-])  # fmt: skip
-def test_old_checkpoints_are_compared_by_what_was_turned(tmp_path, monkeypatch, kind, old, said):
-    write(tmp_path / "data", kind, 6, drawn_on_stored=kind == "coco")
-    if kind == "coco":
-        content = json.loads((tmp_path / "data" / "train.json").read_text())
-        content["images"][0].update(height=40, width=60)
-        (tmp_path / "data" / "train.json").write_text(json.dumps(content))
-    config = configured(tmp_path / "data", kind, tmp_path)
+@pytest.mark.parametrize("theirs", [False, True])
+def test_checkpoints_are_compared_by_what_was_turned(tmp_path, monkeypatch, theirs):
+    write(tmp_path / "data", "yolo", 6, drawn_on_stored=False)
+    config = configured(tmp_path / "data", "yolo", tmp_path)
     task = Detection(config)
     task.build_dataset("train", tmp_path)
-    monkeypatch.setattr(about.checkpoints, "read_about", lambda source: {"input": {"interpolation": "bilinear", **old}})
-    settings = about.settings_of(config)
-    before = {**settings, "DATA": {**settings["DATA"], "EXIF_ROTATE": False}}
-    assert about.changed_settings(before, settings) == []
-    if said is None:
+    monkeypatch.setattr(about.checkpoints, "read_about", lambda _: {"input": {"train turned by EXIF": theirs}})
+    if theirs:
         assert about.compare("old", config, task, must_match=True) == []
         return
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match="DATA.EXIF_ROTATE false reads pictures as they were"):
         about.compare("old", config, task, must_match=True)
-
-
-def test_old_weights_were_evaluated_with_pillow(tmp_path, monkeypatch):
-    monkeypatch.setattr(about.checkpoints, "read_about", lambda source: {"input": {"interpolation": "bilinear"}})
-    config = configured(tmp_path, "coco", tmp_path, "DATA.EVAL_RESIZE", "torchvision")
-    with pytest.raises(UserError, match="DATA.EVAL_RESIZE pillow there, torchvision here; use the same settings"):
-        about.compare("old", config, Detection(config), must_match=True)

@@ -1,7 +1,5 @@
 """Pictures, boxes and masks are resized, cropped and mirrored together: compared with brute force on masks."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest

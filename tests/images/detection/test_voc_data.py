@@ -1,7 +1,5 @@
 """Pascal VOC's layout and what people make of it."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 import re
@@ -12,7 +10,7 @@ from images.detection.coco_writer import refused_by, write_picture
 
 from paddlevit_dist.config import load
 from paddlevit_dist.images.data.inspection import Inspection
-from paddlevit_dist.images.detection.data.opening import open_samples
+from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 
 
@@ -24,7 +22,9 @@ def an_object(name="dog", box=(3, 4, 12, 13), more=""):
 def write_xml(path, *objects, name="", size=(20, 30)):
     path.parent.mkdir(parents=True, exist_ok=True)
     height_width = f"<size><width>{size[1]}</width><height>{size[0]}</height></size>" if size else ""
-    path.write_text(f"<annotation><filename>{name}</filename>{height_width}{''.join(objects)}</annotation>")
+    path.write_text(
+        f"<annotation><filename>{name}</filename>{height_width}{''.join(objects)}</annotation>", encoding="utf-8"
+    )
 
 
 def write_voc(folder, lists, suffix=".png", pictures="JPEGImages", annotations="Annotations", objects=None):

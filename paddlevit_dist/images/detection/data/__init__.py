@@ -7,6 +7,5 @@
   annotations for each.
 - ``annotation_index``: pictures and boxes in memory-mapped files; ``indexed_pictures``: what these datasets share.
 - ``views`` and ``transforms``: picture, boxes and masks resized, cropped and mirrored together.
-- ``samples``: a dataset with its transform, as a loader process reads it, and the arrays of a batch.
-- ``opening``: from the keys to the samples of a split; ``settings``: these keys.
+- ``samples``: from the keys to the samples of a split, as a loader process reads them, and the arrays of a batch.
 """

@@ -5,19 +5,17 @@ Four files whose names carry the key of their source: paths (``loading.path_inde
 for each object, ordered by picture, and the categories with what was found while reading.
 """
 
-from __future__ import annotations
-
-import functools
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....errors import UserError
-from ....files import map_array
 from ....loading.checked_files import Damaged, checked_file, map_verified, read_checked, write_array
 from ....loading.path_index import PathIndex, ensure_path_index, make_batch
+from ....runtime.errors import UserError
+from ....runtime.files import map_array
 
 VERSION = 3
 PICTURE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
@@ -64,15 +62,15 @@ class Source(NamedTuple):
     """
 
     about: About
-    paths: List[bytes]
+    paths: list[bytes]
     pictures: np.ndarray
     owners: np.ndarray
     objects: np.ndarray
 
     @classmethod
     def of(
-        cls, about: About, paths: List[bytes], numbers: np.ndarray, sizes: np.ndarray, found: Sequence[np.ndarray]
-    ) -> Source:
+        cls, about: About, paths: list[bytes], numbers: np.ndarray, sizes: np.ndarray, found: Sequence[np.ndarray]
+    ) -> "Source":
         """The source of pictures that come with a file each.
 
         Args:
@@ -87,36 +85,26 @@ class Source(NamedTuple):
 
 
 class AnnotationIndex:
-    """What ``ensure_annotation_index`` has opened. Its pickle is the beginning of the files' names."""
+    """What ``ensure_annotation_index`` has opened. Its pickle is the beginning of the files' names.
+
+    Attributes:
+        paths: the file of each picture.
+        pictures: a row of PICTURE for each, and one more whose ``first`` is the number of objects.
+        objects: rows of OBJECT, those of a picture in the source's order.
+        about: categories and notices.
+    """
 
     def __init__(self, stem: str) -> None:
         self._stem = stem
+        self.paths = PathIndex(f"{stem}.index")
+        self.pictures, self.objects = (map_array(f"{stem}-{part}.npy") for part in ("pictures", "objects"))
+        self.about = About(**json.loads(read_checked(f"{stem}-about.json")))
 
-    def __getstate__(self) -> Any:
-        return {"_stem": self._stem}
+    def __reduce__(self) -> Any:
+        return AnnotationIndex, (self._stem,)
 
     def __len__(self) -> int:
         return len(self.pictures) - 1
-
-    @functools.cached_property
-    def paths(self) -> PathIndex:
-        """The file of each picture."""
-        return PathIndex(f"{self._stem}.index")
-
-    @functools.cached_property
-    def pictures(self) -> np.ndarray:
-        """A row of PICTURE for each, and one more whose ``first`` is the number of objects."""
-        return map_array(f"{self._stem}-pictures.npy")
-
-    @functools.cached_property
-    def objects(self) -> np.ndarray:
-        """Rows of OBJECT, those of a picture in the source's order."""
-        return map_array(f"{self._stem}-objects.npy")
-
-    @functools.cached_property
-    def about(self) -> About:
-        """Categories and notices."""
-        return About(**json.loads(read_checked(f"{self._stem}-about.json")))
 
     def objects_of(self, index: int) -> np.ndarray:
         """The rows of picture ``index``."""
@@ -147,7 +135,6 @@ def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Ca
 def _opened(stem: str, key: bytes) -> AnnotationIndex:
     for part in ("pictures", "objects"):
         map_verified(f"{stem}-{part}.npy")
-    read_checked(f"{stem}-about.json")
     PathIndex(f"{stem}.index", key)
     return AnnotationIndex(stem)
 

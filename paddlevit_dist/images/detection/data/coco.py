@@ -1,23 +1,22 @@
 """Pictures with boxes in COCO's layout, or in any other with files of annotations in COCO's format."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
 import os
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from ....contracts.dataset import require_split
-from ....errors import UserError
-from ....files import open_regular
-from ...data.box_layouts import SPLIT_WORDS, is_coco, json_files, names_of, says
-from ...data.reading import existing_folder
+from ....runtime.errors import UserError
+from ....runtime.files import open_regular
+from ...data.box_layouts import is_coco, json_files, names_of, says
+from ...data.formats import SPLIT_WORDS
+from ...data.reading import SPLITS, existing_folder
 from ..coco_files import CocoReader, Element, elements
 from ..run_lengths import outline
 from .annotation_index import OBJECT, PICTURE, VERSION, About, Source, ensure_annotation_index
@@ -28,7 +27,6 @@ _LAYOUT = (
     "one such file and folder for each split (DATA.TRAIN_ANNOTATIONS and so on name them)"
 )
 _LOOKED_AT = 40  # pictures, to find their folder
-_TICK_BYTES = 1 << 22
 _SLACK = 0.01  # of shares: rounding
 
 
@@ -43,12 +41,12 @@ class Coco(IndexedPictures):
 
     def __init__(
         self,
-        data_path: Optional[str],
+        data_path: str | None,
         split: str,
         cache_folder: Path,
-        annotations: Optional[str] = None,
-        pictures: Optional[str] = None,
-        turned: Optional[bool] = None,
+        annotations: str | None = None,
+        pictures: str | None = None,
+        turned: bool | None = None,
         anywhere: bool = False,
     ) -> None:
         """Serve ``split``, "train", "val" or another that files are named after.
@@ -77,7 +75,7 @@ class Coco(IndexedPictures):
         self._stream: Any = None
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> Coco:
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "Coco":
         data = config.DATA
         own = {
             "train": (data.TRAIN_ANNOTATIONS, data.TRAIN_PICTURES),
@@ -97,11 +95,11 @@ class Coco(IndexedPictures):
     def identity(self, index: int) -> str:
         return os.path.normpath(os.path.join(self._below, self._index.paths.path(index)))
 
-    def beside(self) -> List[str]:
+    def beside(self) -> list[str]:
         named = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}
         return [name for name in picture_names(self.root) if name not in named]
 
-    def masks(self, index: int) -> List[Any]:
+    def masks(self, index: int) -> list[Any]:
         return [self._mask(row) for row in self._index.objects_of(index)]
 
     def _mask(self, row: Any) -> Any:
@@ -120,7 +118,7 @@ class Coco(IndexedPictures):
         return entry["segmentation"]
 
 
-def _folder_and_file(data_path: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
+def _folder_and_file(data_path: str | None) -> tuple[str | None, str | None]:
     """The folder of data, and the file of training annotations where it is that which ``-data_path`` names."""
     path = data_path and os.path.abspath(os.path.expanduser(os.fspath(data_path)))
     if not path or not os.path.isfile(path):
@@ -129,7 +127,7 @@ def _folder_and_file(data_path: Optional[str]) -> Tuple[Optional[str], Optional[
     return os.path.dirname(folder) if os.path.basename(folder).lower() == "annotations" else folder, path
 
 
-def find_files(root: str, split: str, annotations: Optional[str], pictures: Optional[str]) -> Tuple[str, str]:
+def find_files(root: str, split: str, annotations: str | None, pictures: str | None) -> tuple[str, str]:
     """A split's file of annotations, and the folder of the pictures that it names.
 
     Raises:
@@ -143,10 +141,10 @@ def find_files(root: str, split: str, annotations: Optional[str], pictures: Opti
 
 def _key(split: str, part: str) -> str:
     """The key that names a part of a split; those of validation serve any other split as well."""
-    return f"DATA.{split.upper()}_{part}" if split in SPLIT_WORDS else f"-split=val DATA.VAL_{part}"
+    return f"DATA.{split.upper()}_{part}" if split in SPLITS else f"-split=val DATA.VAL_{part}"
 
 
-def _named(root: str, name: Optional[str], key: str, is_there: Any, kind: str) -> Optional[str]:
+def _named(root: str, name: str | None, key: str, is_there: Any, kind: str) -> str | None:
     if name is None:
         return None
     path = os.path.join(root, name)
@@ -167,11 +165,11 @@ def _find_annotations(root: str, split: str) -> str:
             f"{root} has {len(preferred)} files of annotations for {split}: {names}; name one with "
             f"{_key(split, 'ANNOTATIONS')}"
         )
-    alone = [file for file in files if is_coco(file) and not any(_named_after([file], word) for word in SPLIT_WORDS)]
+    alone = [file for file in files if is_coco(file) and not any(_named_after([file], word) for word in SPLITS)]
     if split == "train" and len(alone) == 1:
         return alone[0]
-    if split not in SPLIT_WORDS:
-        require_split(split, [name for name in SPLIT_WORDS if _named_after(files, name)], root)
+    if split not in SPLITS:
+        require_split(split, [name for name in SPLITS if _named_after(files, name)], root)
     helps = split == "val" and (_named_after(files, "train") or len(alone) == 1)
     divide = ", or let DATA.VAL_FRACTION divide the training set" if helps else ""
     found = f"; there is {', '.join(os.path.relpath(file, root) for file in files[:4])}" if files else ""
@@ -181,12 +179,12 @@ def _find_annotations(root: str, split: str) -> str:
     )
 
 
-def _named_after(files: Sequence[str], split: str) -> List[str]:
+def _named_after(files: Sequence[str], split: str) -> list[str]:
     """The files whose name, or else whose folder's name, has the split's word in it: instances_val2017.json,
     valid/_annotations.coco.json."""
     for part in (0, 1):
         found = [file for file in files if says(Path(file).parts[-1 - part], split)]
-        found = [file for file in found if not part or not any(says(Path(file).name, one) for one in SPLIT_WORDS)]
+        found = [file for file in found if not part or not any(says(Path(file).name, one) for one in SPLITS)]
         if found:
             return found
     return []
@@ -217,7 +215,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
     return folders[hits.index(max(hits))]
 
 
-def _first_names(file: str) -> List[str]:
+def _first_names(file: str) -> list[str]:
     """The names of some pictures."""
     try:
         pictures = itertools.islice(elements(file).get("images", ()), _LOOKED_AT)
@@ -238,7 +236,7 @@ def _digest(file: str, *decides: Any) -> bytes:
     return key.digest()
 
 
-def read_coco(file: str, folder: str, turned: Optional[bool], inside: Sequence[str] = ()) -> Source:
+def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str] = ()) -> Source:
     """The pictures, objects and categories of a file.
 
     Args:
@@ -250,10 +248,7 @@ def read_coco(file: str, folder: str, turned: Optional[bool], inside: Sequence[s
         UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
     """
     reader = _Reader(file, folder, inside)
-    size = os.path.getsize(file) if os.path.isfile(file) else 0
-    label = f"reading {Path(file).name}"
-    with tqdm(total=size, desc=label, unit="B", unit_scale=True, delay=1.0, disable=None, leave=False) as bar:
-        reader.read(lambda element: bar.update(element.end - bar.n) if element.end - bar.n > _TICK_BYTES else None)
+    reader.read()
     return reader.source(turned)
 
 
@@ -263,7 +258,7 @@ class _Reader(CocoReader):
     def __init__(self, file: str, folder: str, inside: Sequence[str]) -> None:
         super().__init__(file)
         self.folder, self.inside = folder, inside
-        self.paths: List[bytes] = []
+        self.paths: list[bytes] = []
         self.starts, self.bytes = array("q"), array("q")  # of each object's text in the file, if it has a mask
 
     def picture(self, element: Element) -> None:
@@ -291,7 +286,7 @@ class _Reader(CocoReader):
         self.starts.append(element.start if has_mask else 0)
         self.bytes.append(element.end - element.start if has_mask else 0)
 
-    def source(self, turned: Optional[bool]) -> Source:
+    def source(self, turned: bool | None) -> Source:
         """All that was read, in the form of the index."""
         self._note_files()
         pictures, sizes = np.zeros(len(self.image_ids), PICTURE), np.array(self.sizes).reshape(-1, 2)
@@ -315,7 +310,7 @@ class _Reader(CocoReader):
         return Source(about, self.paths, pictures, owners, objects)
 
     def _note_files(self) -> None:
-        seen: Set[bytes] = set()
+        seen: set[bytes] = set()
         again = [own for path, own in zip(self.paths, self.image_ids) if path in seen or seen.add(path)]  # type: ignore[func-returns-value]
         self.note_all("picture", "whose file another one has too", again)
 
@@ -349,7 +344,7 @@ class _Reader(CocoReader):
             self.note_all("object", text, objects["id"])
 
 
-def file_name(entry: Dict[str, Any]) -> Optional[str]:
+def file_name(entry: dict[str, Any]) -> str | None:
     """The file of a picture, relative to the folder of pictures: as the entry has it, with slashes; or the folder and
     file at the end of LVIS's ``coco_url``. None: it has neither."""
     name = entry.get("file_name")

@@ -1,13 +1,11 @@
 """What a dataset of pictures with boxes is: the picture and everything annotated in it, nothing filtered."""
 
-from __future__ import annotations
-
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from ....errors import UserError
 from ...data.image_dataset import ImageDataset
 
 
@@ -28,7 +26,7 @@ class Annotations(NamedTuple):
     areas: np.ndarray
     is_crowd: np.ndarray
     ids: np.ndarray
-    masks: Optional[List[Any]] = None
+    masks: list[Any] | None = None
 
     @property
     def is_learnable(self) -> np.ndarray:
@@ -44,11 +42,11 @@ class DetectionDataset(ImageDataset):
 
     holds = "pictures with boxes"
     #: number of each category in the file that names them, ascending
-    category_ids: Tuple[int, ...] = ()
+    category_ids: tuple[int, ...] = ()
     #: whether objects have masks
     has_masks: bool = False
 
-    def read(self, index: int) -> Tuple[Image.Image, Annotations]:  # type: ignore[override] # many labels
+    def read(self, index: int) -> tuple[Image.Image, Annotations]:  # type: ignore[override] # many labels
         """Picture ``index`` in mode "RGB", and what is annotated in it.
 
         Raises:
@@ -60,7 +58,7 @@ class DetectionDataset(ImageDataset):
         """What is annotated in picture ``index``, where possible without opening it."""
         return self.read(index)[1]
 
-    def size(self, index: int) -> Tuple[int, int]:
+    def size(self, index: int) -> tuple[int, int]:
         """Height and width of picture ``index`` in pixels, without opening it where its annotations say them."""
         width, height = self.read(index)[0].size
         return height, width
@@ -91,12 +89,7 @@ class DetectionDataset(ImageDataset):
         """bool (samples,): there is something to learn in the picture."""
         return np.array([self.annotations(index).is_learnable.any() for index in range(len(self))], dtype=bool)
 
-    def check_size(self, index: int) -> Optional[UserError]:
-        """What is wrong with the size of the file of picture ``index``, compared with its annotations; None: nothing
-        that is known without decoding it."""
-        return None
-
-    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
+    def summary(self, chosen: np.ndarray | None = None) -> str:
         """What it holds in words: pictures, boxes, how many of each category, crowds, pictures without boxes.
 
         Args:

@@ -1,26 +1,23 @@
 """Datasets of picture files whose annotations are in an index, COCO's, Pascal VOC's and YOLO's; and how large their
 pictures are, from the beginnings of the files."""
 
-from __future__ import annotations
-
 import contextlib
+import functools
 import hashlib
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from ....errors import UserError
+from ....runtime.errors import UserError
 from ...data.formats import is_hidden, readable_suffixes, suffix_of
 from ...data.inspection import in_threads
 from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .annotation_index import AnnotationIndex
 from .detection_dataset import Annotations, DetectionDataset, told
 from .views import Size
-
-_CHECKED = 1000  # pictures whose size is compared with their annotations' before a run
-_SECONDS = 10.0
 
 
 class WrongSize(UnreadablePicture):
@@ -86,44 +83,29 @@ class IndexedPictures(DetectionDataset):
             masks=self.masks(index) if self.has_masks else None,
         )
 
-    def masks(self, index: int) -> List[Any]:
+    def masks(self, index: int) -> list[Any]:
         """The masks of picture ``index``, where the dataset has them."""
         raise NotImplementedError
 
-    def read(self, index: int) -> Tuple[Image.Image, Annotations]:  # type: ignore[override]
+    def read(self, index: int) -> tuple[Image.Image, Annotations]:  # type: ignore[override]
         path = self.describe(index)
         picture = decode_image(read_file(path), path, self.image_mode, self.reading)
-        self._require_size(index, (picture.size[1], picture.size[0]))
+        self.require_size(index, (picture.size[1], picture.size[0]))
         return picture, self.annotations(index)
-
-    def encoded(self, index: int) -> bytes:
-        return read_file(self.describe(index))
 
     def describe(self, index: int) -> str:
         """The file of picture ``index``."""
         return os.path.join(self.root, self._index.paths.path(index))
 
-    def num_bytes(self, index: int) -> int:
-        try:
-            return os.stat(self.describe(index)).st_size
-        except (OSError, ValueError):
-            return -1
-
-    def listed(self) -> Dict[str, Iterable[Any]]:
+    def listed(self) -> dict[str, Iterable[Any]]:
         columns = [self._index.objects[field] for field in ("box", "label", "is_crowd")]
         boxes = map(np.ascontiguousarray, [*columns, self._index.pictures["first"]])
         return {"names": self._index.paths.buffers(), "sizes": [self.sizes], "boxes": boxes}
 
     def missing(self) -> Sequence[int]:
-        folders: Dict[str, Set[str]] = {}
-        found = []
-        for index in range(len(self)):
-            folder, name = os.path.split(self.describe(index))
-            if folder not in folders:
-                folders[folder] = _names_in(folder)
-            if name not in folders[folder]:
-                found.append(index)
-        return found
+        names_of = functools.cache(_names_in)
+        places = (os.path.split(self.describe(index)) for index in range(len(self)))
+        return [index for index, (folder, name) in enumerate(places) if name not in names_of(folder)]
 
     def learnable(self) -> np.ndarray:
         objects, first = self._index.objects, self._index.pictures["first"]
@@ -131,13 +113,13 @@ class IndexedPictures(DetectionDataset):
         before = np.concatenate([[0], np.cumsum(is_learnable)])
         return before[first[1:]] > before[first[:-1]]
 
-    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
+    def summary(self, chosen: np.ndarray | None = None) -> str:
         boxes = np.diff(self._index.pictures["first"])
         is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
         labels, is_crowd = (self._index.objects[name][np.repeat(is_chosen, boxes)] for name in ("label", "is_crowd"))
         return told(self.class_names, boxes[is_chosen], labels, is_crowd)
 
-    def _require_size(self, index: int, size: Size) -> None:
+    def require_size(self, index: int, size: Size) -> None:
         height, width = self.size(index)
         if size == (height, width):
             return
@@ -153,78 +135,15 @@ class IndexedPictures(DetectionDataset):
             f"has {size[1]} x {size[0]} pixels (width x height), but {self.source} says {width} x {height}; {remedy}",
         )
 
-    def check_size(self, index: int) -> Optional[WrongSize]:
-        """Compare the size that the picture's file announces; None: it is right, or the file cannot be read."""
-        path = self.describe(index)
-        try:
-            self._require_size(index, announced_size(path, self.reading))
-        except WrongSize as error:
-            return error
-        except UnreadablePicture:  # told by those who decode it
-            return None
-        return None
 
-
-def _names_in(folder: str) -> Set[str]:
+def _names_in(folder: str) -> set[str]:
     try:
         return set(os.listdir(folder))
     except OSError:
         return set()
 
 
-def check_files(dataset: Any, split: str, is_replaced: bool) -> List[str]:
-    """Look for the files of all pictures; lines about those that are missing and replaced, and about pictures that
-    nothing is said of.
-
-    Raises:
-        UserError: some are missing, and are not replaced.
-    """
-    beside = dataset.beside()
-    lines = []
-    if beside:
-        are = "picture is" if len(beside) == 1 else "pictures are"
-        lines = [f"{len(beside):,} {are} beside those of {split} without annotations, and not read, as {beside[0]}"]
-    missing = dataset.missing()
-    if not len(missing):
-        return lines
-    scope = f"{len(missing):,} of {len(dataset):,} pictures of {split} are not there, as {dataset.describe(missing[0])}"
-    if is_replaced and len(missing) < len(dataset):
-        return [*lines, f"{scope}: the next ones take their place (DATA.ON_BAD_SAMPLE skip)"]
-    skip = ", or let DATA.ON_BAD_SAMPLE skip take the next ones" if split == "train" else ""
-    raise UserError(f"{scope}: put them there, or leave them out of the annotations{skip}")
-
-
-def check_sizes(dataset: Any, split: str, is_replaced: bool) -> List[str]:
-    """Compare the sizes of some pictures with their annotations'; lines about those that are wrong and replaced.
-
-    Raises:
-        UserError: one is wrong, and is not replaced.
-    """
-    order = np.random.default_rng(1).permutation(len(dataset))[:_CHECKED].tolist()
-    looks = in_threads(lambda data, index: data.check_size(index), dataset, order, f"sizes of {split}", None, _SECONDS)
-    wrong = [error for error in looks if error is not None]
-    if not wrong:
-        return []
-    scope = f"{len(wrong):,} of {len(order):,} compared pictures of {split}"
-    first = min(wrong, key=lambda error: error.path)
-    if not is_replaced or len(wrong) == len(order):
-        raise UserError(f"{first}" + (f" (with it {scope})" if len(wrong) > 1 else ""))
-    return [f"{scope} have another size than their annotations say and the next one takes their place: {first}"]
-
-
-def announced_size(path: str, reading: Reading) -> Size:
-    """Height and width that a picture will have once it is decoded.
-
-    Raises:
-        UnreadablePicture: it is missing, or no picture.
-    """
-    with open_image(read_file(path), path, reading) as image:
-        width, height = image.size
-        is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
-    return (width, height) if is_turned else (height, width)
-
-
-def fill_in(sizes: np.ndarray, file: Callable[[int], str], configured: Optional[bool]) -> Tuple[bool, np.ndarray, str]:
+def fill_in(sizes: np.ndarray, file: Callable[[int], str], configured: bool | None) -> tuple[bool, np.ndarray, str]:
     """Measure the pictures of which nobody has said how large they are.
 
     Args:
@@ -253,23 +172,28 @@ def measure(files: Sequence[str], turned: bool) -> np.ndarray:
         turned: as its EXIF orientation says; else as it is stored.
     """
 
-    def size(files: List[str], index: int) -> Size:
+    reading = Reading(turned, max_pixels=2**31)
+
+    def size(files: list[str], index: int) -> Size:
         try:
-            return announced_size(files[index], Reading(turned, max_pixels=2**31))
+            with open_image(read_file(files[index]), files[index], reading) as image:
+                width, height = image.size
+                lies = turned and orientation(image) in (5, 6, 7, 8)
         except UnreadablePicture:
             return 0, 0
+        return (width, height) if lies else (height, width)
 
     sizes = in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
     return np.array(list(sizes), np.int64).reshape(-1, 2)
 
 
-def pictures_in(folder: str) -> Dict[str, str]:
+def pictures_in(folder: str) -> dict[str, str]:
     """The pictures directly in a folder, in the order of their names: name without suffix -> name.
 
     Raises:
         UserError: it cannot be listed, or two pictures differ in their suffix only.
     """
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     for name in picture_names(folder):
         stem = os.path.splitext(name)[0]
         if stem in found:
@@ -280,7 +204,7 @@ def pictures_in(folder: str) -> Dict[str, str]:
     return found
 
 
-def picture_names(folder: str) -> List[str]:
+def picture_names(folder: str) -> list[str]:
     """The sorted names of the pictures directly in a folder.
 
     Raises:
@@ -290,7 +214,7 @@ def picture_names(folder: str) -> List[str]:
     return [name for name in names_in(folder) if suffix_of(os.fsencode(name)) in suffixes]
 
 
-def names_in(folder: str) -> List[str]:
+def names_in(folder: str) -> list[str]:
     """The sorted names in a folder, without hidden ones.
 
     Raises:
@@ -316,7 +240,7 @@ def readable(file: str) -> Iterator[None]:
         raise UserError(f"{file} cannot be read: {reason}") from error
 
 
-def sub_folders(folder: str) -> List[str]:
+def sub_folders(folder: str) -> list[str]:
     """The sorted names of the folders in a folder; empty where it cannot be listed."""
     try:
         return [name for name in names_in(folder) if os.path.isdir(os.path.join(folder, name))]
@@ -338,8 +262,8 @@ def stamp(kind: str, files: Iterable[str]) -> bytes:
 
 
 def numbers_of(stems: Sequence[str]) -> np.ndarray:
-    """A number for each picture, int64, all different: that which its name is, where all names are numbers (000005, or
-    2008_000008); otherwise its position, from 1."""
+    """A number for each picture, int64, all different: that which its name without suffix is, where all are numbers
+    (000005, or 2008_000008); otherwise its position, from 1."""
     digits = [stem.replace("_", "") for stem in stems]
     if all(text.isascii() and text.isdigit() and len(text) < 16 for text in digits):
         numbers = np.array(list(map(int, digits)), dtype=np.int64)

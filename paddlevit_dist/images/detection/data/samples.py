@@ -1,18 +1,139 @@
-"""A dataset of pictures with boxes as a loader process reads it, and the arrays of a batch."""
+"""From the configuration to the samples of a split, as a loader process reads them, and the arrays of a batch."""
 
-from __future__ import annotations
-
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....contracts.dataset import Samples
+from ....contracts.dataset import Samples, dataset_class
 from ....contracts.sample_checks import BadSample
-from ....errors import UserError
+from ....runtime.errors import UserError
+from ....runtime.printing import one_line
+from ...data.held_out import Part, choose_held_out, write_rows
+from ...data.inspection import Inspection
 from ...data.quarantine import Replacements
+from ...data.reading import Reading
 from ..run_lengths import decode
-from .detection_dataset import Annotations, DetectionDataset
-from .views import View, whole_view
+from .detection_dataset import Annotations, DetectionDataset, count
+from .transforms import evaluation_transform, training_transform
+from .views import Size, View, whole_view
+
+
+class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
+    """Pictures of another dataset: those held out for validation, the others, those with something to learn, or all in
+    another order. Pickled as that dataset and the name of a memory-mapped file of rows."""
+
+    dataset: Any
+    labels = None  # type: ignore[assignment] # of a picture there are many
+
+    def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
+        super().__init__(dataset, rows_file, is_share)
+        self.labelled, self.category_ids, self.has_masks = dataset.labelled, dataset.category_ids, dataset.has_masks
+
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "notices": ()}
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        return self.dataset.image_ids[self.rows]
+
+    def image_id(self, index: int) -> int:
+        return self.dataset.image_id(int(self.rows[index]))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.dataset.sizes[self.rows]
+
+    def size(self, index: int) -> Size:
+        return self.dataset.size(int(self.rows[index]))
+
+    def annotations(self, index: int) -> Annotations:
+        return self.dataset.annotations(int(self.rows[index]))
+
+    def missing(self) -> Sequence[int]:
+        return np.flatnonzero(np.isin(self.rows, self.dataset.missing())).tolist()
+
+    def beside(self) -> Sequence[str]:
+        return self.dataset.beside()
+
+    def require_size(self, index: int, size: Size) -> None:
+        self.dataset.require_size(int(self.rows[index]), size)
+
+    def learnable(self) -> np.ndarray:
+        return self.dataset.learnable()[self.rows]
+
+    def summary(self, chosen: np.ndarray | None = None) -> str:
+        return self.dataset.summary(self.rows if chosen is None else self.rows[chosen])
+
+
+def open_samples(
+    config: Any,
+    split: str,
+    cache_folder: Path,
+    is_training: bool,
+    with_masks: bool = False,
+    inspection: Inspection | None = None,
+    by_shape: bool = False,
+) -> "DetectionSamples":
+    """The pictures of ``split``, with the transform for training or for an evaluation, and lines about them in their
+    ``notices``.
+
+    Args:
+        is_training: samples carry what is annotated; otherwise their indices and sizes, see ``samples``.
+        with_masks: those for training carry masks.
+        inspection: looks at some pictures before a run relies on them; one for all its splits.
+        by_shape: those for an evaluation come ordered by their size after the transform.
+    Raises:
+        UserError: the data are missing or damaged, or hold no pictures with boxes, or no masks where these are asked
+            for.
+    """
+    data = config.DATA
+    dataset, notices = _open(config, split, cache_folder)
+    if is_training and not data.KEEP_EMPTY:
+        kept = np.flatnonzero(dataset.learnable())
+        left = len(dataset) - len(kept)
+        if left:
+            dataset = _part(dataset, kept, "learnable", cache_folder)
+            notices.append(f"{count(left, 'training picture')} with nothing to learn left out (DATA.KEEP_EMPTY false)")
+    if not len(dataset):
+        raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
+    if inspection is not None:
+        notices += check_files(dataset, split, inspection.replaces_bad and is_training)
+        notices += inspection.look(dataset, split, dataset.num_classes or 0)
+    transform: Any = training_transform(data) if is_training else evaluation_transform(data)
+    if by_shape and not is_training:
+        dataset = ordered_by_shape(dataset, transform.resized, cache_folder)
+    samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)
+    samples.notices = [one_line(line) for line in notices]
+    return samples
+
+
+def _open(config: Any, split: str, cache_folder: Path) -> tuple[Any, list[str]]:
+    data = config.DATA
+    kind = dataset_class(config, DetectionDataset)
+    fraction = data.VAL_FRACTION
+    whole = kind.open(config, split if fraction is None else "train", cache_folder)
+    of_boxes = whole.reading is not None and whole.reading.exif_rotate
+    whole.read_with(Reading(of_boxes if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
+    if fraction is None:
+        return whole, list(whole.notices)
+    held_out = choose_held_out(whole, np.zeros(len(whole), np.int64), fraction, data.VAL_SEED)
+    rows = np.flatnonzero(held_out if split == "val" else ~held_out)
+    dataset = _part(whole, rows, f"held-out-{split}", cache_folder, is_share=True)
+    told = f"{split}: {count(len(dataset), 'picture')} of the {len(whole):,} for training, of which DATA.VAL_FRACTION "
+    return dataset, [*whole.notices, f"{told}{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"]
+
+
+def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> PicturesPart:
+    """All pictures, those of equal size after ``resized`` together, so that batches of them need no padding."""
+    sizes = np.array([resized((height, width)) for height, width in dataset.sizes.tolist()]).reshape(-1, 2)
+    return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
+
+
+def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path, is_share: bool = False) -> PicturesPart:
+    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}", rows), is_share)
+
 
 _POOL = 64  # groups that are formed together: more make shapes more similar, fewer keep company more random
 _POOLS = 4  # at least, or every epoch of a small dataset would have the same groups
@@ -34,10 +155,10 @@ class DetectionSample(NamedTuple):
     index: int
     is_training: bool
     image: np.ndarray
-    original_size: Tuple[int, int]
+    original_size: tuple[int, int]
     boxes: np.ndarray
     labels: np.ndarray
-    masks: Optional[np.ndarray] = None
+    masks: np.ndarray | None = None
 
 
 class DetectionSamples(Samples):
@@ -69,15 +190,15 @@ class DetectionSamples(Samples):
         self.is_training = is_training
         self.with_masks = with_masks and is_training
         self.group = group
-        self.notices: List[str] = []
-        self.replacements: Optional[Replacements] = None  # replaces unreadable pictures
+        self.notices: list[str] = []
+        self.replacements: Replacements | None = None  # replaces unreadable pictures
 
     @property
     def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.labelled
 
     @property
-    def class_names(self) -> Optional[Sequence[str]]:
+    def class_names(self) -> Sequence[str] | None:
         """Name of each category, in the order of labels."""
         return self.dataset.class_names
 
@@ -85,7 +206,7 @@ class DetectionSamples(Samples):
     def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.is_share
 
-    def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
+    def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         return draw_grouped_order(self.dataset.sizes, self.group, generator) if self.group else None
 
     def sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
@@ -108,7 +229,7 @@ class DetectionSamples(Samples):
             masks,
         )
 
-    def _masks(self, view: View, annotations: Annotations, stored_size: Tuple[int, int]) -> np.ndarray:
+    def _masks(self, view: View, annotations: Annotations, stored_size: tuple[int, int]) -> np.ndarray:
         masks = np.zeros((len(view.objects), *view.size), np.uint8)
         if annotations.masks is not None:
             for row, which in enumerate(view.objects.tolist()):
@@ -121,7 +242,7 @@ class DetectionSamples(Samples):
         return masks
 
 
-def collate(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarray]:
+def collate(samples: Sequence[DetectionSample]) -> dict[str, np.ndarray]:
     """A batch of N pictures, padded at the right and at the bottom, for training or for an evaluation, whichever its
     samples are for; in training with at most M objects each.
 
@@ -177,3 +298,25 @@ def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Gener
         groups.append(pool[np.argsort(proportions[pool], kind="stable")].reshape(-1, group))
     joined = np.concatenate(groups)
     return np.concatenate([joined[generator.permutation(len(joined))].reshape(-1), order[grouped:]])
+
+
+def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
+    """Look for the files of all pictures; lines about those that are missing and replaced, and about pictures that
+    nothing is said of.
+
+    Raises:
+        UserError: some are missing, and are not replaced.
+    """
+    beside = dataset.beside()
+    lines = []
+    if beside:
+        are = "picture is" if len(beside) == 1 else "pictures are"
+        lines = [f"{len(beside):,} {are} beside those of {split} without annotations, and not read, as {beside[0]}"]
+    missing = dataset.missing()
+    if not len(missing):
+        return lines
+    scope = f"{len(missing):,} of {len(dataset):,} pictures of {split} are not there, as {dataset.describe(missing[0])}"
+    if is_replaced and len(missing) < len(dataset):
+        return [*lines, f"{scope}: the next ones take their place (DATA.ON_BAD_SAMPLE skip)"]
+    skip = ", or let DATA.ON_BAD_SAMPLE skip take the next ones" if split == "train" else ""
+    raise UserError(f"{scope}: put them there, or leave them out of the annotations{skip}")

@@ -5,19 +5,18 @@ makes of them, and libraries differ in the last bit of a sine. So numbers here a
 and corners lie on a grid of 1/16 pixel.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from ....contracts.dataset import require_split
 from ..run_lengths import runs_of_mask
+from ..settings import CATEGORIES
 from .detection_dataset import Annotations, DetectionDataset
-from .settings import CATEGORIES
 
 _SPLITS = {"train": 0, "val": 1}  # part of each picture's seed: the splits share no pictures
 _VERSION = 1  # of the drawing: another one draws other pictures from the same numbers
@@ -31,7 +30,7 @@ _VISIBLE = (3, 4)  # of a shape's pixels: what later ones must leave
 _CONTRAST = 150  # summed over the colours, between a shape and the background
 _NOISE = 24  # largest change of a pixel's value
 
-_Polygon = Sequence[Tuple[int, int]]  # convex, corners counter-clockwise where y points up
+_Polygon = Sequence[tuple[int, int]]  # convex, corners counter-clockwise where y points up
 _BOX: _Polygon = ((-800, -800), (800, -800), (800, 800), (-800, 800))
 # Convex parts of each shape that is not round, and how many directions to either side it may be turned.
 _PARTS = {
@@ -57,13 +56,13 @@ class SyntheticShapes(DetectionDataset):
 
     def __init__(
         self,
-        data_path: Optional[str],
+        data_path: str | None,
         split: str,
-        cache_folder: Optional[Path],
+        cache_folder: Path | None,
         num_train: int = 2000,
         num_val: int = 200,
-        sides: Tuple[int, int] = (64, 64),
-        per_picture: Tuple[int, int] = (1, 4),
+        sides: tuple[int, int] = (64, 64),
+        per_picture: tuple[int, int] = (1, 4),
         categories: Sequence[str] = CATEGORIES[:3],
         seed: int = 0,
     ) -> None:
@@ -84,7 +83,7 @@ class SyntheticShapes(DetectionDataset):
         self._sides, self._per_picture, self._seed = tuple(sides), tuple(per_picture), seed
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> SyntheticShapes:
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "SyntheticShapes":
         keys = config.DATA.SHAPES
         return cls(
             None, split, cache_folder, keys.TRAIN, keys.VAL, keys.SIDES, keys.PER_PICTURE, tuple(keys.CATEGORIES)
@@ -93,14 +92,14 @@ class SyntheticShapes(DetectionDataset):
     def __len__(self) -> int:
         return self._number
 
-    def read(self, index: int) -> Tuple[Image.Image, Annotations]:  # type: ignore[override]
+    def read(self, index: int) -> tuple[Image.Image, Annotations]:  # type: ignore[override]
         drawn = self._draw(index)
         return Image.fromarray(paint(drawn)), self._annotations(index, drawn)
 
     def annotations(self, index: int) -> Annotations:
         return self._annotations(index, self._draw(index))
 
-    def size(self, index: int) -> Tuple[int, int]:
+    def size(self, index: int) -> tuple[int, int]:
         draws = Draws(self._seed_of(index))
         return draws.between(*self._sides), draws.between(*self._sides)
 
@@ -108,29 +107,22 @@ class SyntheticShapes(DetectionDataset):
         """The picture's number and what it was drawn from."""
         return f"synthetic picture {self.split}_{index:05d} (seed {self._seed}, drawing {_VERSION})"
 
-    @property
-    def image_ids(self) -> np.ndarray:
-        return np.arange(1, self._number + 1)
-
-    def image_id(self, index: int) -> int:
-        return index + 1
-
-    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
+    def summary(self, chosen: np.ndarray | None = None) -> str:
         """How many pictures, and of what: counting the shapes would take drawing all of them."""
         fewest, most = self._per_picture
         shapes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         number = self._number if chosen is None else len(chosen)
         return f"{number:,} drawn pictures of {shapes} shapes each: {', '.join(self.class_names)}"
 
-    def _draw(self, index: int) -> Drawn:
+    def _draw(self, index: int) -> "Drawn":
         return draw_shapes(self._seed_of(index), self._sides, self._per_picture, self.class_names)
 
-    def _seed_of(self, index: int) -> Tuple[int, int, int]:
+    def _seed_of(self, index: int) -> tuple[int, int, int]:
         if not 0 <= index < self._number:
             raise IndexError(f"picture {index} is outside 0..{self._number - 1}")
         return self._seed, _SPLITS[self.split], index
 
-    def _annotations(self, index: int, drawn: Drawn) -> Annotations:
+    def _annotations(self, index: int, drawn: "Drawn") -> Annotations:
         number, runs = len(drawn.masks), [runs_of_mask(mask) for mask in drawn.masks]
         return Annotations(
             boxes=np.array([one.box() for one in runs], dtype=np.float64).reshape(number, 4),
@@ -175,14 +167,14 @@ class Drawn(NamedTuple):
 
     height: int
     width: int
-    labels: List[int]
-    masks: List[np.ndarray]
-    colours: List[Tuple[int, int, int]]
+    labels: list[int]
+    masks: list[np.ndarray]
+    colours: list[tuple[int, int, int]]
     draws: Draws
 
 
 def draw_shapes(
-    seed: Sequence[int], sides: Tuple[int, int], number: Tuple[int, int], categories: Sequence[str]
+    seed: Sequence[int], sides: tuple[int, int], number: tuple[int, int], categories: Sequence[str]
 ) -> Drawn:
     """Choose and place the shapes of one picture.
 
@@ -196,9 +188,9 @@ def draw_shapes(
     height, width = draws.between(*sides), draws.between(*sides)
     corners = [(draws.between(20, 235), draws.between(20, 235), draws.between(20, 235))]
     corners += [tuple(min(255, max(0, value + draws.between(-40, 40))) for value in corners[0]) for _ in range(3)]
-    labels: List[int] = []
-    masks: List[np.ndarray] = []
-    wholes: List[int] = []  # pixels of each shape before others came in front
+    labels: list[int] = []
+    masks: list[np.ndarray] = []
+    wholes: list[int] = []  # pixels of each shape before others came in front
     colours = []
     for _ in range(draws.between(*number)):
         label = draws.below(len(categories))
@@ -229,7 +221,7 @@ def paint(drawn: Drawn) -> np.ndarray:
     return np.clip(pixels + noise * (2 * _NOISE + 1) // 256 - _NOISE, 0, 255).astype(np.uint8)
 
 
-def _colour(draws: Draws, background: Tuple[int, int, int]) -> Tuple[int, int, int]:
+def _colour(draws: Draws, background: tuple[int, int, int]) -> tuple[int, int, int]:
     while True:
         colour = draws.below(256), draws.below(256), draws.below(256)
         if sum(abs(one - other) for one, other in zip(colour, background)) >= _CONTRAST:
@@ -256,7 +248,7 @@ def _place(draws: Draws, category: str, height: int, width: int) -> np.ndarray:
     return found
 
 
-def _turned(corner: Tuple[int, int], turn: int, radius: int) -> Tuple[int, int]:
+def _turned(corner: tuple[int, int], turn: int, radius: int) -> tuple[int, int]:
     """A corner in 1/32 pixel from the shape's middle, rounded down."""
     cosine, sine = _COSINES[turn], _COSINES[(turn - _TURNS // 4) % _TURNS]
     x, y = corner

@@ -5,15 +5,12 @@ The recipe is that of DETR's authors (N. Carion et al., "End-to-End Object Detec
 pictures are cropped before that, at a size of their own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 
-from ...transforms.policies import ColorJitter, as_pillow
-from .settings import PILLOW, TORCHVISION
+from ..settings import PILLOW, TORCHVISION
 from .views import Size, View, crop, fitted_size, fitted_size_of_torchvision, flip, resize, resize_as_torchvision
 
 
@@ -54,12 +51,12 @@ class TrainingTransform:
         colour_jitter: strength of the change of brightness, contrast and saturation, 0 for none.
     """
 
-    shortest: Tuple[int, ...] = tuple(range(480, 801, 32))
+    shortest: tuple[int, ...] = tuple(range(480, 801, 32))
     longest: int = 1333
     flip_probability: float = 0.5
     crop_probability: float = 0.5
-    shortest_to_crop: Tuple[int, ...] = (400, 500, 600)
-    crop_sides: Tuple[int, int] = (384, 600)
+    shortest_to_crop: tuple[int, ...] = (400, 500, 600)
+    crop_sides: tuple[int, int] = (384, 600)
     colour_jitter: float = 0.0
 
     def __call__(self, view: View, generator: np.random.Generator) -> View:
@@ -69,8 +66,9 @@ class TrainingTransform:
             view = self._crop(view, generator)
         view = resize(view, fitted_size(view.size, _one_of(self.shortest, generator), self.longest))
         if self.colour_jitter:
-            jittered = ColorJitter(self.colour_jitter)(view.picture, generator)
-            view = view._replace(picture=as_pillow(jittered))
+            from ...transforms.policies import ColorJitter
+
+            view = view._replace(picture=ColorJitter(self.colour_jitter)(view.picture, generator))
         return view
 
     def _crop(self, view: View, generator: np.random.Generator) -> View:
@@ -105,5 +103,5 @@ def evaluation_transform(data: Any) -> EvaluationTransform:
     return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE)
 
 
-def _one_of(values: Tuple[int, ...], generator: np.random.Generator) -> int:
+def _one_of(values: tuple[int, ...], generator: np.random.Generator) -> int:
     return values[int(generator.integers(len(values)))]

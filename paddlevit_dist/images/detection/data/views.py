@@ -4,14 +4,12 @@ Masks follow from where each row and column of the view comes from: cutting and 
 and columns apart, so any number of steps is one choice of rows and one of columns, made once at the end.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-Size = Tuple[int, int]  # height, width
+Size = tuple[int, int]  # height, width
 
 
 class View(NamedTuple):

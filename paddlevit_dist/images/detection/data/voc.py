@@ -1,12 +1,10 @@
 """Pictures with boxes in Pascal VOC's layout: an XML file for each picture, and lists of the pictures of each split."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -14,12 +12,13 @@ import numpy as np
 from tqdm import tqdm
 
 from ....contracts.dataset import require_split
-from ....errors import UserError
-from ....text_files import read_bytes, read_text
-from ...data.box_layouts import SPLIT_WORDS, VOC_ANNOTATIONS, VOC_PICTURES
-from ...data.formats import readable_suffixes, suffix_of
+from ....runtime.errors import UserError
+from ....runtime.text_files import read_bytes, read_text
+from ...data.box_layouts import VOC_ANNOTATIONS, VOC_PICTURES
+from ...data.formats import SPLIT_WORDS, readable_suffixes, suffix_of
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
+from ..settings import EDGES, PIXELS
 from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
 from .detection_dataset import count
 from .indexed_pictures import (
@@ -33,7 +32,6 @@ from .indexed_pictures import (
     stamp,
     sub_folders,
 )
-from .settings import EDGES, PIXELS
 
 _LARGEST_BYTES = 1 << 24
 _DIFFICULT = "marked as difficult: not learnt, and neither right nor wrong where found, as COCO treats crowds"
@@ -58,7 +56,7 @@ class Part(NamedTuple):
 
     annotations: str
     pictures: str
-    lists: Optional[str]
+    lists: str | None
     name: str
 
 
@@ -74,11 +72,11 @@ class Voc(IndexedPictures):
 
     def __init__(
         self,
-        data_path: Optional[str],
+        data_path: str | None,
         split: str,
         cache_folder: Path,
-        chosen: Optional[str] = None,
-        turned: Optional[bool] = None,
+        chosen: str | None = None,
+        turned: bool | None = None,
         corners: str = PIXELS,
     ) -> None:
         """Serve ``split``: the pictures of the list of that name, or of the folder.
@@ -109,7 +107,7 @@ class Voc(IndexedPictures):
         self.notices = [f"{split}: {count(len(stems), 'picture')} of {where}", *self.notices]
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> Voc:
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "Voc":
         data = config.DATA
         lists = {"train": data.TRAIN_ANNOTATIONS, "val": data.VAL_ANNOTATIONS}
         return cls(data.DATA_PATH, split, cache_folder, lists.get(split), data.EXIF_ROTATE, data.VOC_CORNERS)
@@ -117,7 +115,7 @@ class Voc(IndexedPictures):
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_parts": ()}
 
-    def beside(self) -> List[str]:
+    def beside(self) -> list[str]:
         read = {self.describe(index) for index in range(len(self))}
         found = []
         for part in self._parts:
@@ -127,7 +125,7 @@ class Voc(IndexedPictures):
         return [os.path.relpath(path, self.root) for path in found if path not in read]
 
 
-def parts_of(root: str) -> List[Part]:
+def parts_of(root: str) -> list[Part]:
     """What lies below a folder: one part, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
         found = [_part(folder, "")] if _part(folder, "") else []
@@ -140,7 +138,7 @@ def parts_of(root: str) -> List[Part]:
     return []
 
 
-def _part(folder: str, name: str) -> Optional[Part]:
+def _part(folder: str, name: str) -> Part | None:
     shown = name or os.path.basename(folder)
     annotations = _first_there(folder, VOC_ANNOTATIONS)
     if annotations and any(file.lower().endswith(".xml") for file in names_in(annotations)[:50]):
@@ -153,15 +151,15 @@ def _part(folder: str, name: str) -> Optional[Part]:
     return None
 
 
-def _first_there(folder: str, names: Tuple[str, ...]) -> Optional[str]:
+def _first_there(folder: str, names: tuple[str, ...]) -> str | None:
     return next((path for path in (os.path.join(folder, name) for name in names) if os.path.isdir(path)), None)
 
 
-def _xml_files(part: Part) -> List[str]:
+def _xml_files(part: Part) -> list[str]:
     return [name for name in names_in(part.annotations) if name.lower().endswith(".xml")]
 
 
-def _stems(root: str, split: str) -> List[Tuple[Part, str]]:
+def _stems(root: str, split: str) -> list[tuple[Part, str]]:
     """The pictures of a split: the part and the name without suffix of each."""
     parts = parts_of(root)
     if not parts:
@@ -185,7 +183,7 @@ def _stems(root: str, split: str) -> List[Tuple[Part, str]]:
     raise UserError(f"dataset voc at {root} has no split '{split}'")
 
 
-def _listed(file: str) -> List[str]:
+def _listed(file: str) -> list[str]:
     """The pictures of a list: the first word of each line, and not those that the second marks as without the class."""
     with readable(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
@@ -204,13 +202,13 @@ def _stem(name: str) -> str:
 
 def _read(
     root: str,
-    stems: List[Tuple[Part, str]],
-    annotated: List[str],
-    names: Optional[List[str]],
-    turned: Optional[bool],
+    stems: list[tuple[Part, str]],
+    annotated: list[str],
+    names: list[str] | None,
+    turned: bool | None,
     corners: str,
 ) -> Source:
-    known: Dict[str, int] = {}  # names of categories in the order in which they were met
+    known: dict[str, int] = {}  # names of categories in the order in which they were met
     odd: Counter[str] = Counter()
     pictures = {part.pictures: pictures_in(part.pictures) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
@@ -255,13 +253,13 @@ def _tree(file: str) -> Element:
         raise UserError(f"{file} is not an annotation: {error}") from error
 
 
-def _picture(stem: str, tree: Element, there: Dict[str, str]) -> str:
+def _picture(stem: str, tree: Element, there: dict[str, str]) -> str:
     """The file of a picture: that of the same name; else what its annotation says; else what VOC would have."""
     named = os.path.basename((tree.findtext("filename") or "").strip().replace("\\", "/"))
     return there.get(stem) or there.get(os.path.splitext(named)[0]) or named or f"{stem}.jpg"
 
 
-def _learn_names(file: str, tree: Element, fixed: Optional[List[str]], known: Dict[str, int]) -> None:
+def _learn_names(file: str, tree: Element, fixed: list[str] | None, known: dict[str, int]) -> None:
     for entry in tree.iter("object"):
         name = _name(entry)
         if not name:
@@ -271,7 +269,7 @@ def _learn_names(file: str, tree: Element, fixed: Optional[List[str]], known: Di
         known.setdefault(name, len(known))
 
 
-def _objects(file: str, tree: Element, label_of: Dict[str, int], first: int, odd: Counter[str]) -> np.ndarray:
+def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd: Counter[str]) -> np.ndarray:
     """Rows of OBJECT; ``first`` is the number of the first pixel."""
     rows = []
     for entry in tree.iter("object"):

@@ -1,18 +1,18 @@
 """Pictures with boxes in YOLO's layout: a text file for each picture, with shares of its width and height."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from ....contracts.dataset import require_split
-from ....errors import UserError
-from ....text_files import read_bytes, read_text, read_yaml
-from ...data.box_layouts import SPLIT_WORDS, yolo_descriptions
+from ....runtime.errors import UserError
+from ....runtime.text_files import read_bytes, read_text, read_yaml
+from ...data.box_layouts import yolo_descriptions
+from ...data.formats import SPLIT_WORDS
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from ..run_lengths import outline
@@ -49,8 +49,8 @@ class Described(NamedTuple):
     """
 
     file: str
-    names: Dict[int, str]
-    places: Dict[str, List[str]]
+    names: dict[int, str]
+    places: dict[str, list[str]]
     base: str
 
 
@@ -64,7 +64,7 @@ class Yolo(IndexedPictures):
 
     layout = _LAYOUT
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, turned: bool = True) -> None:
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path, turned: bool = True) -> None:
         """Serve ``split``.
 
         Args:
@@ -87,10 +87,10 @@ class Yolo(IndexedPictures):
         self.notices = [f"{split}: {count(len(pictures), 'picture')} of {where}", *self.notices]
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> Yolo:
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "Yolo":
         return cls(config.DATA.DATA_PATH, split, cache_folder, config.DATA.EXIF_ROTATE is not False)
 
-    def masks(self, index: int) -> List[Any]:
+    def masks(self, index: int) -> list[Any]:
         height, width = self.size(index)
         rows = self._index.objects_of(index)
         content = read_bytes(labels_of(self.describe(index)), _LARGEST_LABELS) if (rows["bytes"] > 0).any() else b""
@@ -111,7 +111,7 @@ def labels_of(picture: str) -> str:
     return named if found and (os.path.isfile(named) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
 
 
-def description_of(root: str) -> Optional[Described]:
+def description_of(root: str) -> Described | None:
     """What the data.yaml of a folder says; None: there is none.
 
     Raises:
@@ -144,7 +144,7 @@ def _with_slashes(path: str) -> str:
     return path.replace("\\", "/")
 
 
-def _names_of(root: str) -> Dict[int, str]:
+def _names_of(root: str) -> dict[int, str]:
     splits = [os.path.join(root, word) for words in SPLIT_WORDS.values() for word in words]
     for folder in (root, os.path.join(root, "labels"), *splits):
         names = read_class_names(folder)
@@ -155,7 +155,7 @@ def _names_of(root: str) -> Dict[int, str]:
     )
 
 
-def _pictures_of(root: str, split: str, described: Optional[Described]) -> List[str]:
+def _pictures_of(root: str, split: str, described: Described | None) -> list[str]:
     """The files of a split's pictures, sorted."""
     if described is not None and described.places:
         require_split(split, tuple(described.places), described.file, _remark(split, described.places))
@@ -167,7 +167,7 @@ def _pictures_of(root: str, split: str, described: Optional[Described]) -> List[
     return sorted(dict.fromkeys(found))
 
 
-def _folders_of(root: str, split: str) -> List[str]:
+def _folders_of(root: str, split: str) -> list[str]:
     """The folders of a split where no data.yaml names them."""
     images = os.path.join(root, "images")
     for word in SPLIT_WORDS.get(split, (split,)):
@@ -189,7 +189,7 @@ def _remark(split: str, known: Collection[str]) -> str:
     return "; DATA.VAL_FRACTION divides the training set" if helps else ""
 
 
-def _pictures_at(root: str, place: str, described: Described) -> List[str]:
+def _pictures_at(root: str, place: str, described: Described) -> list[str]:
     """The pictures of a folder, or of a list, that data.yaml names."""
     # Published files often say ../train/images and lie beside train.
     tries = [os.path.join(described.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]
@@ -204,7 +204,7 @@ def _pictures_at(root: str, place: str, described: Described) -> List[str]:
     return [os.path.normpath(os.path.join(folder, _with_slashes(line))) for line in lines if line]
 
 
-def _below(folder: str) -> List[str]:
+def _below(folder: str) -> list[str]:
     """The pictures in a folder and its sub-folders, relative to it."""
     found = list(pictures_in(folder).values())
     for name in names_in(folder):
@@ -213,10 +213,10 @@ def _below(folder: str) -> List[str]:
     return found
 
 
-def _read(root: str, pictures: List[str], names: Dict[int, str], turned: bool) -> Source:
+def _read(root: str, pictures: list[str], names: dict[int, str], turned: bool) -> Source:
     sizes = measure(pictures, turned)
     label_of = {number: label for label, number in enumerate(names)}
-    odd: Dict[str, List[Any]] = {}
+    odd: dict[str, list[Any]] = {}
     found = [np.zeros(0, OBJECT)] * len(pictures)
     for position, picture in enumerate(
         tqdm(pictures, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
@@ -234,11 +234,11 @@ def _read(root: str, pictures: List[str], names: Dict[int, str], turned: bool) -
     return Source.of(about, paths, numbers_of(stems), sizes, found)
 
 
-def _rows(file: str, size: Sequence[int], label_of: Dict[int, int], odd: Dict[str, List[Any]]) -> List[Tuple[Any, ...]]:
+def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
     """The objects in a file of labels of a picture of this height and width, as rows of OBJECT."""
     with readable(file):
         content = read_bytes(file, _LARGEST_LABELS)
-    rows: List[Tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     seen = set()
     start = 0
     for number, line in enumerate(content.splitlines(keepends=True), 1):
@@ -271,7 +271,7 @@ def _rows(file: str, size: Sequence[int], label_of: Dict[int, int], odd: Dict[st
     return rows
 
 
-def _box_and_area(shares: List[float], height: int, width: int) -> Tuple[Tuple[float, ...], float]:
+def _box_and_area(shares: list[float], height: int, width: int) -> tuple[tuple[float, ...], float]:
     """A line's box in pixels, x, y, width, height, and its area: that of the outline where there is one."""
     if len(shares) == 4:
         x, y, across, down = shares

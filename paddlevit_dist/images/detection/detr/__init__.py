@@ -1,5 +1,5 @@
 """DETR: objects as a set that a transformer predicts at once (Carion et al., ECCV 2020).
 
-- ``network``: the model; ``transformer``, ``position``: its parts; ``variants``, ``key_names``: its names
+- ``network``: the model; ``transformer``: its parts
 - ``criterion``: the matching of queries with objects, and the losses
 """

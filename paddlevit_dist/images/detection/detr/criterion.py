@@ -4,18 +4,17 @@ Source: Carion et al., End-to-End Object Detection with Transformers, 2020, equa
 details"; the authors' SetCriterion.
 """
 
-from __future__ import annotations
-
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from .... import autocast
 from ....contracts.task import Term
-from ....errors import UserError
-from ....transfers import read, to_device
+from ....runtime import autocast
+from ....runtime.errors import UserError
+from ....runtime.transfers import read, to_device
 from ..boxes import corners, generalised_iou, relative
 from ..detector import Criterion, Outputs, Targets
 
@@ -38,7 +37,7 @@ class LayerLosses(NamedTuple):
     box: paddle.Tensor
     giou: paddle.Tensor
     classes: paddle.Tensor
-    matches: Matches
+    matches: "Matches"
 
 
 class SetCriterion(Criterion):
@@ -72,7 +71,7 @@ class SetCriterion(Criterion):
         box_weight: float = 5.0,
         giou_weight: float = 2.0,
         no_object_weight: float = 0.1,
-        cost_class: Optional[float] = None,
+        cost_class: float | None = None,
         cost_box: float = 5.0,
         cost_giou: float = 2.0,
     ):
@@ -84,11 +83,11 @@ class SetCriterion(Criterion):
         self._seen = self._left_out = self._most = (
             0  # objects since the last report: all, without a query, of a picture
         )
-        self.suffixes: Tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
+        self.suffixes: tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
         known = ("class", "box", "giou") if self.is_global else ("box", "giou")
         self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in known)
 
-    def counts(self, batch: Mapping[str, np.ndarray]) -> Dict[str, Union[int, float]]:
+    def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         objects = np.count_nonzero(batch["labels"] >= 0, axis=1)  # (N,)
         known = {"class": self.class_count(objects), "box": int(objects.sum()), "giou": int(objects.sum())}
         return {name: known[name.replace(_AUXILIARY, "")] for name in self.count_names}
@@ -98,7 +97,7 @@ class SetCriterion(Criterion):
         matched = int(np.minimum(objects, self.queries).sum())
         return matched + self.no_object_weight * (len(objects) * self.queries - matched)
 
-    def terms(self, outputs: Outputs, targets: Targets) -> Dict[str, Term]:
+    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
         logits = outputs["layer_logits"]
         losses = self.layer_losses(logits, outputs["layer_boxes"], targets)
         sums = {"class": losses.label, "box": losses.box, "giou": losses.giou}
@@ -122,7 +121,7 @@ class SetCriterion(Criterion):
         self._left_out += int(np.maximum(objects - self.queries, 0).sum())
         self._most = max(self._most, int(objects.max()))
 
-    def epoch_lines(self) -> List[str]:
+    def epoch_lines(self) -> list[str]:
         said = []
         if self._left_out:
             said = [
@@ -161,7 +160,7 @@ class SetCriterion(Criterion):
             matches=matches,
         )
 
-    def _classes(self, labels: paddle.Tensor, matches: Matches) -> paddle.Tensor:
+    def _classes(self, labels: paddle.Tensor, matches: "Matches") -> paddle.Tensor:
         """The class that each query is to have, int64 (L, N, Q)."""
         pictures = labels.shape[0]
         nothing = paddle.full([pictures, 1], self.num_classes, dtype=labels.dtype)
@@ -170,7 +169,7 @@ class SetCriterion(Criterion):
         return paddle.gather(table.flatten(), to_device(places.ravel())).reshape(list(places.shape))
 
     @staticmethod
-    def _matched_boxes(boxes: paddle.Tensor, matches: Matches) -> paddle.Tensor:
+    def _matched_boxes(boxes: paddle.Tensor, matches: "Matches") -> paddle.Tensor:
         """The box of each object's query, (L, N, M, 4)."""
         layers, pictures, queries, _ = boxes.shape
         places = matches.query_of + np.arange(layers * pictures).reshape(layers, pictures, 1) * queries
@@ -220,8 +219,22 @@ def match(
         UserError: SciPy is not installed.
     """
     assign = solver()
-    counts = (labels >= 0).astype("int64").sum(axis=1)  # (N,)
-    return matched(*read(pair_costs(logits, boxes, labels, targets, weights), counts), assign)
+    costs, counts = read(
+        pair_costs(logits, boxes, labels, targets, weights), (labels >= 0).astype("int64").sum(axis=1)
+    )  # (L, N, Q, M), (N,)
+    layers, pictures, queries, most = costs.shape
+    query_of = np.zeros((layers, pictures, most), dtype=np.int64)
+    weight_of = np.zeros((layers, pictures, most), dtype=np.float32)
+    object_of = np.full((layers, pictures, queries), most, dtype=np.int64)
+    for layer in range(layers):
+        for picture, number in enumerate(counts):
+            own = costs[layer, picture, :, :number]
+            is_finite = np.isfinite(own).all()
+            rows, columns = assign(own if is_finite else np.zeros_like(own))
+            query_of[layer, picture, columns] = rows
+            object_of[layer, picture, rows] = columns
+            weight_of[layer, picture, columns] = 1.0 if is_finite else np.nan
+    return Matches(query_of, weight_of, object_of, counts)
 
 
 def pair_costs(
@@ -237,29 +250,6 @@ def pair_costs(
     distance = (ours - theirs).abs().sum(axis=-1)
     overlap = generalised_iou(corners(ours), corners(theirs))
     return weights.box * distance - weights.label * found - weights.giou * overlap
-
-
-def matched(costs: np.ndarray, counts: np.ndarray, assign: Callable[[np.ndarray], Any]) -> Matches:
-    """The matches of least cost.
-
-    Args:
-        costs: (L, N, Q, M); those of objects that a picture does not have are not looked at.
-        counts: int64 (N,), objects of each picture.
-        assign: ``scipy.optimize.linear_sum_assignment``.
-    """
-    layers, pictures, queries, most = costs.shape
-    query_of = np.zeros((layers, pictures, most), dtype=np.int64)
-    weight_of = np.zeros((layers, pictures, most), dtype=np.float32)
-    object_of = np.full((layers, pictures, queries), most, dtype=np.int64)
-    for layer in range(layers):
-        for picture, number in enumerate(counts):
-            own = costs[layer, picture, :, :number]
-            is_finite = np.isfinite(own).all()
-            rows, columns = assign(own if is_finite else np.zeros_like(own))
-            query_of[layer, picture, columns] = rows
-            object_of[layer, picture, rows] = columns
-            weight_of[layer, picture, columns] = 1.0 if is_finite else np.nan
-    return Matches(query_of, weight_of, object_of, counts)
 
 
 def solver() -> Callable[[np.ndarray], Any]:

@@ -3,9 +3,8 @@
 Source: Carion et al., End-to-End Object Detection with Transformers, ECCV 2020, arXiv 2005.12872.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -13,16 +12,15 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ....contracts.model import Model
-from ....errors import UserError
 from ....models import create_model, model_options
-from ...kernels.layers import Conv2D
+from ....runtime.errors import UserError
+from ...models.layers import Conv2D
+from .. import key_names
 from ..detector import Detector, Outputs, Targets, dense, single_or_double, uniform
 from ..evaluation.detections import Detections
-from . import key_names
+from ..variants import DETR
 from .criterion import SetCriterion, solver
-from .position import Anchors, AtPoints, Cells, cells_of, sine_embedding
-from .transformer import Transformer
-from .variants import DETR
+from .transformer import Anchors, AtPoints, Cells, Transformer, cells_of, sine_embedding
 
 _MASKED = -1e9  # exp(-1e9) is 0 in every precision
 _OF_BACKBONE = ("frozen_batch_norm", "frozen_stages", "dilation")
@@ -62,7 +60,7 @@ class Detr(Detector):
 
     is_exportable = True
     variants = DETR
-    coco_outputs = key_names.COCO_OUTPUTS
+    coco_outputs = key_names.DETR_OUTPUTS
     key_maps = key_names.DETR
     classifier_layers = ("class_embed",)
 
@@ -70,7 +68,7 @@ class Detr(Detector):
         self,
         num_classes: int = 80,
         backbone: str = "resnet50",
-        backbone_options: Optional[Mapping[str, Any]] = None,
+        backbone_options: Mapping[str, Any] | None = None,
         feature_level: int = -1,
         dilation: bool = False,
         frozen_batch_norm: bool = True,
@@ -108,7 +106,7 @@ class Detr(Detector):
         self.reset_classifier(num_classes)
 
     @classmethod
-    def build(cls, name: str, num_classes: int, image_size: Optional[Any] = None, **options: Any) -> Model:
+    def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
         """Build as any model; another backbone than the variant's has none of the options that are for that one."""
         usual = cls.variants.get(name, {}).get("backbone")
         if options.get("backbone", usual) != usual:
@@ -117,14 +115,14 @@ class Detr(Detector):
 
     @classmethod
     def criterion(
-        cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
+        cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> SetCriterion:
         solver()  # before anything else is done for a training
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
         return SetCriterion(num_classes, chosen["num_queries"], chosen["decoder_layers"], **(losses or {}))
 
     def forward(
-        self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None, targets: Optional[Targets] = None
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
     ) -> Outputs:
         """``logits`` (N, queries, classes + 1), the last of them "no object", and ``boxes`` (N, queries, 4): centre,
         width and height as shares of the picture without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
@@ -136,9 +134,7 @@ class Detr(Detector):
         boxes = F.sigmoid(boxes)
         return {"logits": logits[-1], "boxes": boxes[-1], "layer_logits": logits, "layer_boxes": boxes}
 
-    def encode(
-        self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None
-    ) -> Tuple[paddle.Tensor, paddle.Tensor]:
+    def encode(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> tuple[paddle.Tensor, paddle.Tensor]:
         """The outputs of the decoder, (layers, N, queries, embed_dim), and of the encoder, (N, cells, embed_dim)."""
         found = self.feature_map(images, sizes)  # (N, channels, height, width)
         cells = self.cells(images, found, sizes)
@@ -156,18 +152,18 @@ class Detr(Detector):
             start = self.anchors.start(memory, cells)
         return self.transformer.decoder(start, queries, position, memory, bias), memory
 
-    def feature_map(self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None) -> paddle.Tensor:
+    def feature_map(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> paddle.Tensor:
         """The map that the transformer sees, (N, channels, height, width)."""
         masked = self.mask_padding and sizes is not None
         maps = self.backbone.features(images, sizes) if masked else self.backbone.features(images)
         return maps[self.feature_level]
 
-    def cells(self, images: paddle.Tensor, found: paddle.Tensor, sizes: Optional[paddle.Tensor]) -> Cells:
+    def cells(self, images: paddle.Tensor, found: paddle.Tensor, sizes: paddle.Tensor | None) -> Cells:
         """Which cells of the map ``found`` hold a picture."""
         padded, grid = tuple(images.shape[2:]), tuple(found.shape[2:])
         return cells_of(sizes, padded, grid, self.stride if self.mask_padding else None)
 
-    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
         """Every query is an object of the class it prefers, even where it prefers none."""
         probabilities = F.softmax(outputs["logits"], axis=-1).astype("float32")[..., :-1]
         scores, labels = probabilities.max(axis=-1), probabilities.argmax(axis=-1)
@@ -180,16 +176,18 @@ class Detr(Detector):
         self.num_classes = num_classes
         self.class_embed = dense(self.embed_dim, num_classes + 1) if num_classes > 0 else nn.Identity()
 
-    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
+    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Rows of the authors' classifiers, which have one for each id of COCO's categories, for its 80 categories."""
-        return key_names.rows_of_categories(value, self.num_classes) if name.startswith("class_embed.") else None
+        if not name.startswith("class_embed."):
+            return None
+        return key_names.rows_of_categories(value, self.num_classes, key_names.DETR_OUTPUTS, key_names.DETR_ROWS)
 
-    def notices_of_resized(self, names: Sequence[str]) -> List[str]:
+    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
         return (
             [key_names.ROWS_TAKEN] if self.classifier_layers[0] in {name.rpartition(".")[0] for name in names} else []
         )
 
-    def recomputed_layers(self) -> List[nn.Layer]:
+    def recomputed_layers(self) -> list[nn.Layer]:
         """The blocks of the backbone that can be, and the encoder's layers."""
         return [*self.backbone.recomputed_layers(), *self.transformer.encoder.layers]
 
@@ -209,7 +207,7 @@ def _detections(found: np.ndarray, size: np.ndarray) -> Detections:
     return Detections(boxes.astype(np.float32), found[:, 4].copy(), found[:, 5].astype(np.int64), None)
 
 
-def _backbone(name: str, options: Dict[str, Any]) -> Model:
+def _backbone(name: str, options: dict[str, Any]) -> Model:
     """The backbone, with those of ``options`` that it has."""
     known = model_options(name).defaults
     if options["mask_padding"] and "mask_padding" not in known:

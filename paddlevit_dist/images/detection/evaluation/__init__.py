@@ -2,7 +2,6 @@
 
 - ``detections``: what a network says of one picture
 - ``matching``: compares the detections of one picture with its annotations
-- ``tables``: what is kept of pictures, joined over ranks
-- ``accumulation``: the tables as precision, recall and the twelve numbers
+- ``accumulation``: what is kept of pictures, joined over ranks, as precision, recall and the twelve numbers
 - ``annotation_file``, ``result_file``: COCO's JSON, and one file scored against the other
 """

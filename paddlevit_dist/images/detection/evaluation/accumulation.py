@@ -1,16 +1,116 @@
-"""Precision and recall of matched pictures, and the twelve numbers that COCO reports of them.
+"""What is kept of evaluated pictures, small enough to gather from all ranks; precision and recall of them, and the
+twelve numbers that COCO reports.
 
 Each number is formed as pycocotools forms it, in the same order of operations: they are equal to the last digit.
 """
 
-from __future__ import annotations
-
-from typing import Dict, NamedTuple, Sequence
+import io
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from ....compiled import compiled
-from .tables import AREA_NAMES, AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
+from ....runtime.compiled import compiled
+from ....runtime.errors import UserError
+
+IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
+AREA_NAMES = ("all", "small", "medium", "large")
+AREA_RANGES = np.array([[0, 1e5**2], [0, 32**2], [32**2, 96**2], [96**2, 1e5**2]], np.float64)  # pixels, ends included
+MAX_DETECTIONS = (1, 10, 100)  # of one picture and class
+_JOINED_AFTER = 256  # pictures
+
+
+class MatchTable(NamedTuple):
+    """One or more pictures after matching. Bit ``10 * area + threshold`` of an answer belongs to
+    ``AREA_RANGES[area]`` and ``IOU_THRESHOLDS[threshold]``.
+
+    Attributes:
+        image_ids: int64 (pictures,), ascending and different.
+        counts: int32 (pictures,), rows of each picture.
+        num_true: int32 (pictures,), annotations of each picture, without crowds.
+        labels: uint16 (rows,), class of each detection; the rows of a picture are ordered by class, and within a class
+            by falling score.
+        scores: float32 or float64 (rows,).
+        found: uint64 (rows,), bits of true positives.
+        ignored: uint64 (rows,), bits of detections that count as neither true nor false.
+        totals: int64 (classes, areas), annotations that can be found in all these pictures.
+    """
+
+    image_ids: np.ndarray
+    counts: np.ndarray
+    num_true: np.ndarray
+    labels: np.ndarray
+    scores: np.ndarray
+    found: np.ndarray
+    ignored: np.ndarray
+    totals: np.ndarray
+
+    @classmethod
+    def empty(cls, num_classes: int) -> "MatchTable":
+        """A table without pictures."""
+        pictures = (np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int32))
+        rows = (np.zeros(0, dtype) for dtype in (np.uint16, np.float32, np.uint64, np.uint64))
+        return cls(*pictures, *rows, np.zeros((num_classes, len(AREA_RANGES)), np.int64))
+
+    @classmethod
+    def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
+        """One table of the pictures of several, ordered by picture; at least one table.
+
+        Raises:
+            UserError: a picture is in two of them, so that its detections would count twice.
+        """
+        image_ids = np.concatenate([table.image_ids for table in tables])
+        counts = np.concatenate([table.counts for table in tables])
+        rows = [np.concatenate([table[column] for table in tables]) for column in range(3, 7)]
+        num_true = np.concatenate([table.num_true for table in tables])
+        totals = np.sum([table.totals for table in tables], axis=0)
+        order = np.argsort(image_ids, kind="stable")
+        if (np.diff(image_ids[order]) == 0).any():
+            twice = image_ids[order][1:][np.diff(image_ids[order]) == 0]
+            raise UserError(f"picture {int(twice[0])} was evaluated twice: pictures must have different ids")
+        if (np.diff(order) != 1).any():
+            rows = [column[_rows_of(order, counts)] for column in rows]
+        return cls(image_ids[order], counts[order], num_true[order], *rows, totals)
+
+    def image_of_rows(self) -> np.ndarray:
+        """Position in ``image_ids`` of each row's picture: int64 (rows,)."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    def packed(self) -> bytes:
+        """The table in few bytes, for other processes: few combinations of answers occur."""
+        content = io.BytesIO()
+        np.savez_compressed(content, *self)
+        return content.getvalue()
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> "MatchTable":
+        """What ``packed`` was made of."""
+        with np.load(io.BytesIO(packed), allow_pickle=False) as columns:
+            return cls(*columns.values())
+
+
+class GrowingTable:
+    """Pictures as they are matched: one table of many takes less memory than many tables."""
+
+    def __init__(self, num_classes: int) -> None:
+        self._tables = [MatchTable.empty(num_classes)]
+
+    def add(self, table: MatchTable) -> None:
+        self._tables.append(table)
+        if len(self._tables) > _JOINED_AFTER:
+            self._tables = [self.joined()]
+
+    def joined(self) -> MatchTable:
+        """All pictures so far."""
+        return MatchTable.joined(self._tables)
+
+
+def _rows_of(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Positions of the rows of pictures taken in this order."""
+    first = np.cumsum(counts) - counts
+    shift = first[order] - (np.cumsum(counts[order]) - counts[order])  # by how much each picture's rows move
+    return np.arange(int(counts.sum())) + np.repeat(shift, counts[order])
+
 
 RECALLS = np.linspace(0.0, 1.0, 101)
 STAT_NAMES = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()
@@ -24,13 +124,11 @@ class Accumulated(NamedTuple):
     Attributes:
         precision: float64 (IoU thresholds 10, recalls 101, classes, areas 4, numbers of detections 3).
         recall: float64 (10, classes, 4, 3), the largest that is reached.
-        scores: float64, as ``precision``: the score from which on a recall is reached.
         max_detections: the numbers of detections.
     """
 
     precision: np.ndarray
     recall: np.ndarray
-    scores: np.ndarray
     max_detections: Sequence[int]
 
     def stats(self) -> np.ndarray:
@@ -56,7 +154,7 @@ class Accumulated(NamedTuple):
         areas, at an IoU of 0.5; 0 where a recall is not reached."""
         return self.precision[_AT_50, :, labels, 0, -1].mean(axis=0)
 
-    def named(self) -> Dict[str, float]:
+    def named(self) -> dict[str, float]:
         """The twelve numbers by name."""
         return dict(zip(STAT_NAMES, self.stats().tolist()))
 
@@ -79,21 +177,18 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
     shape = (len(IOU_THRESHOLDS), num_classes, len(AREA_RANGES), num_limits)
     recall = np.full(shape, UNDEFINED)
     precision = np.full(shape[:1] + RECALLS.shape + shape[1:], UNDEFINED)
-    scores = np.full_like(precision, UNDEFINED)
     order = np.argsort(table.labels, kind="stable")  # pictures stay in ascending order within a class
     bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
     ranks = _ranks(table)
     limits = np.asarray(max_detections, np.int64)
     for label in range(num_classes):
         rows = order[bounds[label] : bounds[label + 1]]
-        own_scores = table.scores[rows].astype(np.float64)
-        by_score = np.argsort(-own_scores, kind="stable")
-        rows = rows[by_score]
+        rows = rows[np.argsort(-table.scores[rows].astype(np.float64), kind="stable")]
         _sample(
-            table.found[rows], table.ignored[rows], ranks[rows], own_scores[by_score], limits, table.totals[label],
-            RECALLS, precision[:, :, label], recall[:, label], scores[:, :, label],
+            table.found[rows], table.ignored[rows], ranks[rows], limits, table.totals[label], RECALLS,
+            precision[:, :, label], recall[:, label],
         )  # fmt: skip
-    return Accumulated(precision, recall, scores, tuple(max_detections))
+    return Accumulated(precision, recall, tuple(max_detections))
 
 
 def _ranks(table: MatchTable) -> np.ndarray:
@@ -106,11 +201,11 @@ def _ranks(table: MatchTable) -> np.ndarray:
 
 
 @compiled(error_model="numpy")
-def _sample(found, ignored, ranks, scores, limits, totals, recalls, precision, recall, score_at):
+def _sample(found, ignored, ranks, limits, totals, recalls, precision, recall):
     """Precision at each recall for one class, written to (thresholds, recalls, areas, limits)."""
     steps, _, areas, _ = precision.shape
     tiny = np.spacing(1.0)
-    reached, precise, rows = np.empty(len(found)), np.empty(len(found)), np.empty(len(found), np.int64)
+    reached, precise = np.empty(len(found)), np.empty(len(found))
     for area in range(areas):
         if totals[area] == 0:
             continue
@@ -127,7 +222,6 @@ def _sample(found, ignored, ranks, scores, limits, totals, recalls, precision, r
                         wrong += 1.0
                     reached[number] = right / totals[area]
                     precise[number] = right / (wrong + right + tiny)
-                    rows[number] = row
                     number += 1
                 recall[step, area, which] = reached[number - 1] if number else 0.0
                 for place in range(number - 1, 0, -1):  # precision does not rise with recall
@@ -136,9 +230,4 @@ def _sample(found, ignored, ranks, scores, limits, totals, recalls, precision, r
                 for point in range(len(recalls)):
                     while place < number and reached[place] < recalls[point]:
                         place += 1
-                    if place < number:
-                        precision[step, point, area, which] = precise[place]
-                        score_at[step, point, area, which] = scores[rows[place]]
-                    else:
-                        precision[step, point, area, which] = 0.0
-                        score_at[step, point, area, which] = 0.0
+                    precision[step, point, area, which] = precise[place] if place < number else 0.0

@@ -1,18 +1,16 @@
 """COCO's annotation files, as an evaluation needs them."""
 
-from __future__ import annotations
-
 import os
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....errors import UserError
+from ....runtime.errors import UserError
 from ..coco_files import CocoReader, Element, Id, as_id, in_order
 from ..run_lengths import area_of, outline, text_of
+from .detections import BOXES, MASKS
 from .matching import Federated, Truth
-
-BOXES, MASKS = "bbox", "segm"
 
 
 class AnnotationFile(NamedTuple):
@@ -34,15 +32,15 @@ class AnnotationFile(NamedTuple):
     """
 
     path: str
-    image_ids: List[Id]
+    image_ids: list[Id]
     sizes: np.ndarray
-    category_ids: List[Id]
-    names: List[str]
+    category_ids: list[Id]
+    names: list[str]
     truth: Truth
-    masks: Optional[List[bytes]]
+    masks: list[bytes] | None
     first: np.ndarray
-    notices: List[str]
-    checked: Optional[List[Federated]] = None
+    notices: list[str]
+    checked: list[Federated] | None = None
     frequencies: Sequence[str] = ()
 
     def truth_of(self, picture: int) -> Truth:
@@ -50,11 +48,11 @@ class AnnotationFile(NamedTuple):
         chosen = slice(self.first[picture], self.first[picture + 1])
         return Truth(*(column[chosen] for column in self.truth))
 
-    def masks_of(self, picture: int) -> List[bytes]:
+    def masks_of(self, picture: int) -> list[bytes]:
         """The masks of a picture's annotations."""
         return (self.masks or [])[self.first[picture] : self.first[picture + 1]]
 
-    def size_of(self, picture: int) -> Tuple[int, int]:
+    def size_of(self, picture: int) -> tuple[int, int]:
         """Height and width of a picture.
 
         Raises:
@@ -66,20 +64,17 @@ class AnnotationFile(NamedTuple):
         return height, width
 
 
-def read_annotations(
-    path: Any, kind: str = BOXES, progress: Callable[[int], None] = lambda place: None, federated: bool = False
-) -> AnnotationFile:
+def read_annotations(path: Any, kind: str = BOXES, federated: bool = False) -> AnnotationFile:
     """Read COCO's annotations from a JSON file; lists that an evaluation does not need are passed over.
 
     Args:
         kind: ``BOXES`` or ``MASKS``, what is going to be compared.
-        progress: called with the place in the file, in bytes.
         federated: pictures say what they were checked for, as in LVIS.
     Raises:
         UserError: the file cannot be read, or is none of annotations; the message says where.
     """
     reader = _Reader(os.fspath(path), kind, federated)
-    reader.read(lambda element: progress(element.end) if element.number % 1000 == 0 else None)
+    reader.read()
     return reader.ended()
 
 
@@ -91,9 +86,9 @@ class _Reader(CocoReader):
     def __init__(self, path: str, kind: str, federated: bool) -> None:
         super().__init__(path)
         self.kind, self.federated = kind, federated
-        self.lists: List[Any] = []  # absent and not exhaustive categories of each picture
-        self.frequencies: Dict[Id, str] = {}
-        self.masks: List[Optional[bytes]] = []
+        self.lists: list[Any] = []  # absent and not exhaustive categories of each picture
+        self.frequencies: dict[Id, str] = {}
+        self.masks: list[bytes | None] = []
 
     def picture(self, element: Element) -> None:
         if self.federated:
@@ -151,7 +146,7 @@ class _Reader(CocoReader):
             [self.frequencies[own] for own in self.categories],
         )
 
-    def _masks(self, order: np.ndarray, boxes: np.ndarray) -> List[bytes]:
+    def _masks(self, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
         """Compressed run lengths of the annotations; where only some have a mask, the box of the others."""
         without = [row for row in order.tolist() if self.masks[row] is None]
         if len(without) == len(order) and len(order):
@@ -175,7 +170,7 @@ def _without_size(path: str, image_id: Id) -> UserError:
     return UserError(f"{path}: picture {image_id!r} has no height and width, which its masks need")
 
 
-def different_names(categories: Mapping[Id, str]) -> List[str]:
+def different_names(categories: Mapping[Id, str]) -> list[str]:
     """A name for each category: its own; with its id where several have the same."""
     names, result = list(categories.values()), []
     for own, name in categories.items():

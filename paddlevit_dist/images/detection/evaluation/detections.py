@@ -1,10 +1,10 @@
 """What a network says of one picture."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
+
+BOXES, MASKS = "bbox", "segm"  # what is compared, in the words of COCO's tools
 
 
 class Detections(NamedTuple):
@@ -20,19 +20,14 @@ class Detections(NamedTuple):
     boxes: np.ndarray
     scores: np.ndarray
     labels: np.ndarray
-    masks: Optional[List[Dict[str, Any]]] = None
+    masks: list[dict[str, Any]] | None = None
 
-    @classmethod
-    def none(cls) -> Detections:
-        """The detections of a picture in which nothing was found."""
-        return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
-
-    def finite(self) -> Detections:
+    def finite(self) -> "Detections":
         """The detections whose box and score are finite numbers."""
         is_finite = np.isfinite(self.boxes).all(axis=1) & np.isfinite(self.scores)
         return self if is_finite.all() else self.only(is_finite)
 
-    def only(self, chosen: np.ndarray) -> Detections:
+    def only(self, chosen: np.ndarray) -> "Detections":
         """The ``chosen`` detections, bool (n,), in their order."""
         masks = None if self.masks is None else [mask for mask, is_chosen in zip(self.masks, chosen) if is_chosen]
         return Detections(self.boxes[chosen], self.scores[chosen], self.labels[chosen], masks)

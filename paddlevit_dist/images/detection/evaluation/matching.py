@@ -11,17 +11,16 @@ ids do not matter.
 Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the behaviour of pycocotools 2.0.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....compiled import compiled
-from ....errors import UserError
+from ....runtime.compiled import compiled
+from ....runtime.errors import UserError
 from ..run_lengths import ManyRuns
+from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 from .detections import Detections, as_written
-from .tables import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 _MOST_CLASSES = 1 << 16
 _NEVER = 1 - 1e-10  # the highest threshold, so that rounding cannot miss an IoU of 1; pycocotools has the same
@@ -66,10 +65,10 @@ class Candidates(NamedTuple):
         areas: float64 (n,); None: width times height, or pixels of the masks.
     """
 
-    shapes: Union[np.ndarray, Masks]
+    shapes: np.ndarray | Masks
     scores: np.ndarray
     labels: np.ndarray
-    areas: Optional[np.ndarray] = None
+    areas: np.ndarray | None = None
 
 
 class Federated(NamedTuple):
@@ -101,7 +100,7 @@ def match_found(
     found: Candidates,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
-    federated: Optional[Federated] = None,
+    federated: Federated | None = None,
 ) -> MatchTable:
     """The table of one picture.
 
@@ -112,78 +111,49 @@ def match_found(
         max_detections: the last is how many are looked at in each class.
         federated: what the picture was checked for; None: everything.
     """
-    pairing = pair(truth.labels, found.labels, found.scores, num_classes, max_detections, federated)
-    is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
-    if isinstance(found.shapes, Masks):
-        masks = ManyRuns.of([found.shapes.found[row] for row in pairing.rows.tolist()], found.shapes.height)
-        true = ManyRuns.of([found.shapes.true[row] for row in pairing.true_rows.tolist()], found.shapes.height)
-        overlaps, areas = _mask_overlaps(*masks, *true, is_crowd, pairing.groups, pairing.size), masks.areas
-    else:
-        boxes = np.asarray(found.shapes, np.float64).reshape(-1, 4)[pairing.rows]
-        true_boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)[pairing.true_rows]
-        overlaps = _box_overlaps(boxes, true_boxes, is_crowd, pairing.groups, pairing.size)
-        areas = boxes[:, 2] * boxes[:, 3]
-    if found.areas is not None:
-        areas = np.asarray(found.areas)[pairing.rows]
-    return decided(image_id, truth, pairing, overlaps, areas.astype(np.float64))
-
-
-class Pairing(NamedTuple):
-    """Which detections are compared with which annotations.
-
-    Attributes:
-        rows: int64 (d,), the detections that count, by class and falling score.
-        true_rows: int64 (n,), the annotations of known classes, by class and then as they came.
-        groups: int64 (classes in the picture, 5): class, first and end of its detections, and of its annotations.
-        size: pairs of detection and annotation of one class.
-        labels: uint16 (d,), classes of the detections that count.
-        scores: (d,), their scores.
-        num_classes: that are told apart.
-        is_excused: bool (d,), detections that are not wrong if they find nothing.
-    """
-
-    rows: np.ndarray
-    true_rows: np.ndarray
-    groups: np.ndarray
-    size: int
-    labels: np.ndarray
-    scores: np.ndarray
-    num_classes: int
-    is_excused: np.ndarray
-
-
-def pair(
-    true_labels: np.ndarray,
-    labels: np.ndarray,
-    scores: np.ndarray,
-    num_classes: int,
-    max_detections: Sequence[int],
-    federated: Optional[Federated],
-) -> Pairing:
-    """Order detections and annotations of one picture by class."""
     if not 0 < num_classes <= _MOST_CLASSES:
         raise UserError(f"{num_classes:,} classes: expected 1 to {_MOST_CLASSES:,}")
-    labels, true_labels = np.asarray(labels, np.int64), np.asarray(true_labels, np.int64)
-    scores = np.asarray(scores)
-    rows, true_rows = _by_class(labels, num_classes), _by_class(true_labels, num_classes)
-    is_excused = np.zeros(len(labels), bool)
+    true_labels, labels = np.asarray(truth.labels, np.int64), np.asarray(found.labels, np.int64)
+    true_rows, rows = _by_class(true_labels, num_classes), _by_class(labels, num_classes)
+    scores, is_excused = np.asarray(found.scores), np.zeros(len(labels), bool)
     if federated is not None:
         best = np.argsort(-scores.astype(np.float64), kind="stable")[: federated.most]
         known = np.isin(labels, np.concatenate([true_labels, np.asarray(federated.absent, np.int64)]))
         rows = rows[np.isin(rows, best) & known[rows]]
         is_excused = np.isin(labels, federated.not_exhaustive)
     rows = rows[np.lexsort((-scores[rows].astype(np.float64), labels[rows]))]  # stable
-    limits = np.arange(num_classes + 1)
-    start = np.searchsorted(labels[rows], limits)
-    rank = np.arange(len(rows)) - start[labels[rows]]
+    rank = np.arange(len(rows)) - np.searchsorted(labels[rows], labels[rows])  # in its class
     rows = rows[rank < max_detections[-1]]
-    ends = np.searchsorted(labels[rows], limits)
-    true_ends = np.searchsorted(true_labels[true_rows], limits)
-    groups = np.stack([limits[:-1], ends[:-1], ends[1:], true_ends[:-1], true_ends[1:]], axis=1)
-    groups = groups[(groups[:, 1] < groups[:, 2]) | (groups[:, 3] < groups[:, 4])]
-    size = int(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())
-    return Pairing(
-        rows, true_rows, groups, size, labels[rows].astype(np.uint16), scores[rows], num_classes, is_excused[rows]
+    groups = _groups(labels[rows], true_labels[true_rows], num_classes)
+    overlaps = np.zeros(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())  # of each pair
+    is_crowd = np.asarray(truth.is_crowd, bool)[true_rows]
+    if isinstance(found.shapes, Masks):
+        masks = ManyRuns.of([found.shapes.found[row] for row in rows.tolist()], found.shapes.height)
+        true = ManyRuns.of([found.shapes.true[row] for row in true_rows.tolist()], found.shapes.height)
+        _mask_overlaps(*masks, *true, is_crowd, groups, overlaps)
+        areas = masks.areas
+    else:
+        boxes = np.asarray(found.shapes, np.float64).reshape(-1, 4)[rows]
+        true_boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)[true_rows]
+        _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps)
+        areas = boxes[:, 2] * boxes[:, 3]
+    if found.areas is not None:
+        areas = np.asarray(found.areas)[rows]
+    true_areas = np.asarray(truth.areas, np.float64)[true_rows]
+    totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
+    right, ignored = _decide(
+        groups, overlaps, areas.astype(np.float64), is_excused[rows], true_areas, is_crowd, AREA_RANGES,
+        IOU_THRESHOLDS, totals,
+    )  # fmt: skip
+    return MatchTable(
+        np.array([image_id], np.int64),
+        np.array([len(rows)], np.int32),
+        np.array([np.count_nonzero(~is_crowd)], np.int32),
+        labels[rows].astype(np.uint16),
+        scores[rows],
+        right,
+        ignored,
+        totals,
     )
 
 
@@ -193,36 +163,18 @@ def _by_class(labels: np.ndarray, num_classes: int) -> np.ndarray:
     return order[(labels[order] >= 0) & (labels[order] < num_classes)]
 
 
-def decided(image_id: int, truth: Any, pairing: Pairing, overlaps: np.ndarray, areas: np.ndarray) -> MatchTable:
-    """The table of one picture whose overlaps are known.
-
-    Args:
-        overlaps: float64 (``pairing.size``,), of each detection with each annotation of its class, group by group;
-            for a crowd the share of the detection that lies in it.
-        areas: float64 (d,), of the detections that count.
-    """
-    is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
-    true_areas = np.asarray(truth.areas, np.float64)[pairing.true_rows]
-    totals = np.zeros((pairing.num_classes, len(AREA_RANGES)), np.int64)
-    found, ignored = _decide(
-        pairing.groups, overlaps, areas, pairing.is_excused, true_areas, is_crowd, AREA_RANGES, IOU_THRESHOLDS, totals,
-    )  # fmt: skip
-    return MatchTable(
-        np.array([image_id], np.int64),
-        np.array([len(found)], np.int32),
-        np.array([np.count_nonzero(~is_crowd)], np.int32),
-        pairing.labels,
-        pairing.scores,
-        found,
-        ignored,
-        totals,
-    )
+def _groups(labels: np.ndarray, true_labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """int64 (classes in the picture, 5): class, first and end of its detections, and of its annotations."""
+    limits = np.arange(num_classes + 1)
+    ends, true_ends = np.searchsorted(labels, limits), np.searchsorted(true_labels, limits)
+    groups = np.stack([limits[:-1], ends[:-1], ends[1:], true_ends[:-1], true_ends[1:]], axis=1)
+    return groups[(groups[:, 1] < groups[:, 2]) | (groups[:, 3] < groups[:, 4])]
 
 
 @compiled(error_model="numpy")
-def _box_overlaps(boxes, true_boxes, is_crowd, groups, size):
-    """IoU of each detection with each annotation of its class; float64 (size,)."""
-    overlaps = np.zeros(size)
+def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
+    """Fill in the IoU of each detection with each annotation of its class, group by group; for a crowd the share of the
+    detection that lies in it."""
     position = 0
     for group in range(len(groups)):
         for row in range(groups[group, 1], groups[group, 2]):
@@ -237,7 +189,6 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, size):
                     whole = area if is_crowd[true_row] else area + true_width * true_height - shared
                     overlaps[position] = shared / whole
                 position += 1
-    return overlaps
 
 
 @compiled(error_model="numpy")
@@ -292,10 +243,21 @@ def _decide(groups, overlaps, areas, is_excused, true_areas, is_crowd, ranges, t
 
 @compiled
 def _mask_overlaps(
-    starts, ends, first, areas, rows, true_starts, true_ends, true_first, true_areas, true_rows, is_crowd, groups, size
+    starts,
+    ends,
+    first,
+    areas,
+    rows,
+    true_starts,
+    true_ends,
+    true_first,
+    true_areas,
+    true_rows,
+    is_crowd,
+    groups,
+    overlaps,
 ):
-    """IoU of each detection with each annotation of its class; float64 (size,)."""
-    overlaps = np.zeros(size)
+    """Fill in what ``_box_overlaps`` does, of masks."""
     position = -1
     for group in range(len(groups)):
         for mask in range(groups[group, 1], groups[group, 2]):
@@ -318,4 +280,3 @@ def _mask_overlaps(
                 if shared > 0:
                     whole = areas[mask] if is_crowd[true_mask] else areas[mask] + true_areas[true_mask] - shared
                     overlaps[position] = shared / whole
-    return overlaps

@@ -1,21 +1,21 @@
 """COCO's files of results: what a detector says of many pictures."""
 
-from __future__ import annotations
-
 import os
 from array import array
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from tqdm import tqdm
 
-from ....errors import UserError
+from ....runtime.errors import UserError
 from ..coco_files import LARGEST, Id, as_id, elements, short
-from ..run_lengths import area_of, rectangle, runs_of, text_of
-from .accumulation import UNDEFINED
-from .annotation_file import BOXES, MASKS, AnnotationFile
+from ..run_lengths import area_of, outline, runs_of, text_of
+from .accumulation import MAX_DETECTIONS, UNDEFINED, GrowingTable, MatchTable
+from .annotation_file import AnnotationFile
+from .detections import BOXES, MASKS
 from .matching import Candidates, Masks, match_found
-from .tables import MAX_DETECTIONS, GrowingTable, MatchTable
 
 FEDERATED_LIMITS = (1, 10, 300)
 
@@ -39,22 +39,20 @@ class ResultFile(NamedTuple):
     areas: np.ndarray
     scores: np.ndarray
     labels: np.ndarray
-    masks: Optional[List[bytes]]
+    masks: list[bytes] | None
     first: np.ndarray
-    notices: List[str]
+    notices: list[str]
 
     def rows_of(self, picture: int) -> slice:
         """Where the detections of a picture are, by its position."""
         return slice(self.first[picture], self.first[picture + 1])
 
-    def masks_of(self, picture: int) -> List[bytes]:
+    def masks_of(self, picture: int) -> list[bytes]:
         """The masks of a picture's detections."""
         return (self.masks or [])[self.rows_of(picture)]
 
 
-def read_results(
-    path: Any, annotations: AnnotationFile, kind: str = BOXES, progress: Callable[[int], None] = lambda place: None
-) -> ResultFile:
+def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
     """Read a list of results from a JSON file.
 
     Args:
@@ -62,7 +60,6 @@ def read_results(
         kind: ``BOXES`` or ``MASKS``, what is going to be compared. As in COCO's tools the first result decides what all
             have: with a box, boxes are compared as they are, masks are drawn from boxes where there are none, and areas
             are those of boxes; without, boxes are drawn around masks, and areas are pixels.
-        progress: called with the place in the file, in bytes.
     Raises:
         UserError: the file cannot be read, is none of results, or names pictures that the annotations do not have.
     """
@@ -76,8 +73,6 @@ def read_results(
             )
         for element in lists[""]:
             reader.result(element.number, element.value)
-            if element.number % 1000 == 0:
-                progress(element.end)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
@@ -86,10 +81,10 @@ def read_results(
 
 
 class _Result(msgspec.Struct, gc=False):
-    image_id: Union[int, float, str]
-    category_id: Union[int, float, str]
+    image_id: int | float | str
+    category_id: int | float | str
     score: float
-    bbox: Optional[List[float]] = None
+    bbox: list[float] | None = None
     segmentation: Any = None
 
 
@@ -102,9 +97,9 @@ class _Reader:
         self.label = {own: place for place, own in enumerate(annotations.category_ids)}
         self.boxes, self.areas, self.scores = array("d"), array("d"), array("d")
         self.pictures, self.labels = array("q"), array("q")
-        self.masks: List[bytes] = []
+        self.masks: list[bytes] = []
         self.has_boxes = True
-        self.unknown_pictures: Dict[Id, int] = {}  # id -> its first result
+        self.unknown_pictures: dict[Id, int] = {}  # id -> its first result
 
     def result(self, number: int, result: _Result) -> None:
         if number == 0:
@@ -143,14 +138,14 @@ class _Reader:
                 runs = runs_of(result.segmentation, height, width)
                 self._add(runs.box(), runs.area)
             elif result.segmentation is None:
-                self._add(box, box[2] * box[3], rectangle(box, height, width).text())  # type: ignore[arg-type]
+                self._add(box, box[2] * box[3], text_of(outline(box), height, width))
             else:
                 text = text_of(result.segmentation, height, width)
                 self._add(box, box[2] * box[3] if self.has_boxes else area_of(text), text)
         except ValueError as error:
             raise self._error(number, f"has a segmentation that {error}") from None
 
-    def _size(self, picture: int) -> Tuple[Optional[int], Optional[int]]:
+    def _size(self, picture: int) -> tuple[int | None, int | None]:
         """Height and width of a picture; where boxes are drawn around masks they need not be known."""
         if self.kind == BOXES and self.annotations.sizes[picture].min() < 1:
             return None, None
@@ -199,7 +194,7 @@ class _Reader:
             f"image_id {own!r} (result {number}){hint}"
         )
 
-    def _notices(self, labels: np.ndarray) -> List[str]:
+    def _notices(self, labels: np.ndarray) -> list[str]:
         notices = []
         unknown = int((labels < 0).sum())
         if unknown:
@@ -212,18 +207,16 @@ class _Reader:
         return notices
 
 
-def table_of(
-    annotations: AnnotationFile, results: ResultFile, kind: str, progress: Callable[[], None] = lambda: None
-) -> MatchTable:
+def table_of(annotations: AnnotationFile, results: ResultFile, kind: str) -> MatchTable:
     """All pictures of the annotations, matched. ``image_ids`` of the table are positions in ``annotations.image_ids``.
 
     Args:
         kind: of what both were read for.
-        progress: called after each picture.
     """
     num_classes = len(annotations.category_ids)
     tables = GrowingTable(num_classes)
-    for picture in range(len(annotations.image_ids)):
+    pictures = range(len(annotations.image_ids))
+    for picture in tqdm(pictures, desc="matching", unit="picture", delay=1.0, disable=None, leave=False):
         truth, rows = annotations.truth_of(picture), results.rows_of(picture)
         scores, labels = results.scores[rows], results.labels[rows]
         checked = annotations.checked[picture] if annotations.checked else None
@@ -236,16 +229,15 @@ def table_of(
             shapes = Masks(results.masks_of(picture), annotations.masks_of(picture), height)
         found = Candidates(shapes, scores, labels, results.areas[rows])
         tables.add(match_found(picture, truth, found, num_classes, limits_of(annotations), checked))
-        progress()
     return tables.joined()
 
 
-def limits_of(annotations: AnnotationFile) -> Tuple[int, ...]:
+def limits_of(annotations: AnnotationFile) -> tuple[int, ...]:
     """The numbers of detections that recall is told for."""
     return FEDERATED_LIMITS if annotations.checked else MAX_DETECTIONS
 
 
-def by_frequency(annotations: AnnotationFile, class_ap: np.ndarray) -> Dict[str, float]:
+def by_frequency(annotations: AnnotationFile, class_ap: np.ndarray) -> dict[str, float]:
     """Mean AP of the categories of each frequency, by the names that the file gives them; -1 where none is annotated.
 
     Args:

@@ -1,8 +1,7 @@
 """What Mask R-CNN learns: the regions of a training step with their targets, and the losses."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -10,13 +9,12 @@ from paddle.nn import functional as F
 from paddle.vision.ops import roi_align
 
 from ....contracts.task import Term
-from ....transfers import read, to_device, to_device_together
+from ....runtime.transfers import read, to_device, to_device_together
 from ..boxes import offsets, overlaps
 from ..detector import Criterion, Outputs, Targets
-from .matching import match, sample
-from .pooling import levels_of
-from .region_heads import Regions, stand_in
-from .variants import Rules
+from ..variants import Rules
+from .region_heads import Regions, levels_of, stand_in
+from .region_proposals import match, sample
 
 NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
 
@@ -49,16 +47,16 @@ class MaskRcnnCriterion(Criterion):
     ):
         super().__init__(normaliser)
         self.anchor_beta, self.box_beta = anchor_beta, box_beta
-        self.terms_by_name: Tuple[str, ...] = NAMES if has_masks else NAMES[:-1]
+        self.terms_by_name: tuple[str, ...] = NAMES if has_masks else NAMES[:-1]
         self.weights = {name: class_weight if name == "classes" else 1.0 for name in self.terms_by_name}
         # The engine asks for one count at least; under "reference" each term brings its own.
         self.count_names = self.terms_by_name if self.is_global else ("pictures",)
 
-    def counts(self, batch: Mapping[str, np.ndarray]) -> Dict[str, Union[int, float]]:
+    def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """The number of pictures, for each term."""
         return dict.fromkeys(self.count_names, len(batch["labels"]))
 
-    def terms(self, outputs: Outputs, targets: Targets) -> Dict[str, Term]:
+    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
         """The terms of what ``MaskRCNN.forward`` returned with targets."""
         of_anchors = F.binary_cross_entropy_with_logits(
             outputs["anchor_logits"], outputs["anchor_positive"], reduction="none"
@@ -67,7 +65,7 @@ class MaskRcnnCriterion(Criterion):
         anchor_boxes = smooth_l1(outputs["anchor_changes"], outputs["anchor_offsets"], self.anchor_beta)  # (N, S)
         boxes = smooth_l1(outputs["region_changes"], outputs["region_offsets"], self.box_beta)  # (n,)
         is_object = (outputs["region_labels"] > 0).astype(boxes.dtype)
-        losses: Dict[str, Any] = {
+        losses: dict[str, Any] = {
             "objectness": (of_anchors, outputs["anchor_shares"]),
             "anchor_boxes": (anchor_boxes * outputs["anchor_positive"], outputs["anchor_shares"]),
             "classes": (of_regions.reshape([-1]), outputs["region_shares"]),
@@ -148,7 +146,7 @@ def region_targets(proposals: Sequence[paddle.Tensor], targets: Targets, levels:
 
 def _draw(
     proposals: paddle.Tensor, targets: Targets, picture: int, rules: Rules
-) -> Tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
     """Boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one picture."""
     count = int(targets.box_counts[picture])
     objects = targets.boxes[picture].astype(proposals.dtype)  # (M, 4)
@@ -226,7 +224,7 @@ def _masks_of(masks: paddle.Tensor, regions: Regions, objects: np.ndarray, side:
     arrays = [order, np.argsort(order, kind="stable"), *needed, *counts]
     by_object, back, *there = to_device_together(*(array.astype(np.int32) for array in arrays))
     boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
-    parts: List[paddle.Tensor] = []
+    parts: list[paddle.Tensor] = []
     for place, picture in enumerate(pictures.tolist()):
         chosen, numbers = there[place], there[len(pictures) + place]
         of_objects = paddle.gather(masks[picture], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)

@@ -4,9 +4,9 @@ Source: He et al., Mask R-CNN, ICCV 2017 (arXiv 1703.06870). Parameter names are
 (in, out) as Paddle stores them.
 """
 
-from __future__ import annotations
-
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -14,20 +14,87 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ....contracts.model import Model
-from ....errors import UserError
 from ....models import create_model
-from ....transfers import constant, read, to_device
+from ....runtime.autocast import as_dtype
+from ....runtime.errors import UserError
+from ....runtime.transfers import constant, read, to_device
+from ...models.layers import Conv2D, LayerNorm
+from .. import key_names
 from ..boxes import inside, moved_boxes
-from ..detector import Criterion, Detector, Outputs, Targets
+from ..detector import Criterion, Detector, Outputs, Targets, uniform, zeros
 from ..evaluation.detections import Detections
 from ..run_lengths import encode
-from . import key_names
+from ..variants import FASTER_RCNN, MASK_RCNN, Rules
 from .criterion import MaskRcnnCriterion, mask_targets, region_targets
-from .pooling import paste
-from .pyramid import PyramidBackbone
-from .region_heads import RegionHeads, stand_in
+from .region_heads import RegionHeads, paste, stand_in
 from .region_proposals import ProposalNetwork, suppressed
-from .variants import FASTER_RCNN, MASK_RCNN, Rules
+
+_BEHIND_THE_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on: they have nothing to learn from
+
+
+class FeaturePyramid(nn.Layer):
+    """As many maps as it is given, and one of half the last one's resolution.
+
+    Args:
+        inputs: channels of the maps, from fine to coarse.
+        channels: of its own maps.
+    """
+
+    def __init__(self, inputs: Sequence[int], channels: int):
+        super().__init__()
+        self.inner_blocks = nn.LayerList([nn.Sequential(_convolution(width, channels, 1)) for width in inputs])
+        self.layer_blocks = nn.LayerList([nn.Sequential(_convolution(channels, channels, 3)) for _ in inputs])
+
+    def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+        """(N, channels, height, width) of each level of ``maps``, and of the additional one."""
+        above, results = None, []
+        for number in reversed(range(len(maps))):
+            x = self.inner_blocks[number](maps[number])
+            if above is not None:
+                # Under mixed precision Paddle interpolates in float32.
+                x = x + as_dtype(F.interpolate(above, size=x.shape[2:], mode="nearest"), x.dtype)
+            above = x
+            results.insert(0, self.layer_blocks[number](x))
+        return [*results, F.max_pool2d(results[-1], kernel_size=1, stride=2)]
+
+
+def _convolution(inputs: int, outputs: int, kernel_size: int) -> Conv2D:
+    """A convolution whose values begin as torchvision's (He et al., 2015, uniform, with gain 1)."""
+    bound = math.sqrt(3.0 / (inputs * kernel_size**2))
+    return Conv2D(inputs, outputs, kernel_size, padding=kernel_size // 2, weight_attr=uniform(bound), bias_attr=zeros())
+
+
+class PyramidBackbone(nn.Layer):
+    """A classifier's body with a pyramid on its last four maps.
+
+    Args:
+        body: a model that has ``features``, without classifier.
+        channels: of the pyramid's maps.
+        has_norm: whether each of the body's maps is normalised over its channels first.
+
+    Attributes:
+        strides: pixels to a position of each of the pyramid's maps.
+    """
+
+    def __init__(self, body: Model, channels: int, has_norm: bool):
+        super().__init__()
+        self.body = body
+        widths = body.feature_channels[-4:]
+        self.norms = nn.LayerList([LayerNorm(width, epsilon=1e-5) for width in widths] if has_norm else [])
+        self.fpn = FeaturePyramid(widths, channels)
+        for name, parameter in body.named_parameters():
+            if name.startswith(_BEHIND_THE_MAPS):
+                parameter.stop_gradient = True
+        strides = body.feature_strides[-4:]
+        self.strides = (*strides, 2 * strides[-1])
+
+    def forward(self, images: paddle.Tensor) -> list[paddle.Tensor]:
+        """Maps of images (N, 3, H, W), from fine to coarse."""
+        maps = self.body.features(images)[-4:]
+        if len(self.norms):
+            maps = [norm(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2]) for norm, x in zip(self.norms, maps)]
+        return self.fpn(maps)
+
 
 _MULTIPLE_PX = 32  # of the sides that the network computes with, so that each map is half as large as the one before
 _BODY = "backbone.body."
@@ -72,7 +139,7 @@ class MaskRCNN(Detector):
     learns_masks = True
     reference_normaliser = "as torchvision does: each term by the samples of each device"
     variants = MASK_RCNN
-    coco_outputs = key_names.COCO_OUTPUTS
+    coco_outputs = key_names.TORCHVISION_OUTPUTS
     key_maps = key_names.MASK_RCNN
     classifier_layers = (
         "roi_heads.box_predictor.cls_score",
@@ -84,12 +151,12 @@ class MaskRCNN(Detector):
         self,
         num_classes: int = 80,
         backbone: str = "resnet50",
-        backbone_options: Optional[Mapping[str, Any]] = None,
+        backbone_options: Mapping[str, Any] | None = None,
         feature_norm: bool = False,
         pyramid_channels: int = 256,
         region_channels: int = 1024,
         mask_channels: Sequence[int] = (256, 256, 256, 256),
-        rules: Optional[Mapping[str, Any]] = None,
+        rules: Mapping[str, Any] | None = None,
         random_samples: bool = True,
         drop_path: float = 0.0,
     ):
@@ -117,7 +184,7 @@ class MaskRCNN(Detector):
 
     @classmethod
     def criterion(
-        cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
+        cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> Criterion:
         """See ``Detector.criterion``; ``losses`` may have ``normaliser`` and ``class_weight``."""
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
@@ -125,7 +192,7 @@ class MaskRCNN(Detector):
         return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))
 
     def forward(
-        self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None, targets: Optional[Targets] = None
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
     ) -> Outputs:
         """See ``Detector.forward``.
 
@@ -135,9 +202,10 @@ class MaskRCNN(Detector):
             and ``region_shares`` (n,), see ``RegionTargets``; of p regions on objects ``mask_logits``, ``mask_targets``
             (p, side, side) and ``mask_shares`` (p,).
 
-            Without, at most D detections of each picture, D at least 1: ``boxes`` (N, D, 4) in pixels of ``images``,
-            ``scores`` (N, D), ``labels`` int64 (N, D), ``numbers`` int64 (N,) of detections, ``masks`` (N, D, side,
-            side), probabilities inside each box.
+            Without, the n detections of all pictures, one picture's behind another's, best first: ``boxes`` (n, 4) in
+            pixels of ``images``, ``scores`` (n,), ``labels`` int64 (n,), ``masks`` (n, side, side), probabilities
+            inside each box; and ``numbers`` int64 (N,), how many each picture has. A row of zeros stands where no
+            picture has any.
         """
         number, _, height, width = images.shape
         if sizes is None:
@@ -152,7 +220,7 @@ class MaskRCNN(Detector):
             return self._detect(maps, proposals, sizes)
         return {**sampled, **self._learn(maps, proposals, targets)}
 
-    def _learn(self, maps: Sequence[paddle.Tensor], proposals: List[paddle.Tensor], targets: Targets) -> Outputs:
+    def _learn(self, maps: Sequence[paddle.Tensor], proposals: list[paddle.Tensor], targets: Targets) -> Outputs:
         heads = self.roi_heads
         taught = region_targets(proposals, targets, len(heads.strides), self.rules)
         logits, changes = heads.classify(maps, taught.regions)
@@ -176,9 +244,9 @@ class MaskRCNN(Detector):
         outputs["mask_logits"] = heads.masks(maps, of_masks.regions, of_masks.labels)
         return {**outputs, "mask_targets": of_masks.masks, "mask_shares": of_masks.shares}
 
-    def _detect(self, maps: Sequence[paddle.Tensor], proposals: List[paddle.Tensor], sizes: paddle.Tensor) -> Outputs:
+    def _detect(self, maps: Sequence[paddle.Tensor], proposals: list[paddle.Tensor], sizes: paddle.Tensor) -> Outputs:
         heads, numbers = self.roi_heads, [len(boxes) for boxes in proposals]
-        found: List[Found] = [_none_found(boxes) for boxes in proposals]
+        found: list[Found | None] = [None] * len(proposals)
         if sum(numbers):
             pictures = np.repeat(np.arange(len(numbers)), numbers)
             regions = heads.regions(paddle.concat([boxes for boxes in proposals if len(boxes)]), pictures)
@@ -191,47 +259,38 @@ class MaskRCNN(Detector):
                     moved = moved_boxes(changes[part], regions.boxes[part].unsqueeze(1), self.rules.box_weights)
                     moved = inside(moved.unsqueeze(0), sizes[picture : picture + 1])[0]  # (number, classes + 1, 4)
                     found[picture] = _choose(F.softmax(logits[part], axis=1), moved, self.rules)
-        return self._padded(maps, found)
+        return self._joined(maps, found, proposals[0])
 
-    def _padded(self, maps: Sequence[paddle.Tensor], found: List[Found]) -> Outputs:
-        """The detections of all pictures with their masks, as tensors of one shape."""
-        numbers = [len(of_picture.boxes) for of_picture in found]
-        most = max(*numbers, 1)
-        columns = zip(Found._fields, zip(*found))
-        outputs = {name: paddle.stack([_filled(values, most) for values in column]) for name, column in columns}
-        outputs["numbers"] = to_device(np.array(numbers, np.int64))
-        if self.learns_masks:
-            masks = self._masks(maps, found, numbers)
-            starts = np.concatenate([[0], np.cumsum(numbers)])
-            parts = [masks[int(start) : int(stop)] for start, stop in zip(starts[:-1], starts[1:])]
-            outputs["masks"] = paddle.stack([_filled(part, most) for part in parts])
-        return outputs
-
-    def _masks(self, maps: Sequence[paddle.Tensor], found: List[Found], numbers: List[int]) -> paddle.Tensor:
-        """Probabilities (detections, side, side) of all pictures; one row that nobody reads where there are none."""
-        heads = self.roi_heads
-        some = [of_picture for of_picture in found if len(of_picture.boxes)]
+    def _joined(self, maps: Sequence[paddle.Tensor], found: list[Found | None], like: paddle.Tensor) -> Outputs:
+        """The detections of all pictures with their masks."""
+        numbers = [0 if of_picture is None else len(of_picture.boxes) for of_picture in found]
+        some, pictures = [one for one in found if one is not None], np.repeat(np.arange(len(numbers)), numbers)
         if not some:
-            return F.sigmoid(heads.masks(maps, stand_in(found[0].boxes), paddle.zeros([1], dtype="int64")))
-        pictures = np.repeat(np.arange(len(numbers)), numbers)
-        regions = heads.regions(paddle.concat([of_picture.boxes for of_picture in some]), pictures)
-        labels = paddle.concat([of_picture.labels for of_picture in some])
-        return F.sigmoid(heads.masks(maps, regions, labels + 1))
+            nowhere = stand_in(like)
+            pictures = nowhere.pictures
+            zero = paddle.zeros([1], dtype="int64")
+            some = [Found(nowhere.boxes, zero.astype(like.dtype), zero)]
+        outputs = {name: paddle.concat(list(values)) for name, values in zip(Found._fields, zip(*some))}
+        if self.learns_masks:
+            regions = self.roi_heads.regions(outputs["boxes"], pictures)
+            outputs["masks"] = F.sigmoid(self.roi_heads.masks(maps, regions, outputs["labels"] + 1))
+        return {**outputs, "numbers": to_device(np.array(numbers, np.int64))}
 
-    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
         """See ``Detector.decode``."""
         arrays = dict(zip(outputs, read(*outputs.values())))
-        results = []
-        for picture, number in enumerate(arrays["numbers"]):
+        results, start = [], 0
+        for picture, number in enumerate(arrays["numbers"].tolist()):
+            own = slice(start, start + number)
+            start += number
             height, width = (int(side) for side in original_sizes[picture])
             scale = (original_sizes[picture] / np.asarray(sizes[picture], dtype=np.float64))[[1, 0, 1, 0]]
-            boxes = (arrays["boxes"][picture, :number] * scale).astype(np.float32)
+            boxes = (arrays["boxes"][own] * scale).astype(np.float32)
             masks = None
             if self.learns_masks:
-                small = arrays["masks"][picture, :number]
-                masks = [encode(paste(mask, box, (height, width))) for mask, box in zip(small, boxes)]
-            scores = arrays["scores"][picture, :number].astype(np.float32)
-            results.append(Detections(boxes, scores, arrays["labels"][picture, :number].astype(np.int64), masks))
+                masks = [encode(paste(mask, box, (height, width))) for mask, box in zip(arrays["masks"][own], boxes)]
+            scores, labels = arrays["scores"][own].astype(np.float32), arrays["labels"][own].astype(np.int64)
+            results.append(Detections(boxes, scores, labels, masks))
         return results
 
     def reset_classifier(self, num_classes: int) -> None:
@@ -239,22 +298,25 @@ class MaskRCNN(Detector):
         self.num_classes = num_classes
         self.roi_heads.reset(num_classes + 1)
 
-    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
+    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Torchvision's heads, which have outputs for each id of COCO's categories, for its 80 categories; what the
         backbone can resize."""
         if name.startswith(self.classifier_layers):
-            return key_names.rows_of_categories(name, value, self.num_classes)
+            published = key_names.TORCHVISION_OUTPUTS, key_names.TORCHVISION_ROWS
+            of_output = 4 if ".bbox_pred." in name else 1
+            axis = 0 if value.ndim == 4 else -1  # of a convolution, of a dense layer
+            return key_names.rows_of_categories(value, self.num_classes, *published, axis, of_output)
         if name.startswith(_BODY):
             return self.backbone.body.resize_parameter(name[len(_BODY) :], value)
         return None
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> List[str]:
+    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
         return key_names.notices_of_torchvision(state) if owner == "torchvision" else []
 
-    def no_weight_decay(self) -> Tuple[str, ...]:
+    def no_weight_decay(self) -> tuple[str, ...]:
         return tuple(_BODY + name for name in self.backbone.body.no_weight_decay())
 
-    def recomputed_layers(self) -> List[nn.Layer]:
+    def recomputed_layers(self) -> list[nn.Layer]:
         return self.backbone.body.recomputed_layers()
 
 
@@ -268,30 +330,18 @@ class FasterRCNN(MaskRCNN):
     variants = FASTER_RCNN
 
 
-def _none_found(like: paddle.Tensor) -> Found:
-    zeros = paddle.zeros([0], dtype=like.dtype)
-    return Found(paddle.zeros([0, 4], dtype=like.dtype), zeros, paddle.zeros([0], dtype="int64"))
-
-
-def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found:
-    """The detections of a picture from the scores (n, classes + 1) and the boxes (n, classes + 1, 4) of its regions."""
+def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found | None:
+    """The detections of a picture, if it has any, from the scores (n, classes + 1) and the boxes (n, classes + 1, 4) of
+    its regions."""
     scores, boxes = scores[:, 1:], boxes[:, 1:]  # without the background
     sides = boxes[:, :, 2:] - boxes[:, :, :2]
     fits = paddle.logical_and(scores > rules.least_score, (sides >= _SHORTEST_SIDE_PX).all(axis=2))
     places = paddle.nonzero(fits.reshape([-1])).reshape([-1])  # Paddle 2.6 cannot flatten bools without views
     if places.shape[0] == 0:
-        return _none_found(boxes)
+        return None
     classes = scores.shape[1]
     scores, order = paddle.topk(paddle.gather(scores.flatten(), places), places.shape[0])  # best first
     places = paddle.gather(places, order)
     boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % classes
     kept = suppressed(boxes, labels, rules.detection_overlap, rules.detections)
     return Found(*(paddle.gather(values, kept) for values in (boxes, scores, labels)))
-
-
-def _filled(values: paddle.Tensor, number: int) -> paddle.Tensor:
-    """``values`` (n, ...) with zeros behind them, (number, ...)."""
-    missing = paddle.zeros([number - values.shape[0], *values.shape[1:]], dtype=values.dtype)
-    if values.shape[0] == 0:
-        return missing
-    return paddle.concat([values, missing]) if missing.shape[0] else values

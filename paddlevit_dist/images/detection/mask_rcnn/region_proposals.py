@@ -3,9 +3,8 @@
 Source: Ren et al., Faster R-CNN, 2015, section 3.1; on a pyramid, Lin et al., 2017, section 4.1.
 """
 
-from __future__ import annotations
-
-from typing import Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import paddle
@@ -13,12 +12,92 @@ from paddle import nn
 from paddle.nn import functional as F
 from paddle.vision.ops import nms
 
-from ....transfers import constant, read
-from ...kernels.layers import Conv2D
+from ....runtime.transfers import constant, read
+from ...models.layers import Conv2D
 from ..boxes import inside, moved_boxes, offsets, overlaps
 from ..detector import Targets, normal, single_or_double, zeros
-from .matching import match, sample
-from .variants import Rules
+from ..variants import Rules
+
+POSITIVE, NEGATIVE, NEITHER = 1, 0, -1
+_GOLDEN_RATIO = 0.6180339887498949  # its multiples, without their whole parts, are evenly distributed
+_BELOW_1 = 1 - 2.0**-20  # in float32 they may be rounded to 1
+
+
+class Matches(NamedTuple):
+    """What n boxes are to learn.
+
+    Attributes:
+        objects: int64 (n,), the object that each overlaps most, the first where several are equal.
+        states: int32 (n,), ``POSITIVE``, ``NEGATIVE`` or ``NEITHER``.
+    """
+
+    objects: paddle.Tensor
+    states: paddle.Tensor
+
+
+def match(overlap: paddle.Tensor, positive: float, negative: float, lowest: float | None = None) -> Matches:
+    """Match boxes to objects by their IoU.
+
+    Args:
+        overlap: (M, n) of M objects, at least 1, with n boxes.
+        positive: a box with at least this is positive.
+        negative: a box with less than this is negative.
+        lowest: the boxes that overlap an object most, all of them where several are equal, are positive if they have
+            at least this, though another object may be theirs; None: none are. An object that overlaps no box has
+            none: in torchvision it makes all boxes positive that overlap nothing.
+
+    Source: Ren et al., Faster R-CNN, 2015, section 3.1.2.
+    """
+    best, objects = overlap.max(axis=0), overlap.argmax(axis=0)  # (n,)
+    states = paddle.full(best.shape, NEITHER, dtype="int32")
+    states = paddle.where(best < negative, paddle.full_like(states, NEGATIVE), states)
+    is_positive = best >= positive
+    if lowest is not None:
+        most = overlap.max(axis=1, keepdim=True)  # (M, 1)
+        wanted = paddle.logical_and(most > 0, most >= lowest)
+        closest = paddle.logical_and(overlap == most, wanted)  # (M, n)
+        is_positive = paddle.logical_or(is_positive, closest.any(axis=0))
+    return Matches(objects, paddle.where(is_positive, paddle.full_like(states, POSITIVE), states))
+
+
+class Sampled(NamedTuple):
+    """k = min(number, n) of n boxes, the positive ones first.
+
+    Attributes:
+        boxes: int64 (k,), distinct.
+        is_positive: bool (k,).
+        is_used: bool (k,); False for the last ones, where there are fewer positive and negative boxes than wanted.
+    """
+
+    boxes: paddle.Tensor
+    is_positive: paddle.Tensor
+    is_used: paddle.Tensor
+
+
+def sample(states: paddle.Tensor, number: int, share: float, at_random: bool = True) -> Sampled:
+    """Draw positive boxes, up to ``share`` of ``number``, and fill up with negative ones, each equally likely.
+
+    The draw comes from Paddle's generator, which the engine seeds for each micro-batch. Shapes depend on nothing but n:
+    the host does not wait.
+
+    Args:
+        states: int32 (n,), of ``match``; n is at least 1.
+        at_random: False: always the same boxes for the same states, evenly distributed, whichever rank has the picture.
+    """
+    total = states.shape[0]
+    number, most = min(number, total), min(int(number * share), total)
+    if at_random:
+        chances = paddle.rand([total], dtype="float32")  # below 1
+    else:
+        chances = ((paddle.arange(total, dtype="float64") * _GOLDEN_RATIO) % 1.0).astype("float32") * _BELOW_1
+    excluded = paddle.full_like(chances, -1.0)
+    order = paddle.where(states == NEGATIVE, chances, excluded)
+    if most > 0:
+        value, place = paddle.topk(paddle.where(states == POSITIVE, chances, excluded), most)
+        order = paddle.scatter(order, place, paddle.where(value >= 0, value + 2.0, order[place]))
+    value, place = paddle.topk(order, number)
+    return Sampled(place, value >= 2.0, value >= 0)
+
 
 _SHORTEST_SIDE_PX = 1e-3  # of a proposal
 
@@ -55,8 +134,8 @@ class ProposalNetwork(nn.Layer):
         self.head = ProposalHead(channels, len(rules.anchor_ratios))
 
     def forward(
-        self, maps: Sequence[paddle.Tensor], sizes: paddle.Tensor, targets: Optional[Targets] = None
-    ) -> Tuple[List[paddle.Tensor], Dict[str, paddle.Tensor]]:
+        self, maps: Sequence[paddle.Tensor], sizes: paddle.Tensor, targets: Targets | None = None
+    ) -> tuple[list[paddle.Tensor], dict[str, paddle.Tensor]]:
         """Proposals from maps (N, channels, height, width) of each level, and what the criterion reads of the anchors.
 
         Proposals of each picture are (n, 4) in pixels, best first, without gradients; n may be 0. Of the anchors there
@@ -89,7 +168,7 @@ class ProposalNetwork(nn.Layer):
         anchors: Sequence[paddle.Tensor],
         sizes: paddle.Tensor,
         is_training: bool,
-    ) -> List[paddle.Tensor]:
+    ) -> list[paddle.Tensor]:
         rules = self.rules
         before = rules.proposals_before if is_training else rules.evaluated_before
         after = rules.proposals_after if is_training else rules.evaluated_after
@@ -116,9 +195,9 @@ class ProposalNetwork(nn.Layer):
 
     def _sample(
         self, logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddle.Tensor, targets: Targets
-    ) -> Dict[str, paddle.Tensor]:
+    ) -> dict[str, paddle.Tensor]:
         rules, counts = self.rules, targets.box_counts
-        parts: Dict[str, List[paddle.Tensor]] = {}
+        parts: dict[str, list[paddle.Tensor]] = {}
         for picture in range(logits.shape[0]):
             objects = targets.boxes[picture, : max(int(counts[picture]), 1)].astype(anchors.dtype)
             with paddle.no_grad():
@@ -166,7 +245,7 @@ def anchors_at_origin(size: float, ratios: Sequence[float], rounds: bool) -> np.
 
 
 def anchors_of_level(
-    grid: Tuple[int, int], stride: int, size: float, ratios: Tuple[float, ...], rounds: bool
+    grid: tuple[int, int], stride: int, size: float, ratios: tuple[float, ...], rounds: bool
 ) -> np.ndarray:
     """float32 (height * width * ratios, 4), row by row, position by position.
 

@@ -1,0 +1,24 @@
+"""What makes CPUs fast: compiled loops around Paddle's own matrix product in place of layers, updates and transforms.
+
+- ``accelerate.py``: gives the layers of a model the fast classes of ``layers.py`` and ``blocks.py``, says when these
+  compute, and has the switch that turns them off
+- ``functions.py``, ``branches.py``, ``readers.py``, ``picture_functions.py``: differentiable functions of layers, of
+  whole residual branches, of a last block whose first tokens are read, and on pictures with channels last
+- ``row_loops.py``, ``exponential_loops.py``, ``picture_loops.py``, ``depthwise_loops.py``: their loops, with
+  ``intrinsics.py``; ``memory.py``: addresses and the matrix product
+- ``updates.py``, ``update_loops.py``: an update of all parameters in one pass
+- ``transforms.py``, ``operations.py``: pictures of trainings, with ``resize_loops.py``, ``warp_loops.py`` and
+  ``level_loops.py``
+
+The plain layers are the reference: they compute everywhere else (GPUs, other types, automatic mixed precision, static
+graphs, layers with hooks), and the tests compare values and gradients with them. The same holds for updates and
+transforms. Without this folder everything works, more slowly.
+"""
+
+HOOKS = {
+    "model_built": ".cpu.accelerate:accelerate",
+    "gradients": ".cpu.updates:gradients",
+    "averages": ".cpu.updates:averages",
+    "optimizer_step": ".cpu.updates:optimizer_step",
+    "training_transform": ".cpu.transforms:CompiledTrainingTransform",
+}

@@ -1,0 +1,271 @@
+"""Compiled loops with exponentials: GELU, and attention with its softmax.
+
+Arguments are addresses of contiguous row-major float32 arrays and their sizes; nothing is checked here. Only
+``functions.py``, ``branches.py`` and ``readers.py`` call these loops. Each runs on one thread, and equal arguments give
+equal bits.
+"""
+
+import numba
+import numpy as np
+
+from ..runtime.compiled import compiled
+from .intrinsics import (
+    FAST,
+    ORDERED,
+    add_bits,
+    as_exponent,
+    bits_of,
+    float_of_bits,
+    floats_at,
+    multiply,
+    whole_numbers_at,
+)
+
+f32 = np.float32
+
+
+@numba.njit(**ORDERED)
+def _exp(x):
+    """e ** x of a float32 up to 88, to about one unit in the last place; never below e ** -60 = 9e-27.
+
+    That is nothing beside 1, and keeps products with it from becoming subnormal, which takes a processor 20 times as
+    long. x = n log 2 + f: adding 1.5 * 2 ** 23 rounds to the integer n and leaves it in the low bits.
+    """
+    x = f32(-60.0) if x < f32(-60.0) else x  # not a number stays so
+    shifted = x * f32(1.4426950408889634) + f32(12582912.0)
+    n = shifted - f32(12582912.0)
+    f = x - n * f32(0.693359375)
+    f = f + n * f32(2.12194440e-4)
+    p = f32(1.9875691500e-4) * f + f32(1.3981999507e-3)
+    p = p * f + f32(8.3334519073e-3)
+    p = p * f + f32(4.1665795894e-2)
+    p = p * f + f32(1.6666665459e-1)
+    p = p * f + f32(5.0000001201e-1)
+    p = p * (f * f) + f + f32(1.0)
+    return float_of_bits(add_bits(bits_of(p), as_exponent(bits_of(shifted))))
+
+
+@numba.njit(**ORDERED)
+def _tail(x, density):
+    """Share of the unit normal distribution above |x|, given exp(-x^2 / 2).
+
+    (1 - erf(|x| / sqrt 2)) / 2 = exp(-x^2 / 2) t P(t) with t = 1 / (1 + 0.33 |x|), the form of Abramowitz and Stegun
+    7.1.26; P fitted here by weighted least squares, 2e-8 relative to the share down to 1e-3, relative to 1e-3 below.
+    """
+    t = f32(1.0) / (f32(1.0) + f32(0.33) * abs(x))
+    p = f32(0.04679924342249486) * t + f32(-0.22636701426976294)
+    p = p * t + f32(0.34224667188363694)
+    p = p * t + f32(-0.10037240442975061)
+    p = p * t + f32(0.18723642289532522)
+    p = p * t + f32(0.11761524009608956)
+    p = p * t + f32(0.13284185003993218)
+    return density * (p * t)
+
+
+@compiled(**FAST)
+def gelu(x, bias, out, slope, rows, width):
+    """out = GELU(x + bias), and slope = GELU'(x + bias) unless it is 0. ``bias`` may be 0, ``out`` may be ``x``."""
+    source, target = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(out), (rows, width))
+    derivative = numba.carray(floats_at(slope), (rows, width))
+    b = numba.carray(floats_at(bias), width) if bias != 0 else np.zeros(width, dtype=np.float32)
+    for row in range(rows):
+        # In place from here on: with source and target in one loop, the compiler's code for overlapping arrays is slow.
+        if out != x:
+            for j in range(width):
+                target[row, j] = source[row, j]
+        if slope != 0:
+            for j in range(width):
+                v = target[row, j] + b[j]
+                density = _exp(f32(-0.5) * v * v)
+                tail = _tail(v, density)
+                below = tail if v < f32(0.0) else f32(1.0) - tail
+                target[row, j] = v * below
+                derivative[row, j] = below + v * (density * f32(0.3989422804014327))
+        else:
+            for j in range(width):
+                v = target[row, j] + b[j]
+                tail = _tail(v, _exp(f32(-0.5) * v * v))
+                target[row, j] = v * (tail if v < f32(0.0) else f32(1.0) - tail)
+
+
+@compiled(**FAST)
+def attention(sgemm, qkv, weights, out, bias, mask, index, batch, windows, tokens, heads, head_dim, scale, is_kept):
+    """Attention inside windows: softmax(scale q k^T + bias + mask) v of each window and head.
+
+    Args:
+        qkv: (batch, windows * tokens, 3, heads, head_dim).
+        weights: (batch * windows * heads, tokens, tokens), receives the softmax; room for one head unless ``is_kept``.
+        out: (batch, windows * tokens, heads * head_dim).
+        bias: (heads, tokens, tokens), or 0.
+        mask: (windows, tokens, tokens), or 0.
+        index: int64 (windows, tokens), the row of an item that each token of a window is; 0 for one window in order.
+    """
+    width, square = heads * head_dim, tokens * tokens
+    step = 3 * width
+    room, result = np.empty((tokens, step), dtype=np.float32), np.empty((tokens, width), dtype=np.float32)
+    own = weights
+    for window in range(batch * windows):
+        item, number = window // windows, window % windows
+        first = item * windows * tokens
+        base, target = qkv + 4 * first * step, out + 4 * first * width
+        if index != 0:
+            _gather(base, index + 8 * number * tokens, room.ctypes.data, tokens, step)
+            base, target = room.ctypes.data, result.ctypes.data
+        for head in range(heads):
+            q = base + 4 * head * head_dim
+            k, v = q + 4 * width, q + 8 * width
+            if is_kept:
+                own = weights + 4 * square * (window * heads + head)
+            multiply(sgemm, 111, 112, tokens, tokens, head_dim, f32(scale), q, step, k, step, f32(0.0), own, tokens)
+            added = bias + 4 * square * head if bias != 0 else bias
+            masked = mask + 4 * square * number if mask != 0 else mask
+            _softmax(own, added, masked, tokens, tokens)
+            place = target + 4 * head * head_dim
+            multiply(sgemm, 111, 111, tokens, head_dim, tokens, f32(1.0), own, tokens, v, step, f32(0.0), place, width)
+        if index != 0:
+            _scatter(target, index + 8 * number * tokens, out + 4 * first * width, tokens, width)
+
+
+@numba.njit(**FAST)
+def _gather(source, index, out, rows, width):
+    values, target = numba.carray(floats_at(source), (rows, width)), numba.carray(floats_at(out), (rows, width))
+    places = numba.carray(whole_numbers_at(index), rows)
+    for row in range(rows):
+        place = places[row]
+        for j in range(width):
+            target[row, j] = values[place, j]
+
+
+@numba.njit(**FAST)
+def _scatter(source, index, out, rows, width):
+    values, target = numba.carray(floats_at(source), (rows, width)), numba.carray(floats_at(out), (rows, width))
+    places = numba.carray(whole_numbers_at(index), rows)
+    for row in range(rows):
+        place = places[row]
+        for j in range(width):
+            target[place, j] = values[row, j]
+
+
+@numba.njit(**FAST)
+def _softmax(address, bias, mask, rows, width):
+    values = numba.carray(floats_at(address), (rows, width))
+    if bias != 0:
+        _add(address, bias, rows * width)
+    if mask != 0:
+        _add(address, mask, rows * width)
+    for row in range(rows):
+        largest = values[row, 0]
+        for j in range(1, width):
+            largest = values[row, j] if values[row, j] > largest else largest
+        for j in range(width):
+            values[row, j] = _exp(values[row, j] - largest)
+        total = f32(0.0)
+        for j in range(width):
+            total += values[row, j]
+        share = f32(1.0) / total
+        for j in range(width):
+            values[row, j] *= share
+
+
+@numba.njit(**FAST)
+def _add(out, other, count):
+    target, source = numba.carray(floats_at(out), count), numba.carray(floats_at(other), count)
+    for i in range(count):
+        target[i] += source[i]
+
+
+@compiled(**FAST)
+def attention_gradient(
+    sgemm, gradient, qkv, weights, out, bias_out, index, batch, windows, tokens, heads, head_dim, scale
+):
+    """out like ``qkv``: its gradient, from ``gradient`` like the result of ``attention`` with its kept ``weights``.
+
+    ``bias_out`` (heads, tokens, tokens) receives the gradient by the bias, unless it is 0.
+    """
+    width, square = heads * head_dim, tokens * tokens
+    step = 3 * width
+    one, zero = f32(1.0), f32(0.0)
+    room, result = np.empty((tokens, step), dtype=np.float32), np.empty((tokens, step), dtype=np.float32)
+    given_room, square_room = np.empty((tokens, width), dtype=np.float32), np.empty(square, dtype=np.float32)
+    if bias_out != 0:
+        numba.carray(floats_at(bias_out), heads * square)[:] = zero
+    for window in range(batch * windows):
+        item, number = window // windows, window % windows
+        first = item * windows * tokens
+        base, target, given = qkv + 4 * first * step, out + 4 * first * step, gradient + 4 * first * width
+        if index != 0:
+            _gather(base, index + 8 * number * tokens, room.ctypes.data, tokens, step)
+            _gather(given, index + 8 * number * tokens, given_room.ctypes.data, tokens, width)
+            base, target, given = room.ctypes.data, result.ctypes.data, given_room.ctypes.data
+        for head in range(heads):
+            q, dq, g = base + 4 * head * head_dim, target + 4 * head * head_dim, given + 4 * head * head_dim
+            k, v, dk, dv = q + 4 * width, q + 8 * width, dq + 4 * width, dq + 8 * width
+            own = weights + 4 * square * (window * heads + head)
+            slope = square_room.ctypes.data  # here, as numba frees an array once it is used no more
+            multiply(sgemm, 112, 111, tokens, head_dim, tokens, one, own, tokens, g, width, zero, dv, step)
+            multiply(sgemm, 111, 112, tokens, tokens, head_dim, one, g, width, v, step, zero, slope, tokens)
+            _softmax_gradient(slope, own, tokens, tokens)
+            if bias_out != 0:
+                _add(bias_out + 4 * square * head, slope, square)
+            multiply(sgemm, 111, 111, tokens, head_dim, tokens, f32(scale), slope, tokens, k, step, zero, dq, step)
+            multiply(sgemm, 112, 111, tokens, head_dim, tokens, f32(scale), slope, tokens, q, step, zero, dk, step)
+        if index != 0:
+            _scatter(target, index + 8 * number * tokens, out + 4 * first * step, tokens, step)
+
+
+@numba.njit(**FAST)
+def _softmax_gradient(gradient, weights, rows, width):
+    g, w = numba.carray(floats_at(gradient), (rows, width)), numba.carray(floats_at(weights), (rows, width))
+    for row in range(rows):
+        total = f32(0.0)
+        for j in range(width):
+            total += g[row, j] * w[row, j]
+        for j in range(width):
+            g[row, j] = (g[row, j] - total) * w[row, j]
+
+
+@compiled(**FAST)
+def attention_of_some(sgemm, q, kv, weights, out, batch, tokens, readers, heads, head_dim, scale):
+    """The attention of ``readers`` tokens of each item to all: softmax(scale q k^T) v.
+
+    Args:
+        q: (batch, readers, heads, head_dim).
+        kv: (batch, tokens, 2, heads, head_dim), keys and values.
+        weights: (batch, heads, readers, tokens), receives the softmax.
+        out: like ``q``.
+    """
+    width, step, one, zero = heads * head_dim, 2 * heads * head_dim, f32(1.0), f32(0.0)
+    for item in range(batch):
+        for head in range(heads):
+            query = q + 4 * (item * readers * width + head * head_dim)
+            result = out + 4 * (item * readers * width + head * head_dim)
+            key = kv + 4 * (item * tokens * 2 * width + head * head_dim)
+            value = key + 4 * width
+            own = weights + 4 * (item * heads + head) * readers * tokens
+            multiply(sgemm, 111, 112, readers, tokens, head_dim, f32(scale), query, width, key, step, zero, own, tokens)
+            _softmax(own, 0, 0, readers, tokens)
+            multiply(sgemm, 111, 111, readers, head_dim, tokens, one, own, tokens, value, step, zero, result, width)
+
+
+@compiled(**FAST)
+def attention_of_some_gradient(
+    sgemm, gradient, q, kv, weights, q_out, kv_out, batch, tokens, readers, heads, head_dim, scale
+):
+    """The gradients by ``q`` and ``kv`` of ``attention_of_some``, from that by its result."""
+    width, step, one, zero = heads * head_dim, 2 * heads * head_dim, f32(1.0), f32(0.0)
+    scaled = f32(scale)
+    room = np.empty(readers * tokens, dtype=np.float32)
+    for item in range(batch):
+        for head in range(heads):
+            place = 4 * (item * readers * width + head * head_dim)
+            query, given, dq = q + place, gradient + place, q_out + place
+            place = 4 * (item * tokens * 2 * width + head * head_dim)
+            key, dk = kv + place, kv_out + place
+            value, dv = key + 4 * width, dk + 4 * width
+            own = weights + 4 * (item * heads + head) * readers * tokens
+            slope = room.ctypes.data  # here, as numba frees an array once it is used no more
+            multiply(sgemm, 112, 111, tokens, head_dim, readers, one, own, tokens, given, width, zero, dv, step)
+            multiply(sgemm, 111, 112, readers, tokens, head_dim, one, given, width, value, step, zero, slope, tokens)
+            _softmax_gradient(slope, own, readers, tokens)
+            multiply(sgemm, 111, 111, readers, head_dim, tokens, scaled, slope, tokens, key, step, zero, dq, width)
+            multiply(sgemm, 112, 111, tokens, head_dim, readers, scaled, slope, tokens, query, width, zero, dk, step)

@@ -1,0 +1,115 @@
+"""The layers of ``images/models/layers.py``, computed by the fast functions where these apply."""
+
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from ..images.models import layers as plain
+from .accelerate import applies
+
+
+class Linear(plain.Linear):
+    """Fast for any input."""
+
+    def forward(self, x):
+        if applies(x, self) and x.shape[-1] == self.weight.shape[0]:
+            return functions().linear(x, self.weight, self.bias)
+        return plain.Linear.forward(self, x)
+
+
+class LayerNorm(plain.LayerNorm):
+    """Fast over the last axis with weight and bias."""
+
+    def forward(self, x):
+        if applies(x, self) and self.has_usual_parameters() and x.shape[-1] == self.weight.shape[0]:
+            return functions().layer_norm(x, self.weight, self.bias, self._epsilon)
+        return plain.LayerNorm.forward(self, x)
+
+    def has_usual_parameters(self) -> bool:
+        """Whether it has weight and bias, over one axis."""
+        return self.weight is not None and self.bias is not None and len(self.weight.shape) == 1
+
+
+class GELU(plain.GELU):
+    """Fast for any input."""
+
+    def forward(self, x):
+        if applies(x, self):
+            return functions().gelu(x)
+        return plain.GELU.forward(self, x)
+
+
+class Mlp(plain.Mlp):
+    """Both layers and the GELU as one function, without dropout."""
+
+    def forward(self, x):
+        if self._fits(x):
+            return functions().mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
+        return plain.Mlp.forward(self, x)
+
+    @paddle.jit.not_to_static
+    def _fits(self, x) -> bool:
+        linears = self.fc1, self.fc2
+        is_usual = type(self.act) is GELU and all(type(layer) is Linear and layer.bias is not None for layer in linears)
+        drops = self.training and self.dropout.p
+        return is_usual and not drops and applies(x, *linears, self.act, self.dropout)
+
+
+class PatchEmbedding(plain.PatchEmbedding):
+    """Cuts out the patches for one product."""
+
+    def embed(self, x):
+        if fits_patches(x, self.proj):
+            return functions().patches(x, self.proj.weight, self.proj.bias)
+        return plain.PatchEmbedding.embed(self, x)
+
+
+@paddle.jit.not_to_static
+def fits_patches(x: paddle.Tensor, convolution: nn.Layer) -> bool:
+    """Whether ``functions.patches`` may compute a convolution of patches that touch."""
+    return type(convolution) is nn.Conv2D and convolution.bias is not None and applies(x, convolution)
+
+
+class DepthwiseConvolution(plain.DepthwiseConvolution):
+    """Fast for a multiple of ``depthwise_loops.LANES`` channels."""
+
+    def forward(self, x):
+        if applies(x, self) and picture_functions().fits_depthwise(x.shape, self.weight.shape):
+            return picture_functions().depthwise(x, self.weight, self.bias)
+        return plain.Convolution.forward(self, x)
+
+
+class Convolution(plain.Convolution):
+    """Its windows cut out for one product."""
+
+    def forward(self, x):
+        if applies(x, self) and self._fits(x):
+            x = x if self.is_channels_last else x.transpose([0, 2, 3, 1])
+            return picture_functions().convolution(x, self.weight, self.bias, self._stride[0], self._padding)
+        return plain.Convolution.forward(self, x)
+
+    @paddle.jit.not_to_static
+    def _fits(self, x: paddle.Tensor) -> bool:
+        _, channels, side, _ = self.weight.shape
+        found, sizes = (x.shape[3], x.shape[1:3]) if self.is_channels_last else (x.shape[1], x.shape[2:])
+        return found == channels and self._padding < side and min(sizes) + 2 * self._padding >= side
+
+
+# Numba takes half a second to import, which static graphs and GPUs do without.
+
+
+@paddle.jit.not_to_static
+def functions() -> Any:
+    """The module ``functions``; it is only imported where it can compute."""
+    from . import functions as module
+
+    return module
+
+
+@paddle.jit.not_to_static
+def picture_functions() -> Any:
+    """The module ``picture_functions``, likewise."""
+    from . import picture_functions as module
+
+    return module

@@ -1,0 +1,91 @@
+"""Two ways to compensate for rare classes: sampling them more often, or weighting them more in the loss."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from ...runtime.errors import UserError
+
+_UNBALANCED = 5  # times as many pictures in one class as in another
+
+
+def tell_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_corrected: bool) -> list[str]:
+    """A line if some training class has many times the samples of another, and nothing makes up for it.
+
+    Args:
+        labels: of all training samples, int (samples,).
+        names: of the classes, None if they have none.
+        is_corrected: classes are read equally often or weighted.
+    """
+    classes, numbers = np.unique(np.asarray(labels, np.int64), return_counts=True)
+    if is_corrected or len(classes) < 2 or numbers.max() < _UNBALANCED * numbers.min():
+        return []
+    most, fewest = (
+        f"{numbers[row]:,} of {names[classes[row]] if names else classes[row]}"
+        for row in (numbers.argmax(), numbers.argmin())
+    )
+    return [f"note: classes differ in size, {most}, {fewest}: DATA.CLASS_BALANCED true reads them equally often"]
+
+
+def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Draw an epoch in which every class occurs equally often: int64 indices, as many as there are labels.
+
+    Small classes are repeated, reshuffled each time, and large ones randomly subsampled; two samples of the same class
+    are drawn equally often, give or take one.
+    """
+    by_class = np.argsort(labels, kind="stable")
+    sizes = np.unique(labels, return_counts=True)[1]
+    quotas = np.full(len(sizes), len(labels) // len(sizes))
+    quotas[generator.permutation(len(sizes))[: len(labels) % len(sizes)]] += 1
+    ends = np.cumsum(sizes)
+    chosen = []
+    for end, size, quota in zip(ends.tolist(), sizes.tolist(), quotas.tolist()):
+        members = by_class[end - size : end]
+        rounds = [generator.permutation(members) for _ in range(-(-quota // size))]
+        chosen.append(np.concatenate(rounds)[:quota] if rounds else members[:0])
+    return generator.permutation(np.concatenate(chosen)).astype(np.int64)
+
+
+def class_weights(setting: None | str | Sequence[float], labels: np.ndarray, num_classes: int) -> np.ndarray | None:
+    """Weight of each class, float32 (num_classes,), with a mean of 1 over the training samples.
+
+    Args:
+        setting: "balanced" (inverse to the frequency), a weight for each class, or None for no weights.
+        labels: labels of all training samples.
+
+    Raises:
+        UserError: the number of weights is not the number of classes, or all samples have weight 0.
+    """
+    if setting is None:
+        return None
+    frequencies = np.bincount(np.asarray(labels, np.int64), minlength=num_classes)
+    if setting == "balanced":
+        weights = np.where(frequencies > 0, 1.0 / np.maximum(frequencies, 1), 0.0)
+    else:
+        weights = np.asarray(setting, np.float64)
+        if len(weights) != num_classes:
+            raise UserError(f"TRAIN.CLASS_WEIGHTS has {len(weights)} weights, expected {num_classes}, one per class")
+    mean = (weights * frequencies).sum() / frequencies.sum()
+    if mean == 0:
+        raise UserError("TRAIN.CLASS_WEIGHTS gives all training samples the weight 0; raise one that has samples")
+    return (weights / mean).astype(np.float32)
+
+
+def weighted_cross_entropy(
+    logits: paddle.Tensor, shares: paddle.Tensor, targets: paddle.Tensor, weights: paddle.Tensor
+) -> paddle.Tensor:
+    """Sum over the batch of each sample's weight times its loss.
+
+    The engine divides by the number of samples, not by the sum of the weights: their mean over the training set is 1,
+    so the scale of a batch's gradient does not depend on which classes happen to be in it.
+
+    Args:
+        logits: (batch, classes).
+        shares: share of each class in a sample (batch, classes): one for its label, or two for a mixed image.
+        targets: target distribution of the loss, i.e. shares with label smoothing.
+        weights: (classes,).
+    """
+    losses = -(targets * F.log_softmax(logits, axis=-1)).sum(axis=-1)  # (batch,)
+    return (losses * (shares * weights).sum(axis=-1)).sum()

@@ -1,0 +1,261 @@
+"""What files, folders, tar files, videos, patterns and addresses hold, in an order that people expect."""
+
+import glob
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ...checkpoint.download import fetch
+from ...checkpoint.published import is_address
+from ...runtime.errors import UserError
+from ...runtime.printing import without_credentials
+from .formats import (
+    HEAD_BYTES,
+    PACKED_TARS,
+    LeftOut,
+    files_below,
+    head_of,
+    hint_of,
+    is_hidden,
+    is_hidden_path,
+    picture_kind,
+    readable_suffixes,
+    suffix_of,
+)
+from .reading import UnreadablePicture
+from .tar_files import OpenFiles, members
+
+NO_ARCHIVE = -1
+_LARGEST_FETCHED_BYTES = 256 << 20
+_VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv")
+
+
+class Listed(NamedTuple):
+    """A picture that was listed.
+
+    Attributes:
+        name: as it is shown: a path, or that of an archive and its member.
+        archive: number of the tar file, the video or the fetched file that it is in; -1: it is a file.
+        offset, size: of its bytes in the archive; of a frame: its number, and the video's size; of a file: time of its
+            last change in ns, and size.
+    """
+
+    name: bytes
+    archive: int
+    offset: int
+    size: int
+
+
+class Listing:
+    """Lists what the given paths hold: ``found``, ``archives`` by number, ``unreadable`` and ``notices``.
+
+    Args:
+        folder: for what is fetched.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.found: list[Listed] = []
+        self.archives: list[str] = []
+        self.unreadable: list[tuple[str, str]] = []
+        self.notices: list[str] = []
+
+    def add(self, path: str) -> None:
+        """List a file, a folder with all that is below it, a tar file, a video, what a pattern matches, or what is at
+        an address."""
+        if is_address(path):
+            self._add_address(path)
+            return
+        matches: list[bytes] = []
+        if not os.path.lexists(path) and glob.has_magic(path):
+            matches = sorted(map(os.fsencode, glob.glob(path, recursive=True)), key=natural)
+        for match in matches or [os.fsencode(path)]:
+            self._add_one(match)
+
+    def _add_one(self, path: bytes) -> None:
+        shown = os.fsdecode(path)
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError) as error:
+            self.unreadable.append((shown, getattr(error, "strerror", None) or str(error)))
+            return
+        if stat.S_ISDIR(status.st_mode):
+            self._add_folder(path)
+        elif _is_archive(path):
+            self._add_archive(path)
+        elif is_video(shown):
+            self._add_video(shown, shown)
+        else:
+            self.found.append(Listed(path, NO_ARCHIVE, status.st_mtime_ns, status.st_size))
+
+    def _add_video(self, path: str, shown: str) -> None:
+        """List its frames, each called by its number and its time."""
+        try:
+            times = frame_times(path)
+        except UserError as error:
+            self.unreadable.append((shown, str(error)))
+            return
+        stem, size = os.path.splitext(os.path.basename(shown))[0], os.path.getsize(path)
+        for frame, time_ms in enumerate(times):
+            name = os.fsencode(f"{shown}/{stem}_{frame:06d}_{time_ms}ms")
+            self.found.append(Listed(name, len(self.archives), frame, size))
+        self.archives.append(os.path.abspath(path))
+
+    def _add_address(self, address: str) -> None:
+        shown = without_credentials(address)
+        name = shown.partition("?")[0]
+        suffix = os.path.splitext(name)[1] if is_video(name) else ""
+        file = self._folder / f"fetched-{len(self.archives)}{suffix}"
+        try:
+            fetch(address, file, _LARGEST_FETCHED_BYTES)
+        except (UserError, OSError) as error:
+            self.unreadable.append((shown, str(error)))
+            return
+        if suffix:
+            self._add_video(str(file), shown)
+        else:
+            self.found.append(Listed(os.fsencode(shown), len(self.archives), 0, file.stat().st_size))
+            self.archives.append(str(file))
+
+    def _add_folder(self, top: bytes) -> None:
+        left_out, paths = LeftOut(os.fsdecode(top)), []
+        hidden, before = 0, len(self.found) + len(self.unreadable)
+        for entry in files_below(top, lambda folder, reason: self.unreadable.append((os.fsdecode(folder), reason))):
+            if is_hidden(entry.name):
+                hidden += 1
+            else:
+                paths.append(entry.path)
+        for path in sorted(paths, key=natural):
+            if (
+                suffix_of(os.path.basename(path)) in readable_suffixes()
+                or _is_archive(path)
+                or is_video(os.fsdecode(path))
+            ):
+                self._add_one(path)
+            else:
+                self._leave_out(path, left_out, lambda path=path: head_of(path))
+        self._tell(left_out, f"below {left_out.place}: {hidden:,} hidden files or folders" if hidden else "")
+        if before == len(self.found) + len(self.unreadable):
+            self.unreadable.append((left_out.place, "the folder holds no pictures"))
+
+    def _add_archive(self, path: bytes) -> None:
+        shown = os.fsdecode(path)
+        number, left_out, files = len(self.archives), LeftOut(shown), OpenFiles()
+        hidden, before = 0, len(self.found) + len(self.unreadable)
+        self.archives.append(os.path.abspath(shown))
+        try:
+            for member in members(shown):
+                name = path + b"/" + member.name
+                if is_hidden_path(member.name):
+                    hidden += 1
+                elif suffix_of(os.path.basename(name)) in readable_suffixes():
+                    self.found.append(Listed(name, number, member.offset, member.size))
+                else:
+                    size = min(member.size, HEAD_BYTES)
+                    head = lambda offset=member.offset, size=size: files.read(shown, offset, size).tobytes()  # noqa: E731
+                    self._leave_out(name, left_out, head)
+        except (UserError, OSError) as error:
+            self.unreadable.append((shown, str(error)))
+        self._tell(left_out, f"in {shown}: {hidden:,} hidden files" if hidden else "")
+        if before == len(self.found) + len(self.unreadable):
+            self.unreadable.append((shown, "the archive holds no pictures"))
+
+    def _tell(self, left_out: LeftOut, hidden: str) -> None:
+        if hidden:
+            self.notices.append(f"left out {hidden}")
+        if left_out.counts:
+            self.notices.append(left_out.summary())
+
+    def _leave_out(self, path: bytes, left_out: LeftOut, read_head: Callable[[], bytes]) -> None:
+        name = os.path.basename(path)
+        hint = hint_of(suffix_of(name).decode("ascii"))
+        if hint is not None:
+            self.unreadable.append((os.fsdecode(path), f"a picture that Pillow cannot open here ({hint})"))
+            return
+        pictures_before = left_out.num_pictures
+        left_out.add(name, path, read_head)
+        if left_out.num_pictures > pictures_before:
+            kind = picture_kind(read_head())
+            reason = f"a {kind} picture by its content, but not by its name: rename it, or name the file itself"
+            self.unreadable.append((os.fsdecode(path), reason))
+
+    def digest(self, given: Sequence[str]) -> bytes:
+        """Changes with the pictures, their order, and their size or time of change."""
+        key = hashlib.sha256()
+        for path in given:
+            key.update(os.fsencode(os.path.abspath(path)) + b"\0")
+        for one in self.found:
+            key.update(b"%d %d %d %s\0" % (one.archive, one.offset, one.size, one.name))
+        for path, _ in self.unreadable:
+            key.update(os.fsencode(path) + b"\0")
+        return key.digest()
+
+
+def natural(path: bytes) -> tuple[Any, ...]:
+    """Sorts paths part by part, and numbers in them by value: ``2.png`` before ``10.png``."""
+    parts = (re.split(rb"([0-9]+)", part) for part in path.split(b"/"))
+    return tuple(tuple(int(p) if number % 2 else p for number, p in enumerate(pieces)) for pieces in parts), path
+
+
+def _is_archive(path: bytes) -> bool:
+    return os.fsdecode(path).lower().endswith((".tar", *PACKED_TARS))
+
+
+def is_video(path: str) -> bool:
+    """Whether a file is called as videos are."""
+    return path.lower().endswith(_VIDEO_SUFFIXES)
+
+
+def frame_times(path: str) -> list[int]:
+    """The time of each frame in milliseconds. Decodes the whole file: what a file says of its length is an estimate.
+
+    Raises:
+        UserError: OpenCV is not installed, or finds no frames.
+    """
+    capture, times = _opened(path), []
+    while capture.grab():
+        times.append(round(capture.get(0)))  # CAP_PROP_POS_MSEC
+    if not times:
+        raise UserError("OpenCV finds no frames in this video")
+    return times
+
+
+class Video:
+    """A video file; its frames are best asked for in ascending order. For one thread."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._capture, self._next = _opened(path), 0
+
+    def frame(self, number: int) -> Image.Image:
+        """Frame ``number`` from 0, RGB. Counted and not looked up, which is inexact for many formats.
+
+        Raises:
+            UnreadablePicture: the video has become shorter.
+        """
+        if number < self._next:
+            self._capture, self._next = _opened(self.path), 0
+        while self._next <= number:
+            if not self._capture.grab():
+                raise UnreadablePicture(self.path, f"it has no frame {number} any more")
+            self._next += 1
+        _, pixels = self._capture.retrieve()
+        return Image.fromarray(np.ascontiguousarray(pixels[:, :, ::-1]))
+
+
+def _opened(path: str) -> Any:
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # nothing: what is wrong with a file is told in one line
+    try:
+        import cv2
+    except ImportError as error:
+        raise UserError("a video, which OpenCV reads: python -m pip install opencv-python-headless") from error
+    set_level = cv2.setLogLevel if hasattr(cv2, "setLogLevel") else cv2.utils.logging.setLogLevel  # before, from 5.0 on
+    set_level(2)  # errors
+    return cv2.VideoCapture(os.path.abspath(path), cv2.CAP_FFMPEG)

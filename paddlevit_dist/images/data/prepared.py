@@ -1,0 +1,82 @@
+"""The record of pictures that ``prepare images`` wrote as tar files."""
+
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file
+from ...runtime.text_files import read_json
+
+FILE = "prepared.json"
+
+
+class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings and state of a preparation.
+
+    Attributes:
+        source: absolute path of the data that were read.
+        shorter_side: pixels; larger images were made this large.
+        quality: of the JPEG files that were written.
+        shard_size: images in each tar file.
+        num_classes: of the source.
+        fingerprints: of the source, by split.
+        complete: False until all tar files are there.
+        left_out: unreadable images that are missing.
+        stored: "jpeg", or "pages" of pixels.
+    """
+
+    version: Literal[1] = 1
+    source: str
+    shorter_side: int
+    quality: int
+    shard_size: int
+    num_classes: int
+    fingerprints: dict[str, str]
+    complete: bool = False
+    left_out: int = 0
+    stored: str = "jpeg"
+
+    def note(self, root: str) -> str:
+        """What a run on these files reports about them."""
+        missing = f", {self.left_out} unreadable pictures left out" if self.left_out else ""
+        form = f"JPEG quality {self.quality}" if self.stored == "jpeg" else "as pages of pixels"
+        return (
+            f"note: the pictures of {root} were prepared from {self.source} with a shorter side of at most "
+            f"{self.shorter_side} pixels, {form}{missing}"
+        )
+
+    def difference(self, other: "Preparation") -> str | None:
+        """The first setting that would make ``other`` produce different files; None if there is none."""
+        for name in ("shorter_side", "quality", "shard_size", "num_classes", "stored", "fingerprints"):
+            here, there = getattr(self, name), getattr(other, name)
+            if here != there:
+                return "the pictures of the source" if name == "fingerprints" else f"{name} {here}, now {there}"
+        return None
+
+
+def read_preparation(root: str, unfinished: bool = False) -> Preparation | None:
+    """The record in ``root``, None if there is none.
+
+    Raises:
+        UserError: it is corrupt, or the preparation was not finished and ``unfinished`` is False.
+    """
+    path = os.path.join(root, FILE)
+    if not os.path.exists(path):
+        return None
+    try:
+        found = msgspec.convert(read_json(path), Preparation)
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        raise UserError(f"{path} cannot be read ({error}); prepare the pictures again in an empty folder") from error
+    if not found.complete and not unfinished:
+        raise UserError(f"the preparation of {root} was not finished; continue with the command that began it")
+    return found
+
+
+def write_preparation(root: Path, preparation: Preparation) -> None:
+    """Write the record to ``root``, replacing an older one."""
+    with atomic_file(root / FILE) as out:
+        out.write((json.dumps(msgspec.structs.asdict(preparation), indent=1) + "\n").encode("ascii"))

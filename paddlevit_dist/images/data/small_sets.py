@@ -1,0 +1,287 @@
+"""Small sets as they were published: handwritten digits that come with the package, MNIST and Fashion-MNIST.
+
+All but the digits are converted once to one memory-mapped file of images and labels in the cache folder.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import math
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ...contracts.dataset import require_split
+from ...loading.checked_files import Damaged, map_verified, write_array
+from ...runtime.errors import UserError
+from ...runtime.files import map_array, open_regular
+from .image_dataset import ImageDataset
+from .reading import SPLITS, check_labels, existing_folder
+
+DIGITS_FILE = Path(__file__).with_name("digits.npz")
+_HELD_OUT_EVERY = 5
+_LARGEST_VALUE = 16  # each pixel is the number of set pixels in a 4 x 4 block
+
+
+class SmallSet(ImageDataset):
+    """Images and labels in memory or in one memory-mapped file; the published test set is "val"."""
+
+    name: str
+    class_names: list[str]
+    remark = "; val is the published test set"
+
+    def __init__(self, split: str) -> None:
+        self.split = require_split(split, SPLITS, self.name, self.remark)
+        self.num_classes = len(self.class_names)
+        self._mapped: np.ndarray | None = None
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "_mapped": None}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def read(self, index: int) -> tuple[Image.Image, int]:
+        """Image ``index`` in the mode ``image_mode``, and its label."""
+        record = self._records[index]
+        return Image.fromarray(record["image"]), int(record["label"])
+
+    def identity(self, index: int) -> str:
+        return f"{self.split} {index}"
+
+    @property
+    def labels(self) -> np.ndarray:
+        """All labels, (samples,) uint8."""
+        return self._records["label"]
+
+    @property
+    def _records(self) -> np.ndarray:
+        """(samples,) with the fields "image", uint8 (height, width[, 3]), and "label"."""
+        if self._mapped is None:
+            self._mapped = self._load()
+        return self._mapped
+
+    def _load(self) -> np.ndarray:
+        raise NotImplementedError
+
+
+def records_of(images: np.ndarray, labels: Any) -> np.ndarray:
+    records = np.empty(len(images), [("image", "u1", images.shape[1:]), ("label", "u1")])
+    records["image"], records["label"] = images, labels
+    return records
+
+
+class Digits(SmallSet):
+    """1,797 gray 8 x 8 images; every fifth (360) is held out as "val", the other 1,437 are "train".
+
+    Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository,
+    1998, doi 10.24432/C50P49, CC BY 4.0: its test set of 13 writers.
+    """
+
+    name = "digits"
+    remark = ""
+    kind = "glyph"
+    image_mode = "L"
+    class_names = [str(digit) for digit in range(10)]
+
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
+        """Open ``split``, "train" or "val"; the samples are in the package, so both paths are ignored."""
+        super().__init__(split)
+
+    def describe(self, index: int) -> str:
+        """Position of image ``index`` among the published samples, and the file."""
+        every = _HELD_OUT_EVERY
+        row = index * every if self.split == "val" else index + index // (every - 1) + 1
+        return f"sample {row} of {DIGITS_FILE}"
+
+    def _load(self) -> np.ndarray:
+        with np.load(DIGITS_FILE, allow_pickle=False) as stored:
+            images, labels = stored["images"], stored["labels"]
+        chosen = (np.arange(len(labels)) % _HELD_OUT_EVERY == 0) == (self.split == "val")
+        return records_of(np.round(images[chosen] * (255 / _LARGEST_VALUE)), labels[chosen])
+
+
+class ConvertedSet(SmallSet):
+    """A set whose published files are read once; what they hold is in ``file``, named by the path, size and
+    modification time of each."""
+
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
+        """Find the files of ``split``, "train" or "val", and convert them unless that is done already.
+
+        Args:
+            data_path: folder of the published files; for CIFAR also the archive itself, or its extracted folder.
+            cache_folder: where to put the converted file.
+
+        Raises:
+            UserError: nothing is found, or a file is truncated, corrupt or not as published.
+        """
+        super().__init__(split)
+        sources = self._find(data_path)
+        key = hashlib.sha256(str([self._stamp(source) for source in sources]).encode("utf-8", "surrogateescape"))
+        file = Path(cache_folder, f"{self.name}-{split}-{key.hexdigest()[:16]}.npy")
+        self.file = str(file)
+        try:
+            map_verified(file)
+        except Damaged:
+            write_array(file, self._convert())
+
+    def _load(self) -> np.ndarray:
+        return map_array(self.file)
+
+    @staticmethod
+    def _stamp(source: Path) -> tuple[str, int, int]:
+        try:
+            status = source.stat()
+        except OSError:
+            return str(source), 0, 0  # what is missing is told when it is read
+        return str(source.resolve()), status.st_size, status.st_mtime_ns
+
+    def _find(self, data_path: str | None) -> Sequence[Path]:
+        """The files that the split is read from."""
+        raise NotImplementedError
+
+    def _convert(self) -> np.ndarray:
+        """All records of the split, checked."""
+        raise NotImplementedError
+
+
+_PREFIXES = {"train": "train", "val": "t10k"}
+_UNSIGNED_BYTE = 0x08
+_LARGEST_GAIN, _ALWAYS_ALLOWED = 100, 1 << 26  # unpacked to packed bytes; but 64 MB always. Published: 5
+
+
+class _IdxImages(ConvertedSet):
+    """Gray images and labels of one split from a pair of IDX files, each plain or ``.gz``."""
+
+    where_to_get: str
+    default_folder: str | None = None
+    kind = "glyph"
+    image_mode = "L"
+
+    def describe(self, index: int) -> str:
+        """Position and file of image ``index``."""
+        return f"sample {index} of {self.sources[0]}"
+
+    def _find(self, data_path: str | None) -> Sequence[Path]:
+        if data_path is None and self.default_folder is not None and os.path.isdir(self.default_folder):
+            data_path = self.default_folder
+        names = ", ".join(_idx_name(split, part) for split in _PREFIXES for part in ("images", "labels"))
+        layout = f"with {names}, each plain or .gz; get them from {self.where_to_get}"
+        folder = Path(existing_folder(data_path, self.name, layout))
+        found = [idx_file(folder, self.split, part) for part in ("images", "labels")]
+        for file, part in zip(found, ("images", "labels"), strict=True):
+            if file is None:
+                name = _idx_name(self.split, part)
+                raise UserError(f"{folder} has no {name} or {name}.gz; dataset {self.name} expects a folder {layout}")
+        self.sources = [str(file) for file in found]
+        return found
+
+    def _convert(self) -> np.ndarray:
+        (images_file, labels_file), ranks = self.sources, (3, 1)
+        images, labels = (_read_idx(source, rank) for source, rank in zip(self.sources, ranks, strict=True))
+        if len(images) != len(labels):
+            raise UserError(
+                f"{images_file} has {len(images)} images, but {labels_file} has {len(labels)} labels; get both again"
+            )
+        if images.size == 0:
+            raise UserError(f"{images_file} holds no samples: its shape is {images.shape}")
+        check_labels(labels, self.num_classes, self.name, lambda index: f"sample {index} of {labels_file}")
+        return records_of(images, labels)
+
+
+def idx_file(folder: Path, split: str, part: str) -> Path | None:
+    """The file of a split's "images" or "labels" in a folder, None if there is none: plain before ``.gz``."""
+    name = _idx_name(split, part)
+    spellings = (folder / f"{spelt}{end}" for end in ("", ".gz") for spelt in (name, name.replace("-idx", ".idx")))
+    return next(filter(os.path.lexists, spellings), None)
+
+
+def _idx_name(split: str, part: str) -> str:
+    return f"{_PREFIXES[split]}-{part}-idx{3 if part == 'images' else 1}-ubyte"
+
+
+def _read_idx(source: str, rank: int) -> np.ndarray:
+    """The array in an IDX file of bytes, uint8; no more is unpacked than its header announces.
+
+    Raises:
+        UserError: the file is truncated, corrupt, or not of that rank.
+    """
+    header_bytes = 4 + 4 * rank
+    try:
+        with open_regular(source, "rb") as file, _unpacked(file) as stream:
+            header = _read_as_far(stream, header_bytes)
+            expected = header_bytes
+            if len(header) == header_bytes:
+                expected += _announced_bytes(source, header, rank)
+                header += _read_as_far(stream, expected - header_bytes + 1)
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{source} is damaged: {error}; get it again") from error
+    except OSError as error:
+        raise UserError(f"{source} cannot be read: {error.strerror or error}") from error
+    found = len(header)
+    if found < expected:
+        least = "at least " if expected == header_bytes else ""
+        raise UserError(f"{source} is truncated: expected {least}{expected} bytes, found {found}; get it again")
+    if found > expected:
+        raise UserError(
+            f"{source} is too long: its header announces {expected} bytes, found at least {found}; get it again"
+        )
+    return np.frombuffer(header, np.uint8, offset=header_bytes).reshape(struct.unpack_from(f">{rank}I", header, 4))
+
+
+def _unpacked(file: Any) -> Any:
+    return gzip.GzipFile(fileobj=file) if file.name.endswith(".gz") else contextlib.nullcontext(file)
+
+
+def _read_as_far(stream: Any, size: int) -> bytes:
+    """At most ``size`` bytes; fewer where the file ends, or its compressed data end before their end mark."""
+    content = bytearray()
+    with contextlib.suppress(EOFError):
+        while len(content) < size and (chunk := stream.read1(min(size - len(content), 1 << 20))):
+            content += chunk
+    return bytes(content)
+
+
+def _announced_bytes(source: str, header: bytes, rank: int) -> int:
+    wanted = bytes([0, 0, _UNSIGNED_BYTE, rank])
+    if header[:4] != wanted:
+        raise UserError(
+            f"{source} is not an IDX file of bytes in {rank} dimensions: it begins with {header[:4].hex()}, "
+            f"expected {wanted.hex()}"
+        )
+    announced, there = math.prod(struct.unpack(f">{rank}I", header[4:])), os.path.getsize(source)
+    if source.endswith(".gz") and announced > max(_ALWAYS_ALLOWED, _LARGEST_GAIN * there):
+        raise UserError(
+            f"{source} announces {announced + len(header):,} bytes, but has {there:,}: pictures do not compress so "
+            "well; get it again, or unpack it with gunzip if it is meant"
+        )
+    return announced
+
+
+class Mnist(_IdxImages):
+    """Handwritten digits, 60,000 and 10,000 gray 28 x 28 images.
+
+    Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition", 1998.
+    """
+
+    name = "mnist"
+    class_names = [str(digit) for digit in range(10)]
+    where_to_get = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+
+
+class FashionMnist(_IdxImages):
+    """Clothing items, 60,000 and 10,000 gray 28 x 28 images; without a data path, Debian's package is used.
+
+    Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST", arXiv:1708.07747.
+    """
+
+    name = "fashion_mnist"
+    class_names = "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(",")
+    where_to_get = "https://github.com/zalandoresearch/fashion-mnist or 'apt-get install dataset-fashion-mnist'"
+    default_folder = "/usr/share/datasets/fashion-mnist"

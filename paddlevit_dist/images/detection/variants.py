@@ -1,0 +1,155 @@
+"""Names of detectors and the arguments each implies, and the numbers that Mask R-CNN trains and evaluates by. The
+registry reads them here, without Paddle."""
+
+from typing import Any, NamedTuple
+
+Variants = dict[str, dict[str, Any]]
+
+# Carion et al., End-to-End Object Detection with Transformers, 2020, section 4 and table 1. The stem and the first
+# stage of the backbone do not learn, and no batch norm does; DC5 dilates the last stage. Dropout, 0.1 in the paper, is
+# a recipe's.
+_PUBLISHED = {
+    "embed_dim": 256,
+    "num_heads": 8,
+    "feedforward": 2048,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "num_queries": 100,
+    "frozen_batch_norm": True,
+    "frozen_stages": 2,
+}
+# For pictures of 48 to 96 pixels, on CPUs: a backbone of two narrow stages, which ends at an eighth of the picture
+# and learns from nothing, queries that begin as points on a grid.
+_SMALL = {
+    "backbone": "resnet18",
+    "backbone_options": {"depths": (2, 2), "dims": (32, 64)},
+    "embed_dim": 128,
+    "num_heads": 4,
+    "feedforward": 256,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "num_queries": 25,
+    "frozen_batch_norm": False,
+    "frozen_stages": 0,
+    "anchors": True,
+}
+
+DETR: Variants = {
+    "detr": dict(backbone="resnet50", **_PUBLISHED),  # a start for configurations that give their own dimensions
+    "detr_resnet18": dict(backbone="resnet18", **_PUBLISHED),
+    "detr_resnet34": dict(backbone="resnet34", **_PUBLISHED),
+    "detr_resnet50": dict(backbone="resnet50", **_PUBLISHED),
+    "detr_resnet50_dc5": dict(backbone="resnet50", dilation=True, **_PUBLISHED),
+    "detr_resnet101": dict(backbone="resnet101", **_PUBLISHED),
+    "detr_resnet101_dc5": dict(backbone="resnet101", dilation=True, **_PUBLISHED),
+    "detr_small": _SMALL,
+}
+
+MASK_RCNN: Variants = {
+    # torchvision's maskrcnn_resnet50_fpn, version 1: stem and layer1 do not learn, batch norms are fixed
+    "mask_rcnn_resnet50_fpn": {
+        "backbone": "resnet50",
+        "backbone_options": {"frozen_batch_norm": True, "frozen_stages": 2},
+    },
+    # Liu et al., Swin Transformer, 2021, section 4.2, with the authors' code, which is MMDetection's: each map is
+    # normalised, regions are sampled as densely as they are large, boxes learn by L1
+    "mask_rcnn_swin_tiny_fpn": {
+        "backbone": "swin_tiny_patch4_window7_224",
+        "backbone_options": {"any_size": True},
+        "feature_norm": True,
+        "rules": {
+            "rounds_anchors": False,
+            "proposals_before": 2000,
+            "proposals_after": 1000,
+            "lowest_overlap": 0.3,
+            "samples_per_bin": -1,
+            "aligned": True,
+            "anchor_beta": 0.0,
+            "box_beta": 0.0,
+        },
+    },
+    # for pictures of 64 to 128 pixels, such as synthetic_shapes: an object is a tenth as large as COCO's
+    "mask_rcnn_small": {
+        "backbone": "resnet18",
+        "backbone_options": {"dims": (16, 32, 64, 64), "depths": (1, 1, 1, 1)},
+        "pyramid_channels": 48,
+        "region_channels": 128,
+        "mask_channels": (48, 48),
+        "rules": {
+            "anchor_sizes": (8, 16, 32, 64, 96),
+            "reference_size": 56,
+            "proposals_before": 200,
+            "proposals_after": 100,
+            "evaluated_before": 100,
+            "evaluated_after": 50,
+            "anchor_samples": 64,
+            "region_samples": 32,
+            "detections": 30,
+        },
+    },
+}
+
+FASTER_RCNN: Variants = {
+    # torchvision's fasterrcnn_resnet50_fpn, version 1
+    "faster_rcnn_resnet50_fpn": MASK_RCNN["mask_rcnn_resnet50_fpn"],
+}
+
+
+class Rules(NamedTuple):
+    """The defaults are those of torchvision's maskrcnn_resnet50_fpn, version 1.
+
+    Attributes:
+        anchor_sizes: side in pixels of the anchors of each level of the pyramid, whose area is its square.
+        anchor_ratios: height to width of the anchors at each position.
+        rounds_anchors: whether anchors have corners at whole pixels around their centre.
+        positive_overlap, negative_overlap: an anchor whose IoU with an object is at least the first learns to be it,
+            one that has less than the second with all objects learns to be none, others learn nothing.
+        lowest_overlap: the anchors that overlap an object most learn to be it with less, but at least this.
+        random_samples: whether the anchors and regions that learn are drawn at random; else they are always the same
+            of a picture.
+        anchor_samples, anchor_share: anchors of a picture that learn, and the largest share of positive ones.
+        proposals_before, proposals_after: proposals kept in training, of each level before overlapping ones are
+            suppressed, and of a picture thereafter.
+        evaluated_before, evaluated_after: the same without targets.
+        proposal_overlap: a proposal whose IoU with a better one is larger is suppressed.
+        region_overlap: a region with at least this IoU learns to be the object, any other to be background.
+        region_samples, region_share: as ``anchor_samples`` and ``anchor_share``, of regions.
+        box_weights: the scales of a region's regression (x, y, width, height).
+        anchor_beta, box_beta: where the loss of a regression turns from a square to a line; 0 for a line alone.
+        box_size, mask_size: side of the maps that are cut out for a region's box and for its mask.
+        samples_per_bin: points in each direction that an entry of these is the mean of; -1: about one a position.
+        aligned: entries of a map are at the centres of their pixels, not at their corners.
+        reference_size: side in pixels of a region that is cut out of the third map.
+        least_score: of a detection.
+        detection_overlap: a detection whose IoU with a better one of its class is larger is suppressed.
+        detections: the most in a picture.
+    """
+
+    anchor_sizes: tuple[float, ...] = (32, 64, 128, 256, 512)
+    anchor_ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
+    rounds_anchors: bool = True
+    positive_overlap: float = 0.7
+    negative_overlap: float = 0.3
+    lowest_overlap: float = 0.0
+    random_samples: bool = True
+    anchor_samples: int = 256
+    anchor_share: float = 0.5
+    proposals_before: int = 2000
+    proposals_after: int = 2000
+    evaluated_before: int = 1000
+    evaluated_after: int = 1000
+    proposal_overlap: float = 0.7
+    region_overlap: float = 0.5
+    region_samples: int = 512
+    region_share: float = 0.25
+    box_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
+    anchor_beta: float = 1 / 9
+    box_beta: float = 1 / 9
+    box_size: int = 7
+    mask_size: int = 14
+    samples_per_bin: int = 2
+    aligned: bool = False
+    reference_size: float = 224
+    least_score: float = 0.05
+    detection_overlap: float = 0.5
+    detections: int = 100

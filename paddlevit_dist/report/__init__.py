@@ -1,0 +1,14 @@
+"""One HTML file about one or several runs, from what is in their folders: without Paddle, data or network. A wing: it
+can be deleted (see ``wings``).
+
+- ``command``: the command ``report``; ``settings``: keys; ``watcher``: when a run writes figures and report
+- ``store``: the figures of a run in a file of its folder
+- ``runs``: what a run's folder holds, however damaged
+- ``curves``: lines over updates, as SVG; ``layouts``: each kind of figure as HTML; ``page``: everything together
+- ``report.css``, ``report.js``, ``matrix.js``, ``viewer.js``: how it looks, and what moves
+"""
+
+COMMANDS = {"report": (".report.command:run", "one HTML file about one or several runs: curves, settings, mistakes")}
+KEYS = ".report.settings:TABLE"
+TRAINING_WATCHERS = EVALUATION_WATCHERS = {"REPORT": ".report.watcher:ReportWatcher"}
+HOOKS = {"run_failed": ".report.page:write_last_page"}

@@ -1,0 +1,241 @@
+"""Lines and bars as SVG, with the numbers beside them in JSON for the pointer."""
+
+import html
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+WIDTH, HEIGHT = 420, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 10, 38
+_MOST_POINTS = 500  # of a line; a chart is not wider in pixels
+NUM_COLOURS = 8
+_MARKED = 30  # points: a line of fewer has dots
+
+_numbers = itertools.count(1)
+
+
+class Line(NamedTuple):
+    """Attributes:
+    name: in the legend and under the pointer.
+    points: (x, y), finite, in the order of x.
+    colour: from 0.
+    style: "line", "dots" (a thin line with dots) or "bar".
+    """
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    colour: int = 0
+    style: str = "line"
+
+
+def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", note: str = "") -> str:
+    """A chart as an HTML figure."""
+    lines = [line._replace(points=thinned(line.points)) for line in lines if line.points]
+    number = next(_numbers)
+    head = f'<figcaption id="c{number}">{text(title)}</figcaption>'
+    if note:
+        head += f'<p class="note">{text(note)}</p>'
+    if not lines:
+        return f'<figure class="chart">{head}<p class="note">There is nothing to draw.</p></figure>'
+    scale = _Scale.of(lines)
+    legend = ""
+    if len(lines) > 1:
+        entries = (
+            f'<li><span class="key c{line.colour % NUM_COLOURS} {line.style}"></span>{text(line.name)}</li>'
+            for line in lines
+        )
+        legend = f'<ul class="legend">{"".join(entries)}</ul>'
+    data = {
+        "box": [_LEFT, _TOP, WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM],
+        "x": [scale.x_low, scale.x_high],
+        "y": [scale.y_low, scale.y_high],
+        "lines": [
+            {
+                "name": line.name,
+                "colour": line.colour % NUM_COLOURS,
+                "style": line.style,
+                "x": [_short(x) for x, _ in line.points],
+                "y": [_short(y) for _, y in line.points],
+            }
+            for line in lines
+        ],
+    }
+    drawing = (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="c{number}" tabindex="0">'
+        f"{_axes(scale, x_label, y_label)}{''.join(_drawn(line, scale, lines) for line in lines)}</svg>"
+    )
+    return (
+        f'<figure class="chart">{head}{drawing}{legend}<p class="under" aria-live="polite"></p>'
+        f"{embedded(data, 'data')}</figure>"
+    )
+
+
+def text(value: Any) -> str:
+    """Any text as HTML."""
+    return html.escape(str(value), quote=True)
+
+
+def embedded(value: Any, css_class: str) -> str:
+    """A value as JSON that a script of the page reads; it cannot end the element that holds it."""
+    content = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        content = content.replace(character, f"\\u{ord(character):04x}")
+    return f'<script type="application/json" class="{css_class}">{content}</script>'
+
+
+def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
+    """At most so many points: of each stretch the lowest and the highest, in order, so that no peak is lost."""
+    points = list(points)
+    if len(points) <= most:
+        return points
+    kept: list[tuple[float, float]] = []
+    stretches = most // 2 - 1
+    for number in range(stretches):
+        part = range(number * len(points) // stretches, (number + 1) * len(points) // stretches)
+        ends = {min(part, key=lambda place: points[place][1]), max(part, key=lambda place: points[place][1])}
+        kept += [points[place] for place in sorted(ends)]
+    return [points[0], *(point for point in kept if point not in (points[0], points[-1])), points[-1]]
+
+
+class _Scale(NamedTuple):
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+    x_ticks: list[float]
+    y_ticks: list[float]
+
+    @classmethod
+    def of(cls, lines: Sequence[Line]) -> "_Scale":
+        xs = [x for line in lines for x, _ in line.points]
+        ys = [y for line in lines for _, y in line.points]
+        x_low, x_high = min(xs), max(xs)
+        if any(line.style == "bar" for line in lines):
+            half = _bar_width(lines) / 2
+            x_low, x_high, ys = x_low - half, x_high + half, [*ys, 0.0]
+        x_low, x_high = _apart(x_low, x_high)
+        y_ticks = ticks(*_apart(min(ys), max(ys)))
+        y_low, y_high = min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))
+        x_ticks = [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high]
+        return cls(x_low, x_high, y_low, y_high, x_ticks, y_ticks)
+
+    def x(self, value: float) -> float:
+        return _LEFT + (value - self.x_low) / (self.x_high - self.x_low) * (WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        return HEIGHT - _BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _apart(low: float, high: float) -> tuple[float, float]:
+    """The same bounds, apart enough to divide by their distance."""
+    if high - low > 1e-12 * max(abs(low), abs(high)):
+        return low, high
+    space = abs(low) * 0.05 or 0.5
+    return low - space, high + space
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers, evenly spaced, from at most ``low`` to at least ``high``."""
+    raw = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
+
+
+def _axes(scale: _Scale, x_label: str, y_label: str) -> str:
+    bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
+    parts = []
+    for tick in scale.y_ticks:
+        y = f"{scale.y(tick):.1f}"
+        parts.append(f'<path class="grid" d="M{_LEFT} {y}H{right}"/>')
+        parts.append(f'<text x="{_LEFT - 5}" y="{y}" dy=".35em" text-anchor="end">{tick_text(tick)}</text>')
+    for tick in scale.x_ticks:
+        x = f"{scale.x(tick):.1f}"
+        parts.append(f'<text x="{x}" y="{bottom + 15}" text-anchor="middle">{tick_text(tick)}</text>')
+    middle = (_LEFT + right) / 2
+    parts.append(f'<path class="axis" d="M{_LEFT} {bottom}H{right}"/>')
+    parts.append(f'<text x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{text(x_label)}</text>')
+    if y_label:
+        centre = (_TOP + bottom) / 2
+        parts.append(
+            f'<text transform="translate(11 {centre:.0f}) rotate(-90)" text-anchor="middle">{text(y_label)}</text>'
+        )
+    return f'<g class="axes">{"".join(parts)}</g>'
+
+
+def tick_text(value: float) -> str:
+    """A number as short as it can be read: 1.5k, 20M, 3e-05."""
+    size = abs(value)
+    if size >= 1e15 or (0 < size < 1e-3):
+        return f"{value:.3g}"
+    for limit, divisor, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if size >= limit:
+            return f"{value / divisor:.4g}{unit}"
+    return f"{value:.5g}"
+
+
+def _drawn(line: Line, scale: _Scale, lines: Sequence[Line]) -> str:
+    colour = f"c{line.colour % NUM_COLOURS}"
+    if line.style == "bar":
+        return _bars(line, scale, lines, colour)
+    places = [(scale.x(x), scale.y(y)) for x, y in line.points]
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    drawn = f'<path class="curve {colour} {line.style}" d="{path}"/>'
+    if line.style == "dots" or len(places) == 1 or 2 < len(places) <= _MARKED:
+        drawn += "".join(f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in places)
+    return f"<g>{drawn}</g>"
+
+
+def _bars(line: Line, scale: _Scale, lines: Sequence[Line], colour: str) -> str:
+    groups = [other for other in lines if other.style == "bar"]
+    width = _bar_width(lines) * 0.9
+    each = width / len(groups)
+    start = -width / 2 + each * next(n for n, other in enumerate(groups) if other is line)
+    parts = []
+    for x, y in line.points:
+        left, right = scale.x(x + start), scale.x(x + start + each)
+        top, base = sorted((scale.y(y), scale.y(0.0)))
+        parts.append(
+            f'<rect class="{colour}" x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 0.5):.1f}" '
+            f'height="{max(base - top, 0.3):.1f}"/>'
+        )
+    return f"<g>{''.join(parts)}</g>"
+
+
+def _bar_width(lines: Sequence[Line]) -> float:
+    """The smallest distance between places that have bars."""
+    places = sorted({x for line in lines if line.style == "bar" for x, _ in line.points})
+    return min((b - a for a, b in zip(places, places[1:])), default=1.0)
+
+
+def _short(value: float) -> Any:
+    """A number of few characters, precise enough to be read off."""
+    if float(value).is_integer() and abs(value) < 1e15:
+        return int(value)
+    return float(f"{value:.6g}")
+
+
+def of_events(
+    runs: Sequence[tuple[str, dict[str, Sequence[tuple[float, float]]], dict[str, Sequence[tuple[float, float]]]]],
+    name: str,
+) -> list[Line]:
+    """The lines of one quantity, for all runs: as measured in training, and with dots in evaluations.
+
+    Args:
+        runs: name of each, with its training's and its evaluations' points by quantity.
+    """
+    several = len(runs) > 1
+    lines = []
+    for number, (run, training, evaluation) in enumerate(runs):
+        both: Sequence[tuple[str, str, Sequence[tuple[float, float]] | None]] = (
+            ("training", "line", training.get(name)),
+            ("evaluation", "dots", evaluation.get(name)),
+        )
+        for kind, style, points in both:
+            if points:
+                colour = number if several else len(lines)
+                lines.append(Line(f"{run} {kind}" if several else kind, points, colour, style))
+    return lines

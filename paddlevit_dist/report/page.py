@@ -1,0 +1,329 @@
+"""The page: what is known about the runs, section by section, with its style and scripts in it."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..observe.record import METRICS, RunRecord
+from ..runtime.errors import UserError
+from ..runtime.files import atomic_file
+from ..runtime.printing import one_line
+from . import curves, layouts
+from .curves import text
+from .runs import Run, flat, is_number, measured, read_runs
+
+PAGE = "report.html"
+_STYLE, _SCRIPTS = "report.css", ("report.js", "matrix.js", "viewer.js")
+_TITLES = {
+    "loss": "Loss",
+    "learning_rate": "Learning rate",
+    "gradient_norm": "Gradient norm",
+    "samples_per_second": "Throughput (samples per second)",
+    "data_wait_fraction": "Data wait (share of the time)",
+    "skipped_updates": "Updates skipped so far",
+    "memory_mib": "Memory (MiB)",
+}
+_AFTER_METRICS = ("learning_rate", "gradient_norm", "samples_per_second", "data_wait_fraction")
+_MOST_CURVES = 14  # more are folded away
+_COUNTS = (" count", "samples", "points")  # ends of names that count, and score nothing
+_MOST_NAMES, _MOST_UNREADABLE = 200, 10
+
+Section = tuple[str, str, str]  # id, title, content
+
+
+def write_page(folders: Sequence[Path], target: Path) -> Path:
+    """Write the report of the runs in these folders; returns ``target``.
+
+    Raises:
+        UserError: one of them is no run's folder, or the file cannot be written.
+        OSError: its folder cannot be created.
+    """
+    page = render(read_runs(folders))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(target) as file:
+        file.write(page.encode("utf-8", "backslashreplace"))
+    return target
+
+
+def write_last_page(config: Any, folder: Path, began: float) -> None:
+    """Write the report of a run that did not come to its end, if REPORT; a failure goes to its log.
+
+    Args:
+        began: when this start of it did, in seconds since 1970: one that has recorded nothing leaves what is there.
+    """
+    file = folder / METRICS
+    try:
+        if config.REPORT and file.is_file() and file.stat().st_mtime >= began:
+            write_page([folder], folder / PAGE)
+    except (UserError, ValueError, TypeError, LookupError, OSError) as error:
+        RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
+
+
+def render(runs: Sequence[Run]) -> str:
+    """The whole page."""
+    made = [_summary(runs), _data(runs), _curves(runs), *_figures(runs)]
+    made += [_differences(runs)] if len(runs) > 1 else []
+    made += [_weights(runs), _settings(runs), _environment(runs), _events(runs)]
+    sections = [section for section in made if section[2]]
+    title = "Report: " + ", ".join(run.name for run in runs)
+    links = "".join(f'<li><a href="#{name}">{text(heading)}</a></li>' for name, heading, _ in sections)
+    body = "".join(
+        f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{text(heading)}</h2>{content}</section>'
+        for name, heading, content in sections
+    )
+    now = _clock(time.time())
+    scripts = "\n".join(_asset(name) for name in _SCRIPTS)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>'
+        f'{text(title)}</title><meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f'<style>{_asset(_STYLE)}</style></head><body><a class="skip" href="#main">Skip to content</a>'
+        f'<header><h1>{text(title)}</h1><p class="note">written {now} by paddlevit_dist {text(__version__)}</p>'
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav></header><main id="main">{body}</main>'
+        f"<script>{scripts}</script></body></html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+# ---- sections ------------------------------------------------------------------------------------------------
+
+
+def _summary(runs: Sequence[Run]) -> Section:
+    columns = ["score", "state", "time", "model", "data", "device"]  # a phone shows the first ones
+    rows: list[list[Any]] = []
+    notices: list[str] = []
+    for run in runs:
+        machine = run.facts.get("machine")
+        processor = machine.get("processor") if isinstance(machine, dict) else None
+        device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
+        device += f", {one_line(processor)}" if processor else ""
+        model, data = run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")
+        rows.append([_best(run), _state(run), _duration(run), model, data, device])
+        notices += [_named(line, run, runs) for line in run.notices]
+    if len(runs) > 1:
+        columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
+    content = layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
+    return "summary", "Summary", content
+
+
+def _named(line: Any, run: Run, runs: Sequence[Run]) -> str:
+    """A line that says which run it is about, where there are several."""
+    return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
+
+
+def _data(runs: Sequence[Run]) -> Section:
+    """What each split holds, and what was found in it: held out, left out, unreadable, identical."""
+    rows, notes = [], []
+    for run in runs:
+        for split, about in run.data.items():
+            rows.append([_named(split, run, runs), one_line(about.get("holds"))])
+            found = about.get("notes")
+            notes += [_named(note, run, runs) for note in (found if isinstance(found, list) else ())]
+        if run.unreadable:
+            shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
+            said = f"{len(run.unreadable):,} unreadable, another took the place of each: {shown}"
+            notes.append(_named(said, run, runs))
+    if not rows:
+        return "data", "Data", ""
+    return "data", "Data", layouts.table("Splits", ["split", "holds"], rows) + _list(dict.fromkeys(notes))
+
+
+def _list(lines: Iterable[str]) -> str:
+    """Lines as a list; nothing where there are none."""
+    entries = "".join(f"<li>{text(line)}</li>" for line in lines)
+    return f'<ul class="notices">{entries}</ul>' if entries else ""
+
+
+def _state(run: Run) -> str:
+    last = run.last or {}
+    if not run.training and last.get("kind") != "interruption":
+        return "evaluated" if run.evaluations else "nothing recorded yet"
+    epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
+    if last.get("kind") == "interruption":
+        return one_line(f"interrupted after epoch {epoch} of {epochs}: {last.get('reason', '')}")
+    if last.get("kind") == "evaluation" and str(epoch) in (epochs, run.settings.get("TRAIN.STOP_AFTER_EPOCH")):
+        return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
+    if run.is_running is False:
+        return one_line(f"killed in epoch {epoch} of {epochs}: it ended without a message")
+    return one_line(f"in epoch {epoch} of {epochs}; last entry {_clock(last.get('time'))}")
+
+
+def _clock(value: Any) -> str:
+    is_time = is_number(value) and 0 < value < 1e11
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if is_time else "?"
+
+
+def _told(values: dict[str, Any], without: Sequence[str]) -> str:
+    """Names and values that are not empty, separated by commas."""
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+        if name not in without and value not in (None, {}, [])
+    )
+
+
+def _best(run: Run) -> str | None:
+    """The best evaluation; where none is known, what the last has found, which is then told."""
+    if run.best is not None and run.training:
+        return one_line(f"{run.best['name']} {run.best['value']:.4g}, epoch {run.best['epoch']}")
+    values = {name: points[-1][1] for name, points in run.evaluation.items()}
+    if not values and run.evaluations:
+        values = dict(measured(run.evaluations[-1]))
+    shown = [f"{name} {value:.4g}" for name, value in values.items() if not name.endswith(_COUNTS)][:3]
+    return (", ".join(shown) + (" (the last)" if run.training else "")) if shown else None
+
+
+def _duration(run: Run) -> str | None:
+    if run.seconds is None:
+        return None
+    minutes, seconds = divmod(round(run.seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
+
+
+def _figures(runs: Sequence[Run]) -> list[Section]:
+    sections = []
+    for number, run in enumerate(runs):
+        for kind, stored in run.figures.items():
+            notices = list(stored.problems)
+            content = layouts.laid_out(stored.figures, notices)
+            about = stored.about
+            said = _told(about, ("of", "time"))
+            head = (
+                f'<p class="note">Of {text(about.get("of", "an evaluation"))}{text(f" ({said})" if said else "")}.</p>'
+            )
+            head += "".join(f'<p class="note">{text(notice)}</p>' for notice in notices)
+            title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
+            if len(run.figures) > 1:
+                title += f" ({kind.lower()})"
+            body = head + content
+            if sections:  # those of the first run are what most readers want to see
+                body = f"<details><summary>{len(stored.figures)} figures</summary>{body}</details>"
+            sections.append((f"figures-{number}-{kind.lower()}", title, body))
+    return sections
+
+
+def _curves(runs: Sequence[Run]) -> Section:
+    series = [(run.name, run.training, run.evaluation) for run in runs]
+    names: dict[str, None] = {}
+    for _, training, evaluation in series:
+        names.update(dict.fromkeys([*evaluation, *training]))
+    shown = [name for name in names if not _is_dull(name, series)]
+    shown.sort(key=_order)
+    charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name), "update") for name in shown]
+    if not charts:
+        return "curves", "Curves", ""
+    content = f'<div class="charts">{"".join(charts[:_MOST_CURVES])}</div>'
+    constant = {name: _constant(name, series) for name in names if not name.endswith(_COUNTS)}
+    told = [f"{_TITLES.get(name, name)} {value:g}" for name, value in constant.items() if value]  # 0 says nothing
+    if told:
+        content += f'<p class="note">Always the same: {text(", ".join(told))}.</p>'
+    if charts[_MOST_CURVES:]:
+        content += (
+            f"<details><summary>{len(charts) - _MOST_CURVES} more curves</summary>"
+            f'<div class="charts">{"".join(charts[_MOST_CURVES:])}</div></details>'
+        )
+    return "curves", "Curves", content
+
+
+def _is_dull(name: str, series: Sequence[Any]) -> bool:
+    """Whether a curve would say nothing: numbers of samples, and what never changes."""
+    return name.endswith(_COUNTS) or _constant(name, series) is not None
+
+
+def _constant(name: str, series: Sequence[Any]) -> float | None:
+    """The value that a quantity has at all of several points; None: it changes, or has one point in each run."""
+    lines = [points.get(name, ()) for _, *kinds in series for points in kinds]
+    values = {y for points in lines for _, y in points}
+    return values.pop() if len(values) == 1 and any(len(points) > 1 for points in lines) else None
+
+
+def _order(name: str) -> tuple[int, int]:
+    if name == "loss":
+        return 0, 0
+    if name in _AFTER_METRICS:
+        return 2, _AFTER_METRICS.index(name)
+    if "memory" in name or name == "skipped_updates":
+        return 3, 0
+    # Metrics of single classes, such as "IoU wall", come after those of all.
+    return (4, 0) if " " in name and name.split()[0] in ("IoU", "AP", "AP50", "AP25") else (1, 0)
+
+
+def _differences(runs: Sequence[Run]) -> Section:
+    keys = sorted({key for run in runs for key in run.settings})
+    rows = []
+    for key in keys:
+        values = [run.settings.get(key) for run in runs]
+        if len(set(values)) > 1 and key != "SAVE":
+            rows.append([key, *("(not set)" if value is None else value for value in values)])
+    if not rows:
+        return "differences", "Differences", '<p class="note">The configurations are the same.</p>'
+    table = layouts.table("Settings that differ", ["key", *(run.name for run in runs)], rows)
+    return "differences", "Differences", table
+
+
+def _settings(runs: Sequence[Run]) -> Section:
+    parts = [
+        f"<details><summary>{text(run.name)}: {len(run.settings)} settings</summary>"
+        f"{layouts.table('config.yaml', ['key', 'value'], sorted(run.settings.items()))}</details>"
+        for run in runs
+        if run.settings
+    ]
+    return "configuration", "Configuration", "".join(parts)
+
+
+def _weights(runs: Sequence[Run]) -> Section:
+    parts = []
+    for run in runs:
+        report = run.load_report
+        if report is None:
+            continue
+        rows = []
+        for kind in ("resized", "reinitialised", "missing", "unexpected"):
+            entries = report.get(kind)
+            for entry in (entries if isinstance(entries, list) else [])[:_MOST_NAMES]:
+                if isinstance(entry, dict):
+                    shapes = (entry.get("source_shape"), entry.get("model_shape"))
+                    rows.append(
+                        [one_line(entry.get("name")), kind, *(None if s is None else one_line(s) for s in shapes)]
+                    )
+        loaded, fraction = report.get("loaded"), report.get("loaded_fraction")
+        share = f"{100 * fraction:.1f} %" if isinstance(fraction, (int, float)) else "?"
+        said = f"{report.get('source')}: {report.get('origin')}; {len(loaded) if isinstance(loaded, list) else '?'} "
+        said += f"parameters and buffers loaded ({share})"
+        notices = report.get("notices")
+        lines = [said, *(notices if isinstance(notices, list) else [])]
+        parts.append(f"<h3>{text(run.name)}</h3>" if len(runs) > 1 else "")
+        parts += [f"<p>{text(one_line(line))}</p>" for line in lines]
+        if rows:
+            columns = ["parameter", "what became of it", "shape in the file", "shape in the model"]
+            parts.append(layouts.table("Not simply copied", columns, rows))
+    title = "Weights it started from" if any(run.training for run in runs) else "Weights it evaluated"
+    return "weights", title, "".join(parts)
+
+
+def _environment(runs: Sequence[Run]) -> Section:
+    parts = []
+    for run in runs:
+        rows = list(flat(run.facts).items())[:_MOST_NAMES]
+        if rows:
+            table = layouts.table("run.json", ["fact", "value"], rows)
+            parts.append(f"<details><summary>{text(run.name)}</summary>{table}</details>")
+    return "environment", "Environment", "".join(parts)
+
+
+def _events(runs: Sequence[Run]) -> Section:
+    rows = []
+    for run in runs:
+        for event in [*run.events, *run.evaluations]:
+            kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
+            told = _told(event, ("kind", "time", "superseded", "stages", "operators"))
+            rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])
+    rows.sort(key=lambda row: row[0])
+    if not rows:
+        return "events", "Events", '<p class="note">No interruption, resumption or superseded evaluation.</p>'
+    return "events", "Events", layouts.table("What happened", ["time", "run", "event", "details"], rows)

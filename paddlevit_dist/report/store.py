@@ -1,0 +1,276 @@
+"""The figures of a run as one small file in its folder, from which a report is laid out without Paddle or data.
+
+The file is a ZIP archive: ``figures.json``, and beside it what is large. Text in it can be shown anywhere.
+
+Points are packed for the viewer: positions in 16 bits an axis and colours, ordered so that they compress well. That is
+a zlib stream of planes, each of one byte per point: the low and the high bytes of x, y and z, each coordinate as its
+difference (modulo 2^16) from that of the point before; then red, green and blue of each layer.
+"""
+
+import io
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ..contracts.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
+from ..runtime.files import atomic_file, open_regular
+from ..runtime.printing import one_line
+from ..runtime.text_files import parse_json
+
+TRAINING, EVALUATION = "report_data.zip", "eval_report_data.zip"
+_INDEX = "figures.json"
+_LARGEST_SIDE, _LARGEST_EXACT_SIDE = 512, 64  # pixels: larger pictures are reduced, smaller ones stored without loss
+_QUALITY = 85
+_LARGEST_MEMBER = 1 << 28  # bytes
+MOST = 1_000_000  # points of a set
+_MOST_POINTS = 2_000_000  # of all point sets together
+_STEPS = 65_535
+_ORDER_BITS = 10  # an axis; finer than that, the order of points does not matter
+
+
+class Stored(NamedTuple):
+    """What is in the file.
+
+    Attributes:
+        about: plain values about the evaluation that the figures are of.
+        figures: as dictionaries; what is large in them, pictures and points, is bytes.
+        problems: a line for each figure that could not be stored.
+    """
+
+    about: dict[str, Any]
+    figures: list[dict[str, Any]]
+    problems: list[str]
+
+
+def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[str]:
+    """Write figures to a file, at once or not at all.
+
+    Returns:
+        A line for each figure that could not be stored: its values have not the form that ``contracts.figures`` asks
+        for.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    entries, members, problems = [], _Members(), []
+    for figure in figures:
+        try:
+            encoded = _ENCODERS[type(figure)](figure, members)
+            entries.append({**encoded, "title": one_line(figure.title), "note": one_line(figure.note)})
+        except Exception as error:  # a task's mistake; the other figures are still worth showing
+            title = getattr(figure, "title", type(figure).__name__)
+            problems.append(one_line(f"figure '{title}' was left out: {type(error).__name__}: {error}"))
+    index = {"about": _plain(about), "figures": entries, "problems": problems}
+    with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(_INDEX, json.dumps(index), zipfile.ZIP_DEFLATED)
+        for name, content in members.content.items():
+            archive.writestr(name, content, zipfile.ZIP_STORED)  # compressed already
+    return problems
+
+
+def load(path: Path) -> Stored:
+    """Read what ``save`` has written.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is damaged.
+    """
+    try:
+        with open_regular(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            index = parse_json(_member(archive, _INDEX).decode())
+            figures = [_with_members(entry, archive) for entry in index["figures"]]
+            return Stored(index["about"], figures, [str(line) for line in index["problems"]])
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        zlib.error,
+        NotImplementedError,
+    ) as error:
+        raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
+
+
+class _Members:
+    """Files in the archive beside the index."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.points_left = _MOST_POINTS
+
+    def add(self, suffix: str, content: bytes) -> dict[str, str]:
+        name = f"{len(self.content)}.{suffix}"
+        self.content[name] = content
+        return {"member": name}
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > _LARGEST_MEMBER:
+        raise ValueError(f"{name} in it is too large")
+    return archive.read(name)
+
+
+def _with_members(value: Any, archive: zipfile.ZipFile) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"member"}:
+            return _member(archive, value["member"])
+        return {name: _with_members(part, archive) for name, part in value.items()}
+    return [_with_members(part, archive) for part in value] if isinstance(value, list) else value
+
+
+# ---- each kind of figure as plain values ---------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, text, lists and dictionaries of them, for JSON; NaN and infinities become None."""
+    if isinstance(value, dict):
+        return {one_line(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(part) for part in value]
+    if value is None or isinstance(value, (bool, np.bool_)):
+        return None if value is None else bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    return one_line(value)
+
+
+def _table(figure: Table, members: _Members) -> dict[str, Any]:
+    rows = [_plain(tuple(row)) for row in figure.rows]
+    if any(len(row) != len(figure.columns) for row in rows):
+        raise ValueError(f"a row has not {len(figure.columns)} cells")
+    return {"kind": "table", "columns": _plain(tuple(figure.columns)), "rows": rows}
+
+
+def _matrix(figure: Matrix, members: _Members) -> dict[str, Any]:
+    values = np.asarray(figure.values)
+    size = len(figure.names)
+    if values.shape != (size, size) or values.dtype.kind not in "iu" or (values < 0).any():
+        raise ValueError(f"expected whole numbers of shape ({size}, {size}), got {values.dtype} {values.shape}")
+    rows, columns = np.nonzero(values)
+    cells = np.stack([rows, columns, values[rows, columns]], axis=1).astype(np.int64)  # most are empty
+    return {"kind": "matrix", "names": _plain(tuple(figure.names)), "cells": cells.ravel().tolist()}
+
+
+def _chart(figure: Chart, members: _Members) -> dict[str, Any]:
+    if figure.kind not in ("line", "bar"):
+        raise ValueError(f"kind '{figure.kind}' is neither line nor bar")
+    lines = []
+    for name, (x, y) in figure.lines.items():
+        places, heights = (np.asarray(values, dtype=np.float64).ravel() for values in (x, y))
+        if len(places) != len(heights):
+            raise ValueError(f"line '{name}' has {len(places)} x and {len(heights)} y")
+        lines.append({"name": one_line(name), "x": _plain(places), "y": _plain(heights)})
+    labels = {"x_label": one_line(figure.x_label), "y_label": one_line(figure.y_label)}
+    return {"kind": "chart", "shape": figure.kind, "lines": lines, **labels}
+
+
+def _gallery(figure: Gallery, members: _Members) -> dict[str, Any]:
+    pictures = []
+    for pixels, caption in figure.pictures:
+        suffix, content, size = _encoded(np.asarray(pixels))
+        entry = {"picture": members.add(suffix, content), "suffix": suffix, "size": list(size)}
+        pictures.append({**entry, "caption": [one_line(line) for line in str(caption).split("\n")]})
+    return {"kind": "gallery", "pictures": pictures}
+
+
+def _encoded(pixels: np.ndarray) -> tuple[str, bytes, tuple[int, int]]:
+    """Suffix, content and (width, height) of a picture file, for uint8 (height, width[, 3])."""
+    if pixels.dtype != np.uint8 or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3))):
+        raise ValueError(f"expected a picture uint8 (height, width[, 3]), got {pixels.dtype} {pixels.shape}")
+    picture = Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
+    picture.thumbnail((_LARGEST_SIDE, _LARGEST_SIDE))
+    target = io.BytesIO()
+    if max(picture.size) <= _LARGEST_EXACT_SIDE:
+        picture.save(target, "PNG", optimize=True)
+        return "png", target.getvalue(), picture.size
+    picture.save(target, "JPEG", quality=_QUALITY, optimize=True)
+    return "jpg", target.getvalue(), picture.size
+
+
+def _points(figure: PointSet, members: _Members) -> dict[str, Any]:
+    packed = pack(figure, min(MOST, members.points_left))
+    members.points_left = max(members.points_left - packed.number, 0)
+    legends = {
+        one_line(layer): [[one_line(name), [int(part) for part in colour]] for name, colour in names]
+        for layer, names in figure.legends.items()
+    }
+    layers = [one_line(layer) for layer in figure.colours]
+    shown = {"number": packed.number, "of": len(figure.xyz), "size_m": packed.size_m}
+    content = members.add("points", packed.content)
+    return {"kind": "points", "layers": layers, "legends": legends, "content": content, **shown}
+
+
+class Packed(NamedTuple):
+    """Attributes:
+    number: of points kept.
+    size_m: side of the cube that 0 to 65,535 stand for, in metres.
+    """
+
+    number: int
+    size_m: float
+    content: bytes
+
+
+def pack(figure: PointSet, most: int = MOST) -> Packed:
+    """The points of a figure, evenly thinned out to ``most``; those that are not finite are left out.
+
+    Raises:
+        ValueError: shapes do not fit, or there is nothing to show.
+    """
+    xyz = np.asarray(figure.xyz, dtype=np.float32)
+    if xyz.ndim != 2 or xyz.shape[1] != 3:
+        raise ValueError(f"expected xyz (points, 3), got {xyz.shape}")
+    layers = [np.asarray(colours) for colours in figure.colours.values()]
+    for name, colours in zip(figure.colours, layers):
+        if colours.shape != xyz.shape or colours.dtype != np.uint8:
+            raise ValueError(
+                f"expected colours uint8 {xyz.shape} for layer '{name}', got {colours.dtype} {colours.shape}"
+            )
+    kept = np.flatnonzero(np.isfinite(xyz).all(axis=1))
+    if len(kept) > most:
+        kept = kept[np.linspace(0, len(kept) - 1, most).astype(np.int64)] if most else kept[:0]
+    if not len(kept) or not layers:
+        raise ValueError("there are no points to show")
+    xyz = xyz[kept]
+    low = xyz.min(axis=0)
+    size = float((xyz - low).max()) or 1.0
+    # The cube's middle is the middle of the points, so that they turn about it.
+    low = low - (size - (xyz.max(axis=0) - low)) / 2
+    steps = np.clip(np.rint((xyz - low) * (_STEPS / size)), 0, _STEPS).astype(np.uint16)
+    order = np.argsort(_morton(steps >> (16 - _ORDER_BITS)), kind="stable")
+    steps = steps[order]
+    differences = np.diff(steps, axis=0, prepend=np.zeros((1, 3), np.uint16))  # modulo 2^16
+    planes: list[np.ndarray] = []
+    for axis in range(3):
+        planes += [(differences[:, axis] & 255).astype(np.uint8), (differences[:, axis] >> 8).astype(np.uint8)]
+    for colours in layers:
+        planes += list(colours[kept[order]].T)
+    return Packed(len(kept), size, zlib.compress(np.concatenate(planes).tobytes(), 6))
+
+
+def _morton(cells: np.ndarray) -> np.ndarray:
+    """The Z-order of cells (points, 3): bits of the three axes, interleaved."""
+    code = np.zeros(len(cells), np.int64)
+    for bit in range(_ORDER_BITS):
+        for axis in range(3):
+            code |= ((cells[:, axis].astype(np.int64) >> bit) & 1) << (3 * bit + axis)
+    return code
+
+
+_ENCODERS: dict[type, Callable[[Any, _Members], dict[str, Any]]] = {
+    Table: _table,
+    Matrix: _matrix,
+    Chart: _chart,
+    Gallery: _gallery,
+    PointSet: _points,
+}

@@ -1,0 +1,80 @@
+"""Loops that numpy cannot express, compiled by numba on first call."""
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callable[..., Any]:
+    """Compile a function of arrays and numbers with numba, for the argument types it is called with.
+
+    A decorator, also with ``options`` for ``numba.njit`` in brackets.
+
+    The compiled code is cached next to the source for the next process; a damaged cache is removed and made again. Call
+    the function once before forking, so that child processes share numba instead of loading it themselves.
+
+    The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types.
+    """
+    if plain is None:
+        return functools.partial(compiled, **options)
+
+    @functools.cache
+    def compiled_once() -> Callable[..., Any]:
+        import numba
+
+        try:
+            return numba.njit(cache=True, nogil=True, **options)(plain)
+        except RuntimeError:  # no folder to cache the compiled code in
+            return numba.njit(nogil=True, **options)(plain)
+
+    @functools.cache
+    def compiled_again() -> Callable[..., Any] | None:
+        """The function without what was cached; None if nothing was."""
+        import numba
+
+        cached = _cached_files(compiled_once(), plain)
+        if not cached:
+            return None
+        removed = [_remove(file) for file in cached]
+        print(
+            f"note: the compiled code of {plain.__name__} in {cached[0].parent} cannot be used: compiling it again",
+            file=sys.stderr,
+        )
+        return numba.njit(cache=all(removed), nogil=True, **options)(plain)
+
+    is_damaged: list[bool] = []
+
+    def current() -> Any:
+        return compiled_again() if is_damaged else compiled_once()
+
+    @functools.wraps(plain)
+    def call(*arguments: Any) -> Any:
+        try:
+            return current()(*arguments)
+        except Exception:  # a file cut short may fail in any way, and the loops themselves raise nothing
+            if is_damaged or compiled_again() is None:
+                raise
+        is_damaged.append(True)
+        return current()(*arguments)
+
+    call.dispatcher = current
+    return call
+
+
+def _cached_files(dispatcher: Any, plain: Callable[..., Any]) -> list[Path]:
+    """Where numba keeps the index and the code of a function."""
+    folder = getattr(dispatcher.stats, "cache_path", None)
+    line = plain.__code__.co_firstlineno
+    return sorted(Path(folder).glob(f"*.{plain.__name__}-{line}.*.nb[ic]")) if folder else []
+
+
+def _remove(file: Path) -> bool:
+    try:
+        file.unlink()
+    except FileNotFoundError:  # another process was faster
+        return True
+    except OSError:
+        return False
+    return True

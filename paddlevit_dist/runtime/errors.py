@@ -1,0 +1,119 @@
+"""Errors that end a run, and how the entry point reports them."""
+
+import sys
+from collections.abc import Callable
+
+from . import environment, limits, printing, signals
+
+
+class UserError(Exception):
+    """Bad input: the entry point prints the message on one line and exits with code 2.
+
+    The message names the file, key or value, and says what was expected and what to do about it. Any other exception
+    is a bug in this package and shows its traceback.
+    """
+
+    exit_code = 2
+
+
+class OwnCodeError(UserError):
+    """A module of the user's raises an exception when it is imported: a line, and then the traceback.
+
+    Args:
+        message: module, type of the exception and its message.
+        traceback: as Python formats it, of the frames that are the user's.
+    """
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
+class WorkerFailure(Exception):
+    """One of several worker processes failed; its peers have been stopped.
+
+    Args:
+        rank: the worker whose failure brought down the others.
+        message: exception type and message, or how the process ended.
+        traceback: as formatted by the worker; empty if it had no time to.
+    """
+
+    exit_code = 1
+
+    def __init__(self, rank: int, message: str, traceback: str = "") -> None:
+        super().__init__(f"rank {rank} failed: {message}")
+        self.rank = rank
+        self.traceback = traceback
+
+
+class Stopped(Exception):
+    """A training was asked to stop, and all that it has trained is saved.
+
+    Args:
+        reason: what asked, such as SIGTERM.
+        saved: what is saved, and how the training goes on.
+    """
+
+    exit_code = signals.STOPPED
+
+    def __init__(self, reason: str, saved: str) -> None:
+        super().__init__(f"asked to stop ({reason}): {saved}")
+        self.reason = reason
+        self.saved = saved
+
+
+def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
+    """Call ``function``, report what went wrong on stderr, and return the process's exit code.
+
+    Applies to the whole process: printing never ends it, signals end it with one line, and packages in the ``.venv``
+    next to the package need not be installed for the calling interpreter.
+
+    Args:
+        trains: the function carries out a training, as far as is known.
+    """
+    printing.never_fail()
+    signals.expect(trains)
+    sys.excepthook = printing.show_uncaught
+    try:
+        try:
+            signals.install()
+            _call(function)
+        finally:
+            signals.note_only()
+    except UserError as error:
+        print(f"error: {printing.one_line(error)}", file=sys.stderr)
+        if isinstance(error, OwnCodeError):
+            print(printing.block(error.traceback), end="", file=sys.stderr)
+        return error.exit_code
+    except WorkerFailure as error:
+        first, _, rest = str(error).partition("\n")  # such as the traceback in another process, or Paddle's own
+        details = error.traceback + (f"{rest}\n" if rest else "")
+        print(f"{printing.block(details)}error: {printing.one_line(first)}", file=sys.stderr)
+        return error.exit_code
+    except Stopped as stop:
+        print(f"stopped: {printing.one_line(stop)}", file=sys.stderr)
+        signals.end_beside_threads(stop.exit_code)
+        return stop.exit_code
+    except KeyboardInterrupt as error:
+        starting = signals.is_training() and not getattr(error, "again", False)
+        print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
+        code = signals.STOPPED if starting else signals.exit_code(error)
+        signals.end_beside_threads(code)
+        return code
+    except Exception as error:
+        reason = limits.explain(error)
+        if reason is None:
+            raise
+        print(f"error: {reason}", file=sys.stderr)
+        return UserError.exit_code
+    return 0
+
+
+def _call(function: Callable[[], None]) -> None:
+    try:
+        function()
+    except ModuleNotFoundError as error:
+        advice = environment.go_on_beside(error)
+        if advice is None:
+            raise
+        raise UserError(advice) from error

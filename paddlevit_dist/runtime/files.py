@@ -1,0 +1,179 @@
+"""Files that are complete or absent, even when several runs write the same one at once, and arrays in files."""
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import socket
+import stat
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from .errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# What the user can do about an error of the file system. Others than these are not the user's to mend.
+_ADVICE = {
+    errno.ENOSPC: "free space",
+    errno.EDQUOT: "remove files or ask for a larger quota",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f), or choose a file system that holds larger files",
+    errno.EACCES: "make it writable for this user, or choose another folder",
+    errno.EPERM: "make it writable for this user, or choose another folder",
+    errno.EROFS: "the file system is mounted read-only: choose another folder, or see in dmesg whether the disk failed",
+    errno.EIO: "the disk or its connection is failing: see dmesg, and choose another disk",
+    errno.ENXIO: "the disk is gone: see dmesg, and choose another disk",
+    errno.ENODEV: "the disk is gone: see dmesg, and choose another disk",
+    errno.ESTALE: "the network file system has lost the folder: mount it again",
+    errno.ETIMEDOUT: "the network file system does not answer: mount it again",
+    errno.EHOSTDOWN: "the network file system does not answer: mount it again",
+    errno.ENOENT: "the folder was removed: create it, or choose another folder",
+    errno.EEXIST: "a file stands where a folder is expected: rename it, or choose another folder",
+    errno.ENOTDIR: "a file stands where a folder is expected: rename it, or choose another folder",
+    errno.EISDIR: "a folder stands where a file is expected: rename it, or choose another folder",
+    errno.ELOOP: "links lead round in a circle: remove them, or choose another folder",
+    errno.ENAMETOOLONG: "choose a folder with a shorter path",
+    errno.EMLINK: "the folder holds too many others: choose another folder",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "the machine has too many open files: end other programs",
+    errno.ENOMEM: "the machine is out of memory: end other programs",
+}
+_TEMPORARY = re.compile(r"\.?.+\.\d+\.[0-9a-f]{8}\.tmp")
+
+
+def why_not_written(error: OSError) -> str:
+    """What the file system reported, and what to do about it: ``No space left on device; free space``."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{reason}; {_ADVICE.get(error.errno or 0, 'choose another folder')}"
+
+
+@contextlib.contextmanager
+def told_if_not_written(what: Any, remark: str = "") -> Iterator[None]:
+    """Turns an error of the file system into one line: what could not be written, why, what to do, and a remark.
+
+    Raises:
+        UserError: the file system refuses.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {what}: {why_not_written(error)}{remark}") from error
+
+
+def temporary_name(name: str) -> str:
+    """A name that nothing else uses, on any machine, for what will be called ``name`` once it is complete."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
+    return f"{name}.{host}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether this is a name that ``temporary_name`` or ``atomic_file`` gives."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a binary file that appears at ``path``, replacing any older one, once the block ends without an error.
+
+    Raises:
+        UserError: the file system refuses; the message says why.
+    """
+    # Created with open() rather than tempfile so that the user's umask decides who may read a shared cache.
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno not in _ADVICE:
+            raise
+        raise UserError(f"cannot write {path}: {why_not_written(error)}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+
+
+class NotAFile(OSError):
+    """What a path leads to is not a file; ``strerror`` says what it is."""
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def require_regular(path: Any) -> None:
+    """Check that a path, or the link that it is, leads to a plain file, before it is opened: opening a pipe that nobody
+    writes to waits forever, and reading from a device such as /dev/zero never ends.
+
+    Raises:
+        NotAFile: it leads to something else.
+        OSError: it does not exist, may not be looked at, or is a link to itself.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise NotAFile(errno.EINVAL, f"it is {kind}, expected a file: remove or replace it", os.fspath(path))
+
+
+def is_folder(entry: Any) -> bool:
+    """Whether an entry of ``os.scandir`` is a folder or a link to one; a link to itself is none."""
+    try:
+        return bool(entry.is_dir())
+    except OSError:
+        return False
+
+
+def counted_by_suffix(names: Iterable[str]) -> str:
+    """``12 .las, 3 .obj`` of the names of files, the most frequent first; empty for none."""
+    counts = Counter(os.path.splitext(name)[1].lower() or "without suffix" for name in names)
+    return ", ".join(
+        f"{number:,} {suffix}" for suffix, number in sorted(counts.items(), key=lambda one: (-one[1], one))
+    )
+
+
+def open_regular(path: Any, mode: str = "r", **options: Any) -> Any:
+    """``open`` a file for reading, and refuse anything that is not one.
+
+    Raises:
+        OSError: as ``require_regular`` and ``open``.
+    """
+    require_regular(path)
+    return open(path, mode, **options)
+
+
+def read_regular(path: Any) -> bytes:
+    """The content of a file, as ``Path.read_bytes``; anything else is refused.
+
+    Raises:
+        OSError: as ``require_regular`` and ``open``.
+    """
+    with open_regular(path, "rb") as stream:
+        return stream.read()
+
+
+_one_thread = threading.Lock()
+
+
+def map_array(path: str | os.PathLike) -> "np.ndarray":
+    """Memory-map a ``.npy`` file read-only, as a plain array: indexing a ``memmap`` object is slow.
+
+    numpy parses the header as Python, and CPython 3.11 fails with "AST constructor recursion depth mismatch" when two
+    threads do so at once and one of them is interrupted by garbage collection.
+    """
+    import numpy as np  # not above: options and configuration are read without it
+
+    with _one_thread:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

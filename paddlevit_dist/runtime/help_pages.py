@@ -1,0 +1,42 @@
+"""The form of what ``-h`` prints, for all commands. Needs nothing but Python."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+HELP = ("-h", "--h", "-help", "--help")
+COLUMNS = 100  # of what -h and -show_config print
+_WIDEST = 32  # of the options, where their meanings can begin
+
+
+def page(usage: str, meaning: str, examples: Iterable[str], rows: Sequence[tuple[str, str]], notes: str = "") -> str:
+    """The help of a command, at most ``COLUMNS`` wide where nothing is longer in one piece.
+
+    Args:
+        usage: the command line in general.
+        examples: command lines.
+        rows: an option and what it means.
+    """
+    width = max((len(left) for left, _ in rows if len(left) <= _WIDEST), default=0)
+    parts = [
+        [f"usage: {usage}", *_wrapped(meaning)],
+        [f"  {example}" for example in examples],
+        [line for option in rows for line in row(*option, width)],
+        _wrapped(notes),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def row(left: str, right: str, width: int) -> list[str]:
+    """Lines with what is typed, and what it means in a column behind ``width``."""
+    return _wrapped(right, f"  {left:<{width}} ", " " * (width + 3))
+
+
+def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        COLUMNS,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

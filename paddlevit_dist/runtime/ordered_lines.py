@@ -1,0 +1,65 @@
+"""Lists that several processes write at once, each to a file of its own, and that are read as one in order.
+
+An entry is a line of JSON, ``[number, ...]``; a file is in ascending order of the number. A process that is killed
+leaves at most one half line, which is not read.
+"""
+
+import contextlib
+import heapq
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .files import told_if_not_written
+
+
+class LineWriter:
+    """Appends the entries of one process.
+
+    Args:
+        file: does not exist.
+        remark: added to what is said if the file system refuses.
+
+    Raises:
+        UserError: from every method, if the file system refuses.
+    """
+
+    def __init__(self, file: Path, remark: str = "") -> None:
+        self._told = lambda: told_if_not_written(file, remark)
+        with self._told():
+            self._stream = open(file, "xb")  # noqa: SIM115 - closed by ``close``
+
+    def add(self, entries: Iterable[Sequence[Any]]) -> None:
+        """Append entries, in ascending order of their numbers; they outlive this process."""
+        with self._told():
+            self._stream.writelines(map(line_of, entries))
+            self._stream.flush()
+
+    def close(self) -> None:
+        with self._told():
+            self._stream.close()
+
+
+def line_of(entry: Sequence[Any]) -> bytes:
+    """An entry as it stands in a file."""
+    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+
+
+def merged(files: Iterable[Path]) -> Iterator[list[Any]]:
+    """The entries of all files in order; of several with one number, which are equal, one."""
+    with contextlib.ExitStack() as stack:
+        streams = [stack.enter_context(open(file, "rb")) for file in files]
+        last = -1
+        for entry in heapq.merge(*map(_entries, streams), key=lambda entry: entry[0]):
+            if entry[0] > last:
+                yield entry
+                last = entry[0]
+
+
+def _entries(stream: BinaryIO) -> Iterator[list[Any]]:
+    for line in stream:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return  # the half line of a process that was killed

@@ -1,0 +1,93 @@
+"""Everything that differs between the Paddle versions this package runs on (2.6 and 3.x), in one place."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+_IS_3 = int(paddle.__version__.split(".")[0]) >= 3
+_VALUES_PER_BLOCK = 65536  # of a GPU's fused update
+
+
+def squared_norm(tensor: paddle.Tensor) -> paddle.Tensor:
+    """Sum of the squares of all elements, (1,). Takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; Paddle
+    has no public function for it."""
+    return paddle._C_ops.squared_l2_norm(tensor)
+
+
+def fused_adamw(
+    parameters: list[paddle.Tensor],
+    gradients: list[paddle.Tensor],
+    rate: paddle.Tensor,
+    accumulators: Sequence[list[paddle.Tensor]],
+    betas: tuple[float, float],
+    epsilon: float,
+    decay: float,
+) -> None:
+    """AdamW's update of many parameters, in place.
+
+    Args:
+        rate: float32 (1,).
+        accumulators: first and second moments, and the powers of both betas, (1,) each, on the host; a GPU takes those
+            of the first parameter for all.
+        decay: decoupled weight decay.
+    """
+    largest, is_largest = ([None], [False]) if _IS_3 else ([], [])  # AMSGrad's moments, and whether to use them
+    first, second, *powers = accumulators
+    options = (*betas, epsilon, _VALUES_PER_BLOCK, decay, True, False, False, *is_largest)
+    paddle._C_ops.fused_adam_(parameters, gradients, rate, first, second, *largest, *powers, None, None, *options)
+
+
+def create_accumulators(optimizer: Any) -> None:
+    """Make an optimizer allocate its moments before its first step, so that saved ones can be loaded."""
+    block = paddle.static.default_main_program().global_block()
+    if getattr(optimizer, "helper", None) is None:  # 2.6 only creates it in step()
+        optimizer.helper = paddle.base.layer_helper.LayerHelper(type(optimizer).__name__)
+    for group in optimizer._param_groups:
+        optimizer._create_accumulators(block, [p for p in group["params"] if not p.stop_gradient])
+
+
+def values_in_place(tensor: paddle.Tensor) -> np.ndarray | None:
+    """The tensor's own memory as an array, read-only by agreement; None if it is on a device, or of a type or with a
+    numpy that cannot share it. ``tensor.numpy()`` is a copy in memory that the system has to find first."""
+    # 2.6 would hand over a transposed tensor as if it were not.
+    is_plain = tensor.place.is_cpu_place() and tensor.is_contiguous() and tensor.dtype != paddle.bfloat16
+    if not is_plain or not hasattr(np, "from_dlpack"):  # numpy has it from 1.23 on
+        return None
+    try:
+        values = np.from_dlpack(_Lent(tensor.detach()))
+    except (RuntimeError, TypeError, ValueError, BufferError):
+        return None
+    is_same = values.shape == tuple(tensor.shape) and str(values.dtype) == str(tensor.dtype).rpartition(".")[2]
+    return values if is_same else None  # 2.6 hands over truth values as bytes
+
+
+class _Lent:
+    """A tensor of any version for ``numpy.from_dlpack``."""
+
+    def __init__(self, tensor: paddle.Tensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return paddle.utils.dlpack.to_dlpack(self._tensor)
+
+    def __dlpack_device__(self) -> Any:
+        return 1, 0  # the host's memory
+
+
+@contextlib.contextmanager
+def checked_operations() -> Iterator[None]:
+    """Inside the block, the first operation whose result is not finite raises a ``RuntimeError`` that names it.
+
+    This is what ``paddle.amp.debugging.enable_tensor_checker`` sets; its own ``TensorCheckerConfig`` ends the process
+    with a segmentation fault in 2.6, and draws a seed in 3.x.
+    """
+    names = ("FLAGS_check_nan_inf", "FLAGS_check_nan_inf_level")
+    before = paddle.get_flags(list(names))
+    paddle.set_flags(dict(zip(names, (True, 0))))
+    try:
+        yield
+    finally:
+        paddle.set_flags(before)

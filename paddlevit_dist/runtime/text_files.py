@@ -1,0 +1,174 @@
+"""Text, JSON and YAML that strangers wrote: read within limits of size, nesting and digits, with errors of one line.
+
+A short file can ask for a lot: 541 bytes of YAML whose merges name one another grow to gigabytes, a hundred thousand
+brackets exhaust the stack, a number of a million digits takes minutes. Here what a file may become is in proportion to
+what it is, whatever it says.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from .files import open_regular
+
+LARGEST_BYTES = 1 << 28  # of a text or JSON file; honest ones list a segment for each of some million points
+LARGEST_YAML_BYTES = 1 << 23  # such a file takes half a minute; the name of each of 20,000 classes takes 1 MB
+_MOST_NODES = 250_000  # of a YAML file with each alias counted as what it stands for
+_MOST_CONTAINERS = 4_000_000  # of a JSON file: an empty list takes 2 bytes there and 64 here
+_DEEPEST = 100  # lists and mappings inside one another
+_MOST_DIGITS = 400  # of a number: no float64 has more before its point
+
+Place = str | os.PathLike[str]
+
+
+def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
+    """The content of a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is longer than ``largest`` bytes.
+    """
+    with open_regular(path, "rb") as stream:
+        content = stream.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"it has more than {largest:,} bytes, far more than such files need")
+    return content
+
+
+def read_text(path: Place, encoding: str = "utf-8", largest: int = LARGEST_BYTES) -> str:
+    """The same as text, with its line ends as they are.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is too long, or not text in this encoding.
+    """
+    return read_bytes(path, largest).decode(encoding)
+
+
+def read_json(path: Place) -> Any:
+    """The value in a JSON file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: not Unicode, not JSON, too long, nested too deeply or with a number of too many digits; one line.
+    """
+    return parse_json(read_bytes(path))
+
+
+def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) -> Any:
+    """The value of a JSON text.
+
+    Args:
+        pairs: makes an object of its (name, value) pairs; a dictionary where there is none.
+    Raises:
+        ValueError: as ``read_json``; a ``json.JSONDecodeError`` where it is not JSON.
+    """
+    lists, objects = (b"[", b"{") if isinstance(content, bytes) else ("[", "{")
+    if content.count(lists) + content.count(objects) > _MOST_CONTAINERS:  # type: ignore[arg-type]
+        raise ValueError(f"it has more than {_MOST_CONTAINERS:,} lists and objects")
+    try:
+        return json.loads(content, object_pairs_hook=pairs, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"it has a number of {len(digits):,} digits")
+    return int(digits)
+
+
+class YamlLoader(yaml.SafeLoader):
+    """PyYAML's safe loader for files that may be hostile.
+
+    Raises ``yaml.YAMLError`` also where PyYAML has a ``RecursionError``, and where the content would be larger than
+    ``_MOST_NODES`` once each alias and merge stands for what it names.
+    """
+
+    def __init__(self, content: str | bytes) -> None:
+        if len(content) > LARGEST_YAML_BYTES:
+            raise yaml.YAMLError(f"it has more than {LARGEST_YAML_BYTES:,} bytes")
+        super().__init__(content)
+        self._depth = 0
+        self._nodes = 0  # so far, aliases counted as what they stand for
+        self._sizes: dict[int, int] = {}  # id of each complete node -> the nodes it stands for, itself included
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        before = self._nodes
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
+        self._nodes += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if isinstance(event, yaml.AliasEvent):
+            if id(node) not in self._sizes:
+                raise yaml.MarkedYAMLError(
+                    problem=f"what *{event.anchor} names contains itself", problem_mark=event.start_mark
+                )
+            self._nodes += self._sizes[id(node)]
+        else:
+            self._sizes[id(node)] = self._nodes - before
+        if self._nodes > _MOST_NODES:
+            raise yaml.MarkedYAMLError(
+                problem=f"more than {_MOST_NODES:,} values once its aliases are followed", problem_mark=event.start_mark
+            )
+        return node
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except yaml.YAMLError:
+            raise
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # a bad !!int, 2001-99-99
+            shown = str(node.value)[:40] if isinstance(node, yaml.ScalarNode) else "a list or mapping"
+            problem = f"{ascii(shown)} is not {node.tag.rpartition(':')[2]}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+
+    def construct_number(self, node: Any) -> Any:
+        """An integer or a float, of not too many digits."""
+        value = self.construct_scalar(node)
+        if len(value) > _MOST_DIGITS:
+            raise yaml.MarkedYAMLError(problem=f"a number of {len(value):,} characters", problem_mark=node.start_mark)
+        is_float = node.tag.endswith(":float")
+        return self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
+
+
+for _tag in ("int", "float"):
+    YamlLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", YamlLoader.construct_number)
+
+
+def parse_yaml(content: str | bytes) -> Any:
+    """The value of a YAML text with one document, as ``yaml.safe_load`` has it.
+
+    Raises:
+        ValueError: not YAML, or beyond the limits; one line.
+    """
+    try:
+        return YamlLoader(content).get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"{line}{error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(str(error).split("\n")[0]) from error
+
+
+def read_yaml(path: Place) -> Any:
+    """The value of a YAML file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: as ``parse_yaml``.
+    """
+    return parse_yaml(read_bytes(path, LARGEST_YAML_BYTES))

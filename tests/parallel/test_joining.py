@@ -1,0 +1,176 @@
+"""Ranks meet before they join the group: who is missing, and who else has the port, is said on every machine."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from paddlevit_dist.parallel import joining, secret
+from paddlevit_dist.runtime.errors import UserError, WorkerFailure
+
+SECONDS = 2.0
+
+
+@pytest.fixture
+def port(monkeypatch) -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        number = listener.getsockname()[1]
+    for name in ("MASTER_ADDR", "MASTER_PORT", secret.VARIABLE, secret.FILE_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(joining, "_open_store", lambda rank: None)
+    monkeypatch.setattr(joining, "_has_met", False)
+    monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{number}")
+    return number
+
+
+def answers(ranks, size: int, seconds: float = SECONDS, **failures: str) -> dict[int, str]:
+    """What each of these ranks finds, in a thread each; "" if all are there. ``failures``: of "rank_1", why it ends."""
+    found: dict[int, str] = {}
+
+    def answer(rank: int) -> None:
+        try:
+            joining.meet(rank, size, seconds, failures.get(f"rank_{rank}"))
+            found[rank] = ""
+        except (UserError, WorkerFailure) as error:
+            found[rank] = f"{type(error).__name__}: {error}"
+
+    threads = [threading.Thread(target=answer, args=(rank,)) for rank in ranks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    return found
+
+
+def test_all_go_on_once_all_are_there_and_the_port_is_free_again(port):
+    assert answers(range(4), 4, seconds=60.0) == dict.fromkeys(range(4), "")
+    assert answers(range(2), 2, seconds=60.0) == {0: "", 1: ""}
+    with socket.socket() as next_one:
+        next_one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Paddle's store does
+        next_one.bind(("127.0.0.1", port))
+
+
+def test_ranks_meet_at_the_address_that_a_machine_may_give_its_own_name(port, monkeypatch):
+    monkeypatch.setenv("PADDLE_MASTER", f"127.0.1.1:{port}")
+    assert answers(range(2), 2) == {0: "", 1: ""}
+
+
+def test_strangers_do_not_count_and_do_not_disturb(port):
+    connected = threading.Event()
+
+    def disturb() -> None:
+        while not connected.is_set():
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+                    connection.sendall(b"GET / HTTP/1.1\r\n" * 200)
+                    connected.set()
+            except OSError:
+                continue
+
+    stranger = threading.Thread(target=disturb)
+    stranger.start()
+    try:
+        found = answers([0, 1], 3)
+    finally:
+        connected.set()
+        stranger.join(60.0)
+    assert all(line.startswith("WorkerFailure: rank 2 failed: it did not come") for line in found.values()), found
+
+
+def test_a_missing_rank_is_named_to_those_who_came(port):
+    found = answers([0, 1, 3], 5)
+    assert len(set(found.values())) == 1
+    assert found[1].startswith(f"WorkerFailure: rank 2 failed: it did not come to 127.0.0.1:{port} within 2 s")
+    assert "(missing: ranks 2, 4)" in found[1]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_rank_that_failed_before_is_named_to_all(port, failing):
+    found = answers(range(3), 3, 60.0, **{f"rank_{failing}": "no data in\n/data/é" + "x" * 2000})
+    assert len(set(found.values())) == 1
+    assert found[2].startswith(f"WorkerFailure: rank {failing} failed: no data in\\n/data/é") and len(found[2]) < 1024
+
+
+def test_a_failure_before_ranks_meet_is_told_and_stays_what_it_is(port, monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    told = []
+    monkeypatch.setattr(joining, "meet", lambda *of: told.append(of))
+    for has_met in (False, True):  # what fails later is for others to tell
+        monkeypatch.setattr(joining, "_has_met", has_met)
+        with pytest.raises(KeyError), joining.failures_told(300.0):
+            raise KeyError("no such class")
+    assert told == [(1, 2, 30.0, "KeyError: 'no such class'")]
+
+
+def test_a_missing_first_rank_and_a_taken_port_are_told_apart(port):
+    found = answers([1], 2, seconds=1.0)[1]
+    assert "nothing answers there" in found
+    assert "127.0.0.1 means each machine itself: if rank 0 is on another, give its launcher --host" in found
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", port))
+        stranger.listen()
+        found = answers([0, 1], 2, seconds=2.0)
+    assert found[0].startswith(f"UserError: rank 0 cannot listen on port {port}") and "another program" in found[0]
+    assert found[1].startswith("UserError: ") and "another program answers there" in found[1]
+
+
+def test_what_follows_an_answer_at_once_is_kept_for_the_watch():
+    """Such as why rank 0 fails right after all have met."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b'{"session": "x"}\n{"end": "no network card", "code": 1, "guilty": 0}\n')
+        connection = joining.Connection(ours)
+        assert joining._next(connection, time.monotonic() + SECONDS) == {"session": "x"}
+        assert connection.receive() == [{"end": "no network card", "code": 1, "guilty": 0}]
+
+
+def test_a_master_that_is_no_address_is_a_mistake(monkeypatch, port):
+    monkeypatch.setenv("PADDLE_MASTER", "10.0.0.1")
+    with pytest.raises(UserError, match="PADDLE_MASTER is '10.0.0.1': expected HOST:PORT"):
+        joining.meet(1, 2, SECONDS)
+
+
+@pytest.fixture
+def run_with_secret(monkeypatch):
+    monkeypatch.setattr(secret, "_of_session", None)
+    monkeypatch.setattr(secret, "_of_run", b"a" * 32)
+
+
+def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
+    monkeypatch.setattr(joining, "_PATIENCE_SECONDS", 0.0)
+    own, other = secret.fingerprint(), secret.fingerprint() + 1
+    arrivals = joining._Arrivals(4, own)
+    proofs = {rank: secret.proof(arrivals.challenge, str(rank), "nonce") for rank in (1, 2)}
+    for nonsense in (
+        *({}, {"rank": 0}, {"rank": 4}, {"rank": "1"}, {"rank": 1}, {"rank": 1, "proof": proofs[1]}),
+        *({"rank": 1, "nonce": "\ud800", "proof": "\ud800"}, {"rank": 1, "proof": None}, {"rank": 1, "proof": [1.0]}),
+    ):
+        arrivals.admit(None, {"nonce": "another", "fingerprint": own, **nonsense})
+    assert arrivals.missing() == [1, 2, 3]
+    arrivals.admit(None, {"rank": 1, "nonce": "nonce", "fingerprint": own, "proof": proofs[1]})
+    arrivals.admit(None, {"rank": 2, "nonce": "nonce", "fingerprint": other, "proof": ""})
+    assert arrivals.missing() == [2, 3] and arrivals.other_secrets() == {2: other}
+    assert secret.disagreement(0, {2: other}).startswith("rank(s) [2] have another secret than rank 0: set ")
+    arrivals.admit(None, {"rank": 2, "nonce": "nonce", "fingerprint": own, "proof": proofs[2]})
+    assert arrivals.missing() == [3] and arrivals.other_secrets() == {}
+    arrivals.admit(None, {"rank": 3, "failure": "it cannot read its secret"})
+    assert arrivals.failed == (3, "it cannot read its secret") and arrivals.missing() == []
+
+
+def test_a_stranger_in_the_place_of_rank_0_is_not_joined(port, run_with_secret):
+    def pretend(listener: socket.socket) -> None:
+        connection = joining.Connection(listener.accept()[0])
+        connection.send(program="paddlevit_dist", challenge="x", fingerprint=secret.fingerprint())
+        connection.receive()
+        connection.send(session="of a stranger", proof="")
+        connection.socket.close()
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        stranger = threading.Thread(target=pretend, args=(listener,))
+        stranger.start()
+        found = answers([1], 2, seconds=2.0)[1]
+        stranger.join(60.0)
+    assert found and secret._of_session is None

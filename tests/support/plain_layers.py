@@ -1,0 +1,11 @@
+"""Paddle's own layers in place of the fast ones, in this process."""
+
+from contextlib import AbstractContextManager
+from unittest import mock
+
+from paddlevit_dist.cpu import accelerate
+
+
+def plain_layers() -> AbstractContextManager:
+    """Inside the block every layer computes as on a device without fast layers."""
+    return mock.patch.object(accelerate, "is_possible", return_value=False)

@@ -1,0 +1,63 @@
+"""Each wing is a folder that can be deleted: what it adds is unknown then, and everything else is as before."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.processes import ROOT, run_command
+
+from paddlevit_dist import wings
+
+# One process: a training of two updates, an evaluation and a prediction; then words that only the wing knows.
+PROGRAM = """
+import sys
+from paddlevit_dist.__main__ import _carry_out
+from paddlevit_dist.runtime.errors import UserError
+
+small = "MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 TRAIN.WARMUP_EPOCHS 0"
+for command in (
+    f"train -cfg=vit_digits -ngpus=1 -num_workers=0 -batch_size=700 -epochs=1 -output=run {small}",
+    "evaluate -cfg=run/config.yaml -pretrained=run -output=scored",
+    "predict run picture.png -output=found",
+):
+    _carry_out(command.split())
+for words in sys.argv[1:]:
+    try:
+        _carry_out(words.split())
+    except UserError as error:
+        print(f"{words}: {error}")
+"""
+UNKNOWN = {
+    "cpu": {},
+    "diagnosis": {
+        "doctor -h": "no command 'doctor'",
+        "train -selftest": "-selftest is not a known flag",
+        "train PROFILE 3": "command line: PROFILE (3) is not a known key",
+    },
+    "report": {
+        "report run": "no command 'report'",
+        "train REPORT false": "command line: REPORT (False) is not a known key",
+    },
+    "exporting": {"export -h": "no command 'export'"},
+}
+
+
+@pytest.mark.parametrize("wing", wings.WINGS)
+def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, wing):
+    package = tmp_path / "paddlevit_dist"
+    shutil.copytree(ROOT / "paddlevit_dist", package)
+    shutil.rmtree(package / wing)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "picture.png")
+    command = [sys.executable, "-c", PROGRAM, *UNKNOWN[wing]]
+    ended = run_command(command, timeout=120, folder=tmp_path, PYTHONPATH=str(tmp_path))
+    assert ended.code == 0, ended.err
+    events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [event["update"] for event in events if event["kind"] == "training"] == [2]
+    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
+    assert (tmp_path / "run/report.html").is_file() == (wing != "report")
+    for words, said in UNKNOWN[wing].items():
+        assert f"{words}: {said}" in ended.out

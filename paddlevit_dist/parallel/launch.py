@@ -5,9 +5,12 @@ worker counts as success, and a parent that dies leaves orphans. Here every work
 looks for the failure that caused the others, and workers die with their parent.
 """
 
+import atexit
 import contextlib
 import ctypes
 import faulthandler
+import gc
+import io
 import logging
 import math
 import multiprocessing
@@ -174,6 +177,7 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
+    atexit.register(_end_without_destructors, Path(folder), rank)  # the first of them is called last
     signals.work_for(parent, rank > 0, _leave)
     secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
@@ -188,6 +192,8 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
 
         tuning.use_threads()
         paddle.disable_signal_handler()
+        faulthandler.disable()  # Paddle has set what it handles back to the default
+        faulthandler.enable()
         signals.install()
         signals.watch()
         worker, arguments = payload.unpack()
@@ -212,6 +218,19 @@ def _leave(number: int, again: bool) -> None:
     """End a worker from whichever thread asks."""
     failures.record_interruption(number, again)
     os._exit(128 + number)
+
+
+def _end_without_destructors(folder: Path, rank: int) -> None:
+    """End a worker whose work is complete before the destructors of native libraries are called: those of a group abort
+    now and then (SIGABRT, in one of twenty runs on a busy machine), which would fail a run that has done its work."""
+    record = failures.read(folder, rank)
+    if record is None or record["kind"] != failures.FINISHED:
+        return
+    for thing in gc.get_objects():
+        if issubclass(type(thing), io.IOBase):  # Python would close files that own code has left open
+            with contextlib.suppress(OSError, ValueError):  # not for writing, or nobody reads it any more
+                thing.flush()
+    os._exit(0)
 
 
 def die_with_parent(parent: int) -> None:

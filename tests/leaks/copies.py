@@ -62,6 +62,7 @@ def write_leaking(root: Path, train: int = 20, val: int = 6, seed: int = 0) -> d
     for index, (name, change) in enumerate(_with_equals()):
         source = root / "train" / "ab"[index % 2] / f"{index:03d}.png"
         target = root / "val" / "ab"[index % 2] / f"copy_{index}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
         if name == "same file":
             target.write_bytes(source.read_bytes())
         else:

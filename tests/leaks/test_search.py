@@ -10,6 +10,9 @@ from PIL import Image
 from support.processes import run_command, succeeded
 from support.runs import PICTURES, TINY, events, refused
 
+from paddlevit_dist import config
+from paddlevit_dist.diagnosis import doctor_data
+from paddlevit_dist.diagnosis.doctor_checks import Checkup
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.leaks import fingerprints, search
 from paddlevit_dist.points.data.scene import Scene
@@ -172,11 +175,11 @@ def test_inspect_data_shows_the_pairs_side_by_side(leaking, tmp_path):
 
 
 def test_the_doctor_warns(leaking, tmp_path):
-    words = ["doctor", "-json", *PICTURES, f"-data_path={leaking}", f"-output={tmp_path / 'none'}"]
-    ended = run_command([sys.executable, "-m", "paddlevit_dist", *words], timeout=300)
-    (check,) = (check for check in json.loads(ended.out)["checks"] if check["name"] == "leaks")
-    assert check["status"] == "warning" and check["facts"]["leaks"] == 9, check
-    assert "-without_leaks" in check["mend"]
+    values = config.load([*PICTURES, f"-data_path={leaking}", f"-output={tmp_path / 'none'}"]).values
+    found = doctor_data.leaks(Checkup(values, tmp_path, 1, False))
+    assert found.status == "warning" and found.facts["leaks"] == 9, found
+    assert "9 of 16 images of val" in found.text and "-without_leaks" in found.mend
+    assert doctor_data.LEAKS in [check.name for check in doctor_data.CHECKS]
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +204,7 @@ def test_an_evaluation_prints_the_score_without_them_and_that_of_all(leaking, we
     assert without.startswith("without leaks: top-1 ") and "(without 9 of 16 that stand in training)" in without
     # What remains, as data of its own.
     kept = tmp_path / "kept"
+    kept.mkdir()
     (kept / "train").symlink_to(leaking / "train")
     for path in (leaking / "val").rglob("[0-9]*.png"):
         (kept / "val" / path.parent.name).mkdir(parents=True, exist_ok=True)
@@ -227,7 +231,7 @@ def test_a_training_set_that_is_elsewhere_is_named(leaking, weights, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words, said", [((), "is for an evaluation"), (("-eval", "-split=train"), "is the training set")]
+    "words, said", [((), "is for an evaluation"), (("-eval", "-split=train", "-pretrained=x"), "is the training set")]
 )
 def test_where_it_means_nothing_it_is_refused(words, said):
     assert said in refused(*TINY, "-dataset=digits", "-cfg=vit_digits", "-without_leaks", *words)

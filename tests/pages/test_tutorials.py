@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from leaks.copies import write_leaking
 from support.processes import ROOT, run_command
 
 from .not_run import NOT_RUN
@@ -102,6 +103,18 @@ def test_from_a_file_of_boxes_to_boxes_on_new_pictures(tmp_path):
     said = next(out for out in printed if "boxes:" in out)
     shown = re.search(r"^  train 48 .*$", text_of(page), re.MULTILINE)[0]
     assert shown in said
+
+
+@pytest.mark.long
+def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
+    page = "docs/leaks.md"
+    write_leaking(tmp_path / "pictures")
+    printed = Session(tmp_path, page).run(page)
+    (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
+    assert found in text_of(page).splitlines()
+    said = re.escape("(without 9 of 15 that stand in training)")
+    assert re.search(rf"^without leaks: top-1 [\d.]+ loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE)
+    assert (tmp_path / "output" / "look" / "leaks.png").is_file()
 
 
 @pytest.mark.long

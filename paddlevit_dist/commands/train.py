@@ -186,7 +186,9 @@ def worker(
     with gpu_memory.explained(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
         trainer = Trainer(config, task, datasets, notices)
         if config.EVAL:
-            trainer.evaluate_only()
+            from ..prediction.evaluation import evaluate_only
+
+            evaluate_only(trainer)
         else:
             trainer.train()
 

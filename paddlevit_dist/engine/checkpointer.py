@@ -74,8 +74,7 @@ class Checkpointer:
         note_saved: called with each checkpoint that is on disk, in the thread that has written it.
 
     Attributes:
-        best: name, value, epoch and line of the best evaluation so far, of equal ones the last; no line where an
-            earlier version has noted it.
+        best: name, value, epoch and line of the best evaluation so far, of equal ones the last.
         agreement: on the next save that no setting foresees.
     """
 
@@ -134,8 +133,7 @@ class Checkpointer:
                 f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
             ) from error
         self.scaler.load_state_dict(state.extra["scaler"])
-        if "skipped_updates" in state.extra:  # not in checkpoints from before they were counted
-            self.skipped.load_state_dict(state.extra["skipped_updates"])
+        self.skipped.load_state_dict(state.extra["skipped_updates"])
         self._load_ema(directory)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
@@ -191,7 +189,7 @@ class Checkpointer:
         """Write into the checkpoint of ``epoch`` that it has been evaluated, with this ``line`` as its result; returns
         whether it is the best so far."""
         best = self.best
-        if best is not None and best["name"] != name:  # an earlier version has chosen it by another number
+        if best is not None and best["name"] != name:  # with other settings it was another number
             best = None
         if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}

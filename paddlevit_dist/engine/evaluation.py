@@ -1,77 +1,19 @@
 """The evaluation of a run: one split, each sample once over all ranks."""
 
-import shutil
-from collections.abc import Iterable, Sequence
-from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 import paddle
 
-from ..contracts.prediction import Entry, PredictionWriter
 from ..contracts.task import Task
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress
-from ..parallel import barrier, is_main, rank, world_size
-from ..runtime.files import told_if_not_written
-from ..runtime.ordered_lines import LineWriter, merged
+from ..parallel import is_main, rank, world_size
 from . import gpu_memory
 from .precision import EvaluationPrecision
 from .steps import evaluate
 from .watchers import Watchers
-
-
-class SavedPredictions:
-    """Hands what this rank predicts in an evaluation to a writer. Every rank makes one, at the same time.
-
-    Args:
-        writer: of the task.
-        folder: that it writes to; exists.
-        indices: of this rank's samples, in the order in which they are evaluated.
-
-    Raises:
-        UserError: the file system refuses.
-    """
-
-    def __init__(self, writer: PredictionWriter, folder: Path, indices: Iterable[int]) -> None:
-        self._writer, self._indices = writer, iter(indices)
-        self._unfinished = folder / "unfinished"
-        if is_main():
-            with told_if_not_written(self._unfinished):
-                shutil.rmtree(self._unfinished, ignore_errors=True)
-                self._unfinished.mkdir()
-        barrier()
-        self._entries = LineWriter(self._file_of(rank()))
-
-    def _file_of(self, number: int) -> Path:
-        return self._unfinished / f"entries-{number:04d}.jsonl"
-
-    def add(self, predictions: Sequence[Any], truths: Iterable[Any] = repeat(None)) -> None:
-        """Write what was predicted for the samples of a batch, in its order.
-
-        Args:
-            predictions: as ``Task.predict_step`` returns them.
-            truths: of each sample, for ``PredictionWriter.write``.
-        """
-        for prediction, truth in zip(predictions, truths):
-            index = next(self._indices)
-            self._writer.write(index, prediction, truth)
-            self._entries.add([Entry(index, [], kept=self._writer.kept(index, prediction, truth))])
-
-    def finish(self) -> list[str]:
-        """Write what is made of the samples of all ranks; lines for the log of the main process. Every rank must call
-        this, after its last batch."""
-        self._entries.close()
-        barrier()
-        if not is_main():
-            return []
-        entries = (Entry(*entry) for entry in merged(map(self._file_of, range(world_size()))))
-        with told_if_not_written(self._unfinished):
-            lines = self._writer.finish(entries)
-            shutil.rmtree(self._unfinished, ignore_errors=True)
-        return lines
 
 
 class Evaluation:
@@ -110,7 +52,7 @@ class Evaluation:
     def __call__(
         self,
         label: str,
-        writer: SavedPredictions | None = None,
+        writer: Any = None,
         epoch: int | None = None,
         watchers: Watchers | None = None,
     ) -> tuple[dict[str, float], str]:

@@ -119,8 +119,8 @@ class Resumption:
         report = self.checkpointer.load_weights(directory)
         changes = self._require_same_run(directory, state)
         self.checkpointer.load(directory, state)
-        is_due, samples = state.extra.get("evaluation_due", False), checkpoints.read_samples(str(directory))
-        start = Start(state.position, directory, changes, is_due, samples)
+        samples = checkpoints.read_samples(str(directory))
+        start = Start(state.position, directory, changes, state.extra["evaluation_due"], samples)
         self.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
         return start
 
@@ -131,11 +131,7 @@ class Resumption:
             *tell_unlisted(str(directory), self.task, self.datasets["val"]),
         ]:
             self.record.say(line)
-        before = about.earlier_settings(directory)
-        if before is None:
-            self.record.say(f"note: {directory} does not record its settings, so changes cannot be reported")
-            before = {}
-        changes = changed_settings(before, about.settings_of(self.config))
+        changes = changed_settings(about.earlier_settings(str(directory)), about.settings_of(self.config))
         saved, ours = state.extra["global_batch_size"], self.checkpointer.sampler.global_batch_size
         if saved != ours:
             changes.append(Change("effective batch", saved, ours, alters=True))

@@ -124,5 +124,5 @@ def tell_unlisted(source: str, task: Task, samples: Any) -> list[str]:
         return []
     return [
         f"note: {source} does not list what it was trained on: how many of these {len(samples):,} {task.sample_name} "
-        "are among it is not known; versions before such lists held out others, so that the score may be far too high"
+        "are among it is not known, and the score may be far too high"
     ]

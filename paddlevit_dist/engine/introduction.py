@@ -16,6 +16,7 @@ import paddle
 from .. import __version__
 from ..checkpoint.load import statistics_in
 from ..config import dump_yaml
+from ..config.course import effective_batch_size
 from ..config.table import effects, leaves
 from ..contracts.task import Task
 from ..observe.observer import RunFacts
@@ -26,7 +27,7 @@ from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from .about import shown
-from .schedule import describe_rates, effective_batch_size
+from .schedule import describe_rates
 
 _MOST_TOLD = 5
 

@@ -148,7 +148,7 @@ def work(name: str, folder: str) -> None:
     task = scripted_task(config, script)
     trainer = Trainer(config, task, {"train": samples, "val": Repeated(noise, config.DATA.BATCH_SIZE)})
     training = script.training = trainer.training()
-    training.checkpointer.say = script.say
+    training.record.say = script.say
     training.run()
     if is_main():
         (last,) = Path(folder, "peer").glob("update_*")

@@ -9,8 +9,7 @@ from ..checkpoint import store as checkpoints
 from ..checkpoint.finding import another_run
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
-from ..contracts.task import Task
-from ..observe.record import FOUND_LATER, RunRecord, supersede
+from ..observe.record import FOUND_LATER, supersede
 from ..parallel import broadcast_object, is_main
 from ..runtime.errors import UserError
 from . import about
@@ -42,17 +41,13 @@ class Resumption:
     """Finds and loads what training starts from. Every rank has one and calls its methods.
 
     Args:
-        datasets: samples of each split.
+        parts: the ``TrainingParts``, with their ``checkpointer``.
     """
 
-    def __init__(
-        self, config: Any, task: Task, datasets: dict[str, Any], record: RunRecord, checkpointer: Checkpointer
-    ) -> None:
-        self.config = config
-        self.task = task
-        self.datasets = datasets
-        self.record = record
-        self.checkpointer = checkpointer
+    def __init__(self, parts: Any) -> None:
+        self.parts, self.config, self.task = parts, parts.config, parts.task
+        self.datasets, self.record = parts.datasets, parts.record
+        self.checkpointer: Checkpointer = parts.checkpointer
 
     def load(self) -> Start:
         """Load the weights, optimizer state and position that -resume and -pretrained ask for."""
@@ -61,7 +56,7 @@ class Resumption:
             return self._load_checkpoint(found)
         last_epoch = self.config.TRAIN.LAST_EPOCH
         if found is not None:
-            report = load_weights(self.checkpointer.model, str(found), minimum_loaded=1.0)
+            report = load_weights(self.parts.model, str(found), minimum_loaded=1.0)
             self.record.say(
                 f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
                 f"restart at epoch {last_epoch + 1} (-last_epoch)"
@@ -72,8 +67,8 @@ class Resumption:
             if self.config.MODEL.PRETRAINED:
                 self._load_pretrained()
         self.checkpointer.begin_after(last_epoch)
-        if self.checkpointer.ema is not None:
-            self.checkpointer.ema.restart()
+        if self.parts.ema is not None:
+            self.parts.ema.restart()
         return Start({"epoch": 0, "consumed": 0, "update": 0})
 
     def _find_checkpoint(self) -> Path | None:
@@ -97,9 +92,8 @@ class Resumption:
     def _load_pretrained(self) -> None:
         model = self.config.MODEL
         source = evaluated_weights(model.PRETRAINED)
-        report = load_weights(
-            self.checkpointer.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
-        )
+        minimum, part = model.MINIMUM_LOADED, model.PRETRAINED_PART
+        report = load_weights(self.parts.model, source, minimum_loaded=minimum, part=part)
         self.record.say(f"pretrained weights {source}: {report.summary()}")
         lines = about.compare_settings(str(source), self.config, must_match=False)
         lines += about.compare(str(source), self.config, self.task, must_match=False)
@@ -132,7 +126,7 @@ class Resumption:
         ]:
             self.record.say(line)
         changes = changed_settings(about.earlier_settings(str(directory)), about.settings_of(self.config))
-        saved, ours = state.extra["global_batch_size"], self.checkpointer.sampler.global_batch_size
+        saved, ours = state.extra["global_batch_size"], self.parts.sampler.global_batch_size
         if saved != ours:
             changes.append(Change("effective batch", saved, ours, alters=True))
         changes += about.changed_data(str(directory), self.task, self.datasets)

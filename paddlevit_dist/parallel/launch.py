@@ -19,11 +19,12 @@ import multiprocessing.resource_tracker
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import own_code
 from ..runtime import printing, signals
@@ -177,14 +178,12 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
-    atexit.register(_end_without_destructors, Path(folder), rank)  # the first of them is called last
     signals.work_for(parent, rank > 0, _leave)
     secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
     status.publish(pages, rank)
-    if sys.platform == "linux":
-        # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
-        multiprocessing.set_start_method("fork", force=True)
+    # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
+    multiprocessing.set_start_method("fork", force=True)
     try:
         import paddle
 
@@ -212,6 +211,7 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     signals.note_only()
     failures.record_finish()
+    _end_before_destructors()
 
 
 def _leave(number: int, again: bool) -> None:
@@ -220,12 +220,11 @@ def _leave(number: int, again: bool) -> None:
     os._exit(128 + number)
 
 
-def _end_without_destructors(folder: Path, rank: int) -> None:
-    """End a worker whose work is complete before the destructors of native libraries are called: those of a group abort
+def _end_before_destructors() -> NoReturn:
+    """End a worker as Python does, but without the destructors of native libraries that follow: those of a group abort
     now and then (SIGABRT, in one of twenty runs on a busy machine), which would fail a run that has done its work."""
-    record = failures.read(folder, rank)
-    if record is None or record["kind"] != failures.FINISHED:
-        return
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
     for thing in gc.get_objects():
         if issubclass(type(thing), io.IOBase):  # Python would close files that own code has left open
             with contextlib.suppress(OSError, ValueError):  # not for writing, or nobody reads it any more
@@ -234,9 +233,7 @@ def _end_without_destructors(folder: Path, rank: int) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, for whatever reason (Linux)."""
-    if sys.platform != "linux":
-        return
+    """Have the kernel kill this process when its parent ends, for whatever reason."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the line above
         os._exit(1)

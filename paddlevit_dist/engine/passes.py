@@ -1,10 +1,10 @@
 """How a model's passes are computed: as they are written, or compiled to a program (TO_STATIC), and a trial of both."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import paddle
 
 from ..contracts.task import Step, Task
@@ -189,11 +189,9 @@ def verdict(trials: list[Trial]) -> tuple[str, bool]:
         trials: of all ranks, of which the slowest counts.
     """
     as_written, compiled, compiling = (max(seconds) for seconds in zip(*(trial[:3] for trial in trials)))
-    problem = next((trial[3] for trial in trials if trial[3]), None)
+    gain = as_written / compiled if compiled else math.nan
+    facts = f" ({gain:.2f} times as fast on the first batch, {compiling:.1f} s to compile)" if compiled else ""
+    problem = next((trial[3] for trial in trials if trial[3]), None if gain >= _WORTH else "they are no faster")
     if problem is not None:
-        return f"{AS_WRITTEN}: compiled, {problem}", False
-    gain = as_written / compiled
-    facts = f"{gain:.2f} times as fast on the first batch, {compiling:.1f} s to compile"
-    if not np.isfinite(gain) or gain < _WORTH:
-        return f"{AS_WRITTEN}: compiled, they are no faster ({facts})", False
-    return f"compiled passes (TO_STATIC auto): the same gradients, {facts}", True
+        return f"{AS_WRITTEN}: compiled, {problem}{facts}", False
+    return f"compiled passes (TO_STATIC auto): the same gradients{facts}", True

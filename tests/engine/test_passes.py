@@ -25,11 +25,11 @@ OTHER, FAILS = "they give other gradients, as with dropout", "the model fails wi
 @pytest.mark.parametrize(
     "trials, is_compiled, reason",
     [
-        ([(1.0, 0.5, 3.0, None)], True, "the same gradients, 2.00 times as fast on the first batch, 3.0 s to compile"),
+        ([(1.0, 0.5, 3.0, None)], True, "the same gradients (2.00 times as fast on the first batch, 3.0 s to compile)"),
         ([(1.0, 0.5, 3.0, None), (1.0, 0.8, 4.0, None)], True, "1.25 times as fast on the first batch, 4.0 s"),
         ([(1.0, 0.5, 3.0, None), (1.0, 1.0, 3.0, None)], False, "they are no faster (1.00 times"),
         ([(1.0, 0.99, 3.0, None)], False, "no faster (1.01 times"),
-        ([(1.0, 0.5, 3.0, None), (1.0, 0.5, 3.0, OTHER)], False, OTHER),
+        ([(1.0, 0.5, 3.0, None), (1.0, 0.5, 3.0, OTHER)], False, f"{OTHER} (2.00 times"),
         ([(1.0, 0.5, 3.0, None), (1.0, 0.0, 0.0, FAILS)], False, FAILS),
     ],
 )

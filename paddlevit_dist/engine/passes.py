@@ -17,6 +17,7 @@ from .steps import COUNTS, loss_of, step_seed
 from .watchers import Watcher
 
 TRIED = "auto"
+_AS_WRITTEN = "passes as they are written (TO_STATIC auto)"
 # By how much two ways of computing the same gradients may differ on a GPU, as a share of their size, where fused
 # operations and other algorithms round otherwise: ten times what was measured of ViT-Ti's with TF32 between a GPU and a
 # CPU, 1e-3; its mantissa is float16's, and bfloat16's is three bits shorter. Other random numbers, as of dropout, make
@@ -65,7 +66,7 @@ class PassesTrial(Watcher):
             return
         self._is_due = False
         obstacle = self._obstacle()
-        line = f"{AS_WRITTEN}: {obstacle}" if obstacle else self._choose(batches[0], step)
+        line = f"{_AS_WRITTEN}: {obstacle}" if obstacle else self._choose(batches[0], step)
         self._training.record.say(line)
 
     def _obstacle(self) -> str | None:
@@ -179,9 +180,6 @@ def difference(one: Results, other: Results) -> float:
     return float((apart / paddle.clip(whole, min=_TINY)).item())
 
 
-AS_WRITTEN = "passes as they are written (TO_STATIC auto)"
-
-
 def verdict(trials: list[Trial]) -> tuple[str, bool]:
     """A line that says which way is taken and why, and whether it is the compiled one.
 
@@ -193,5 +191,5 @@ def verdict(trials: list[Trial]) -> tuple[str, bool]:
     facts = f" ({gain:.2f} times as fast on the first batch, {compiling:.1f} s to compile)" if compiled else ""
     problem = next((trial[3] for trial in trials if trial[3]), None if gain >= _WORTH else "they are no faster")
     if problem is not None:
-        return f"{AS_WRITTEN}: compiled, {problem}{facts}", False
+        return f"{_AS_WRITTEN}: compiled, {problem}{facts}", False
     return f"compiled passes (TO_STATIC auto): the same gradients{facts}", True

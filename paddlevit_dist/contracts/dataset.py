@@ -109,7 +109,7 @@ class Samples:
     #: name of each class, or of each landmark, in the order of their numbers; None: they have none
     class_names: Sequence[str] | None = None
     #: what they are the samples of, in its order; a program's own need not say
-    dataset: Any = None
+    dataset: Any
 
     def identities(self) -> np.ndarray | None:
         """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as
@@ -130,7 +130,8 @@ class Samples:
         return found
 
     def _dataset(self) -> Dataset | None:
-        return self.dataset if isinstance(self.dataset, Dataset) else None
+        dataset = getattr(self, "dataset", None)
+        return dataset if isinstance(dataset, Dataset) else None
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -26,6 +26,7 @@ from ..registry import room_of
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
+from . import resumption
 from .about import shown
 from .schedule import describe_rates
 
@@ -119,7 +120,7 @@ def introduce(training: Any) -> None:
     """Say and write down what a ``training.Training`` is, once it is sure to begin."""
     config, record = training.config, training.record
     start_record(config, record, training.task, training.datasets)
-    training.resumption.tell(training.start)
+    resumption.tell(training)
     facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": training.updates_per_epoch}
     facts["update"] = training.schedule.update
     training.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))

@@ -13,13 +13,13 @@ from ..observe.observer import Observers
 from ..observe.record import RunRecord
 from ..parallel import data_parallel, rank, recompute_layers, set_batch_norm_momentum, world_size
 from ..runtime.errors import UserError
+from . import resumption
 from .checkpointer import Checkpointer
 from .finite import SkippedUpdates
 from .model_ema import ModelEma
 from .optimizer import build_optimizer, freeze
 from .passes import compile_model
 from .precision import Precision
-from .resumption import Resumption
 from .schedule import Schedule, schedule_of
 from .steps import CountingCollate, Updater
 
@@ -84,8 +84,7 @@ class TrainingParts:
         has_scaler = self.precision.scaler is not None
         self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, evidence, record.say)
         self.checkpointer = Checkpointer(self)
-        self.resumption = Resumption(self)
-        self.start = self.resumption.load()
+        self.start = resumption.load(self)
         self.updater = self._updater()
 
     def keeps(self, epoch: int) -> bool:

@@ -120,7 +120,7 @@ def start_endless(tmp_path) -> tuple:
     marker = str(tmp_path / "works")
     (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
     target = "distributed.test_failures:work_for_ever"
-    process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"])
+    process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"], is_copy=True)
     wait_until(lambda: all(Path(f"{marker}{rank}").exists() for rank in range(2)), "it does not work")
     return process, [int(Path(f"{marker}{rank}").read_text()) for rank in range(2)]
 

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import types
+import weakref
 from typing import Any, NamedTuple
 
 _TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -184,6 +185,10 @@ def copy_worker(path: str, arguments: list[str], handles: list[int]) -> int:
             if handle > 2 and handle not in (nothing, *handles):
                 # Not closed: objects of the parent that are collected later would close what has its number by then.
                 os.dup2(nothing, handle, inheritable=False)
+        atexit._clear()  # the parent's handlers and finalisers, which would remove its folders
+        atexit.register(multiprocessing.util._exit_function)
+        weakref.finalize._registry.clear()
+        weakref.finalize._registered_with_atexit = False
         sys.argv = arguments[-2:]
         exec(arguments[-2])  # it ends with sys.exit
     except SystemExit as end:
@@ -214,11 +219,9 @@ def run_and_exit(command: list[str]) -> None:
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit((code or 0) & 255)
+    from paddlevit_dist.runtime.ending import end
+
+    end((code or 0) & 255)
 
 
 def run(command: list[str]) -> None:

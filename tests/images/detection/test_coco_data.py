@@ -167,7 +167,7 @@ WRONG = {
     "empty categories": ({"categories": []}, "has no categories; expected annotations in COCO's format"),
     "no images": ({"images": ()}, "has no images; expected annotations in COCO's format"),
     "an object for a list": ({"annotations": {"1": 2}}, "annotations: expected a list of objects"),
-    "numbers for objects": ({"annotations": [3]}, "annotations[0]: expected a list of objects"),
+    "numbers for objects": ({"annotations": [3]}, "annotations[0]: Expected `object`, got `int`"),
 }
 
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....runtime.errors import UserError
-from ..coco_files import CocoReader, Element, Id, as_id, in_order
+from ....runtime.files import open_regular
+from ..coco_files import CocoFile, Id, as_id, in_order, segmentation_at
 from ..run_lengths import area_of, outline, text_of
 from .detections import BOXES, MASKS
 from .matching import Federated, Truth
@@ -73,97 +74,64 @@ def read_annotations(path: Any, kind: str = BOXES, federated: bool = False) -> A
     Raises:
         UserError: the file cannot be read, or is none of annotations; the message says where.
     """
-    reader = _Reader(os.fspath(path), kind, federated)
-    reader.read()
-    return reader.ended()
+    coco = CocoFile(os.fspath(path), takes_texts=True)
+    image_ids, kept = in_order(coco.positions), np.flatnonzero(coco.kept)
+    places = [coco.positions[own] for own in image_ids]  # in the file, of the pictures in order
+    pictures = np.argsort(places)[np.array(coco.owners)[kept]] if len(kept) else kept
+    order = kept[np.argsort(pictures, kind="stable")]
+    boxes, areas = np.array(coco.boxes).reshape(-1, 4)[order], np.array(coco.areas)[order]
+    masks = _masks(coco, order, boxes) if kind == MASKS else None
+    missing = np.flatnonzero(np.isnan(areas))
+    areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [area_of(masks[row]) for row in missing]
+    nothing = [] if coco.numbers else [f"{coco.file}: no annotations in it, so no score is defined"]
+    return AnnotationFile(
+        coco.file,
+        image_ids,
+        coco.sizes[places],
+        list(coco.categories),
+        different_names({own: category.name for own, category in coco.categories.items()}),
+        Truth(boxes, np.array(coco.labels)[order], areas, np.array(coco.crowds, bool)[order]),
+        masks,
+        np.searchsorted(np.sort(pictures), np.arange(len(image_ids) + 1)),
+        [*coco.odd.lines(), *nothing],
+        [_checked(coco, place) for place in places] if federated else None,
+        [str(category.frequency) for category in coco.categories.values()],
+    )
 
 
-class _Reader(CocoReader):
-    """Gathers masks, and what LVIS's pictures and categories have besides."""
+def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
+    """Compressed run lengths of the objects ``order``; where only some have a mask, the box of the others."""
+    without = [row for row in order.tolist() if not coco.bytes[row]]
+    if len(without) == len(order) and len(order):
+        raise UserError(f"{coco.file}: no annotation has a segmentation, and masks are to be compared")
+    coco.odd.note_all("object", "without a mask: the box is taken", [coco.numbers[row] for row in without])
+    masks = []
+    with open_regular(coco.file, "rb") as stream:
+        for row, box in zip(order.tolist(), boxes.tolist()):
+            number, picture = coco.numbers[row], coco.pictures[coco.owners[row]]
+            if picture.height < 1 or picture.width < 1:
+                raise _without_size(coco.file, picture.id)
+            size = coco.bytes[row]
+            shape = segmentation_at(stream, coco.starts[row], size, number) if size else outline(box)
+            try:
+                masks.append(text_of(shape, picture.height, picture.width))
+            except ValueError as error:
+                raise UserError(f"{coco.file}: annotation {number}: its segmentation {error}") from None
+    return masks
 
-    takes_texts = True
 
-    def __init__(self, path: str, kind: str, federated: bool) -> None:
-        super().__init__(path)
-        self.kind, self.federated = kind, federated
-        self.lists: list[Any] = []  # absent and not exhaustive categories of each picture
-        self.frequencies: dict[Id, str] = {}
-        self.masks: list[bytes | None] = []
-
-    def picture(self, element: Element) -> None:
-        if self.federated:
-            lists = [element.value.get(name) for name in ("neg_category_ids", "not_exhaustive_category_ids")]
-            if not all(isinstance(one, list) for one in lists):
-                expected = "expected lists neg_category_ids and not_exhaustive_category_ids"
-                raise self.error(element, "", expected)
-            self.lists.append(lists)
-
-    def category(self, element: Element, number: Id) -> None:
-        self.frequencies[number] = str(element.value.get("frequency", ""))
-
-    def object(self, element: Element) -> None:
-        if self.kind == MASKS:
-            shape, is_kept = element.value.get("segmentation"), min(self.owners[-1], self.labels[-1]) >= 0
-            self.masks.append(self._mask(shape, -1) if shape and is_kept else None)
-
-    def _mask(self, segmentation: Any, row: int) -> bytes:
-        """The compressed run lengths of an object."""
-        picture = self.owners[row]
-        height, width = self.sizes[2 * picture : 2 * picture + 2]
-        if height < 1 or width < 1:
-            raise _without_size(self.file, self.image_ids[picture])
-        try:
-            return text_of(segmentation, height, width)
-        except ValueError as error:
-            raise UserError(f"{self.file}: annotation {self.numbers[row]}: its segmentation {error}") from None
-
-    def ended(self) -> AnnotationFile:
-        image_ids, kept = in_order(self.image_ids), np.flatnonzero(self.kept)
-        places = [self._positions[own] for own in image_ids]  # in the file, of the pictures in order
-        pictures = np.argsort(places)[np.array(self.owners)[kept]] if len(kept) else kept
-        order = kept[np.argsort(pictures, kind="stable")]
-        boxes, areas = np.array(self.boxes).reshape(-1, 4), np.array(self.areas)
-        masks = self._masks(order, boxes) if self.kind == MASKS else None
-        missing = np.flatnonzero(np.isnan(areas[order]))
-        areas[order[missing]] = (
-            boxes[order[missing], 2:].prod(axis=1) if masks is None else [area_of(masks[row]) for row in missing]
-        )
-        labels, crowds = np.array(self.labels)[order], np.array(self.crowds, bool)[order]
-        return AnnotationFile(
-            self.file,
-            image_ids,
-            np.array(self.sizes).reshape(-1, 2)[places],
-            list(self.categories),
-            different_names(self.categories),
-            Truth(boxes[order], labels, areas[order], crowds),
-            masks,
-            np.searchsorted(np.sort(pictures), np.arange(len(image_ids) + 1)),
-            [
-                *self.notices(),
-                *([] if self.numbers else [f"{self.file}: no annotations in it, so no score is defined"]),
-            ],
-            [self._checked(place) for place in places] if self.federated else None,
-            [self.frequencies[own] for own in self.categories],
-        )
-
-    def _masks(self, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
-        """Compressed run lengths of the annotations; where only some have a mask, the box of the others."""
-        without = [row for row in order.tolist() if self.masks[row] is None]
-        if len(without) == len(order) and len(order):
-            raise UserError(f"{self.file}: no annotation has a segmentation, and masks are to be compared")
-        self.note_all("object", "without a mask: the box is taken", [self.numbers[row] for row in without])
-        for row in without:
-            self.masks[row] = self._mask(outline(boxes[row].tolist()), row)
-        return [self.masks[row] for row in order.tolist()]  # type: ignore[misc] # no None is left
-
-    def _checked(self, place: int) -> Federated:
-        """What the picture at this place in the file was checked for."""
-        try:
-            lists = [[self._labels[as_id(own, True) or own] for own in some] for some in self.lists[place]]
-            return Federated(*(np.array(some, np.int64) for some in lists))
-        except (KeyError, TypeError) as error:
-            listed = f"picture {self.image_ids[place]!r} lists category {error}"
-            raise UserError(f"{self.file}: {listed}, which is not there") from None
+def _checked(coco: CocoFile, place: int) -> Federated:
+    """What the picture at this place in the file was checked for."""
+    picture = coco.pictures[place]
+    lists = picture.neg_category_ids, picture.not_exhaustive_category_ids
+    if not all(isinstance(one, list) for one in lists):
+        expected = "expected lists neg_category_ids and not_exhaustive_category_ids"
+        raise coco.error(place, picture, "", expected)
+    try:
+        return Federated(*(np.array([coco.label_of[as_id(own, True) or own] for own in one], np.int64) for one in lists))
+    except (KeyError, TypeError) as error:
+        listed = f"picture {picture.id!r} lists category {error}"
+        raise UserError(f"{coco.file}: {listed}, which is not there") from None
 
 
 def _without_size(path: str, image_id: Id) -> UserError:

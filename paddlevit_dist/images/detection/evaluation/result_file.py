@@ -65,7 +65,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
     """
     reader = _Reader(os.fspath(path), annotations, kind)
     try:
-        lists = elements(path, _Result)
+        lists = elements(path, {"": _Result})
         if "" not in lists:
             raise UserError(
                 f"{path}: expected a list of results, found an object, as annotations are; results are "

@@ -6,11 +6,12 @@ import importlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from PIL import Image, ImageFile, features
 
+from ...runtime.errors import UserError
 from ...runtime.files import is_folder, open_regular
 
 # How folders and files of a split are called.
@@ -121,6 +122,32 @@ def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[o
                 folders.append((entry.path, parents | {own}))
             else:
                 yield entry
+
+
+def names_in(folder: str, may_be_absent: bool = False) -> list[str]:
+    """The sorted names in a folder, without hidden ones.
+
+    Args:
+        may_be_absent: none are in a folder that is not there, or cannot be listed.
+    Raises:
+        UserError: it cannot be listed.
+    """
+    try:
+        return sorted(name for name in os.listdir(folder) if not is_hidden(os.fsencode(name)))
+    except OSError as error:
+        if may_be_absent:
+            return []
+        raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
+
+
+def folder_paths(folder: str) -> list[str]:
+    """The folders in a folder, sorted; none where it cannot be listed."""
+    return list(filter(os.path.isdir, (os.path.join(folder, name) for name in names_in(folder, may_be_absent=True))))
+
+
+def stems(names: Iterable[str]) -> list[str]:
+    """What files are called, without their folder and suffix."""
+    return [os.path.splitext(os.path.basename(name))[0] for name in names]
 
 
 def suffix_of(name: bytes) -> bytes:

@@ -13,9 +13,10 @@ from ...contracts.dataset import Samples
 from ...contracts.prediction import Entry, InputSamples, PredictionWriter, Row
 from ...contracts.sample_checks import BadSample
 from ...runtime.files import atomic_file
-from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs, stems
+from ..data.formats import stems
+from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs
 from ..data.reading import Reading
-from .data.indexed_pictures import numbers_of
+from .data.annotation_index import numbers_of
 from .data.samples import DetectionSample
 from .data.transforms import EvaluationTransform, evaluation_transform
 from .data.views import whole_view

@@ -40,7 +40,9 @@ def test_any_document_is_read_as_the_whole_would_be(tmp_path, case):
     generator = random.Random(case)
     path = tmp_path / "x.json"
     document = {name: [drawn(generator) for _ in range(generator.randrange(4))] for name in NAMES}
-    text = json.dumps({"other": drawn(generator), **document}, ensure_ascii=case % 2 == 0, indent=[None, 2, "\t"][case % 3])
+    text = json.dumps(
+        {"other": drawn(generator), **document}, ensure_ascii=case % 2 == 0, indent=[None, 2, "\t"][case % 3]
+    )
     path.write_bytes((b"\xef\xbb\xbf" if case % 5 == 0 else b"") + text.encode() + b" \n" * (case % 2))
     assert gathered(path) == document
     path.write_text(" " + json.dumps(list(document.values())))

@@ -6,6 +6,7 @@ for each object, ordered by picture, and the categories with what was found whil
 """
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,17 +70,25 @@ class Source(NamedTuple):
 
     @classmethod
     def of(
-        cls, about: About, paths: list[bytes], numbers: np.ndarray, sizes: np.ndarray, found: Sequence[np.ndarray]
+        cls,
+        about: About,
+        root: str,
+        files: Sequence[str],
+        stems: Sequence[str],
+        sizes: np.ndarray,
+        found: Sequence[np.ndarray],
     ) -> "Source":
-        """The source of pictures that come with a file each.
+        """The source of pictures that come with a file of annotations each.
 
         Args:
-            numbers: int64 (P,), of the pictures.
+            files: of the P pictures, in the folder ``root`` or below it.
+            stems: what the pictures are called, which their numbers follow from.
             sizes: int64 (P, 2), height and width.
             found: rows of OBJECT of each picture, whose ids are counted here, from 1.
         """
+        paths = [os.fsencode(os.path.relpath(file, root)) for file in files]
         pictures, objects = np.zeros(len(paths), PICTURE), np.concatenate([np.zeros(0, OBJECT), *found])
-        pictures["id"], pictures["height"], pictures["width"] = numbers, sizes[:, 0], sizes[:, 1]
+        pictures["id"], pictures["height"], pictures["width"] = numbers_of(stems), sizes[:, 0], sizes[:, 1]
         objects["id"] = np.arange(1, len(objects) + 1)
         return cls(about, paths, pictures, np.repeat(np.arange(len(found)), [len(rows) for rows in found]), objects)
 
@@ -150,3 +159,14 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: Source) -> No
     with checked_file(Path(f"{stem}-about.json")) as out:
         out.write(json.dumps(source.about._asdict()).encode("ascii"))
     ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)])
+
+
+def numbers_of(stems: Sequence[str]) -> np.ndarray:
+    """A number for each picture, int64, all different: that which its name without suffix is, where all are numbers
+    (000005, or 2008_000008); otherwise its position, from 1."""
+    digits = [stem.replace("_", "") for stem in stems]
+    if all(text.isascii() and text.isdigit() and len(text) < 16 for text in digits):
+        numbers = np.array(list(map(int, digits)), dtype=np.int64)
+        if len(np.unique(numbers)) == len(numbers):
+            return numbers
+    return np.arange(1, len(stems) + 1)

@@ -12,8 +12,8 @@ import numpy as np
 from ....contracts.dataset import require_split
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
-from ...data.box_layouts import is_coco, json_files, names_of, says
-from ...data.formats import SPLIT_WORDS
+from ...data.box_layouts import is_coco, json_files, says
+from ...data.formats import SPLIT_WORDS, folder_paths
 from ...data.reading import SPLITS, existing_folder
 from ..coco_files import CocoFile, Picture, elements, segmentation_at
 from ..odd_data import OddData
@@ -186,10 +186,10 @@ def _find_folder(root: str, split: str, file: str) -> str:
     names = _first_names(file)
     words = SPLIT_WORDS.get(split, (split,))
     folders = [
-        os.path.join(root, parent, name)
-        for parent in ("", "images")
-        for name in names_of(os.path.join(root, parent))
-        if says(name, split) or name in words
+        path
+        for parent in (root, os.path.join(root, "images"))
+        for path in folder_paths(parent)
+        if says(os.path.basename(path), split) or os.path.basename(path) in words
     ]
     folders += [os.path.join(root, "images", "default")]  # CVAT's subset where no other was named
     folders += [os.path.dirname(file), os.path.join(root, "images"), os.path.join(root, "JPEGImages"), root]

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ....runtime.errors import UserError
-from ...data.formats import is_hidden, readable_suffixes, suffix_of
+from ...data.formats import names_in, readable_suffixes, suffix_of
 from ...data.inspection import in_threads
 from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .annotation_index import AnnotationIndex
@@ -214,18 +214,6 @@ def picture_names(folder: str) -> list[str]:
     return [name for name in names_in(folder) if suffix_of(os.fsencode(name)) in suffixes]
 
 
-def names_in(folder: str) -> list[str]:
-    """The sorted names in a folder, without hidden ones.
-
-    Raises:
-        UserError: it cannot be listed.
-    """
-    try:
-        return sorted(name for name in os.listdir(folder) if not is_hidden(os.fsencode(name)))
-    except OSError as error:
-        raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
-
-
 @contextlib.contextmanager
 def readable(file: str) -> Iterator[None]:
     """What says that a file cannot be read, in words for users.
@@ -240,14 +228,6 @@ def readable(file: str) -> Iterator[None]:
         raise UserError(f"{file} cannot be read: {reason}") from error
 
 
-def sub_folders(folder: str) -> list[str]:
-    """The sorted names of the folders in a folder; empty where it cannot be listed."""
-    try:
-        return [name for name in names_in(folder) if os.path.isdir(os.path.join(folder, name))]
-    except UserError:
-        return []
-
-
 def stamp(kind: str, files: Iterable[str]) -> bytes:
     """SHA-256 of the names, sizes and times of change of files, which may be missing."""
     key = hashlib.sha256(kind.encode())
@@ -259,14 +239,3 @@ def stamp(kind: str, files: Iterable[str]) -> bytes:
             line = f"{file}\0missing\n"
         key.update(line.encode("utf-8", "surrogateescape"))
     return key.digest()
-
-
-def numbers_of(stems: Sequence[str]) -> np.ndarray:
-    """A number for each picture, int64, all different: that which its name without suffix is, where all are numbers
-    (000005, or 2008_000008); otherwise its position, from 1."""
-    digits = [stem.replace("_", "") for stem in stems]
-    if all(text.isascii() and text.isdigit() and len(text) < 16 for text in digits):
-        numbers = np.array(list(map(int, digits)), dtype=np.int64)
-        if len(np.unique(numbers)) == len(numbers):
-            return numbers
-    return np.arange(1, len(stems) + 1)

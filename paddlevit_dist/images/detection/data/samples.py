@@ -14,8 +14,9 @@ from ...data.held_out import Part, choose_held_out, write_rows
 from ...data.inspection import Inspection
 from ...data.quarantine import Replacements
 from ...data.reading import Reading
+from ..odd_data import count
 from ..run_lengths import decode
-from .detection_dataset import Annotations, DetectionDataset, count
+from .detection_dataset import Annotations, DetectionDataset
 from .transforms import evaluation_transform, training_transform
 from .views import Size, View, whole_view
 

@@ -128,7 +128,9 @@ def _checked(coco: CocoFile, place: int) -> Federated:
         expected = "expected lists neg_category_ids and not_exhaustive_category_ids"
         raise coco.error(place, picture, "", expected)
     try:
-        return Federated(*(np.array([coco.label_of[as_id(own, True) or own] for own in one], np.int64) for one in lists))
+        return Federated(
+            *(np.array([coco.label_of[as_id(own, True) or own] for own in one], np.int64) for one in lists)
+        )
     except (KeyError, TypeError) as error:
         listed = f"picture {picture.id!r} lists category {error}"
         raise UserError(f"{coco.file}: {listed}, which is not there") from None

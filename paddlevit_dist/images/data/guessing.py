@@ -1,4 +1,4 @@
-"""Guess from its contents which dataset a folder holds, without Paddle and reading only a few names."""
+"""Guess from its contents which dataset a folder holds, without Paddle, from names and the beginnings of files."""
 
 import gzip
 import os

@@ -18,8 +18,7 @@ from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs
 from ..data.reading import Reading
 from .data.annotation_index import numbers_of
 from .data.samples import DetectionSample
-from .data.transforms import EvaluationTransform, evaluation_transform
-from .data.views import whole_view
+from .data.transforms import EvaluationTransform, evaluation_transform, whole_view
 from .drawing import draw_boxes
 from .evaluation.detections import BOXES, MASKS, Detections, as_written
 

@@ -17,7 +17,7 @@ from ...data.inspection import in_threads
 from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .annotation_index import AnnotationIndex
 from .detection_dataset import Annotations, DetectionDataset, told
-from .views import Size
+from .transforms import Size
 
 
 class WrongSize(UnreadablePicture):

@@ -17,8 +17,7 @@ from ...data.reading import Reading
 from ..odd_data import count
 from ..run_lengths import decode
 from .detection_dataset import Annotations, DetectionDataset
-from .transforms import evaluation_transform, training_transform
-from .views import Size, View, whole_view
+from .transforms import Size, View, evaluation_transform, training_transform, whole_view
 
 
 class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's

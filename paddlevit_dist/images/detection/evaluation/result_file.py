@@ -2,7 +2,7 @@
 
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from ....runtime.errors import UserError
 from ..coco_files import LARGEST, Id, as_id, elements, short
+from ..odd_data import count
 from ..run_lengths import area_of, outline, runs_of, text_of
 from .accumulation import MAX_DETECTIONS, UNDEFINED, GrowingTable, MatchTable
 from .annotation_file import AnnotationFile
@@ -63,7 +64,10 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
     Raises:
         UserError: the file cannot be read, is none of results, or names pictures that the annotations do not have.
     """
-    reader = _Reader(os.fspath(path), annotations, kind)
+    path = os.fspath(path)
+    position = {own: place for place, own in enumerate(annotations.image_ids)}
+    label = {own: place for place, own in enumerate(annotations.category_ids)}
+    pictures, labels, scores, shapes = array("q"), array("q"), array("d"), _Shapes(annotations, kind)
     try:
         lists = elements(path, {"": _Result})
         if "" not in lists:
@@ -71,13 +75,63 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
                 f"{path}: expected a list of results, found an object, as annotations are; results are "
                 '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
             )
-        for element in lists[""]:
-            reader.result(element.number, element.value)
+        for number, result, *_ in lists[""]:
+            refused = f"{path}: result {number} has"
+            if not -LARGEST < result.score < LARGEST:
+                raise UserError(f"{refused} score {result.score}: expected a finite number")
+            own = _id(refused, "image_id", result.image_id)
+            if own not in position:
+                raise UserError(f"{refused} image_id {own!r}, which is not in {annotations.path}{_hint(own, position)}")
+            pictures.append(position[own])
+            labels.append(label.get(_id(refused, "category_id", result.category_id), -1))
+            scores.append(result.score)
+            try:
+                shapes.add(pictures[-1], result)
+            except ValueError as error:
+                raise UserError(f"{refused} {error}") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise UserError(f"{path} is not JSON as COCO's results are: {error}") from None
-    return reader.ended()
+    order, of_rows = np.argsort(pictures, kind="stable"), np.array(labels)
+    return ResultFile(
+        path,
+        np.array(shapes.boxes).reshape(-1, 4)[order],
+        np.array(shapes.areas)[order],
+        np.array(scores)[order],
+        of_rows[order],
+        [shapes.masks[row] for row in order.tolist()] if kind == MASKS else None,
+        np.searchsorted(np.array(pictures)[order], np.arange(len(position) + 1)),
+        _notices(path, of_rows, kind == MASKS and bool(shapes.has_boxes)),
+    )
+
+
+def _id(refused: str, name: str, value: Any) -> Id:
+    own = as_id(value, True)
+    if own is None:
+        raise UserError(f"{refused} {name} {short(value)}: expected a whole number or a text")
+    return own
+
+
+def _hint(own: Id, known: Iterable[Id]) -> str:
+    """What to say of an unknown id where ids are of another kind."""
+    example = next(iter(known))
+    if isinstance(own, str) == isinstance(example, str):
+        return ""
+    kinds = ("a text", "numbers") if isinstance(own, str) else ("a number", "texts")
+    return f"; it is {kinds[0]}, and ids of pictures are {kinds[1]} there, such as {example!r}"
+
+
+def _notices(path: str, labels: np.ndarray, have_boxes_too: bool) -> list[str]:
+    notices, unknown = [], int((labels < 0).sum())
+    if unknown:
+        notices.append(f"{path}: {count(unknown, 'result')} of categories that are not listed: left out")
+    if not len(labels):
+        notices.append(f"{path}: no results in it")
+    elif have_boxes_too:
+        what = "areas are those of the boxes, as in COCO's tools; leave bbox out for those of the masks"
+        notices.append(f"{path}: results have boxes too, so that their {what}")
+    return notices
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -88,123 +142,51 @@ class _Result(msgspec.Struct, gc=False):
     segmentation: Any = None
 
 
-class _Reader:
-    """What was read so far."""
+class _Shapes:
+    """Boxes, areas and masks of results, read one by one."""
 
-    def __init__(self, path: str, annotations: AnnotationFile, kind: str) -> None:
-        self.path, self.annotations, self.kind = path, annotations, kind
-        self.position = {own: place for place, own in enumerate(annotations.image_ids)}
-        self.label = {own: place for place, own in enumerate(annotations.category_ids)}
-        self.boxes, self.areas, self.scores = array("d"), array("d"), array("d")
-        self.pictures, self.labels = array("q"), array("q")
+    def __init__(self, annotations: AnnotationFile, kind: str) -> None:
+        self.annotations, self.kind = annotations, kind
+        self.has_boxes: bool | None = None  # the first result's
+        self.boxes, self.areas = array("d"), array("d")
         self.masks: list[bytes] = []
-        self.has_boxes = True
-        self.unknown_pictures: dict[Id, int] = {}  # id -> its first result
 
-    def result(self, number: int, result: _Result) -> None:
-        if number == 0:
+    def add(self, picture: int, result: _Result) -> None:
+        """Take the box or the mask of a result in this picture, by its position.
+
+        Raises:
+            ValueError: it has none that can be used; the message continues "result 7 has ...".
+        """
+        if self.has_boxes is None:
             self.has_boxes = bool(result.bbox)
             if not (result.bbox or result.segmentation):
-                raise self._error(0, "has neither bbox nor segmentation")
-        if not -LARGEST < result.score < LARGEST:
-            raise self._error(number, f"has score {result.score}: expected a finite number")
-        image_id = self._id(number, result.image_id, "image_id")
-        picture = self.position.get(image_id, -1)
-        self.pictures.append(picture)
-        self.labels.append(self.label.get(self._id(number, result.category_id, "category_id"), -1))
-        self.scores.append(result.score)
-        if picture >= 0:
-            self._shape(number, picture, result)
-        else:
-            self.unknown_pictures.setdefault(image_id, number)
-            self._add((0.0, 0.0, 0.0, 0.0), 0.0)
-
-    def _shape(self, number: int, picture: int, result: _Result) -> None:
-        """Add the box or mask of a result."""
-        box: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
-        if self.has_boxes:
-            box = result.bbox or ()
-            if len(box) != 4 or not all(-LARGEST < value < LARGEST for value in box):
-                shown = short(result.bbox)
-                raise self._error(number, f"has bbox {shown}: expected four finite numbers, x, y, width, height")
-            if self.kind == BOXES:  # most files have no more, and may have millions of them
-                self._add(box, box[2] * box[3])
-                return
-        elif result.segmentation is None:
-            raise self._error(number, "has no segmentation, unlike the first result")
-        height, width = self._size(picture)
-        try:
-            if self.kind == BOXES:
-                runs = runs_of(result.segmentation, height, width)
-                self._add(runs.box(), runs.area)
-            elif result.segmentation is None:
-                self._add(box, box[2] * box[3], text_of(outline(box), height, width))
-            else:
-                text = text_of(result.segmentation, height, width)
-                self._add(box, box[2] * box[3] if self.has_boxes else area_of(text), text)
-        except ValueError as error:
-            raise self._error(number, f"has a segmentation that {error}") from None
-
-    def _size(self, picture: int) -> tuple[int | None, int | None]:
-        """Height and width of a picture; where boxes are drawn around masks they need not be known."""
-        if self.kind == BOXES and self.annotations.sizes[picture].min() < 1:
-            return None, None
-        return self.annotations.size_of(picture)
-
-    def _add(self, box: Sequence[float], area: float, mask: bytes = b"") -> None:
+                raise ValueError("neither bbox nor segmentation")
+        box: Sequence[float] = result.bbox or ()
+        if not self.has_boxes:
+            box = (0.0, 0.0, 0.0, 0.0)
+            if result.segmentation is None:
+                raise ValueError("no segmentation, unlike the first result")
+        elif len(box) != 4 or not all(-LARGEST < value < LARGEST for value in box):
+            raise ValueError(f"bbox {short(result.bbox)}: expected four finite numbers, x, y, width, height")
+        area = box[2] * box[3]
+        if self.kind == MASKS or not self.has_boxes:  # most files have no more than boxes, and may have millions
+            try:
+                box, area = self._mask(picture, result.segmentation, box, area)
+            except ValueError as error:
+                raise ValueError(f"a segmentation that {error}") from None
         self.boxes.extend(box)
         self.areas.append(area)
-        self.masks.append(mask)
 
-    def _id(self, number: int, value: Any, name: str) -> Id:
-        own = as_id(value, True)
-        if own is None:
-            raise self._error(number, f"has {name} {short(value)}: expected a whole number or a text")
-        return own
-
-    def _error(self, number: int, message: str) -> UserError:
-        return UserError(f"{self.path}: result {number} {message}")
-
-    def ended(self) -> ResultFile:
-        self._refuse_unknown_pictures()
-        pictures, labels = np.array(self.pictures), np.array(self.labels)
-        order = np.argsort(pictures, kind="stable")
-        return ResultFile(
-            self.path,
-            np.array(self.boxes).reshape(-1, 4)[order],
-            np.array(self.areas)[order],
-            np.array(self.scores)[order],
-            labels[order],
-            [self.masks[row] for row in order.tolist()] if self.kind == MASKS else None,
-            np.searchsorted(pictures[order], np.arange(len(self.annotations.image_ids) + 1)),
-            self._notices(labels),
-        )
-
-    def _refuse_unknown_pictures(self) -> None:
-        if not self.unknown_pictures:
-            return
-        own, number = next(iter(self.unknown_pictures.items()))
-        known = self.annotations.image_ids[0]
-        hint = ""
-        if isinstance(own, str) != isinstance(known, str):
-            kinds = ("a text", "numbers") if isinstance(own, str) else ("a number", "texts")
-            hint = f"; it is {kinds[0]}, and ids of pictures are {kinds[1]} there, such as {known!r}"
-        raise UserError(
-            f"{self.path}: {len(self.unknown_pictures):,} pictures are not in {self.annotations.path}, the first is "
-            f"image_id {own!r} (result {number}){hint}"
-        )
-
-    def _notices(self, labels: np.ndarray) -> list[str]:
-        notices = []
-        unknown = int((labels < 0).sum())
-        if unknown:
-            notices.append(f"{self.path}: {unknown:,} results are of categories that are not listed: left out")
-        if not len(labels):
-            notices.append(f"{self.path}: no results in it")
-        elif self.kind == MASKS and self.has_boxes:
-            what = "areas are those of the boxes, as in COCO's tools; leave bbox out for those of the masks"
-            notices.append(f"{self.path}: results have boxes too, so that their {what}")
-        return notices
+    def _mask(self, picture: int, shape: Any, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
+        """Box and area of a result with a mask, which is kept where masks are compared."""
+        height, width = self.annotations.sizes[picture].tolist()
+        if self.kind == BOXES:  # the size need not be known
+            runs = runs_of(shape, *((height, width) if min(height, width) > 0 else (None, None)))
+            return runs.box(), runs.area
+        height, width = self.annotations.size_of(picture)
+        text = text_of(outline(box) if shape is None else shape, height, width)
+        self.masks.append(text)
+        return box, area if self.has_boxes else area_of(text)
 
 
 def table_of(annotations: AnnotationFile, results: ResultFile, kind: str) -> MatchTable:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from ...contracts.dataset import dataset_class, digests, require_split
 from ...runtime.errors import UserError
@@ -15,6 +14,15 @@ from .image_dataset import ImageDataset
 from .reading import SPLITS, Reading
 
 VAL_FILES = "val_files.txt"
+
+
+def of_row(name: str) -> Any:
+    """A method of a part that asks the whole dataset for the row of a sample."""
+
+    def method(self: Any, index: int, *more: Any) -> Any:
+        return getattr(self.dataset, name)(int(self.rows[index]), *more)
+
+    return method
 
 
 class Part(ImageDataset):
@@ -37,20 +45,9 @@ class Part(ImageDataset):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def read(self, index: int) -> tuple[Image.Image, int]:
-        return self.dataset.read(int(self.rows[index]))
-
-    def encoded(self, index: int) -> bytes:
-        return self.dataset.encoded(int(self.rows[index]))
-
-    def num_bytes(self, index: int) -> int:
-        return self.dataset.num_bytes(int(self.rows[index]))
-
-    def describe(self, index: int) -> str:
-        return self.dataset.describe(int(self.rows[index]))
-
-    def identity(self, index: int) -> str:
-        return self.dataset.identity(int(self.rows[index]))
+    read, encoded, num_bytes, part, describe, identity, require_size = map(
+        of_row, ("read", "encoded", "num_bytes", "part", "describe", "identity", "require_size")
+    )
 
     def listed(self) -> dict[str, Iterable[Any]]:
         return {**self.dataset.listed(), "choice": [self.rows]}
@@ -69,9 +66,6 @@ class Part(ImageDataset):
     @property
     def reads_parts(self) -> bool:  # type: ignore[override] # as above
         return self.dataset.reads_parts
-
-    def part(self, index: int, start: int, length: int) -> np.ndarray:
-        return self.dataset.part(int(self.rows[index]), start, length)
 
     @property
     def class_names(self) -> list[str] | None:

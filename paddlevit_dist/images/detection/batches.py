@@ -1,4 +1,4 @@
-"""Batches of pictures of different sizes: what the host knows of them, and which go through the network together."""
+"""Batches of pictures of different sizes: how far they are padded, and which go through the network together."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,20 +9,12 @@ import paddle
 from ...runtime.transfers import to_device
 from .settings import EQUAL_SHAPES, PADDED, SINGLE
 
-_HOST = "__host__"  # key of what a step must know without asking the device
-_OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
-
 # How an evaluation's log names its scores.
 EVALUATED_AS = {
     SINGLE: "one picture per forward pass: no score depends on the batches",
     EQUAL_SHAPES: "pictures of equal shapes together, without padding: no score depends on the batches",
     PADDED: "padded batches, whose padding stays zero in the backbone (MODEL.MASK_PADDING)",
 }
-
-
-def with_host_facts(batch: dict[str, Any]) -> dict[str, Any]:
-    """A collated batch with its whole numbers as lists, which stay in the host's memory."""
-    return {**batch, _HOST: {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}}
 
 
 def largest_side(data: Any, sizes: np.ndarray) -> int:
@@ -36,25 +28,6 @@ def largest_side(data: Any, sizes: np.ndarray) -> int:
         return int(data.LONGEST_SIDE)
     widest = float((sizes.max(axis=1) / np.maximum(sizes.min(axis=1), 1)).max())
     return min(int(data.LONGEST_SIDE), int(np.ceil(max(data.SHORTEST_SIDES) * widest)))
-
-
-def padded_to(batch: dict[str, Any], side: int) -> dict[str, Any]:
-    """A collated batch whose pictures, and masks, are padded to a square at least, at the right and at the bottom.
-
-    Args:
-        side: in pixels; larger pictures stay.
-    """
-    result = dict(batch)
-    for name in ("images", "masks"):
-        if name in batch:
-            missing = [max(0, side - present) for present in batch[name].shape[2:]]
-            result[name] = np.pad(batch[name], [(0, 0), (0, 0), *((0, number) for number in missing)])
-    return result
-
-
-def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
-    """``sizes`` int64 (N, 2), in training ``box_counts`` (N,), else ``indices`` (N,) and ``original_sizes`` (N, 2)."""
-    return {name: np.array(value, dtype=np.int64) for name, value in batch[_HOST].items()}
 
 
 def passes(sizes: np.ndarray, how: str) -> list[list[int]]:

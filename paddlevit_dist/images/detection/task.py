@@ -23,18 +23,9 @@ from ..data.inspection import Inspection
 from ..data.quarantine import Replacements, merge_quarantine
 from ..models.options import configured_options
 from ..transforms.normalising import Normaliser
-from .batches import (
-    EVALUATED_AS,
-    chosen_pictures,
-    host_facts,
-    largest_side,
-    padded_to,
-    passes,
-    with_host_facts,
-    zero_padding,
-)
+from .batches import EVALUATED_AS, chosen_pictures, largest_side, passes, zero_padding
 from .data.detection_dataset import DetectionDataset
-from .data.samples import DetectionSample, DetectionSamples, collate, open_samples
+from .data.samples import DetectionSample, DetectionSamples, collate, host_facts, open_samples
 from .data.transforms import evaluation_transform
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets
 from .evaluation.detections import Detections, corners_of
@@ -69,7 +60,7 @@ class Detection(Task):
         self.evaluated: DetectionDataset | None = None
         self.replacements: Replacements | None = None
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
-        self._padded_side: int | None = None  # of training pictures; None: that of the largest in a batch
+        self._padded_side = 0  # to which training pictures are padded at least
         self._learned: Learned | None = None
         self._turned: dict[str, bool] = {}  # of each split that is open
         self._criterion: Criterion | None = None
@@ -191,10 +182,7 @@ class Detection(Task):
         require_labels(sample.labels, self.num_classes, -1, "category")
 
     def collate(self, samples: Sequence[DetectionSample]) -> dict[str, Any]:
-        batch = collate(samples)
-        if self._padded_side is not None and samples[0].is_training:
-            batch = padded_to(batch, self._padded_side)
-        return with_host_facts(batch)
+        return collate(samples, self._padded_side if samples[0].is_training else 0)
 
     def finish_epoch(self) -> list[str]:
         """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every

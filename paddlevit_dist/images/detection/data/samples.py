@@ -10,7 +10,7 @@ from ....contracts.dataset import Samples, dataset_class
 from ....contracts.sample_checks import BadSample
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
-from ...data.held_out import Part, choose_held_out, write_rows
+from ...data.held_out import Part, choose_held_out, of_row, write_rows
 from ...data.inspection import Inspection
 from ...data.quarantine import Replacements
 from ...data.reading import Reading
@@ -19,6 +19,9 @@ from ..run_lengths import decode
 from .detection_dataset import Annotations, DetectionDataset
 from .transforms import Size, View, evaluation_transform, training_transform, whole_view
 
+_HOST = "__host__"  # key of a batch; lists, which no loader turns into tensors
+_OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
+
 
 class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
     """Pictures of another dataset: those held out for validation, the others, those with something to learn, or all in
@@ -26,6 +29,7 @@ class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both ha
 
     dataset: Any
     labels = None  # type: ignore[assignment] # of a picture there are many
+    image_id, size, annotations = map(of_row, ("image_id", "size", "annotations"))
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
@@ -38,27 +42,15 @@ class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both ha
     def image_ids(self) -> np.ndarray:
         return self.dataset.image_ids[self.rows]
 
-    def image_id(self, index: int) -> int:
-        return self.dataset.image_id(int(self.rows[index]))
-
     @property
     def sizes(self) -> np.ndarray:
         return self.dataset.sizes[self.rows]
-
-    def size(self, index: int) -> Size:
-        return self.dataset.size(int(self.rows[index]))
-
-    def annotations(self, index: int) -> Annotations:
-        return self.dataset.annotations(int(self.rows[index]))
 
     def missing(self) -> Sequence[int]:
         return np.flatnonzero(np.isin(self.rows, self.dataset.missing())).tolist()
 
     def beside(self) -> Sequence[str]:
         return self.dataset.beside()
-
-    def require_size(self, index: int, size: Size) -> None:
-        self.dataset.require_size(int(self.rows[index]), size)
 
     def learnable(self) -> np.ndarray:
         return self.dataset.learnable()[self.rows]
@@ -242,39 +234,46 @@ class DetectionSamples(Samples):
         return masks
 
 
-def collate(samples: Sequence[DetectionSample]) -> dict[str, np.ndarray]:
+def collate(samples: Sequence[DetectionSample], side: int = 0) -> dict[str, Any]:
     """A batch of N pictures, padded at the right and at the bottom, for training or for an evaluation, whichever its
     samples are for; in training with at most M objects each.
 
+    Args:
+        side: least height and width that they are padded to, in pixels.
     Returns:
         ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width of each without
         padding. In training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, zeros where there are fewer, M at least 1;
         ``labels`` int64 (N, M), -1 where there are fewer; ``box_counts`` int64 (N,); with masks ``masks`` uint8
         (N, M, H, W). In an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64 (N, 2), height
-        and width of the stored pictures.
+        and width of the stored pictures. Whole numbers are in the host's memory as well, see ``host_facts``.
     """
-    number, has_masks = len(samples), samples[0].masks is not None
+    number, first = len(samples), samples[0]
     sizes = np.array([sample.image.shape[1:] for sample in samples], dtype=np.int64)
-    images = np.zeros((number, 3, *sizes.max(axis=0)), samples[0].image.dtype)
-    for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
-        images[row, :, :height, :width] = sample.image
-    batch = {"images": images, "sizes": sizes}
-    if not samples[0].is_training:
+    padded = np.maximum(sizes.max(axis=0), side)
+    batch = {"images": np.zeros((number, 3, *padded), first.image.dtype), "sizes": sizes}
+    if first.is_training:
+        counts = batch["box_counts"] = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
+        most = max(1, int(counts.max()))
+        batch["boxes"], batch["labels"] = np.zeros((number, most, 4), np.float32), np.full((number, most), -1, np.int64)
+        if first.masks is not None:
+            batch["masks"] = np.zeros((number, most, *padded), np.uint8)
+    else:
         batch["indices"] = np.array([sample.index for sample in samples], dtype=np.int64)
         batch["original_sizes"] = np.array([sample.original_size for sample in samples], dtype=np.int64)
-        return batch
-    batch["box_counts"] = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
-    most = max(1, int(batch["box_counts"].max()))
-    batch["boxes"] = np.zeros((number, most, 4), np.float32)
-    batch["labels"] = np.full((number, most), -1, np.int64)
-    if has_masks:
-        batch["masks"] = np.zeros((number, most, *images.shape[2:]), np.uint8)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
-        batch["boxes"][row, : len(sample.boxes)] = sample.boxes
-        batch["labels"][row, : len(sample.labels)] = sample.labels
-        if has_masks:
+        batch["images"][row, :, :height, :width] = sample.image
+        if first.is_training:
+            batch["boxes"][row, : len(sample.boxes)] = sample.boxes
+            batch["labels"][row, : len(sample.labels)] = sample.labels
+        if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
-    return batch
+    return {**batch, _HOST: {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}}
+
+
+def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What a step knows without asking the device: ``sizes``, in training ``box_counts``, else ``indices`` and
+    ``original_sizes``, as ``collate`` has them."""
+    return {name: np.array(value, dtype=np.int64) for name, value in batch[_HOST].items()}
 
 
 def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Generator) -> np.ndarray:

@@ -8,7 +8,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.images.transforms.crops import box_masks
-from paddlevit_dist.images.transforms.erasing import BOXES, COLOURS, ROWS, RandomErasing
+from paddlevit_dist.images.transforms.on_device import BOXES, COLOURS, ROWS, RandomErasing
 
 from .timm_peer import kolmogorov_distance, timm_module
 

@@ -18,7 +18,7 @@ from .formats import folder_paths, hint_of, names_in, readable_suffixes, suffix_
 from .imagenet import FIRST_OF_KIT, LISTS
 from .reading import SPLITS
 from .small_sets import idx_file
-from .tar_scan import find_shards
+from .tar_files import find_shards
 
 _DEEPEST = 4  # levels below a class folder that are searched for an image
 # A folder with one of these names is a split or part of another task's data, never a class.

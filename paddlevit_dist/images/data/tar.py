@@ -24,8 +24,7 @@ from .image_dataset import IndexedImages, name_folders, read_class_names
 from .imagenet import label_files, listed_labels
 from .prepared import read_preparation
 from .reading import UnreadablePicture, existing_folder
-from .tar_files import OpenFiles
-from .tar_scan import Scan, find_shards, scan
+from .tar_files import OpenFiles, Scan, find_shards, scan
 
 _SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
 

@@ -16,7 +16,7 @@ from ...runtime.files import atomic_file
 from ..data.formats import stems
 from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs
 from ..data.reading import Reading
-from .data.annotation_index import numbers_of
+from .data.indexed_pictures import numbers_of
 from .data.samples import DetectionSample
 from .data.transforms import EvaluationTransform, evaluation_transform, whole_view
 from .drawing import draw_boxes

@@ -22,12 +22,20 @@ from ...runtime.transfers import to_device
 from ..data.inspection import Inspection
 from ..data.quarantine import Replacements, merge_quarantine
 from ..models.options import configured_options
-from ..transforms.normalising import Normaliser
-from .batches import EVALUATED_AS, chosen_pictures, largest_side, passes, zero_padding
+from ..transforms.on_device import Normaliser
 from .data.detection_dataset import DetectionDataset
-from .data.samples import DetectionSample, DetectionSamples, collate, host_facts, open_samples
+from .data.samples import (
+    EVALUATED_AS,
+    DetectionSample,
+    DetectionSamples,
+    collate,
+    host_facts,
+    largest_side,
+    open_samples,
+    passes,
+)
 from .data.transforms import evaluation_transform
-from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets
+from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_pictures, zero_padding
 from .evaluation.detections import Detections, corners_of
 from .settings import EQUAL_SHAPES, OPTIONS
 

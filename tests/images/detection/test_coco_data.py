@@ -19,7 +19,7 @@ from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
-from paddlevit_dist.images.detection.evaluation.annotation_file import read_annotations
+from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
 from paddlevit_dist.images.detection.run_lengths import decode
 from paddlevit_dist.registry import register_dataset
 from paddlevit_dist.runtime.errors import UserError

@@ -18,8 +18,17 @@ from ...data.reading import SPLITS, existing_folder
 from ..coco_files import CocoFile, Picture, elements, segmentation_at
 from ..odd_data import OddData
 from ..run_lengths import outline
-from .annotation_index import OBJECT, PICTURE, VERSION, About, Source, ensure_annotation_index
-from .indexed_pictures import IndexedPictures, fill_in, picture_names
+from .indexed_pictures import (
+    OBJECT,
+    PICTURE,
+    VERSION,
+    About,
+    IndexedPictures,
+    Source,
+    ensure_annotation_index,
+    fill_in,
+    picture_names,
+)
 
 _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "

@@ -16,11 +16,18 @@ from ...data.quarantine import Replacements
 from ...data.reading import Reading
 from ..odd_data import count
 from ..run_lengths import decode
+from ..settings import EQUAL_SHAPES, PADDED, SINGLE
 from .detection_dataset import Annotations, DetectionDataset
 from .transforms import Size, View, evaluation_transform, training_transform, whole_view
 
 _HOST = "__host__"  # key of a batch; lists, which no loader turns into tensors
 _OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
+# How an evaluation's log names its scores.
+EVALUATED_AS = {
+    SINGLE: "one picture per forward pass: no score depends on the batches",
+    EQUAL_SHAPES: "pictures of equal shapes together, without padding: no score depends on the batches",
+    PADDED: "padded batches, whose padding stays zero in the backbone (MODEL.MASK_PADDING)",
+}
 
 
 class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
@@ -274,6 +281,36 @@ def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
     """What a step knows without asking the device: ``sizes``, in training ``box_counts``, else ``indices`` and
     ``original_sizes``, as ``collate`` has them."""
     return {name: np.array(value, dtype=np.int64) for name, value in batch[_HOST].items()}
+
+
+def largest_side(data: Any, sizes: np.ndarray) -> int:
+    """No training picture has a longer side in pixels.
+
+    Args:
+        data: the configuration's DATA.
+        sizes: int64 (samples, 2), of the stored pictures.
+    """
+    if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
+        return int(data.LONGEST_SIDE)
+    widest = float((sizes.max(axis=1) / np.maximum(sizes.min(axis=1), 1)).max())
+    return min(int(data.LONGEST_SIDE), int(np.ceil(max(data.SHORTEST_SIDES) * widest)))
+
+
+def passes(sizes: np.ndarray, how: str) -> list[list[int]]:
+    """Which pictures of a batch go through the network together: positions in the batch, each once.
+
+    Args:
+        sizes: int64 (N, 2), of the pictures without padding.
+        how: one of DETECTION.EVALUATE_AS.
+    """
+    if how == PADDED:
+        return [list(range(len(sizes)))]
+    if how == SINGLE:
+        return [[row] for row in range(len(sizes))]
+    groups: dict[Any, list[int]] = {}
+    for row, size in enumerate(sizes.tolist()):
+        groups.setdefault(tuple(size), []).append(row)
+    return list(groups.values())
 
 
 def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Generator) -> np.ndarray:

@@ -19,9 +19,13 @@ from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from ..odd_data import OddData, count
 from ..settings import EDGES, PIXELS
-from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
 from .indexed_pictures import (
+    OBJECT,
+    VERSION,
+    About,
     IndexedPictures,
+    Source,
+    ensure_annotation_index,
     fill_in,
     picture_names,
     pictures_in,

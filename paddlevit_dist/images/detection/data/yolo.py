@@ -17,9 +17,13 @@ from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from ..odd_data import OddData, count
 from ..run_lengths import outline
-from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
 from .indexed_pictures import (
+    OBJECT,
+    VERSION,
+    About,
     IndexedPictures,
+    Source,
+    ensure_annotation_index,
     measure,
     picture_names,
     pictures_in,

@@ -20,7 +20,7 @@ from ..settings import EQUAL_SHAPES, PADDED, SINGLE
 from .detection_dataset import Annotations, DetectionDataset
 from .transforms import Size, View, evaluation_transform, training_transform, whole_view
 
-_HOST = "__host__"  # key of a batch; lists, which no loader turns into tensors
+HOST = "__host__"  # key of a batch; lists, which no loader turns into tensors
 _OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
 # How an evaluation's log names its scores.
 EVALUATED_AS = {
@@ -274,13 +274,13 @@ def collate(samples: Sequence[DetectionSample], side: int = 0) -> dict[str, Any]
             batch["labels"][row, : len(sample.labels)] = sample.labels
         if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
-    return {**batch, _HOST: {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}}
+    return {**batch, HOST: {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}}
 
 
 def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
     """What a step knows without asking the device: ``sizes``, in training ``box_counts``, else ``indices`` and
     ``original_sizes``, as ``collate`` has them."""
-    return {name: np.array(value, dtype=np.int64) for name, value in batch[_HOST].items()}
+    return {name: np.array(value, dtype=np.int64) for name, value in batch[HOST].items()}
 
 
 def largest_side(data: Any, sizes: np.ndarray) -> int:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import own_code
-from ..runtime import printing, signals
+from ..runtime import ending, printing, signals
 from ..runtime.errors import Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
@@ -104,6 +104,8 @@ def _run_in_place(
     def join() -> None:
         joining.join_group(plan.uses_gpu, spawned=False)
 
+    if plan.total_processes > 1:
+        ending.note_group()
     if plan.total_processes > 1 and watchdog_seconds is not None:
         group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
     else:
@@ -178,9 +180,8 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
     secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
     status.publish(pages, rank)
-    if sys.platform == "linux":
-        # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
-        multiprocessing.set_start_method("fork", force=True)
+    # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
+    multiprocessing.set_start_method("fork", force=True)
     try:
         import paddle
 
@@ -188,6 +189,8 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
 
         tuning.use_threads()
         paddle.disable_signal_handler()
+        faulthandler.disable()  # Paddle has set what it handles back to the default
+        faulthandler.enable()
         signals.install()
         signals.watch()
         worker, arguments = payload.unpack()
@@ -206,6 +209,7 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     signals.note_only()
     failures.record_finish()
+    ending.end(0)
 
 
 def _leave(number: int, again: bool) -> None:
@@ -215,9 +219,7 @@ def _leave(number: int, again: bool) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, for whatever reason (Linux)."""
-    if sys.platform != "linux":
-        return
+    """Have the kernel kill this process when its parent ends, for whatever reason."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the line above
         os._exit(1)

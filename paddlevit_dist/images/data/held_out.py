@@ -22,6 +22,7 @@ def of_row(name: str) -> Any:
     def method(self: Any, index: int, *more: Any) -> Any:
         return getattr(self.dataset, name)(int(self.rows[index]), *more)
 
+    method.__name__ = name  # by which a bound method is pickled
     return method
 
 

@@ -79,8 +79,9 @@ class Part(ImageDataset):
         return self._labels
 
 
-def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path) -> Part:
-    """The "train" or "val" part of ``dataset``, with ``fraction`` of each class held out as "val".
+def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path, kind: type[Part] = Part) -> Any:
+    """The "train" or "val" part of ``dataset``, of this ``kind``, with ``fraction`` of each class held out as "val";
+    where nothing is labelled with one class, all are of one.
 
     Each class keeps at least one image for training and contributes at least one to validation if it has two, of those
     that are in no other class as well.
@@ -89,11 +90,12 @@ def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder:
         UserError: nothing would be held out.
     """
     require_split(split, SPLITS, "that DATA.VAL_FRACTION divides")
-    held_out = choose_held_out(dataset, np.asarray(dataset.labels), fraction, seed)
+    labels = np.zeros(len(dataset), np.int64) if dataset.labels is None else np.asarray(dataset.labels)
+    held_out = choose_held_out(dataset, labels, fraction, seed)
     if not held_out.any():
         raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two pictures")
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
-    return Part(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
+    return kind(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
 
 
 def write_rows(cache_folder: Path, name: str, rows: np.ndarray) -> Path:

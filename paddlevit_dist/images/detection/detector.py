@@ -13,7 +13,7 @@ from ...contracts.task import Term
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ..models.layers import Linear
-from .evaluation.detections import Detections
+from .detections import Detections
 
 Outputs = dict[str, paddle.Tensor]
 _NORMALISERS = ("global", "reference")

@@ -21,6 +21,7 @@ from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
 from ..data.inspection import Inspection
 from ..data.quarantine import Replacements, merge_quarantine
+from ..data.reading import Reading
 from ..models.options import configured_options
 from ..transforms.on_device import Normaliser
 from .data.detection_dataset import DetectionDataset
@@ -35,8 +36,8 @@ from .data.samples import (
     passes,
 )
 from .data.transforms import evaluation_transform
+from .detections import Detections, corners_of
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_pictures, zero_padding
-from .evaluation.detections import Detections, corners_of
 from .settings import EQUAL_SHAPES, OPTIONS
 
 _MOST_NAMED = 90  # categories in a legend
@@ -394,9 +395,12 @@ class Detection(Task):
         self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        from .prediction import open_inputs
+        from ..data.inputs import picture_inputs
+        from .prediction import AsEvaluated
 
-        return open_inputs(self.config.DATA, inputs, cache_folder, self._turns)
+        data = self.config.DATA
+        reading = Reading(self._turns, data.MAX_PIXELS)
+        return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(data)), "RGB", reading)
 
     @property
     def _turns(self) -> bool:

@@ -10,7 +10,7 @@ from ....contracts.dataset import Samples, dataset_class
 from ....contracts.sample_checks import BadSample
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
-from ...data.held_out import Part, choose_held_out, of_row, write_rows
+from ...data.held_out import Part, hold_out, of_row, write_rows
 from ...data.inspection import Inspection
 from ...data.quarantine import Replacements
 from ...data.reading import Reading
@@ -117,9 +117,7 @@ def _open(config: Any, split: str, cache_folder: Path) -> tuple[Any, list[str]]:
     whole.read_with(Reading(of_boxes if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
     if fraction is None:
         return whole, list(whole.notices)
-    held_out = choose_held_out(whole, np.zeros(len(whole), np.int64), fraction, data.VAL_SEED)
-    rows = np.flatnonzero(held_out if split == "val" else ~held_out)
-    dataset = _part(whole, rows, f"held-out-{split}", cache_folder, is_share=True)
+    dataset = hold_out(whole, split, fraction, data.VAL_SEED, cache_folder, PicturesPart)
     told = f"{split}: {count(len(dataset), 'picture')} of the {len(whole):,} for training, of which DATA.VAL_FRACTION "
     return dataset, [*whole.notices, f"{told}{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"]
 
@@ -130,8 +128,8 @@ def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder
     return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
 
 
-def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path, is_share: bool = False) -> PicturesPart:
-    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}", rows), is_share)
+def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path) -> PicturesPart:
+    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}", rows))
 
 
 _POOL = 64  # groups that are formed together: more make shapes more similar, fewer keep company more random

@@ -18,9 +18,9 @@ import numpy as np
 
 from ....runtime.compiled import compiled
 from ....runtime.errors import UserError
+from ..detections import Detections, as_written
 from ..run_lengths import ManyRuns
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
-from .detections import Detections, as_written
 
 _MOST_CLASSES = 1 << 16
 _NEVER = 1 - 1e-10  # the highest threshold, so that rounding cannot miss an IoU of 1; pycocotools has the same

@@ -1,9 +1,8 @@
 """Images that are listed in a path index, and folders with one sub-folder per class, listed in a fixed order."""
 
-import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,18 @@ from ...contracts.dataset import require_split
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import is_folder
-from .formats import SPLIT_WORDS, LeftOut, files_below, head_of, hint_of, is_hidden, readable_suffixes, suffix_of
+from .formats import (
+    SPLIT_WORDS,
+    LeftOut,
+    entries_in,
+    files_below,
+    folder_paths,
+    head_of,
+    hint_of,
+    is_hidden,
+    readable_suffixes,
+    suffix_of,
+)
 from .image_dataset import ImageDataset, name_folders
 from .reading import SPLITS, Reading, decode_image, existing_folder
 
@@ -103,8 +113,7 @@ def list_classes(root: str, folder: str) -> list[str]:
 
 def _visible_folders(root: str, folder: str = "") -> list[str]:
     path = os.path.join(root, folder) if folder else root
-    with _naming(path), os.scandir(path) as entries:
-        return sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and is_folder(entry))
+    return list(map(os.path.basename, folder_paths(path, may_be_absent=False)))
 
 
 def _check_known(present: list[str], classes: list[str], root: str, folder: str) -> None:
@@ -120,12 +129,10 @@ def _check_known(present: list[str], classes: list[str], root: str, folder: str)
 def _count_beside(left_out: LeftOut) -> None:
     """Count the images directly in the folder; its subfolders are the classes."""
     suffixes = readable_suffixes()
-    with _naming(left_out.place), os.scandir(os.fsencode(left_out.place)) as entries:
-        for entry in entries:
-            suffix = suffix_of(entry.name)
-            is_picture = suffix in suffixes or hint_of(suffix.decode("ascii")) is not None
-            if is_picture and not is_hidden(entry.name) and not is_folder(entry):
-                left_out.add_beside(entry.path)
+    for entry in entries_in(left_out.place):
+        suffix = suffix_of(os.fsencode(entry.name))
+        if (suffix in suffixes or hint_of(suffix.decode("ascii")) is not None) and not is_folder(entry):
+            left_out.add_beside(os.fsencode(entry.path))
 
 
 def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> list[bytes]:
@@ -148,14 +155,6 @@ def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOu
 
 def _refuse(folder: bytes, reason: str) -> None:
     raise UserError(f"folder {os.fsdecode(folder)}: {reason}")
-
-
-@contextlib.contextmanager
-def _naming(folder: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
 
 
 def _empty(kind: str, left_out: LeftOut) -> UserError:

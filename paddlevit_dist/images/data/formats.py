@@ -124,25 +124,31 @@ def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[o
                 yield entry
 
 
-def names_in(folder: str, may_be_absent: bool = False) -> list[str]:
-    """The sorted names in a folder, without hidden ones.
+def entries_in(folder: str, may_be_absent: bool = False) -> list[os.DirEntry[str]]:
+    """What is in a folder by its name, without what is hidden.
 
     Args:
-        may_be_absent: none are in a folder that is not there, or cannot be listed.
+        may_be_absent: nothing is in a folder that is not there, or cannot be listed.
     Raises:
         UserError: it cannot be listed.
     """
     try:
-        return sorted(name for name in os.listdir(folder) if not is_hidden(os.fsencode(name)))
+        with os.scandir(folder) as entries:
+            return sorted((one for one in entries if not is_hidden(os.fsencode(one.name))), key=lambda one: one.name)
     except OSError as error:
         if may_be_absent:
             return []
         raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
 
 
-def folder_paths(folder: str) -> list[str]:
-    """The folders in a folder, sorted; none where it cannot be listed."""
-    return list(filter(os.path.isdir, (os.path.join(folder, name) for name in names_in(folder, may_be_absent=True))))
+def names_in(folder: str, may_be_absent: bool = False) -> list[str]:
+    """The names of ``entries_in``."""
+    return [entry.name for entry in entries_in(folder, may_be_absent)]
+
+
+def folder_paths(folder: str, may_be_absent: bool = True) -> list[str]:
+    """The paths of the folders among ``entries_in``."""
+    return [entry.path for entry in entries_in(folder, may_be_absent) if is_folder(entry)]
 
 
 def stems(names: Iterable[str]) -> list[str]:

@@ -109,6 +109,20 @@ def start_command(command: list[str], folder: Path | None = None, **variables: s
     )
 
 
+def start_rank(number: int, ports: list[int], words: list[str], **variables: str) -> subprocess.Popen:
+    """A Python program as one rank of so many as there are ports, started separately from the others."""
+    endpoints = [f"127.0.0.1:{port}" for port in ports]
+    return start_command(
+        [sys.executable, *words],
+        PADDLE_TRAINER_ID=str(number),
+        PADDLE_TRAINERS_NUM=str(len(ports)),
+        PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
+        PADDLE_CURRENT_ENDPOINT=endpoints[number],
+        GLOO_SOCKET_IFNAME="lo",
+        **variables,
+    )
+
+
 def start_nodes(folder: Path, *words: str) -> list[subprocess.Popen]:
     """The main program on two nodes of one rank, as far as they know, by Paddle's launcher; logs in ``folder``."""
     launcher = [sys.executable, "-m", "paddle.distributed.launch", "--nnodes", "2", "--nproc_per_node", "1"]

@@ -2,13 +2,14 @@
 pictures are, from the beginnings of the files.
 
 The index is memory-mapped files of the cache folder, so that a process receives a file's name and not a million boxes:
-paths (``loading.path_index``) with the categories and what was found while reading, one row for each picture, and one
-for each object, ordered by picture. Their names carry the key of their source.
+paths (``loading.path_index``), one row for each picture, one row for each object, ordered by picture, and the
+categories with what was found while reading. Their names carry the key of their source.
 """
 
 import contextlib
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ....loading.checked_files import Damaged, map_verified, write_array
+from ....loading.checked_files import Damaged, checked_file, map_verified, read_checked, write_array
 from ....loading.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
@@ -27,7 +28,7 @@ from ...data.reading import Reading, UnreadablePicture, decode_image, open_image
 from .detection_dataset import Annotations, DetectionDataset, told
 from .transforms import Size
 
-VERSION = 4
+VERSION = 3
 PICTURE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
 OBJECT = np.dtype(
     [
@@ -116,7 +117,7 @@ class AnnotationIndex:
         self._stem = stem
         self.paths = PathIndex(f"{stem}.index")
         self.pictures, self.objects = (map_array(f"{stem}-{part}.npy") for part in ("pictures", "objects"))
-        self.about = About(**self.paths.class_names)  # type: ignore[arg-type] # which an index may have any JSON for
+        self.about = About(**json.loads(read_checked(f"{stem}-about.json")))
 
     def __reduce__(self) -> Any:
         return AnnotationIndex, (self._stem,)
@@ -165,7 +166,9 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: Source) -> No
     pictures["first"][1:] = np.cumsum(numbers)
     write_array(Path(f"{stem}-pictures.npy"), pictures)
     write_array(Path(f"{stem}-objects.npy"), source.objects[order])
-    ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)], source.about._asdict)
+    with checked_file(Path(f"{stem}-about.json")) as out:
+        out.write(json.dumps(source.about._asdict()).encode("ascii"))
+    ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)])
 
 
 def numbers_of(stems: Sequence[str]) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Image datasets, each ``Dataset(data_path, split, cache_folder)`` with ``read(index) -> (image, label)``.
 
+- ``image_dataset``: their base class.
 - ``small_sets``: ``digits`` bundled with the package, ``mnist`` and ``fashion_mnist``; ``cifar``: ``cifar10`` and
   ``cifar100``.
 - ``imagenet``: lists of ``path label`` lines, class folders named by WordNet id, or the development kit's labels.

@@ -9,27 +9,13 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
+from .settings import changed
 
 _OPENED = {"train": 100, "val": 20}
 _SHOWN = 5
 _MOST_CLASSES = 20
 _UNBALANCED = 20  # times as many samples in the largest class as in the smallest
 TRAINING, VALIDATION, LABELS, SAMPLES = "training data", "validation data", "labels", "samples"
-
-
-def changed(config: Any, values: dict[str, Any]) -> Any:
-    """The configuration with other values for those of these keys that it has."""
-    config = config.clone()
-    config.defrost()
-    for name, value in values.items():
-        *sections, last = name.split(".")
-        node = config
-        for section in sections:
-            node = node.get(section, {})
-        if last in node:
-            node[last] = value
-    config.freeze()
-    return config
 
 
 def task_of(checkup: Checkup) -> Any:
@@ -73,6 +59,8 @@ def _opened(checkup: Checkup, split: str) -> Finding:
 
 def samples(checkup: Checkup) -> Finding:
     """Some random samples of both splits: read, transformed and looked at, as a loader process does."""
+    from ..loading.loader import described
+
     task = task_of(checkup)
     bad: list[str] = []
     counts: dict[str, np.ndarray] = {}
@@ -91,7 +79,7 @@ def samples(checkup: Checkup) -> Finding:
             problem, found = _look(task, those, index, checkup.config.SEED)
             seconds.append(time.perf_counter() - started)
             if problem is not None:
-                bad.append(f"{split} {index} ({_described(those, index)}): {problem}")
+                bad.append(f"{split} {index} ({described(those, index)}): {problem}")
                 continue
             if split == "train":
                 usable.append(index)
@@ -143,13 +131,6 @@ def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
     except (Exception, SystemExit) as error:  # a data set may raise anything
         return f"{type(error).__name__}: {error}".partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
-
-
-def _described(samples: Any, index: int) -> str:
-    try:
-        return str(samples.describe(index))
-    except Exception as error:  # it must not hide what is wrong with the sample
-        return f"no description: {error}"
 
 
 def labels(checkup: Checkup) -> Finding:

@@ -115,12 +115,13 @@ def load_trained(
     from ..prediction.trained import build_trained, open_source
 
     words = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
-    _require_settings(source)
-    found = open_source(source, "export", words=words)
+    advice = "name the model with -model=NAME"
+    found = open_source(source, "export", words=words, advice=advice)
     _require_tensors(found.config.MODEL.NAME)
     task = make_task(found.config)
     if image_size:
-        found = open_source(source, "export", words=[*words, *_size_words(task.image_size_key, image_size)])
+        words += _size_words(task.image_size_key, image_size)
+        found = open_source(source, "export", words=words, advice=advice)
         task = make_task(found.config)
     task.set_up_from(found.learned)
     parts = task.export_parts()
@@ -195,19 +196,6 @@ def _require_tensors(name: str) -> None:
             "for every scene, and an inference model of Paddle takes tensors alone; predict with -eval "
             "SAVE_PREDICTIONS true instead"
         )
-
-
-def _require_settings(source: str) -> None:
-    """
-    Raises:
-        UserError: there are no weights, or nothing says how they were trained.
-    """
-    from ..checkpoint.content import about_of, settings_beside
-    from ..checkpoint.weights import evaluated_weights, local_file
-
-    file = local_file(evaluated_weights(source)).path
-    if settings_beside(about_of(file), file) is None:
-        raise UserError(f"export: no config.yaml of a run beside {source}: name the model with -model=NAME")
 
 
 class Difference(NamedTuple):

@@ -28,7 +28,21 @@ def scalars_of(group: str, values: dict[str, Any]) -> dict[str, float]:
     }
 
 
-class EventLog(Observer):
+class NumbersLog(Observer):
+    """Base class of what takes the numbers of reports and evaluations."""
+
+    def report(self, update: int, values: dict[str, float]) -> None:
+        self.add("training", update, values)
+
+    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
+        self.add("evaluation", update, values)
+
+    def add(self, group: str, update: int, values: dict[str, float]) -> None:
+        """Take the numbers that are known after ``update``."""
+        raise NotImplementedError
+
+
+class EventLog(NumbersLog):
     """What both logs have in common. A subclass says how its records are made.
 
     Attributes:
@@ -59,13 +73,7 @@ class EventLog(Observer):
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
 
-    def report(self, update: int, values: dict[str, float]) -> None:
-        self._add("training", update, values)
-
-    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
-        self._add("evaluation", update, values)
-
-    def _add(self, group: str, update: int, values: dict[str, float]) -> None:
+    def add(self, group: str, update: int, values: dict[str, float]) -> None:
         if self._file is not None:
             self.scalars(scalars_of(group, values), update, time.time())
             self._file.flush()

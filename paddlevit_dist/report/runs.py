@@ -1,6 +1,5 @@
 """What a run's folder holds, read as far as it can be: a run may go on, have been killed, or have damaged files."""
 
-import json
 import math
 import os
 import re
@@ -12,14 +11,14 @@ from typing import Any, NamedTuple
 
 from ..config.table import leaves
 from ..observe.lock import is_running
-from ..observe.record import FOUND_LATER, METRICS
+from ..observe.record import FOUND_LATER, METRICS, recorded_events
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_json, read_yaml
 from . import store
 
 _SIGNS_OF_A_RUN = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
-_LONGEST_LINE = 1 << 22  # bytes of one event
+_LONGEST_TEXT = 200  # of a line that is no event
 _NOT_MEASURED = ("kind", "time", "epoch", "update", "superseded")
 _MOST_EVENTS = 2_000
 _FEWEST_FOR_TOP_5 = 20  # classes: of fewer, five guesses are right too often to say anything
@@ -111,7 +110,7 @@ def read_run(folder: Path, name: str) -> Run:
     data = _data_of(facts)
     classes = [about["classes"] for about in data.values() if is_number(about.get("classes"))]
     metrics = _Metrics()
-    for event in _events(folder / METRICS, notices):
+    for event in _events(folder, notices):
         if classes and max(classes) < _FEWEST_FOR_TOP_5:
             event = {key: value for key, value in event.items() if key not in ("top-5", "top-5 count")}
         metrics.add(event)
@@ -231,31 +230,14 @@ def flat(tree: Mapping[str, Any]) -> dict[str, str]:
 # ---- metrics.jsonl -------------------------------------------------------------------------------------------
 
 
-def _events(file: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
-    """Its lines; one that is no event, such as the last of a run that was killed while writing it, becomes one of kind
-    "unreadable"."""
-    try:
-        with open(file, "rb") as stream:
-            while True:
-                line = stream.readline(_LONGEST_LINE)
-                if not line:
-                    return
-                if line.strip():
-                    yield _parsed(line)
-    except FileNotFoundError:
+def _events(folder: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
+    if not (folder / METRICS).exists():
         notices.append(f"there is no {METRICS}, hence no curves")
+    try:
+        for event in recorded_events(folder):
+            yield {**event, "text": event["text"][:_LONGEST_TEXT]} if event["kind"] == "unreadable" else event
     except OSError as error:
         notices.append(one_line(f"{METRICS} cannot be read: {error.strerror}"))
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        event = None
-    if isinstance(event, dict) and isinstance(event.get("kind"), str):
-        return event
-    return {"kind": "unreadable", "text": line[:200].decode(errors="backslashreplace")}
 
 
 class _Metrics:

@@ -16,11 +16,9 @@ import paddle
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..contracts.figures import Figure
-from ..contracts.task import EvaluationStep, Records, Task
-from ..engine.watchers import Watcher
-from ..observe.heartbeat import Heartbeat
-from ..observe.progress import Progress
-from ..parallel import LeftEarly, all_gather, is_main, stops
+from ..contracts.task import Records, Task
+from ..engine.watchers import Watcher, Watchers
+from ..parallel import LeftEarly, all_gather, is_main
 from ..runtime.errors import UserError
 from . import store
 from .page import PAGE, write_page
@@ -69,27 +67,6 @@ class RecordKeeper:
                 self._records.append(self._predicted(model, batch) if given is None else given)
             except Exception:
                 self._problem = traceback.format_exc()
-
-    def evaluate(self, model: paddle.nn.Layer, loader: Any, heartbeat: Heartbeat) -> None:
-        """Evaluate all batches for their records alone; communicates nothing and raises nothing."""
-        was_training = model.training
-        model.eval()
-        bar = Progress(len(loader), "evaluation for the report", is_main())
-        try:
-            step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
-            with paddle.no_grad(), contextlib.closing(iter(loader)) as batches:
-                for number, batch in enumerate(batches, start=1):
-                    self.add(model, batch, self.task.eval_step(model, batch, step))
-                    bar.step()
-                    heartbeat.at(f"in the evaluation for the report, {number} of {len(loader)} batches done")
-                    if stops.wanted():
-                        raise LeftEarly("the run was asked to stop")
-        except Exception:
-            self._problem = traceback.format_exc()
-        finally:
-            bar.close()
-            if was_training:
-                model.train()
 
     def _predicted(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Records:
         records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(model, batch)))
@@ -165,10 +142,13 @@ class ReportWatcher(Watcher):
                 self._record.say(f"note: the report shows no figures: {checkpoint} cannot be read by every process")
                 return
             self._record.say(f"the report shows the best weights, of epoch {best['epoch']}: evaluating them once more")
-            keeper = self._new_keeper()
-            with evaluation.precision.forward_of(model):
-                keeper.evaluate(model, evaluation.loader, evaluation.heartbeat)
-            self._write_figures(keeper, _facts_of(best))
+            self._keeper = self._new_keeper()
+            try:
+                evaluation("evaluation for the report", watchers=Watchers([self]))
+            except LeftEarly:  # on every rank
+                self._record.say("note: the report shows no figures: the run was asked to stop")
+                return
+            self._write_figures(self._keeper, _facts_of(best))
 
     def _write_figures(self, keeper: RecordKeeper | None, facts: dict[str, Any]) -> None:
         """Make the figures and write them to the run's folder. Every rank must call this.

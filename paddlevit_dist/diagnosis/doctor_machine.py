@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import platform
 import re
 import shutil
 import time
@@ -28,14 +27,9 @@ def versions(checkup: Checkup) -> Finding:
     import numpy
     import paddle
 
-    from .. import __version__
+    from ..observe.record import versions as recorded
 
-    facts: dict[str, Any] = {
-        "paddlevit_dist": __version__,
-        "paddle": paddle.__version__,
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
+    facts: dict[str, Any] = {**recorded()}
     wheels = [name for name in ("paddlepaddle", "paddlepaddle-gpu") if _installed(name)]
     if len(wheels) > 1:
         mend = "python -m pip uninstall paddlepaddle paddlepaddle-gpu, then install the one that you want"

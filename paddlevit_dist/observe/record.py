@@ -84,24 +84,26 @@ class RunRecord:
             stream.write(text)
 
 
-def surroundings() -> dict[str, Any]:
-    """This process's command line, versions and machine."""
+def versions() -> dict[str, str]:
+    """Of this package and of what its numbers depend on."""
     import numpy
     import paddle
 
     from .. import __version__
+
+    python = platform.python_version()
+    return {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": numpy.__version__, "python": python}
+
+
+def surroundings() -> dict[str, Any]:
+    """This process's command line, versions and machine."""
     from ..parallel import tuning
 
     return {
         "command": printing.without_credentials(shlex.join([sys.executable, *sys.argv])),
         "folder": os.getcwd(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "versions": {
-            "paddlevit_dist": __version__,
-            "paddle": paddle.__version__,
-            "numpy": numpy.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "machine": {
             "host": platform.node(),
             "system": platform.platform(),

@@ -140,9 +140,9 @@ def _list(lines: Iterable[str]) -> str:
 
 
 def _state(run: Run) -> str:
-    last = run.last or {}
-    if not run.training and last.get("kind") != "interruption":
-        return "evaluated" if run.evaluations else "nothing recorded yet"
+    last = run.metrics.last or {}
+    if not run.metrics.training and last.get("kind") != "interruption":
+        return "evaluated" if run.metrics.evaluations else "nothing recorded yet"
     epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
     if last.get("kind") == "interruption":
         return one_line(f"interrupted after epoch {epoch} of {epochs}: {last.get('reason', '')}")
@@ -169,13 +169,15 @@ def _told(values: dict[str, Any], without: Sequence[str]) -> str:
 
 def _best(run: Run) -> str | None:
     """The best evaluation; where none is known, what the last has found, which is then told."""
-    if run.best is not None and run.training:
-        return one_line(f"{run.best['name']} {run.best['value']:.4g}, epoch {run.best['epoch']}")
-    values = {name: points[-1][1] for name, points in run.evaluation.items()}
-    if not values and run.evaluations:
-        values = dict(measured(run.evaluations[-1]))
+    if run.metrics.best is not None and run.metrics.training:
+        return one_line(
+            f"{run.metrics.best['name']} {run.metrics.best['value']:.4g}, epoch {run.metrics.best['epoch']}"
+        )
+    values = {name: points[-1][1] for name, points in run.metrics.evaluation.items()}
+    if not values and run.metrics.evaluations:
+        values = dict(measured(run.metrics.evaluations[-1]))
     shown = [f"{name} {value:.4g}" for name, value in values.items() if not name.endswith(_COUNTS)][:3]
-    return (", ".join(shown) + (" (the last)" if run.training else "")) if shown else None
+    return (", ".join(shown) + (" (the last)" if run.metrics.training else "")) if shown else None
 
 
 def _duration(run: Run) -> str | None:
@@ -208,7 +210,7 @@ def _figures(runs: Sequence[Run]) -> list[Section]:
 
 
 def _curves(runs: Sequence[Run]) -> Section:
-    series = [(run.name, run.training, run.evaluation) for run in runs]
+    series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names: dict[str, None] = {}
     for _, training, evaluation in series:
         names.update(dict.fromkeys([*evaluation, *training]))
@@ -302,7 +304,7 @@ def _weights(runs: Sequence[Run]) -> Section:
         if rows:
             columns = ["parameter", "what became of it", "shape in the file", "shape in the model"]
             parts.append(layouts.table("Not simply copied", columns, rows))
-    title = "Weights it started from" if any(run.training for run in runs) else "Weights it evaluated"
+    title = "Weights it started from" if any(run.metrics.training for run in runs) else "Weights it evaluated"
     return "weights", title, "".join(parts)
 
 
@@ -319,7 +321,7 @@ def _environment(runs: Sequence[Run]) -> Section:
 def _events(runs: Sequence[Run]) -> Section:
     rows = []
     for run in runs:
-        for event in [*run.events, *run.evaluations]:
+        for event in [*run.metrics.events, *run.metrics.evaluations]:
             kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
             told = _told(event, ("kind", "time", "superseded", "stages", "operators"))
             rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])

@@ -5,9 +5,12 @@ worker counts as success, and a parent that dies leaves orphans. Here every work
 looks for the failure that caused the others, and workers die with their parent.
 """
 
+import atexit
 import contextlib
 import ctypes
 import faulthandler
+import gc
+import io
 import logging
 import math
 import multiprocessing
@@ -16,11 +19,12 @@ import multiprocessing.resource_tracker
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import own_code
 from ..runtime import printing, signals
@@ -178,9 +182,8 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
     secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
     status.publish(pages, rank)
-    if sys.platform == "linux":
-        # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
-        multiprocessing.set_start_method("fork", force=True)
+    # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
+    multiprocessing.set_start_method("fork", force=True)
     try:
         import paddle
 
@@ -188,6 +191,8 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
 
         tuning.use_threads()
         paddle.disable_signal_handler()
+        faulthandler.disable()  # Paddle has set what it handles back to the default
+        faulthandler.enable()
         signals.install()
         signals.watch()
         worker, arguments = payload.unpack()
@@ -206,6 +211,7 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     signals.note_only()
     failures.record_finish()
+    _end_before_destructors()
 
 
 def _leave(number: int, again: bool) -> None:
@@ -214,10 +220,20 @@ def _leave(number: int, again: bool) -> None:
     os._exit(128 + number)
 
 
+def _end_before_destructors() -> NoReturn:
+    """End a worker as Python does, but without the destructors of native libraries that follow: those of a group abort
+    now and then (SIGABRT, in one of twenty runs on a busy machine), which would fail a run that has done its work."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for thing in gc.get_objects():
+        if issubclass(type(thing), io.IOBase):  # Python would close files that own code has left open
+            with contextlib.suppress(OSError, ValueError):  # not for writing, or nobody reads it any more
+                thing.flush()
+    os._exit(0)
+
+
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, for whatever reason (Linux)."""
-    if sys.platform != "linux":
-        return
+    """Have the kernel kill this process when its parent ends, for whatever reason."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the line above
         os._exit(1)

@@ -28,11 +28,9 @@ from . import devices
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
 
-_MALLOC = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
+# Of malloc; -1 is the largest size. Each with the parameter of mallopt(3) that its variable sets when a process starts.
+_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_TOP_PAD_": str(64 << 20)}
+_MALLOPT = {"MALLOC_MMAP_MAX_": -4, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}
 
 _THREADS = "PADDLEVIT_DIST_THREADS"  # what OMP_NUM_THREADS becomes once Paddle is imported, see ``use_threads``
 
@@ -60,9 +58,6 @@ _QUIET = {
 
 # What reads the variables of threads and kernels when it is loaded.
 _READERS = ("numpy", "paddle", "numba")
-# Parameters of mallopt(3), by the variable that sets them when a process starts.
-_MALLOPT = {"MALLOC_MMAP_MAX_": -4, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}
-_LARGEST_INT = 2**31 - 1
 
 
 def processor() -> dict[str, Any]:
@@ -111,8 +106,7 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
         wanted["KMP_BLOCKTIME"] = "1"  # ms that a thread without work spins, in the way of others; 200 if not set
         wanted["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's: loader processes, of which each would take all cores
     if tuned:
-        if platform.libc_ver()[0] == "glibc":
-            wanted.update(_MALLOC)
+        wanted.update(_MALLOC)
         kernels = math_kernels(processor())
         if kernels:
             wanted["MKL_DEBUG_CPU_TYPE"] = kernels
@@ -143,20 +137,10 @@ def take_effect(added: Mapping[str, str]) -> bool:
     """
     if any(name in sys.modules for name in _READERS):
         return False
-    if not all(_tell_malloc(name, value) for name, value in added.items() if name.startswith("MALLOC_")):
-        return False
+    for name in added.keys() & _MALLOPT:
+        if ctypes.CDLL(None).mallopt(_MALLOPT[name], int(added[name])) != 1:
+            return False
     return filter_warnings(added.get("PYTHONWARNINGS", ""))
-
-
-def _tell_malloc(name: str, value: str) -> bool:
-    """Set one parameter of glibc's malloc; whether that was possible."""
-    if name not in _MALLOPT:
-        return False
-    number = int(value)
-    if number > _LARGEST_INT:  # mallopt takes an int, which the call turns into an unsigned size: -1 is the largest
-        number = -1
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and mallopt(_MALLOPT[name], number) == 1
 
 
 def filter_warnings(entries: str) -> bool:
@@ -217,9 +201,7 @@ def _openmp_libraries() -> list[ctypes.CDLL]:
 
 def give_back_memory() -> None:
     """Return this process's unused heap to the kernel: the variables above keep malloc from doing so itself."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):  # glibc
-        library.malloc_trim(0)
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def settings() -> dict[str, str]:

@@ -1,5 +1,7 @@
 """One worker fails: the run ends soon, names the rank and the cause in its last lines, and leaves no process behind."""
 
+import atexit
+import ctypes
 import os
 import signal
 import sys
@@ -7,7 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
-from support.processes import ended_by_itself, left_behind, run_workers, session_members, start_command, wait_until
+from support.processes import (
+    ended_by_itself,
+    left_behind,
+    run_command,
+    run_workers,
+    session_members,
+    start_command,
+    wait_until,
+)
 
 import paddlevit_dist
 
@@ -53,6 +63,42 @@ def test_the_run_ends_within_15_seconds_with_the_root_cause_last(how, code, last
         assert "Traceback" in ended.err and "train_until_rank_one" in ended.err
     if how == "user error":
         assert "Traceback" not in ended.err
+
+
+_left_open: list = []
+
+
+def leave_a_destructor_that_aborts(folder: str) -> None:
+    """What native libraries may do once Python has ended; before, own code has written to a file and left a handler."""
+    log = Path(folder, f"log_{paddlevit_dist.rank()}").open("w")  # noqa: SIM115  (left open on purpose)
+    log.write("a line")
+    _left_open.append(log)
+    atexit.register(Path(folder, f"handler_{paddlevit_dist.rank()}").touch)
+    native = ctypes.CDLL(None)
+    native.__cxa_atexit(native.abort, None, None)
+
+
+OWN_PROGRAM = """
+import atexit, os, sys
+from distributed.test_failures import leave_a_destructor_that_aborts
+from paddlevit_dist.parallel import launch_workers, plan_processes
+
+folder = sys.argv[1]
+atexit.register(lambda: open(f"{folder}/{__name__}_{os.environ.get('PADDLE_TRAINER_ID')}", "w").close())
+if __name__ == "__main__":
+    launch_workers(leave_a_destructor_that_aborts, (folder,), plan_processes(2))
+"""
+
+
+def test_what_aborts_after_the_work_does_not_fail_the_run_and_nothing_own_is_lost(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(OWN_PROGRAM)
+    # With a variable of its own the command is no copy of a prepared process, whose workers have no destructors.
+    ended = run_command([sys.executable, str(program), str(tmp_path)], timeout=60, OF_ITS_OWN="1")
+    assert (ended.code, ended.err) == (0, "")
+    for rank in (0, 1):
+        assert (tmp_path / f"log_{rank}").read_text() == "a line"
+        assert (tmp_path / f"handler_{rank}").exists() and (tmp_path / f"__mp_main___{rank}").exists()
 
 
 def return_early() -> None:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from typing import NamedTuple
 
 _TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -151,6 +152,10 @@ def copy_worker(path: str, arguments: list[str], handles: list[int]) -> int:
             if handle > 2 and handle not in (nothing, *handles):
                 # Not closed: objects of the parent that are collected later would close what has its number by then.
                 os.dup2(nothing, handle, inheritable=False)
+        atexit._clear()  # the parent's handlers and finalisers, which would remove its folders
+        atexit.register(multiprocessing.util._exit_function)
+        weakref.finalize._registry.clear()
+        weakref.finalize._registered_with_atexit = False
         sys.argv = arguments[-2:]
         exec(arguments[-2])  # it ends with sys.exit
     except SystemExit as end:

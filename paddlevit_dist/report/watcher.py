@@ -219,24 +219,17 @@ def _facts_of(best: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def weights_of(model: paddle.nn.Layer, checkpoint: Path) -> Iterator[bool]:
-    """Inside the block the model has the weights of a checkpoint that count in an evaluation, afterwards its own; or
-    its own in any case, where one of the ranks cannot read that checkpoint (False). Every rank must call this."""
+    """Inside the block the model has the weights of a checkpoint that count in an evaluation, afterwards its own; False
+    where one of the ranks cannot read that checkpoint. Every rank must call this."""
     own = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     try:
+        is_loaded = True
         try:
             load_weights(model, evaluated_weights(checkpoint), strict=True)
-            is_loaded = True
         except (UserError, OSError):
             is_loaded = False
-        is_loaded = all(all_gather(is_loaded))
-        if not is_loaded:
-            _put_back(model, own)
-        yield is_loaded
+        yield all(all_gather(is_loaded))
     finally:
-        _put_back(model, own)
-
-
-def _put_back(model: paddle.nn.Layer, state: dict[str, paddle.Tensor]) -> None:
-    with paddle.no_grad():
-        for name, tensor in model.state_dict().items():
-            tensor.set_value(state[name])
+        with paddle.no_grad():
+            for name, tensor in model.state_dict().items():
+                tensor.set_value(own[name])

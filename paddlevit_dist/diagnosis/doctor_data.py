@@ -1,5 +1,6 @@
 """Checks of ``doctor`` that look at the data as a training would read them."""
 
+import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,17 +39,8 @@ def samples_of(checkup: Checkup, split: str) -> Any:
     return checkup.keep(split, lambda: adopt(task_of(checkup).build_dataset(split, cache), Samples))
 
 
-def training_data(checkup: Checkup) -> Finding:
-    """Whether the training samples can be opened, and how many there are."""
-    return _opened(checkup, "train")
-
-
-def validation_data(checkup: Checkup) -> Finding:
-    """The same for those of the evaluation."""
-    return _opened(checkup, "val")
-
-
-def _opened(checkup: Checkup, split: str) -> Finding:
+def split_data(checkup: Checkup, split: str) -> Finding:
+    """Whether the samples of a split can be opened, and how many there are."""
     started = time.perf_counter()
     task, samples = task_of(checkup), samples_of(checkup, split)
     facts = {"samples": len(samples), "seconds": round(time.perf_counter() - started, 2)}
@@ -210,8 +202,8 @@ def _histogram(counts: np.ndarray, names: Sequence[str] | None) -> str:
 
 
 CHECKS = (
-    Check(TRAINING, training_data),
-    Check(VALIDATION, validation_data),
+    Check(TRAINING, functools.partial(split_data, split="train")),
+    Check(VALIDATION, functools.partial(split_data, split="val")),
     Check(SAMPLES, samples, (TRAINING,)),
     Check(LABELS, labels, (TRAINING,)),
 )

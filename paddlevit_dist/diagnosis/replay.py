@@ -59,17 +59,6 @@ class NotFinite(NamedTuple):
     only: bool
 
 
-class _Listed(paddle.io.BatchSampler):
-    def __init__(self, batches: Sequence[list[SampleKey]]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Any:
-        return iter(self._batches)
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-
 class Replay:
     """One update, forward and backward, without its step. Every rank makes one, with the same arguments.
 
@@ -129,7 +118,7 @@ class Replay:
 
     def _batches(self, keys: Sequence[list[SampleKey]]) -> list[dict[str, Any]]:
         collate = CountingCollate(self.task)
-        return list(Loader(self.samples, _Listed(keys), collate, num_workers=0, seed=self.seed))
+        return list(Loader(self.samples, keys, collate, num_workers=0, seed=self.seed))
 
     def _counts(self, batches: list[dict[str, Any]]) -> dict[str, Any]:
         """Normalisers of the whole update, as the run had them."""

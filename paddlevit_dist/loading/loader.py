@@ -30,7 +30,7 @@ from ..parallel.failures import end_process, why_killed
 from ..parallel.launch import die_with_parent
 from ..parallel.leftovers import require_semaphores
 from ..parallel.watchdog import Process
-from ..runtime import signals
+from ..runtime import ending, signals
 from ..runtime.errors import UserError
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -292,7 +292,7 @@ def _abandon(batches: Any) -> None:
     if queue is not None:
         queue.close()
     if not _workers_of(batches) and batches._thread is not None:  # else it was abandoned before
-        signals.leave_running(batches._thread)  # in native code, or in a sample that takes its time
+        ending.leave_running(batches._thread)  # in native code, or in a sample that takes its time
         batches._thread = None
 
 

@@ -5,12 +5,9 @@ worker counts as success, and a parent that dies leaves orphans. Here every work
 looks for the failure that caused the others, and workers die with their parent.
 """
 
-import atexit
 import contextlib
 import ctypes
 import faulthandler
-import gc
-import io
 import logging
 import math
 import multiprocessing
@@ -19,15 +16,14 @@ import multiprocessing.resource_tracker
 import os
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from .. import own_code
-from ..runtime import printing, signals
+from ..runtime import ending, printing, signals
 from ..runtime.errors import Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
@@ -108,6 +104,8 @@ def _run_in_place(
     def join() -> None:
         joining.join_group(plan.uses_gpu, spawned=False)
 
+    if plan.total_processes > 1:
+        ending.note_group()
     if plan.total_processes > 1 and watchdog_seconds is not None:
         group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
     else:
@@ -211,25 +209,13 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     signals.note_only()
     failures.record_finish()
-    _end_before_destructors()
+    ending.end(0)
 
 
 def _leave(number: int, again: bool) -> None:
     """End a worker from whichever thread asks."""
     failures.record_interruption(number, again)
     os._exit(128 + number)
-
-
-def _end_before_destructors() -> NoReturn:
-    """End a worker as Python does, but without the destructors of native libraries that follow: those of a group abort
-    now and then (SIGABRT, in one of twenty runs on a busy machine), which would fail a run that has done its work."""
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
-    atexit._run_exitfuncs()
-    for thing in gc.get_objects():
-        if issubclass(type(thing), io.IOBase):  # Python would close files that own code has left open
-            with contextlib.suppress(OSError, ValueError):  # not for writing, or nobody reads it any more
-                thing.flush()
-    os._exit(0)
 
 
 def die_with_parent(parent: int) -> None:

@@ -38,7 +38,7 @@ from ..parallel import (
 )
 from ..runtime.errors import UserError
 from .evidence import FOLDER, Skipped, read_skipped, weights_file
-from .layer_watch import Finding, LayerWatch, first_operation
+from .layer_watch import BadTensor, LayerWatch, first_operation
 
 _MOST_SHOWN = 20
 
@@ -53,7 +53,7 @@ class NotFinite(NamedTuple):
 
     micro: int
     rank: int
-    finding: Finding
+    finding: BadTensor
     operation: str | None
     keys: list[SampleKey]
     only: bool
@@ -161,7 +161,7 @@ class Replay:
 
     def _pass(
         self, batch: dict[str, Any], samples: int, number: int, micro: int, counts: dict[str, Any]
-    ) -> Finding | None:
+    ) -> BadTensor | None:
         """Forward and backward of a micro-batch; the first tensor that is not finite."""
         skipped = self.skipped
         step = Step(skipped.epoch, skipped.update - 1, skipped.total_updates, micro)

@@ -23,7 +23,7 @@ from ..runtime.errors import UserError
 from . import store
 from .page import PAGE, write_page
 
-Kept = list[tuple[int, Any]]  # index of a sample and its record
+IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 
 
 class HostArrays(Mapping):
@@ -72,7 +72,7 @@ class RecordKeeper:
         records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(model, batch)))
         return lambda: records
 
-    def gather(self) -> tuple[Kept, list[str]]:
+    def gather(self) -> tuple[IndexedRecords, list[str]]:
         """The records of all ranks by index, on the main process, and tracebacks of what went wrong. Every rank must
         call this, once."""
         message: Any = None
@@ -89,7 +89,7 @@ class RecordKeeper:
         # Only the main process takes the time to read what all have received.
         return sorted((kept for part, _ in gathered for kept in pickle.loads(part)), key=lambda kept: kept[0]), []
 
-    def _kept(self) -> Kept:
+    def _kept(self) -> IndexedRecords:
         records = [record for records in self._records for record in records()]
         if len(records) != len(self.indices):
             raise ValueError(f"{len(records)} records were made for the figures of {len(self.indices)} samples")
@@ -173,7 +173,7 @@ class ReportWatcher(Watcher):
             except Exception:
                 self._fail("its figures could not be made", traceback.format_exc())
 
-    def _save_figures(self, kept: Kept, facts: dict[str, Any]) -> None:
+    def _save_figures(self, kept: IndexedRecords, facts: dict[str, Any]) -> None:
         model, config, evaluation = self._run.model, self._run.config, self._evaluation
         was_training = model.training
         model.eval()

@@ -288,25 +288,11 @@ class _Redirections(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(request, file, code, text, headers, address)
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Of ``http://`` and ``https://``, and of nothing else."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.UnknownHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _Redirections(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
 def _request(address: str, headers: dict[str, str]) -> urllib.request.Request:
     """For an address that may begin with ``user:password@``."""
     parts = urllib.parse.urlsplit(address)
+    if parts.scheme.lower() not in ("http", "https"):
+        raise UserError(f"{address} cannot be fetched: only http:// and https:// are")
     user, _, host = parts.netloc.rpartition("@")
     headers = {"User-Agent": "paddlevit_dist", **headers}
     request = urllib.request.Request(parts._replace(netloc=host).geturl(), headers=headers)
@@ -319,7 +305,8 @@ def _request(address: str, headers: dict[str, str]) -> urllib.request.Request:
 @contextlib.contextmanager
 def _opened(address: str, headers: dict[str, str]) -> Iterator[Any]:
     try:
-        response = _opener().open(_request(address, headers), timeout=_TIMEOUT_SECONDS)
+        opener = urllib.request.build_opener(_Redirections)  # anew, since it reads which proxies there are
+        response = opener.open(_request(address, headers), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         reason = shortened(error.reason, 200)
         raise UserError(f"{address} cannot be fetched: the server answers {error.code} {reason}") from error

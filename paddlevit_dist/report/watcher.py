@@ -1,13 +1,14 @@
 """The report of a run and its figures: what is kept of an evaluation for them, and when they are made.
 
-Whatever goes wrong in here costs the report its figures, and the run nothing but a line in its log.
+Whatever goes wrong in here costs the report its figures, and the run nothing but a line in its log; an evaluation that
+fails ends the run as any other does.
 """
 
 import contextlib
 import pickle
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +25,6 @@ from . import store
 from .page import PAGE, write_page
 
 IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
-
-
-class HostArrays(Mapping):
-    """A batch as numpy arrays; each is copied from the device when it is asked for."""
-
-    def __init__(self, batch: dict[str, Any]) -> None:
-        self._batch = batch
-
-    def __getitem__(self, name: str) -> Any:
-        value = self._batch[name]
-        return value.numpy() if isinstance(value, paddle.Tensor) else value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._batch)
-
-    def __len__(self) -> int:
-        return len(self._batch)
 
 
 class RecordKeeper:
@@ -69,7 +53,8 @@ class RecordKeeper:
                 self._problem = traceback.format_exc()
 
     def _predicted(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Records:
-        records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(model, batch)))
+        on_host = {name: value.numpy() if isinstance(value, paddle.Tensor) else value for name, value in batch.items()}
+        records = list(self.task.figure_records(on_host, self.task.predict_step(model, batch)))
         return lambda: records
 
     def gather(self) -> tuple[IndexedRecords, list[str]]:

@@ -275,6 +275,7 @@ _unfinished: weakref.WeakSet[Any] = weakref.WeakSet()
 def _end_loader_processes() -> None:
     """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
     for batches in list(_unfinished):
+        batches._thread_done_event.set()  # else Paddle's thread, if it still looks, tells of unexpected ends
         for worker in _workers_of(batches):
             worker.kill()
 

@@ -157,8 +157,8 @@ def hide_threads() -> None:
 
 @contextlib.contextmanager
 def one_thread_here() -> Iterator[None]:
-    """Context in which the operations that the calling thread begins use no others, on Linux: it is one of several that
-    share the cores among themselves."""
+    """Context in which the operations that the calling thread begins use no others: it is one of several that share the
+    cores among themselves."""
     libraries = _openmp_libraries()
     before = [library.omp_get_max_threads() for library in libraries]
     for library in libraries:
@@ -173,8 +173,7 @@ def one_thread_here() -> Iterator[None]:
 @functools.cache
 def _openmp_libraries() -> list[ctypes.CDLL]:
     """Those that this process has loaded."""
-    maps = Path("/proc/self/maps")
-    lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     return [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if _OPENMP.search(line)})]
 
 

@@ -13,13 +13,13 @@ from paddlevit_dist.contracts.prediction import Entry, Learned
 from paddlevit_dist.contracts.sample_checks import BadSample
 from paddlevit_dist.contracts.task import EvaluationStep, Step, make_task
 from paddlevit_dist.engine.optimizer import accumulators, build_optimizer
-from paddlevit_dist.images.data.inputs import stems
-from paddlevit_dist.images.detection.batches import host_facts, largest_side, passes, zero_padding
+from paddlevit_dist.images.data.formats import stems
 from paddlevit_dist.images.detection.data.indexed_pictures import numbers_of
-from paddlevit_dist.images.detection.data.samples import DetectionSample
+from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
+from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.detector import zero_padding
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.export import export_parts
 from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, joined
 from paddlevit_dist.images.detection.metrics import DetectionMetrics

@@ -134,10 +134,10 @@ def scripted_task(config: Any, script: Script) -> Any:
 def work(name: str, folder: str) -> None:
     """Every process of one case."""
     from paddlevit_dist import Trainer, is_main, world_size
-    from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.observe.record import make_folder
 
     case = CASES[name]
-    prepare_folder(f"{folder}/run")
+    make_folder(f"{folder}/run")
     arguments = [f"-cfg={ROOT / _RECIPE}", f"-output={folder}/run", "-num_workers=0", "-batch_size=1", *case.overrides]
     arguments += "MODEL.NUM_CLASSES 1000 TRAIN.NUM_EPOCHS 1 TRAIN.MODEL_EMA True TRAIN.ACCUM_ITER 1".split()
     arguments += "SAVE_EVERY_MINUTES 0 KEEP_UPDATES 1 TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1000".split()

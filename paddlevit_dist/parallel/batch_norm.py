@@ -12,7 +12,7 @@ import paddle
 import paddle.distributed as dist
 import paddle.nn.functional as F
 
-from ..runtime.transfers import read
+from ..runtime.transfers import is_on_gpu, read
 from . import world
 from .collectives import all_reduce_sum, broadcast_object
 
@@ -326,18 +326,15 @@ def _fits_native(layer: paddle.nn.Layer) -> bool:
 
 
 @paddle.no_grad()
-def native_synchronises(on_gpu: bool | None = None) -> bool:
+def native_synchronises() -> bool:
     """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
 
     Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group; 2.6
     stops if that has not been used before. So there is a collective first, and then the layer is asked for the mean of
     a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
-
-    Args:
-        on_gpu: this process trains on a GPU; None: ask Paddle.
     """
     size = world.world_size()
-    if size == 1 or not (paddle.get_device().startswith("gpu") if on_gpu is None else on_gpu):
+    if size == 1 or not is_on_gpu():
         return False
     all_reduce_sum(paddle.zeros([1]))
     layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)

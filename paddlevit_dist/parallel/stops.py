@@ -11,7 +11,7 @@ import paddle
 
 from ..runtime import signals
 from . import world
-from .collectives import Board, all_gather, network_of_group, way_of_messages
+from .collectives import all_gather, network_of_group, way_of_messages
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at the store: 0.1 ms each
 
@@ -79,15 +79,12 @@ class Agreement:
 
     It is announced one update ahead on CPUs, where no rank ends an update before the main process has begun it; two on
     devices that compute while the host goes on, which has then seen all but its last one end.
-
-    Args:
-        board: where the number is kept; None picks what suits the group.
     """
 
-    def __init__(self, board: Board | None = None) -> None:
+    def __init__(self) -> None:
         self._ahead = 1 if paddle.get_device() == "cpu" else 2
         self._update, self._is_stop = -self._ahead, False
-        self._board = way_of_messages() if board is None and world.world_size() > 1 else board
+        self._board = way_of_messages() if world.world_size() > 1 else None
         self._show()  # not that of an earlier training
 
     def announce(self, update: int, stop: bool = False) -> bool:

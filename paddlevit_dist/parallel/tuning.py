@@ -8,7 +8,6 @@ malloc when the process starts, which can be told by a call, too. So the entry s
 NumPy, and spawned workers inherit them; where that is too late, it replaces itself with the same command.
 """
 
-import builtins
 import contextlib
 import ctypes
 import functools
@@ -19,11 +18,10 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ..runtime.environment import restart
+from ..runtime.environment import paddle_version, restart
 from . import devices
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
@@ -89,10 +87,7 @@ def has_slow_views() -> bool:
     """
     if devices.expected_gpus():
         return False
-    for package in ("paddlepaddle", "paddlepaddle-gpu"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.version(package).startswith(("2.6.", "3."))
-    return False
+    return (paddle_version() or "").startswith(("2.6.", "3."))
 
 
 def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict[str, str]:
@@ -140,23 +135,7 @@ def take_effect(added: Mapping[str, str]) -> bool:
     for name in added.keys() & _MALLOPT:
         if ctypes.CDLL(None).mallopt(_MALLOPT[name], int(added[name])) != 1:
             return False
-    return filter_warnings(added.get("PYTHONWARNINGS", ""))
-
-
-def filter_warnings(entries: str) -> bool:
-    """Apply a value of PYTHONWARNINGS, ``action:message:category:module`` separated by commas, as Python does at its
-    start: a message by its beginning, a module by its whole name.
-
-    Returns:
-        Whether all categories are Python's own.
-    """
-    for entry in filter(None, entries.split(",")):
-        action, message, category, module, *_ = [*entry.split(":"), "", "", ""]
-        kind = vars(builtins).get(category or "Warning")
-        if kind is None:
-            return False
-        pattern = f"{re.escape(module)}\\Z" if module else ""
-        warnings.filterwarnings(action, re.escape(message), kind, pattern)  # type: ignore[arg-type]
+    warnings._processoptions(filter(None, added.get("PYTHONWARNINGS", "").split(",")))  # type: ignore[attr-defined]
     return True
 
 
@@ -178,8 +157,8 @@ def hide_threads() -> None:
 
 @contextlib.contextmanager
 def one_thread_here() -> Iterator[None]:
-    """Context in which the operations that the calling thread begins use no others, on Linux: it is one of several that
-    share the cores among themselves."""
+    """Context in which the operations that the calling thread begins use no others: it is one of several that share the
+    cores among themselves."""
     libraries = _openmp_libraries()
     before = [library.omp_get_max_threads() for library in libraries]
     for library in libraries:
@@ -194,8 +173,7 @@ def one_thread_here() -> Iterator[None]:
 @functools.cache
 def _openmp_libraries() -> list[ctypes.CDLL]:
     """Those that this process has loaded."""
-    maps = Path("/proc/self/maps")
-    lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     return [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if _OPENMP.search(line)})]
 
 

@@ -93,8 +93,8 @@ if __name__ == "__main__":
 def test_what_aborts_after_the_work_does_not_fail_the_run_and_nothing_own_is_lost(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(OWN_PROGRAM)
-    # With a variable of its own the command is no copy of a prepared process, whose workers have no destructors.
-    ended = run_command([sys.executable, str(program), str(tmp_path)], timeout=60, OF_ITS_OWN="1")
+    # The workers of a copy have no destructors.
+    ended = run_command([sys.executable, str(program), str(tmp_path)], timeout=60, is_copy=False)
     assert (ended.code, ended.err) == (0, "")
     for rank in (0, 1):
         assert (tmp_path / f"log_{rank}").read_text() == "a line"
@@ -130,7 +130,7 @@ def start_endless(tmp_path) -> tuple:
     marker = str(tmp_path / "works")
     (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
     target = "distributed.test_failures:work_for_ever"
-    process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"])
+    process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"], is_copy=True)
     wait_until(lambda: all(Path(f"{marker}{rank}").exists() for rank in range(2)), "it does not work")
     return process, [int(Path(f"{marker}{rank}").read_text()) for rank in range(2)]
 

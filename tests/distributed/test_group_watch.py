@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import acting, small_runs
+from support import acting, processes, small_runs
 from support.many_calls import over_the_network
 from support.processes import ended_by_itself, free_ports, start_command
 
@@ -28,18 +28,8 @@ LIMIT = 120.0  # on a machine that is busy with something else
 
 def start_rank(number: int, port: int, *words: str, size: int = 2, **more: str) -> Any:
     """One rank of ``size`` on a machine of its own, as far as it knows."""
-    endpoints = [f"127.0.0.1:{port + other}" for other in range(size)]
-    variables = {
-        "PADDLE_TRAINER_ID": str(number),
-        "PADDLE_TRAINERS_NUM": str(size),
-        "PADDLE_LOCAL_SIZE": "1",
-        "PADDLE_MASTER": endpoints[0],
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
-        "PADDLE_CURRENT_ENDPOINT": endpoints[number],
-        "GLOO_SOCKET_IFNAME": "lo",
-        **more,
-    }
-    return start_command([sys.executable, __file__, *words], **variables)
+    more = {"PADDLE_LOCAL_SIZE": "1", "PADDLE_MASTER": f"127.0.0.1:{port}", **more}
+    return processes.start_rank(number, [*range(port, port + size)], [__file__, *words], **more)
 
 
 def train_between_machines(output: str, *more: str) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 from ...contracts.task import Metrics
 from ...parallel import all_gather
 from ...runtime.errors import UserError
+from .detections import Detections
 from .evaluation.accumulation import UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
-from .evaluation.detections import Detections
 from .evaluation.matching import Candidates, Masks, match, match_found
 from .run_lengths import text_of
 

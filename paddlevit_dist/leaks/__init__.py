@@ -14,7 +14,6 @@ FLAGS = {
         "data",
         "evaluate also without the samples that stand in the training set",
     ),
-    "train_data": ("PATH", "TRAIN_DATA", "data", "the training set of -without_leaks, if it is not in -data_path"),
 }
 KEYS = ".leaks.settings:TABLE"
 EVALUATION_WATCHERS = {"WITHOUT_LEAKS": ".leaks.evaluation:WithoutLeaks"}

@@ -18,7 +18,7 @@ from ..runtime import signals
 from ..runtime.errors import UserError
 from .search import FILE, find, read, write
 
-_NAMING = "name it with -train_data=PATH, as -data_path names data"
+_NAMING = "name it with TRAIN_DATA PATH, as -data_path names data"
 
 
 def find_in_training(config: Any, datasets: dict[str, Any], folder: Path) -> None:

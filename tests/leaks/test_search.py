@@ -224,8 +224,8 @@ def test_a_training_set_that_is_elsewhere_is_named(leaking, weights, tmp_path):
     (tmp_path / "data" / "val").symlink_to(leaking / "val")
     words = [*PICTURES, f"-data_path={tmp_path / 'data'}", f"-pretrained={weights}", "-without_leaks", "-allow_changes"]
     said = refused("-eval", *words, f"-output={tmp_path / 'out'}")
-    assert said.startswith("-without_leaks: the training set is not known") and "-train_data=PATH" in said
-    named = [sys.executable, "-m", "paddlevit_dist", "evaluate", *words, f"-train_data={leaking}"]
+    assert said.startswith("-without_leaks: the training set is not known") and "TRAIN_DATA PATH" in said
+    named = [sys.executable, "-m", "paddlevit_dist", "evaluate", *words, "TRAIN_DATA", str(leaking)]
     ended = succeeded(run_command([*named, f"-output={tmp_path / 'out'}"], timeout=120))
     assert "without 9 of 16" in ended.out
 

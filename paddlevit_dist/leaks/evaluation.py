@@ -3,12 +3,12 @@
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..contracts.dataset import Samples
-from ..contracts.task import make_task
+from ..contracts.task import Task, make_task
 from ..engine.evaluation import Evaluation
 from ..engine.watchers import Watcher
 from ..observe.progress import write_line
@@ -84,6 +84,24 @@ class Remaining(Samples):
         return self.samples.describe(self.kept[index])
 
 
+class _TaskOfRemaining:
+    """A task whose metrics expect ``number`` samples, where they count them (``DetectionMetrics.pictures``)."""
+
+    def __init__(self, task: Any, number: int) -> None:
+        self._task, self._number = task, number
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # not there yet, in a copy
+            raise AttributeError(name)
+        return getattr(self._task, name)
+
+    def build_metrics(self) -> Any:
+        metrics = self._task.build_metrics()
+        if getattr(metrics, "pictures", None) is not None:
+            metrics.pictures = self._number
+        return metrics
+
+
 class WithoutLeaks(Watcher):
     """Evaluates once more without the samples in ``leaks.json``, and tells it before the score of all. Every rank has
     one.
@@ -106,8 +124,8 @@ class WithoutLeaks(Watcher):
             which = "all of them stand in training" if listed else "none of them stands in training: the same score"
             record.say(f"without leaks: {which}")
             return
-        before = run.evaluation
-        again = Evaluation(run.config, run.task, run.model, Remaining(samples, kept), before.precision, run.heartbeat)
+        before, task = run.evaluation, cast(Task, _TaskOfRemaining(run.task, len(kept)))
+        again = Evaluation(run.config, task, run.model, Remaining(samples, kept), before.precision, run.heartbeat)
         try:
             values, line = again("evaluation without leaks")
         except LeftEarly as left:

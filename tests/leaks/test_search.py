@@ -14,7 +14,8 @@ from paddlevit_dist import config
 from paddlevit_dist.diagnosis import doctor_data
 from paddlevit_dist.diagnosis.doctor_checks import Checkup
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.leaks import fingerprints, search
+from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.leaks import evaluation, fingerprints, search
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.runtime.errors import UserError
@@ -235,3 +236,14 @@ def test_a_training_set_that_is_elsewhere_is_named(leaking, weights, tmp_path):
 )
 def test_where_it_means_nothing_it_is_refused(words, said):
     assert said in refused(*TINY, "-dataset=digits", "-cfg=vit_digits", "-without_leaks", *words)
+
+
+def test_the_metrics_of_boxes_expect_what_remains():
+    class Boxes:
+        sample_name = "images"
+
+        def build_metrics(self) -> DetectionMetrics:
+            return DetectionMetrics(["thing"], pictures=8)
+
+    task = evaluation._TaskOfRemaining(Boxes(), 6)
+    assert task.build_metrics().pictures == 6 and task.sample_name == "images"

@@ -10,14 +10,17 @@ import paddle
 
 from ..contracts.prediction import Entry, PredictionWriter
 from ..contracts.task import Task
+from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress
+from ..observe.record import RunRecord
 from ..parallel import barrier, is_main, rank, world_size
 from ..runtime.files import told_if_not_written
 from ..runtime.ordered_lines import LineWriter, merged
 from . import gpu_memory
+from .confidence import Confidence, as_json, in_event
 from .precision import EvaluationPrecision
 from .steps import evaluate
 from .watchers import Watchers
@@ -83,6 +86,7 @@ class Evaluation:
     Attributes:
         loader: of this rank's share.
         facts: what stands beside its values.
+        intervals: of the last evaluation, see ``steps.Evaluated``.
     """
 
     def __init__(
@@ -103,6 +107,8 @@ class Evaluation:
         self.facts = dict(precision.facts)
         if samples.without:
             self.facts["without"] = samples.without
+        self.confidence = Confidence.of(config)
+        self.intervals: dict[str, Interval] = {}
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size, rank=rank(), world_size=world_size())
         self.loader = loader_of(config, samples, sampler, task.collate, check=task.check_sample)
@@ -134,9 +140,25 @@ class Evaluation:
         try:
             memory = gpu_memory.explained(gpu_memory.of_evaluation(self.config))
             with memory, self.precision.forward_of(self.model):
-                values, line = evaluate(
-                    self.task, self.model, self.loader, count, writer=writer, epoch=epoch, watchers=watchers
+                values, line, self.intervals = evaluate(
+                    self.task,
+                    self.model,
+                    self.loader,
+                    count,
+                    writer=writer,
+                    epoch=epoch,
+                    watchers=watchers,
+                    confidence=self.confidence if self.samples.labelled else None,
                 )
             return values, " ".join([line, *(f"({fact})" for fact in self.facts.values())])
         finally:
             bar.close()
+
+    def event_of(self, values: dict[str, float]) -> dict[str, Any]:
+        """The last evaluation as ``metrics.jsonl`` has it: facts, values, and the ends of their intervals."""
+        return {**self.facts, **values, **in_event(self.intervals, values, self.confidence)}
+
+    def write_intervals(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
+        """Write those of the last evaluation, also of what has no place in ``metrics.jsonl``; nothing without any."""
+        if self.intervals:
+            record.file(name, as_json(self.intervals, self.confidence, {**facts, **self.facts}))

@@ -3,12 +3,13 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
 
-from ..contracts.task import EvaluationStep, Number, Step, Task, Term
+from ..contracts.task import EvaluationStep, Metrics, Number, Step, Task, Term
+from ..intervals import Interval
 from ..parallel import (
     LeftEarly,
     all_reduce_sum,
@@ -24,6 +25,7 @@ from ..parallel import (
 )
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
+from .confidence import Confidence, intervals_of
 from .finite import SkippedUpdates, TensorCopies
 from .multi_tensor import clipping_factor, gradients_of
 from .precision import Precision
@@ -204,6 +206,20 @@ def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:
     return state >> 33
 
 
+class Evaluated(NamedTuple):
+    """What an evaluation has found, equal on every rank.
+
+    Attributes:
+        values: by name.
+        line: that reports them.
+        intervals: by name, of values and of more; empty where none were asked for, or the metrics have none.
+    """
+
+    values: dict[str, float]
+    line: str
+    intervals: dict[str, Interval]
+
+
 @paddle.no_grad()
 def evaluate(
     task: Task,
@@ -214,7 +230,8 @@ def evaluate(
     writer: Any = None,
     epoch: int | None = None,
     watchers: Watchers | None = None,
-) -> tuple[dict[str, float], str]:
+    confidence: Confidence | None = None,
+) -> Evaluated:
     """Evaluate the inner model (not its data-parallel wrapper). Every rank must call this.
 
     Ranks may have different numbers of batches: nothing is communicated before all have finished.
@@ -224,8 +241,7 @@ def evaluate(
         on_batch: called after each batch, for a progress bar.
         writer, epoch: see ``EvaluationStep``.
         watchers: are told of each batch.
-    Returns:
-        Metric values, equal on every rank, and the line that reports them.
+        confidence: of the intervals; None: there are none.
     Raises:
         LeftEarly: the run was asked to stop; on every rank.
     """
@@ -248,6 +264,10 @@ def evaluate(
     if stops.leave_together(leaves):  # after waiting for all ranks
         raise LeftEarly
     values = metrics.compute(reduce_dict(metrics.state, average=False))
+    intervals = {}
+    if confidence is not None and isinstance(metrics, Metrics):
+        intervals = intervals_of(metrics, loader.sampler.indices(), confidence)
+        metrics.intervals = intervals
     if was_training:
         model.train()
-    return values, metrics.summary(values)
+    return Evaluated(values, metrics.summary(values), intervals)

@@ -115,8 +115,8 @@ class Trainer:
         if not labelled:
             values, line = {}, self._without_score()
         facts = {"weights": without_credentials(str(source)), "split": self.config.DATA.SPLIT}
-        facts.update(self.evaluation.facts)
-        self.record.event("evaluation", {**facts, **values})
+        self.evaluation.write_intervals(self.record, "eval_intervals.json", facts)
+        self.record.event("evaluation", {**facts, **self.evaluation.event_of(values)})
         self.observers.evaluated(0, 0, values)
         watchers.tell("evaluation_done", {"of": facts["weights"], "split": facts["split"]})
         self.record.say(line)

@@ -1,0 +1,10 @@
+"""Intervals of scores: how much a number would change with other samples of the same kind. Needs numpy alone.
+
+- ``bootstrap``: draws samples with replacement and recomputes whatever a function gives for such a draw
+- ``scores``: such functions for classes, confusions, and sums of numbers
+"""
+
+from .bootstrap import Interval, bootstrap, join
+from .scores import Classified, confusion_scores, means
+
+__all__ = ["Classified", "Interval", "bootstrap", "confusion_scores", "join", "means"]

@@ -248,8 +248,8 @@ _RUN = (
         "EVALUATION.INTERVAL",
         95,
         "switch",
-        "the main score of an evaluation stands beside the interval that it is in for so many of a hundred such sets of "
-        "samples, by bootstrap; off: without",
+        "percent of the interval that stands beside the main score of an evaluation, by bootstrap over its samples; "
+        "off: none",
         choices=(False, 95, 99),
     ),
     Key(

@@ -4,7 +4,17 @@
 - ``scores``: such functions for classes, confusions, and sums of numbers
 """
 
-from .bootstrap import Interval, bootstrap, join
-from .scores import Classified, confusion_scores, means
+from .bootstrap import Interval, bootstrap, join, weighted_sums
+from .scores import Classified, confusion_scores, mean_of_defined, means, quotient
 
-__all__ = ["Classified", "Interval", "bootstrap", "confusion_scores", "join", "means"]
+__all__ = [
+    "Classified",
+    "Interval",
+    "bootstrap",
+    "confusion_scores",
+    "join",
+    "mean_of_defined",
+    "means",
+    "quotient",
+    "weighted_sums",
+]

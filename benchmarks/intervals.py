@@ -4,9 +4,9 @@
 
 Of sets as large as those that people evaluate on: ImageNet's 50,000 pictures of 1,000 classes, COCO's 5,000 with 100
 detections each (those of coco_evaluation.py), ScanNet's 312 scenes, and 150 volumes with 19 landmarks. COCO's numbers
-are all twelve and the AP of each of 80 classes, exact in each resample: the goal is 30 s. The megabytes are what all ranks
-together send for the intervals; of COCO, matches are sent for its scores in any case. Seconds are of processor time,
-because a process that waits for others on a shared machine is not slow.
+are all twelve and the AP of each of 80 classes, exact in each resample: the goal is 30 s. The megabytes are what all
+ranks together send for the intervals; of COCO, matches are sent for its scores in any case. Seconds are of processor
+time, because a process that waits for others on a shared machine is not slow.
 """
 
 import argparse

@@ -42,7 +42,8 @@ class Run(NamedTuple):
     evaluations: of given weights, without an epoch: their events.
     events: what happened to it, in order: interruptions, resumptions, superseded evaluations, unreadable lines.
     last: the last event of its training; None: there is none.
-    best: "name", "value" and "epoch" of the best evaluation of its training; None: unknown.
+    best: "name", "value" and "epoch" of the best evaluation of its training, and "interval", its two ends, where it has
+        one; None: unknown.
     seconds: that it has trained, all its sessions together, or evaluated where nothing was trained; None: unknown.
     is_running: whether a process holds its folder; None: that cannot be seen from here.
     figures: by what they are called.
@@ -292,7 +293,7 @@ class _Metrics:
             self._of_epochs.append(event)
             name = event.get("best")
             if isinstance(name, str) and is_number(event.get(name)):
-                self.best = {"name": name, "value": event[name], "epoch": event["epoch"]}
+                self.best = {"name": name, "value": event[name], "epoch": event["epoch"], **interval_of(event, name)}
         elif kind == "evaluation":
             self.evaluations.append(event)
         elif kind not in ("epoch", "evaluation_without_average"):
@@ -351,6 +352,16 @@ def measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in event.items():
         if name not in _NOT_MEASURED and is_number(value):
             yield one_line(name), float(value)
+
+
+def interval_of(event: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """ "interval", the two ends of a value of an evaluation, and its "percent"; empty where it has none."""
+    about = event.get("interval")
+    about = about if isinstance(about, dict) else {}
+    ends = about.get(name)
+    if not (isinstance(ends, list) and len(ends) == 2 and all(map(is_number, [*ends, about.get("percent")]))):
+        return {}
+    return {"interval": tuple(ends), "percent": about["percent"]}
 
 
 def is_number(value: Any) -> bool:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .bootstrap import Recompute, weighted_sums
+from .resampling import Recompute, weighted_sums
 
 
 class Classified(NamedTuple):

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from distributed.test_instance_metrics import NAMES, scene
 from support.processes import run_workers, succeeded
 
+from distributed.test_instance_metrics import NAMES, scene
 from paddlevit_dist.contracts.task import Metrics
 from paddlevit_dist.engine.confidence import Confidence, intervals_of
 from paddlevit_dist.images.classification.evaluation import ClassificationMetrics

@@ -1,13 +1,12 @@
 """Who is contacted: the table of docs/firewall.md."""
 
-import http.server
 import re
 import sys
-import threading
 
 import pytest
 from support.processes import ROOT, run_command
 from support.runs import DIGITS, well
+from support.servers import Server
 
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.published import address_of
@@ -69,46 +68,18 @@ def test_no_command_contacts_anybody_but_its_own_processes(tmp_path):
     assert set(contacts.read_text().split()) - ITSELF == {"weights.invalid"}
 
 
-class Proxy(http.server.BaseHTTPRequestHandler):
-    """Answers for any host with ``content``; lets nobody through to an encrypted one."""
-
-    content = b"a mirror's"
-    asked = []
-
-    def do_GET(self):  # noqa: N802
-        self.asked.append(f"GET {self.path}")
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.content)))
-        self.end_headers()
-        self.wfile.write(self.content)
-
-    def do_CONNECT(self):  # noqa: N802
-        self.asked.append(f"CONNECT {self.path}")
-        self.send_error(403)
-
-    def log_message(self, *arguments):
-        pass
-
-
 def test_a_mirror_and_a_proxy_are_found_by_their_variables(tmp_path, monkeypatch):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
     name = "vit_small_patch16_224.augreg_in21k_ft_in1k"
     path = f"timm/{name}/resolve/main/model.safetensors"
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setattr(download, "RETRY_SECONDS", ())
     monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path))
-    for variable in ("http_proxy", "https_proxy"):
-        monkeypatch.setenv(variable, f"http://127.0.0.1:{server.server_port}")
-    try:
+    with Server(b"a mirror's") as proxy:
+        for variable in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(variable, proxy.address())
         monkeypatch.setenv("HF_ENDPOINT", "http://mirror.invalid")
-        assert download.local_copy(address_of(name)).path.read_bytes() == Proxy.content
+        assert download.local_copy(address_of(name)).path.read_bytes() == proxy.content
         monkeypatch.delenv("HF_ENDPOINT")
         with pytest.raises(UserError, match="403"):
             download.local_copy(address_of(name))
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-    assert Proxy.asked == [f"GET http://mirror.invalid/{path}", "CONNECT huggingface.co:443"]
+    assert proxy.requests == [f"http://mirror.invalid/{path}", "CONNECT huggingface.co:443"]

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from .. import wings
 from ..contracts.task import Step
-from ..parallel import LeftEarly, Stops, broadcast_statistics, stops, world_size
+from ..parallel import LeftEarly, broadcast_statistics, stops, world_size
 from ..runtime.errors import Stopped, UserError
 from .gpu_memory import EmptyingCache
 from .introduction import introduce
@@ -29,7 +29,6 @@ class Training(TrainingParts):
     def __init__(self, run: Any) -> None:
         super().__init__(run.config, run.task, run.datasets, run.model, run.record, run.observers)
         self.evaluation = run.evaluation
-        self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.watchers = Watchers(
             [
@@ -74,7 +73,7 @@ class Training(TrainingParts):
                 is_evaluated = self.evaluates(epoch)
                 if is_evaluated or self.keeps(epoch):
                     self._save_epoch(epoch, evaluation_due=is_evaluated)
-                if self.stops.are_at(self.schedule.update):
+                if self.checkpointer.agreement.stops_at(self.schedule.update):
                     self._stop()
                 if is_evaluated:
                     values, line = self._evaluate_epoch(epoch)
@@ -103,7 +102,7 @@ class Training(TrainingParts):
         tell("epoch_started", epoch, made)
         try:
             for group in self._groups(batches, updates):
-                self.stops.look(self.schedule.update)
+                self.checkpointer.agreement.look(self.schedule.update)
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 rate = self.schedule.learning_rate
                 tell("update_started", step, group)
@@ -115,7 +114,9 @@ class Training(TrainingParts):
                 tell("update_done", Update(step, terms, self.updater.finite, rate, made, is_last))
                 if self.checkpointer.is_due():
                     self._save_update(evaluation_due=is_last and self.evaluates(epoch))
-                if self.stops.are_at(self.schedule.update) and not is_last:  # after the last, the epoch is saved
+                if (
+                    self.checkpointer.agreement.stops_at(self.schedule.update) and not is_last
+                ):  # after the last, the epoch is saved
                     self._stop()
         finally:
             tell("epoch_left")

@@ -30,7 +30,7 @@ from ..parallel.failures import end_process, why_killed
 from ..parallel.launch import die_with_parent
 from ..parallel.leftovers import require_semaphores
 from ..parallel.watchdog import Process
-from ..runtime import signals
+from ..runtime import ending, signals
 from ..runtime.errors import UserError
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -273,6 +273,7 @@ _unfinished: weakref.WeakSet[Any] = weakref.WeakSet()
 def _end_loader_processes() -> None:
     """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
     for batches in list(_unfinished):
+        batches._thread_done_event.set()  # else Paddle's thread, if it still looks, tells of unexpected ends
         for worker in _workers_of(batches):
             worker.kill()
 
@@ -290,7 +291,7 @@ def _abandon(batches: Any) -> None:
     if queue is not None:
         queue.close()
     if not _workers_of(batches) and batches._thread is not None:  # else it was abandoned before
-        signals.leave_running(batches._thread)  # in native code, or in a sample that takes its time
+        ending.leave_running(batches._thread)  # in native code, or in a sample that takes its time
         batches._thread = None
 
 

@@ -38,7 +38,6 @@ _NAMES = {
     "is_main": "world",
     "rank": "world",
     "LeftEarly": "stops",
-    "Stops": "stops",
     "world_size": "world",
 }
 __all__ = sorted(_NAMES)

@@ -12,7 +12,7 @@ import paddle
 import paddle.distributed as dist
 import paddle.nn.functional as F
 
-from ..runtime.transfers import read
+from ..runtime.transfers import is_on_gpu, read
 from . import world
 from .collectives import all_reduce_sum, broadcast_object
 
@@ -46,6 +46,10 @@ class BatchNorm(paddle.nn.Layer):
         synchronised: use statistics of all ranks' rows; set by ``convert_batch_norm``.
     """
 
+    synchronised = unbiased_running_variance = False
+    _use_global_stats: bool | None = None
+    _act: str | None = None
+
     def __init__(
         self,
         num_features: int,
@@ -56,12 +60,9 @@ class BatchNorm(paddle.nn.Layer):
     ) -> None:
         super().__init__()
         self.unbiased_running_variance = unbiased_running_variance
-        self.synchronised = False
-        self._momentum = float(np.float32(momentum))  # as Paddle's kernels store it, to agree in float64 as well
+        self._momentum = _as_stored(momentum)
         self._epsilon = epsilon
-        self._channels_last = data_format.endswith("C") and len(data_format) > 2
-        self._use_global_stats: bool | None = None
-        self._activation: str | None = None
+        self._data_format = data_format
         ones = paddle.nn.initializer.Constant(1.0)
         self.weight = self.create_parameter([num_features], default_initializer=ones)
         self.bias = self.create_parameter([num_features], is_bias=True)
@@ -69,19 +70,9 @@ class BatchNorm(paddle.nn.Layer):
         self._variance = self.create_parameter([num_features], default_initializer=ones)
         self._mean.stop_gradient = self._variance.stop_gradient = True
 
-    @classmethod
-    def like(cls, plain: paddle.nn.Layer) -> "BatchNorm":
-        """A layer with the parameters, statistics and settings of a Paddle layer: the same tensors, not copies."""
-        data_format = getattr(plain, "_data_format", None) or plain._data_layout
-        layer = cls(plain._mean.shape[0], plain._momentum, plain._epsilon, data_format)
-        layer._use_global_stats = plain._use_global_stats
-        layer._activation = getattr(plain, "_act", None)
-        _share(plain, layer)
-        return layer
-
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         normalised = self._normalised(x)
-        return normalised if self._activation is None else getattr(F, self._activation)(normalised)
+        return normalised if self._act is None else getattr(F, self._act)(normalised)
 
     def _normalised(self, x: paddle.Tensor) -> paddle.Tensor:
         exchanges = self.synchronised and world.world_size() > 1
@@ -99,10 +90,15 @@ class BatchNorm(paddle.nn.Layer):
             training=uses_batch,
             momentum=self._momentum,
             epsilon=self._epsilon,
-            data_format=self._data_format(x),
+            data_format=self._format_of(x),
         )
 
-    def _data_format(self, x: paddle.Tensor) -> str:
+    @property
+    def _channels_last(self) -> bool:
+        layout = getattr(self, "_data_layout", "") or self._data_format  # ``paddle.nn.BatchNorm`` has the first
+        return layout.endswith("C") and len(layout) > 2
+
+    def _format_of(self, x: paddle.Tensor) -> str:
         middle = {2: "", 3: "L", 4: "HW", 5: "DHW"}[x.ndim]
         return f"N{middle}C" if self._channels_last or x.ndim == 2 else f"NC{middle}"
 
@@ -128,10 +124,9 @@ class BatchNorm(paddle.nn.Layer):
 _KINDS = (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)
 
 
-def _share(plain: paddle.nn.Layer, layer: paddle.nn.Layer) -> None:
-    """Let ``layer`` have the tensors of ``plain``; disabled parameters are None."""
-    layer.weight, layer.bias, layer._mean, layer._variance = plain.weight, plain.bias, plain._mean, plain._variance
-    layer.training = plain.training
+def _as_stored(momentum: float) -> float:
+    """As Paddle's kernels store it, to agree in float64 as well."""
+    return float(np.float32(momentum))
 
 
 class _Statistics:
@@ -214,7 +209,8 @@ class _Normalise(paddle.autograd.PyLayer):
             ctx.layer, ctx.exchanges = layer, exchanges
             # A disabled parameter is None and gets no gradient.
             ctx.needed = [None if t is None else not t.stop_gradient for t in (x, weight, bias)]
-            ctx.save_for_backward(x, mean, variance, statistics.rows, _or(weight, paddle.ones_like(mean)))
+            scale = paddle.ones_like(mean) if weight is None else weight
+            ctx.save_for_backward(x, mean, variance, statistics.rows, scale)
             if not _size(x):
                 return paddle.zeros(x.shape, dtype=x.dtype)
             y = F.batch_norm(flat, mean, variance, weight, bias, training=False, epsilon=layer._epsilon)
@@ -252,7 +248,8 @@ class _Normalise(paddle.autograd.PyLayer):
 def _scale_and_shift(x: paddle.Tensor, scale: paddle.Tensor, shift: paddle.Tensor | None = None) -> paddle.Tensor:
     """``scale * x + shift`` per channel: the inference kernel takes a fifth of the time of broadcasting."""
     zero = paddle.zeros_like(scale)
-    return F.batch_norm(x, zero, paddle.ones_like(scale), scale, _or(shift, zero), training=False, epsilon=0.0)
+    shift = zero if shift is None else shift
+    return F.batch_norm(x, zero, paddle.ones_like(scale), scale, shift, training=False, epsilon=0.0)
 
 
 def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
@@ -268,10 +265,6 @@ def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
 
 def _size(x: paddle.Tensor) -> int:
     return math.prod(x.shape)
-
-
-def _or(value: Any, otherwise: Any) -> Any:
-    return otherwise if value is None else value
 
 
 class _ZeroOf(paddle.autograd.PyLayer):
@@ -300,8 +293,8 @@ def zero_of(*tensors: paddle.Tensor) -> paddle.Tensor:
 def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> paddle.nn.Layer:
     """Make every batch normalisation in ``model`` use the statistics of all ranks' rows. Every rank must call this.
 
-    Paddle's layers are replaced in place by layers that hold the same parameter and statistics tensors under the same
-    state-dict names, so an existing optimizer keeps working. Subclasses with their own ``forward`` are left alone.
+    Paddle's layers become layers of another class with the same parameters, statistics and state-dict names, so an
+    existing optimizer keeps working. Subclasses with their own ``forward`` are left alone.
 
     With ``native``, ``BatchNorm2D`` and ``3D`` become Paddle's ``SyncBatchNorm``: a few kernels and one collective each
     way, where ``BatchNorm`` takes dozens. It computes the same but for this: each rank counts equally, however many
@@ -314,55 +307,34 @@ def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> pa
         native: use ``SyncBatchNorm``; None: on GPUs, if it is seen to exchange.
 
     Returns:
-        The model, or the new layer if the model itself is a batch normalisation.
+        The model.
     """
     takes_native = native_synchronises() if native is None else native
-    replaced: dict[int, paddle.nn.Layer] = {}  # a layer used in two places remains one layer
-
-    def convert(layer: paddle.nn.Layer) -> paddle.nn.Layer:
+    for layer in model.sublayers(include_self=True):
+        if type(layer).forward in _CONVERTED:
+            layer.__class__ = paddle.nn.SyncBatchNorm if takes_native and _fits_native(layer) else BatchNorm
+            layer._momentum = _as_stored(layer._momentum)
         if isinstance(layer, BatchNorm):
             layer.synchronised = True
-            return layer
-        if type(layer).forward in _CONVERTED:
-            if id(layer) not in replaced:
-                replaced[id(layer)] = _synchronised(layer, takes_native)
-            return replaced[id(layer)]
-        for name, child in list(layer._sub_layers.items()):
-            if child is not None:
-                layer._sub_layers[name] = convert(child)
-        return layer
-
-    return convert(model)
+    return model
 
 
-def _synchronised(plain: paddle.nn.Layer, native: bool) -> paddle.nn.Layer:
-    if native and isinstance(plain, paddle.nn.SyncBatchNorm):
-        return plain
-    is_dense = isinstance(plain, (paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D))
-    is_scaled = plain.weight is not None and plain.bias is not None
-    if native and is_dense and is_scaled and not plain._use_global_stats:
-        settings = plain._mean.shape[0], plain._momentum, plain._epsilon
-        layer = paddle.nn.SyncBatchNorm(*settings, data_format=plain._data_format)
-        _share(plain, layer)
-        return layer
-    own = BatchNorm.like(plain)
-    own.synchronised = True
-    return own
+def _fits_native(layer: paddle.nn.Layer) -> bool:
+    is_dense = isinstance(layer, (paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D))
+    is_scaled = layer.weight is not None and layer.bias is not None
+    return isinstance(layer, paddle.nn.SyncBatchNorm) or (is_dense and is_scaled and not layer._use_global_stats)
 
 
 @paddle.no_grad()
-def native_synchronises(on_gpu: bool | None = None) -> bool:
+def native_synchronises() -> bool:
     """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
 
     Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group; 2.6
     stops if that has not been used before. So there is a collective first, and then the layer is asked for the mean of
     a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
-
-    Args:
-        on_gpu: this process trains on a GPU; None: ask Paddle.
     """
     size = world.world_size()
-    if size == 1 or not (paddle.get_device().startswith("gpu") if on_gpu is None else on_gpu):
+    if size == 1 or not is_on_gpu():
         return False
     all_reduce_sum(paddle.zeros([1]))
     layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)
@@ -378,7 +350,7 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
     """
     layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
     for layer in layers:
-        layer._momentum = float(np.float32(momentum))
+        layer._momentum = _as_stored(momentum)
     return len(layers)
 
 

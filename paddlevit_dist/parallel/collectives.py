@@ -6,7 +6,9 @@ On the CPU (gloo) a collective fails after 30 seconds if one rank is late, whate
 first synchronise where they can wait for as long as it takes (``exchange``).
 """
 
+import functools
 import io
+import operator
 import pickle
 from typing import Any, NamedTuple
 
@@ -73,7 +75,8 @@ def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
     payload = [_to_host(values[name]) for name in small]
     messages = _exchange("reduce_dict", _pickle((signature, payload)))
     _check_signatures([message[0] for message in messages])
-    totals = dict(zip(small, (_sum_in_rank_order(column) for column in zip(*[message[1] for message in messages]))))
+    columns = zip(*[message[1] for message in messages])  # added in the order of ranks, on each
+    totals = {name: functools.reduce(operator.add, column) for name, column in zip(small, columns)}
     totals.update(zip(large, _reduce_on_device([values[name] for name in large])))
     count = world.world_size()
     return {name: entry.result(totals[name], count, average) for name, entry in entries.items()}
@@ -93,7 +96,8 @@ def barrier(timeout: float | None = None) -> None:
     Args:
         timeout: seconds to wait; None waits for as long as it takes.
     Raises:
-        TimeoutError: some ranks did not arrive in time; the message names them.
+        TimeoutError: some ranks did not arrive in time; the message names them. The run is to end then: late ranks take
+            the arrival of this one for that at their own call.
         ConnectionError: a rank's process ended before arriving (if ranks share a machine and no timeout is given).
     """
     if world.world_size() > 1:
@@ -158,12 +162,6 @@ def _exchange(purpose: str, message: memoryview) -> list[Any]:
         return way.exchange(secret.sign(message, purpose, number, own_rank), read)
 
 
-def notice_board() -> Board | None:
-    """Where the main process can ``post`` a number for the others to see; None with one process. Every rank must call
-    this."""
-    return way_of_messages() if world.world_size() > 1 else None
-
-
 class _Entry(NamedTuple):
     """The signature of one value of ``reduce_dict``, without its content."""
 
@@ -218,13 +216,6 @@ def _to_host(value: Any) -> Any:
         value = value.detach()
         value = (value.astype("float32") if value.dtype == paddle.bfloat16 else value).numpy()
     return np.asarray(value).astype(np.float64 if np.asarray(value).dtype.kind == "f" else np.int64)
-
-
-def _sum_in_rank_order(column) -> Any:
-    total = column[0]
-    for value in column[1:]:
-        total = total + value
-    return total
 
 
 def _reduce_on_device(values: list[Any]) -> list[paddle.Tensor]:

@@ -149,18 +149,19 @@ class SharedMemory:
     """A small piece of memory per rank that all others read (Linux). Same methods as ``Network``.
 
     It starts with the number of meetings this rank has reached, followed by two message slots used alternately: the
-    meeting in between guarantees that everyone has read a slot before it is overwritten. A message too long for its
-    slot gets its own memory for one exchange, which ends with a second meeting.
+    meeting in between guarantees that everyone has read a slot before it is overwritten. Behind them is room for a
+    message too long for its slot, until a second meeting ends that exchange.
 
     None of it has a name in a file system: the kernel frees it with the last process that has it open, however that
     process ends. It is accessed by system calls rather than mapped: they preserve the order of writes as seen by other
     cores, and turn a lack of memory into an error instead of a signal.
     """
 
-    _HEADER = struct.Struct("<qqq")  # meeting, length of the message, the writer's descriptor of it or _IN_SLOT
-    _IN_SLOT = -1
+    _HEADER = struct.Struct("<qq")  # meeting, length of the message
     _ARRIVED_AT, _TOKEN_AT, _BOARD_AT, _SLOTS_AT = 0, 64, 128, 4096
     _SLOT_BYTES = 16 * 1024
+    _MOST_IN_SLOT = _SLOT_BYTES - _HEADER.size
+    _LONG_AT = 1 << 16  # a multiple of any page
     _CHECK_SECONDS = 1.0  # between checks that an awaited rank is still alive
 
     @classmethod
@@ -245,44 +246,34 @@ class SharedMemory:
         """``read`` applied to every rank's message, in rank order."""
         meeting = self._meetings + 1
         slot = self._SLOTS_AT + meeting % 2 * self._SLOT_BYTES
-        with contextlib.ExitStack() as until_all_have_read:
-            where, inline = self._IN_SLOT, message
-            if len(message) > self._SLOT_BYTES - self._HEADER.size:
-                where, inline = self._keep_long_message(message, until_all_have_read), b""
-            os.pwrite(self._own, self._HEADER.pack(meeting, len(message), where) + inline, slot)
-            self.wait_for_all()
-            slots = [os.pread(memory.readable, self._SLOT_BYTES, slot) for memory in self._memories]
-            headers = [self._HEADER.unpack_from(content) for content in slots]
-            if any(header[0] != meeting for header in headers):
-                raise RuntimeError("the ranks did not call the same collectives in the same order")
-            try:
-                return [
-                    self._read_long_message(rank, where, length, read)
-                    if where != self._IN_SLOT
-                    else read(rank, slots[rank][self._HEADER.size : self._HEADER.size + length])
-                    for rank, (_, length, where) in enumerate(headers)
-                ]
-            finally:
-                if any(where != self._IN_SLOT for _, _, where in headers):
-                    self.wait_for_all()
-
-    @staticmethod
-    def _keep_long_message(message: Message, until_all_have_read: contextlib.ExitStack) -> int:
-        """Put a message into its own memory; return the descriptor."""
-        memory = os.memfd_create(_NAME)
-        until_all_have_read.callback(os.close, memory)
-        rest = memoryview(message)
-        while rest:
-            rest = rest[os.write(memory, rest) :]
-        return memory
-
-    def _read_long_message(self, rank: int, descriptor: int, length: int, read: Reader) -> Any:
-        memory = _open_of(self._memories[rank].process, descriptor)
+        in_slot, rest, at = message, memoryview(b""), self._LONG_AT
+        if len(message) > self._MOST_IN_SLOT:
+            in_slot, rest = b"", memoryview(message)
+        os.pwrite(self._own, self._HEADER.pack(meeting, len(message)) + in_slot, slot)
+        while rest:  # the system writes 2 GiB at a time
+            written = os.pwrite(self._own, rest, at)
+            rest, at = rest[written:], at + written
+        self.wait_for_all()
+        slots = [os.pread(memory.readable, self._SLOT_BYTES, slot) for memory in self._memories]
+        meetings, lengths = zip(*map(self._HEADER.unpack_from, slots))
+        if set(meetings) != {meeting}:
+            raise RuntimeError("the ranks did not call the same collectives in the same order")
         try:
-            with mmap.mmap(memory, length, prot=mmap.PROT_READ) as content:
-                return read(rank, content)
+            return [
+                read(rank, slots[rank][self._HEADER.size :][:length])
+                if length <= self._MOST_IN_SLOT
+                else self._read_long(rank, length, read)
+                for rank, length in enumerate(lengths)
+            ]
         finally:
-            os.close(memory)
+            if max(lengths) > self._MOST_IN_SLOT:
+                self.wait_for_all()
+                os.ftruncate(self._own, self._LONG_AT)
+
+    def _read_long(self, rank: int, length: int, read: Reader) -> Any:
+        where = {"offset": self._LONG_AT, "prot": mmap.PROT_READ}
+        with mmap.mmap(self._memories[rank].readable, length, **where) as content:
+            return read(rank, content)
 
 
 _NAME = "paddlevit_dist"

@@ -29,7 +29,7 @@ _TENSOR_CORES = 8  # major compute capability from which on there is TF32
 _TOLD = (*_REPEATED, _SEARCH, "FLAGS_conv_workspace_size_limit", "FLAGS_cudnn_batchnorm_spatial_persistent")
 
 
-def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, on_gpu: bool | None = None) -> None:
+def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
     """Set what a process on a GPU computes with; nothing on a CPU. Call before anything is computed: cuBLAS and cuDNN
     read their variables when they are first used.
 
@@ -42,9 +42,8 @@ def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, on_gpu: bool | 
         fixed_shapes: convolutions see few shapes. cuDNN may then time its algorithms for each, once, and keep the
             fastest in place of its guess. With pictures of any size the search would not end. Not with
             ``deterministic``: which algorithm wins depends on the moment.
-        on_gpu: None: ask Paddle.
     """
-    if not (is_on_gpu() if on_gpu is None else on_gpu):
+    if not is_on_gpu():
         return
     _use_tf32(tf32)
     if deterministic:

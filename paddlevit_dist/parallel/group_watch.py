@@ -17,7 +17,6 @@ import struct
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -68,10 +67,8 @@ _timer: ctypes.c_void_p | None = None
 
 
 def _kill_after(seconds: float) -> None:
-    """Have the kernel send SIGKILL to this process then (Linux); 0: not any more."""
+    """Have the kernel send SIGKILL to this process then; 0: not any more."""
     global _timer
-    if sys.platform != "linux":
-        return
     library = ctypes.CDLL("librt.so.1")
     if _timer is None:
         _timer = ctypes.c_void_p()
@@ -172,7 +169,7 @@ class GroupWatch:
             own = watchdog.follow(own, status.own(), Process.look(os.getpid()), now)
             if watchdog.culprit({self._rank: own}, self._seconds, now) is not None and not own.status.waits:
                 what = watchdog.describe(self._rank, {self._rank: own}, now, str(Process.look(os.getpid())))
-                print(_stacks(), file=self._stderr)
+                print(watchdog.stacks(), file=self._stderr)
                 self._end(f"rank {self._rank} failed: {what}", 1, tell=True)
             self._tell_status()
             self._judge(now)
@@ -234,15 +231,3 @@ class GroupWatch:
         sys.stdout.flush()
         print(f"error: {printing.one_line(message)}", file=self._stderr, flush=True)
         os._exit(code)
-
-
-def _stacks() -> str:
-    """The Python stacks of this process's threads, without those that only watch."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    parts = []
-    for ident, frame in sys._current_frames().items():
-        name = names.get(ident, str(ident))
-        if name.startswith(("group watch", "heartbeat", "loader watchdog")):
-            continue
-        parts.append(f"thread {name}:\n{''.join(traceback.format_stack(frame))}")
-    return "\n".join(parts)

@@ -5,12 +5,9 @@ worker counts as success, and a parent that dies leaves orphans. Here every work
 looks for the failure that caused the others, and workers die with their parent.
 """
 
-import atexit
 import contextlib
 import ctypes
 import faulthandler
-import gc
-import io
 import logging
 import math
 import multiprocessing
@@ -26,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import own_code
-from ..runtime import printing, signals
+from ..runtime import ending, printing, signals
 from ..runtime.errors import Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
@@ -107,6 +104,8 @@ def _run_in_place(
     def join() -> None:
         joining.join_group(plan.uses_gpu, spawned=False)
 
+    if plan.total_processes > 1:
+        ending.note_group()
     if plan.total_processes > 1 and watchdog_seconds is not None:
         group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
     else:
@@ -177,14 +176,12 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
-    atexit.register(_end_without_destructors, Path(folder), rank)  # the first of them is called last
     signals.work_for(parent, rank > 0, _leave)
     secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
     status.publish(pages, rank)
-    if sys.platform == "linux":
-        # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
-        multiprocessing.set_start_method("fork", force=True)
+    # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
+    multiprocessing.set_start_method("fork", force=True)
     try:
         import paddle
 
@@ -212,6 +209,7 @@ def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     signals.note_only()
     failures.record_finish()
+    ending.end(0)
 
 
 def _leave(number: int, again: bool) -> None:
@@ -220,23 +218,8 @@ def _leave(number: int, again: bool) -> None:
     os._exit(128 + number)
 
 
-def _end_without_destructors(folder: Path, rank: int) -> None:
-    """End a worker whose work is complete before the destructors of native libraries are called: those of a group abort
-    now and then (SIGABRT, in one of twenty runs on a busy machine), which would fail a run that has done its work."""
-    record = failures.read(folder, rank)
-    if record is None or record["kind"] != failures.FINISHED:
-        return
-    for thing in gc.get_objects():
-        if issubclass(type(thing), io.IOBase):  # Python would close files that own code has left open
-            with contextlib.suppress(OSError, ValueError):  # not for writing, or nobody reads it any more
-                thing.flush()
-    os._exit(0)
-
-
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, for whatever reason (Linux)."""
-    if sys.platform != "linux":
-        return
+    """Have the kernel kill this process when its parent ends, for whatever reason."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the line above
         os._exit(1)

@@ -11,7 +11,6 @@ import os
 import re
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,15 +46,13 @@ def named_semaphores() -> Iterator[None]:
 
     The processes that ``multiprocessing`` spawns open them by name; its own names are random.
     """
-    config = getattr(multiprocessing.current_process(), "_config", {})
-    before = config.get("semprefix")
-    if sys.platform == "linux" and before is not None:
-        config["semprefix"] = f"/{PREFIX}{token()}"
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    before = config["semprefix"]
+    config["semprefix"] = f"/{PREFIX}{token()}"
     try:
         yield
     finally:
-        if before is not None:
-            config["semprefix"] = before
+        config["semprefix"] = before
 
 
 def require_semaphores(number: int, what: str, remedy: str) -> None:

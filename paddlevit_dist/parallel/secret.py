@@ -22,7 +22,6 @@ FILE_VARIABLE = "PADDLEVIT_DIST_SECRET_FILE"
 SIGNATURE_BYTES = 32
 _SHORTEST = 16  # characters: a short one could be guessed from a recorded signature
 _LONGEST = 4096
-_SMALL_BYTES = 1 << 16  # copying these costs less than another call
 _HOW = "make one with `openssl rand -hex 32`"
 
 _of_run: bytes | None = None
@@ -192,11 +191,8 @@ def _key() -> bytes | None:
 
 def _mac(kind: str, *parts: Any) -> bytes:
     """HMAC-SHA256 of the parts. The last may have any length; those before it are preceded by theirs."""
-    head = [kind.encode(), b"\0"]
+    digest = hmac.new(_key() or b"", kind.encode() + b"\0", hashlib.sha256)
     for part in parts[:-1]:
-        head += [len(part).to_bytes(8, "little"), part]
-    if len(parts[-1]) <= _SMALL_BYTES:
-        return hmac.digest(_key() or b"", b"".join([*head, parts[-1]]), "sha256")
-    digest = hmac.new(_key() or b"", b"".join(head), hashlib.sha256)
+        digest.update(len(part).to_bytes(8, "little") + part)
     digest.update(parts[-1])
     return digest.digest()

@@ -11,7 +11,7 @@ import paddle
 
 from ..runtime import signals
 from . import world
-from .collectives import Board, all_gather, network_of_group, notice_board
+from .collectives import all_gather, network_of_group, way_of_messages
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at the store: 0.1 ms each
 
@@ -71,21 +71,20 @@ def _exchange() -> None:
 
 
 class Agreement:
-    """An update that the main process announces and every rank reaches. Every rank must create one at the same time.
+    """An update that the main process announces and every rank reaches: all save after it, and stop if that was said.
+    Every rank must create one at the same time.
 
     The number is kept in memory shared by the ranks of one machine, or in the group's store; reading it takes about 2
     microseconds, or 0.1 ms plus the network's latency. No rank waits for another.
 
-    Args:
-        board: where the number is kept; None picks what suits the group.
-        ahead: how many updates in advance. None: 1 on CPUs, where no rank ends an update before the main process has
-            begun it; 2 on devices that compute while the host goes on, which has then seen all but its last one end.
+    It is announced one update ahead on CPUs, where no rank ends an update before the main process has begun it; two on
+    devices that compute while the host goes on, which has then seen all but its last one end.
     """
 
-    def __init__(self, board: Board | None = None, ahead: int | None = None) -> None:
-        self._ahead = (1 if paddle.get_device() == "cpu" else 2) if ahead is None else ahead
+    def __init__(self) -> None:
+        self._ahead = 1 if paddle.get_device() == "cpu" else 2
         self._update, self._is_stop = -self._ahead, False
-        self._board = board or notice_board()
+        self._board = way_of_messages() if world.world_size() > 1 else None
         self._show()  # not that of an earlier training
 
     def announce(self, update: int, stop: bool = False) -> bool:
@@ -109,36 +108,20 @@ class Agreement:
             self._is_stop = bool(is_stop)
         return self._update == update
 
-    def stops_at(self, update: int) -> bool:
-        """The same, if it is to be the last one; as seen by the last ``is_at``."""
-        return self._update == update and self._is_stop
-
-    def _show(self) -> None:
-        if self._board is not None and world.is_main():
-            self._board.post(2 * self._update + self._is_stop)
-
-
-class Stops:
-    """When all ranks of a training stop, or save because they are told to. Every rank has one, and calls its methods
-    at each update.
-
-    Args:
-        agreement: that of the training's saves; an announced stop is a save as well.
-    """
-
-    def __init__(self, agreement: Agreement) -> None:
-        self._agreement = agreement
-
     def look(self, update: int) -> None:
         """Before the update that follows ``update``: on the main process, announce what this run was asked to do."""
         stops = wanted()
         if not world.is_main():
             return
         if stops:
-            self._agreement.announce(update, stop=True)
-        elif signals.save_is_asked() and self._agreement.announce(update):
+            self.announce(update, stop=True)
+        elif signals.save_is_asked() and self.announce(update):
             signals.forget_save()
 
-    def are_at(self, update: int) -> bool:
-        """Whether all ranks stop after ``update``. To be called after the checkpointer's ``is_due``."""
-        return self._agreement.stops_at(update) or (world.world_size() == 1 and wanted())
+    def stops_at(self, update: int) -> bool:
+        """Whether all ranks stop after ``update``; as seen by the last ``is_at``."""
+        return (self._update == update and self._is_stop) or (world.world_size() == 1 and wanted())
+
+    def _show(self) -> None:
+        if self._board is not None and world.is_main():
+            self._board.post(2 * self._update + self._is_stop)

@@ -8,7 +8,6 @@ malloc when the process starts, which can be told by a call, too. So the entry s
 NumPy, and spawned workers inherit them; where that is too late, it replaces itself with the same command.
 """
 
-import builtins
 import contextlib
 import ctypes
 import functools
@@ -19,20 +18,17 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ..runtime.environment import restart
+from ..runtime.environment import paddle_version, restart
 from . import devices
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
 
-_MALLOC = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
+# Of malloc; -1 is the largest size. Each with the parameter of mallopt(3) that its variable sets when a process starts.
+_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_TOP_PAD_": str(64 << 20)}
+_MALLOPT = {"MALLOC_MMAP_MAX_": -4, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}
 
 _THREADS = "PADDLEVIT_DIST_THREADS"  # what OMP_NUM_THREADS becomes once Paddle is imported, see ``use_threads``
 
@@ -60,9 +56,6 @@ _QUIET = {
 
 # What reads the variables of threads and kernels when it is loaded.
 _READERS = ("numpy", "paddle", "numba")
-# Parameters of mallopt(3), by the variable that sets them when a process starts.
-_MALLOPT = {"MALLOC_MMAP_MAX_": -4, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}
-_LARGEST_INT = 2**31 - 1
 
 
 def processor() -> dict[str, Any]:
@@ -94,10 +87,7 @@ def has_slow_views() -> bool:
     """
     if devices.expected_gpus():
         return False
-    for package in ("paddlepaddle", "paddlepaddle-gpu"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            return metadata.version(package).startswith(("2.6.", "3."))
-    return False
+    return (paddle_version() or "").startswith(("2.6.", "3."))
 
 
 def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict[str, str]:
@@ -111,8 +101,7 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
         wanted["KMP_BLOCKTIME"] = "1"  # ms that a thread without work spins, in the way of others; 200 if not set
         wanted["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's: loader processes, of which each would take all cores
     if tuned:
-        if platform.libc_ver()[0] == "glibc":
-            wanted.update(_MALLOC)
+        wanted.update(_MALLOC)
         kernels = math_kernels(processor())
         if kernels:
             wanted["MKL_DEBUG_CPU_TYPE"] = kernels
@@ -143,36 +132,10 @@ def take_effect(added: Mapping[str, str]) -> bool:
     """
     if any(name in sys.modules for name in _READERS):
         return False
-    if not all(_tell_malloc(name, value) for name, value in added.items() if name.startswith("MALLOC_")):
-        return False
-    return filter_warnings(added.get("PYTHONWARNINGS", ""))
-
-
-def _tell_malloc(name: str, value: str) -> bool:
-    """Set one parameter of glibc's malloc; whether that was possible."""
-    if name not in _MALLOPT:
-        return False
-    number = int(value)
-    if number > _LARGEST_INT:  # mallopt takes an int, which the call turns into an unsigned size: -1 is the largest
-        number = -1
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and mallopt(_MALLOPT[name], number) == 1
-
-
-def filter_warnings(entries: str) -> bool:
-    """Apply a value of PYTHONWARNINGS, ``action:message:category:module`` separated by commas, as Python does at its
-    start: a message by its beginning, a module by its whole name.
-
-    Returns:
-        Whether all categories are Python's own.
-    """
-    for entry in filter(None, entries.split(",")):
-        action, message, category, module, *_ = [*entry.split(":"), "", "", ""]
-        kind = vars(builtins).get(category or "Warning")
-        if kind is None:
+    for name in added.keys() & _MALLOPT:
+        if ctypes.CDLL(None).mallopt(_MALLOPT[name], int(added[name])) != 1:
             return False
-        pattern = f"{re.escape(module)}\\Z" if module else ""
-        warnings.filterwarnings(action, re.escape(message), kind, pattern)  # type: ignore[arg-type]
+    warnings._processoptions(filter(None, added.get("PYTHONWARNINGS", "").split(",")))  # type: ignore[attr-defined]
     return True
 
 
@@ -194,8 +157,8 @@ def hide_threads() -> None:
 
 @contextlib.contextmanager
 def one_thread_here() -> Iterator[None]:
-    """Context in which the operations that the calling thread begins use no others, on Linux: it is one of several that
-    share the cores among themselves."""
+    """Context in which the operations that the calling thread begins use no others: it is one of several that share the
+    cores among themselves."""
     libraries = _openmp_libraries()
     before = [library.omp_get_max_threads() for library in libraries]
     for library in libraries:
@@ -210,16 +173,13 @@ def one_thread_here() -> Iterator[None]:
 @functools.cache
 def _openmp_libraries() -> list[ctypes.CDLL]:
     """Those that this process has loaded."""
-    maps = Path("/proc/self/maps")
-    lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     return [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if _OPENMP.search(line)})]
 
 
 def give_back_memory() -> None:
     """Return this process's unused heap to the kernel: the variables above keep malloc from doing so itself."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):  # glibc
-        library.malloc_trim(0)
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def settings() -> dict[str, str]:

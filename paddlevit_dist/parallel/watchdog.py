@@ -8,6 +8,7 @@ ends it.
 import faulthandler
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,6 @@ from .status import AT_END, NOT_STARTED, Status
 
 _MOVED_BYTES = 1 << 20  # read or written: a save or a read of this size is progress, a line of the log is not
 _STOPPED = ("T", "t")
-_STACK_SIGNAL = getattr(signal, "SIGUSR2", None)
 _STACK_SECONDS = 3.0  # for a process to write its stack, on a busy machine
 _GLOO_SECONDS = 20.0  # standing still this long, a rank can be the reason for gloo's giving up after 30
 
@@ -115,9 +115,16 @@ def describe(rank: int, seen: dict[int, Seen], now: float, process: str, limit: 
     return f"stood still for {stood} {known.status.text}{about}"
 
 
-def own_stacks(text: str) -> str:
-    """The stacks of faulthandler's dump ``text`` without those of threads that only watch."""
-    stacks = [part.strip("\n") for part in text.split("\n\n")]
+def stacks() -> str:
+    """The stacks of this process's threads without those that only watch."""
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file)
+        file.seek(0)
+        return _own_stacks(file.read())
+
+
+def _own_stacks(dump: bytes) -> str:
+    stacks = [part.strip("\n") for part in dump.decode("utf-8", errors="replace").split("\n\n")]
     kept: list[str] = [part for part in stacks if part and not _is_a_watcher(part)]
     return "\n\n".join(kept) + "\n" if kept else ""
 
@@ -158,9 +165,8 @@ class Clock:
 
 def answer_with_stacks(folder: Path, rank: int) -> None:
     """Have this process write the stacks of its threads into ``folder`` when the parent asks, whatever it is doing."""
-    if _STACK_SIGNAL is not None:
-        # C code writes them, without Python's lock. The file must stay open for the lifetime of the process.
-        faulthandler.register(_STACK_SIGNAL, file=os.open(_stack_file(folder, rank), os.O_WRONLY | os.O_CREAT, 0o600))
+    # C code writes them, without Python's lock. The file must stay open for the lifetime of the process.
+    faulthandler.register(signal.SIGUSR2, file=os.open(_stack_file(folder, rank), os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def _stack_file(folder: Path, rank: int) -> Path:
@@ -229,9 +235,9 @@ class Watchdog:
     def _stacks_of(self, rank: int) -> str:
         """The Python stacks of a rank; empty if it does not answer, or has not come so far as to be able to."""
         file = _stack_file(self._folder, rank)
-        if _STACK_SIGNAL is None or not file.exists():
+        if not file.exists():
             return ""
-        os.kill(self._processes[rank].pid, _STACK_SIGNAL)
+        os.kill(self._processes[rank].pid, signal.SIGUSR2)
         deadline = time.monotonic() + _STACK_SECONDS
         before = b""
         while time.monotonic() < deadline:
@@ -240,4 +246,4 @@ class Watchdog:
             if content and content == before:
                 break
             before = content
-        return own_stacks(before.decode("utf-8", errors="replace"))
+        return _own_stacks(before)

@@ -1,6 +1,7 @@
 """The data-parallel model: Paddle's reducer averages gradients over the ranks during backward."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -66,37 +67,30 @@ def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
     """
     recomputed = list(layers)
     for layer in recomputed:
-        layer.forward = _Recomputed(layer, layer.forward)
+        layer.forward = functools.partial(_recompute, layer, layer.forward)
     return len(recomputed)
 
 
-class _Recomputed:
-    """The forward pass of a layer that is recomputed."""
+def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *others: Any) -> paddle.Tensor:
+    is_frozen = all(p.stop_gradient for p in layer.parameters())
+    if not (layer.training and paddle.is_grad_enabled()) or (is_frozen and x.stop_gradient):
+        return forward(x, *others)
+    if x.stop_gradient:  # after frozen layers: without this, the layer's parameters would silently get no gradient
+        x = x.detach()
+        x.stop_gradient = False
+    # Not reentrant: a nested backward pass runs data parallelism's hooks at the wrong time and fails. We replay random
+    # numbers ourselves, since Paddle 2.6 does so only on GPUs.
+    first: list[Any] = []
 
-    def __init__(self, layer: paddle.nn.Layer, forward: Callable) -> None:
-        self._layer = layer
-        self._forward = forward
+    def repeatable(*arguments: Any) -> Any:
+        now = paddle.get_rng_state()
+        if not first:
+            first.append(now)
+            return forward(*arguments)
+        paddle.set_rng_state(first[0])
+        try:
+            return forward(*arguments)
+        finally:
+            paddle.set_rng_state(now)
 
-    def __call__(self, x: paddle.Tensor, *others: Any) -> paddle.Tensor:
-        is_frozen = all(p.stop_gradient for p in self._layer.parameters())
-        if not (self._layer.training and paddle.is_grad_enabled()) or (is_frozen and x.stop_gradient):
-            return self._forward(x, *others)
-        if x.stop_gradient:  # after frozen layers: without this, the layer's parameters would silently get no gradient
-            x = x.detach()
-            x.stop_gradient = False
-        # Not reentrant: a nested backward pass runs data parallelism's hooks at the wrong time and fails. We replay
-        # random numbers ourselves, since Paddle 2.6 does so only on GPUs.
-        first: list[Any] = []
-
-        def repeatable(*arguments: Any) -> Any:
-            now = paddle.get_rng_state()
-            if not first:
-                first.append(now)
-                return self._forward(*arguments)
-            paddle.set_rng_state(first[0])
-            try:
-                return self._forward(*arguments)
-            finally:
-                paddle.set_rng_state(now)
-
-        return recompute(repeatable, x, *others, use_reentrant=False, preserve_rng_state=False)
+    return recompute(repeatable, x, *others, use_reentrant=False, preserve_rng_state=False)

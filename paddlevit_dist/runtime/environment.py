@@ -74,15 +74,17 @@ def restart(python: str = sys.executable, *further: str) -> NoReturn:
 
 def versions() -> str:
     """This package, the Paddle that would be imported, and Python."""
-    return f"paddlevit_dist {__version__}, {_paddle_version()}, Python {platform.python_version()}"
+    number = paddle_version()
+    paddle = f"paddle {number}" if number else "no paddle"
+    return f"paddlevit_dist {__version__}, {paddle}, Python {platform.python_version()}"
 
 
-def _paddle_version() -> str:
+def paddle_version() -> str | None:
+    """Of the Paddle that would be imported, None without one: read from its file, as importing it takes a second."""
     found = importlib.util.find_spec("paddle")
     if found is None or found.origin is None:
-        return "no paddle"
-    # Importing it takes a second; its version is in a file of a few lines.
+        return None
     file = Path(found.origin).parent / "version" / "__init__.py"
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     stated = re.search(r"^full_version\s*=\s*['\"](.+)['\"]", text, re.MULTILINE)
-    return f"paddle {stated.group(1) if stated else 'of unknown version'}"
+    return stated.group(1) if stated else "of unknown version"

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from . import environment, limits, printing, signals
+from . import ending, environment, limits, printing, signals
 
 
 class UserError(Exception):
@@ -66,11 +66,17 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
     """Call ``function``, report what went wrong on stderr, and return the process's exit code.
 
     Applies to the whole process: printing never ends it, signals end it with one line, and packages in the ``.venv``
-    next to the package need not be installed for the calling interpreter.
+    next to the package need not be installed for the calling interpreter. One that has joined a group ends here.
 
     Args:
         trains: the function carries out a training, as far as is known.
     """
+    code = _exit_code_of(function, trains)
+    ending.end_if_in_danger(code)
+    return code
+
+
+def _exit_code_of(function: Callable[[], None], trains: bool) -> int:
     printing.never_fail()
     signals.expect(trains)
     sys.excepthook = printing.show_uncaught
@@ -92,14 +98,11 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         return error.exit_code
     except Stopped as stop:
         print(f"stopped: {printing.one_line(stop)}", file=sys.stderr)
-        signals.end_beside_threads(stop.exit_code)
         return stop.exit_code
     except KeyboardInterrupt as error:
         starting = signals.is_training() and not getattr(error, "again", False)
         print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
-        code = signals.STOPPED if starting else signals.exit_code(error)
-        signals.end_beside_threads(code)
-        return code
+        return signals.STOPPED if starting else signals.exit_code(error)
     except Exception as error:
         reason = limits.explain(error)
         if reason is None:

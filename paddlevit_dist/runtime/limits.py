@@ -16,11 +16,6 @@ _ALSO_WITHOUT_LIMIT = ("bad_alloc", "Unable to allocate", "ResourceExhausted")  
 _OUT_OF_FILES = "Too many open files"
 
 
-def address_space() -> int | None:
-    """Bytes that this process may map (``ulimit -v``); None: any number."""
-    return _limit("RLIMIT_AS")
-
-
 def open_files() -> int | None:
     """How many files this process may have open (``ulimit -n``); None: any number."""
     return _limit("RLIMIT_NOFILE")
@@ -41,7 +36,7 @@ def too_low(processes: int, workers: int) -> str | None:
         processes: that train together on this machine.
         workers: loader processes of each.
     """
-    memory, files = address_space(), open_files()
+    memory, files = _limit("RLIMIT_AS"), open_files()
     if memory is not None and memory < _LEAST_ADDRESS_SPACE:
         return (
             f"the memory limit of this shell, {memory >> 10} KiB (ulimit -v), is too low: Paddle needs at least "
@@ -96,7 +91,7 @@ def explain(error: BaseException) -> str | None:
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EMFILE, errno.ENFILE) or _OUT_OF_FILES in text:
         return f"{_first_line(text)}: the limit is {open_files()} (ulimit -n); raise it, or lower -num_workers"
-    memory = address_space()
+    memory = _limit("RLIMIT_AS")
     is_memory = isinstance(error, MemoryError) or number in (errno.ENOMEM, errno.EAGAIN)
     if memory is not None and (is_memory or any(sign in text for sign in _OUT_OF_MEMORY)):
         return (

@@ -18,7 +18,6 @@ _SAVING = signal.SIGUSR1
 _ALL = [*_STOPPING, _SAVING]
 _IMPORT_POLL_SECONDS = 0.02
 _STUCK_SECONDS = 10.0  # for a start that is inside a library, where no handler runs
-_LAST_SECONDS = 1.0  # for a thread that only needs to notice that nobody wants its result
 _STARTED = "PADDLEVIT_DIST_STARTED"  # process and time; outlives the replacement of a process
 
 
@@ -165,22 +164,6 @@ def work_for(parent: int, passes_saves: bool, leave: Callable[[int, bool], None]
     _state.parent = parent
     _state.passes_saves = passes_saves
     _state.leave = leave
-
-
-def leave_running(thread: Any) -> None:
-    """Note a thread that nobody waits for: while it runs, Python cannot end in an orderly way, as libraries abort the
-    process when their threads are ended inside them."""
-    _left_running.append(thread)
-
-
-def end_beside_threads(code: int) -> None:
-    """End this process with ``code`` if a thread is left running; its streams are flushed."""
-    for thread in _left_running:
-        thread.join(_LAST_SECONDS)
-        if thread.is_alive():
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
 
 
 # ---- handlers ------------------------------------------------------------------------------------------------------
@@ -413,5 +396,4 @@ def _begin_child() -> None:
 _ignored: set[int] = set()
 _loaded = time.time()
 _state = _State()
-_left_running: list[Any] = []
 os.register_at_fork(after_in_child=_begin_child)

@@ -2,13 +2,13 @@
 
 import base64
 import hashlib
-import http.server
 import ssl
 import subprocess
 import threading
 
 import numpy as np
 import pytest
+from support.servers import Server
 
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
@@ -16,44 +16,6 @@ from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
-
-
-class Server:
-    """Serves ``content`` at every address except /missing; ``cut`` announces more than it sends.
-
-    ``answer`` replaces the whole answer: it is called with the request's handler.
-    """
-
-    def __init__(self, content):
-        self.content, self.requests, self.cut, self.answer = content, [], False, None
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):  # noqa: N802
-                outer.requests.append(self.path)
-                if outer.answer is not None:
-                    return outer.answer(self)
-                if self.path.startswith("/missing"):
-                    return self.send_error(404)
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(outer.content)))
-                self.end_headers()
-                self.wfile.write(outer.content[: len(outer.content) // 2] if outer.cut else outer.content)
-
-            def log_message(self, *arguments):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
-        self.thread.start()
-
-    def address(self, path):
-        return f"http://127.0.0.1:{self.server.server_port}/{path}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
 
 
 @pytest.fixture
@@ -67,9 +29,8 @@ def server(weights, tmp_path, monkeypatch):
     monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download, "RETRY_SECONDS", ())
-    server = Server(weights.read_bytes())
-    yield server
-    server.close()
+    with Server(weights.read_bytes()) as server:
+        yield server
 
 
 def digest(path):

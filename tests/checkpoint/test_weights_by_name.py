@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.servers import Server
 
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
@@ -17,7 +18,7 @@ from paddlevit_dist.prediction.trained import open_source
 from paddlevit_dist.registry import MODELS
 from paddlevit_dist.runtime.errors import UserError
 
-from .test_download import Server, digest
+from .test_download import digest
 
 NAME = "vit_tiny_patch16_224.augreg_in21k_ft_in1k"
 PATH = f"/timm/{NAME}/resolve/main/model.safetensors"
@@ -58,8 +59,8 @@ def hub(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", server.address(""))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download, "RETRY_SECONDS", (0.0, 0.0))
-    yield server
-    server.close()
+    with server:
+        yield server
 
 
 def kept(tmp_path):

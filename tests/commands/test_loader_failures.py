@@ -17,7 +17,7 @@ def start_training(output: Path, timeout_seconds: float, processes: int = 1):
     """A training that would take hours, once it trains, and the id of one of its loader processes."""
     words = [*DIGITS, "-epochs=10000", "-batch_size=8", "-num_workers=1", f"-ngpus={processes}", "REPORT_FREQ", "5"]
     words += ["DATA.LOADER_TIMEOUT_SECONDS", str(timeout_seconds)]
-    process = start_command([sys.executable, str(MAIN), f"-output={output}", *words])
+    process = start_command([sys.executable, str(MAIN), f"-output={output}", *words], is_copy=True)
     deadline = time.monotonic() + START_SECONDS
     while not (output / "metrics.jsonl").exists():
         assert process.poll() is None and time.monotonic() < deadline, process.communicate(timeout=5)

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import yaml
-from support.runs import DIGITS, contents, events, last_line, run_first_start, run_main, well
+from support.runs import DIGITS, contents, events, last_line, run_main, well
 
 import paddlevit_dist
 from paddlevit_dist.config import load
@@ -81,7 +81,7 @@ def test_an_evaluation_of_the_saved_weights_ends_with_the_same_line_and_its_own_
     output = shutil.copytree(run.output, tmp_path / "copy", symlinks=True)
     before = contents(output)
     digits = [word for word in DIGITS if word != "-epochs=1"]
-    ended = well(run_first_start(f"-output={output}", *digits, "-eval", f"-pretrained={run.last}"))
+    ended = well(run_main(f"-output={output}", *digits, "-eval", f"-pretrained={run.last}"))
     last = run.ended.out.partition(f"epoch {EPOCHS} evaluation: ")[2].splitlines()[0]
     assert last_line(ended) == last.removesuffix(" (best top-1)")
     after = contents(output)

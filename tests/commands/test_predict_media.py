@@ -1,11 +1,9 @@
 """``predict``: pictures at addresses, frames of videos, names of ImageNet's classes, classes beside pictures."""
 
 import csv
-import http.server
 import io
 import json
 import sys
-import threading
 
 import cv2
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 from PIL import Image
 from support.processes import run_command
 from support.runs import well
+from support.servers import Server, send
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
@@ -94,35 +93,19 @@ def test_without_opencv_a_video_is_a_line_that_names_it(predictor, tmp_path, mon
 
 @pytest.fixture
 def site(monkeypatch):
-    """A server of files by their names, without and with telling their length: ``files`` and ``address``."""
+    """A server of ``files`` by their names, without and with telling their length."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download, "RETRY_SECONDS", ())
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        files = {}
+    def answer(handler):
+        content = server.files.get(handler.path.partition("?")[0])
+        if content is None:
+            return handler.send_error(404)
+        return send(handler, None if handler.path.endswith("unmeasured") else content, content)
 
-        def do_GET(self):  # noqa: N802
-            content = self.files.get(self.path.partition("?")[0])
-            if content is None:
-                return self.send_error(404)
-            self.send_response(200)
-            if not self.path.endswith("unmeasured"):
-                self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *arguments):
-            pass
-
-    Handler.files = {}
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    Handler.address = f"127.0.0.1:{server.server_port}"
-    yield Handler
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with Server() as server:
+        server.answer, server.files = answer, {}
+        yield server
 
 
 def encoded(picture):
@@ -140,10 +123,10 @@ def test_pictures_and_videos_at_addresses_are_fetched_and_what_fails_is_one_line
     site.files["/large.png"] = bytes(80_000)
     monkeypatch.setattr(listing, "_LARGEST_FETCHED_BYTES", 79_999)
     assert len(site.files["/walk.avi"]) < 79_999
-    host = f"http://me:word@{site.address}"
+    host = site.address().replace("//", "//me:word@").rstrip("/")
     names = ["cat?key=abc", "walk.avi", "gone.png", "large.png", "large.png?unmeasured", "cat?unmeasured"]
     rows = predictor([f"{host}/{name}" for name in names] + ["http://127.0.0.1:1/x.png"])
-    shown = f"http://***@{site.address}"
+    shown = host.replace("me:word", "***")
     assert rows[0]["input"] == f"{shown}/cat?key=***" and rows[1]["input"] == f"{shown}/walk.avi/walk_000000_0ms"
     assert len(rows) == 2 + FRAMES and rows[-1]["input"] == f"{shown}/cat?unmeasured"
     assert without_inputs(rows) == without_inputs(predictor([noise, *frames(tmp_path / "walk.avi"), noise]))

@@ -13,7 +13,7 @@ from support.processes import wait_until
 
 import paddlevit_dist
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.runtime import errors, signals
+from paddlevit_dist.runtime import ending, errors, signals
 
 ORDERLY = (
     "SAVE_EVERY_MINUTES 0 MODEL.DROPOUT 0 MODEL.DROPPATH 0 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 "
@@ -95,7 +95,7 @@ def threads_after_a_stop(output: str) -> list:
         arguments = ["-batch_size=32", "-num_workers=0", "-stop_after_seconds=0.001"]
         small_runs.build(output, *ORDERLY, *arguments, train_size=160).train()
     except errors.Stopped:
-        signals.end_beside_threads(99)
+        ending.end_if_in_danger(99)
         return [thread.name for thread in threading.enumerate() if thread.name.startswith("Thread-")]
     raise AssertionError("it was not stopped")
 

@@ -3,7 +3,6 @@
 import atexit
 import ctypes
 import os
-import pickle
 import signal
 import sys
 import time
@@ -79,16 +78,27 @@ def leave_a_destructor_that_aborts(folder: str) -> None:
     native.__cxa_atexit(native.abort, None, None)
 
 
-def test_what_aborts_after_the_work_does_not_fail_the_run(tmp_path):
-    # With a variable of its own the command is no copy of a prepared process, whose workers have no destructors.
-    target = "distributed.test_failures:leave_a_destructor_that_aborts"
-    (tmp_path / "arguments").write_bytes(pickle.dumps([str(tmp_path)]))
-    command = [sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"]
-    ended = run_command(command, timeout=60, OF_ITS_OWN="1")
+OWN_PROGRAM = """
+import atexit, os, sys
+from distributed.test_failures import leave_a_destructor_that_aborts
+from paddlevit_dist.parallel import launch_workers, plan_processes
+
+folder = sys.argv[1]
+atexit.register(lambda: open(f"{folder}/{__name__}_{os.environ.get('PADDLE_TRAINER_ID')}", "w").close())
+if __name__ == "__main__":
+    launch_workers(leave_a_destructor_that_aborts, (folder,), plan_processes(2))
+"""
+
+
+def test_what_aborts_after_the_work_does_not_fail_the_run_and_nothing_own_is_lost(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(OWN_PROGRAM)
+    # The workers of a copy have no destructors.
+    ended = run_command([sys.executable, str(program), str(tmp_path)], timeout=60, is_copy=False)
     assert (ended.code, ended.err) == (0, "")
     for rank in (0, 1):
         assert (tmp_path / f"log_{rank}").read_text() == "a line"
-        assert (tmp_path / f"handler_{rank}").exists()
+        assert (tmp_path / f"handler_{rank}").exists() and (tmp_path / f"__mp_main___{rank}").exists()
 
 
 def return_early() -> None:
@@ -120,7 +130,7 @@ def start_endless(tmp_path) -> tuple:
     marker = str(tmp_path / "works")
     (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
     target = "distributed.test_failures:work_for_ever"
-    process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"])
+    process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"], is_copy=True)
     wait_until(lambda: all(Path(f"{marker}{rank}").exists() for rank in range(2)), "it does not work")
     return process, [int(Path(f"{marker}{rank}").read_text()) for rank in range(2)]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import acting, small_runs
+from support import acting, processes, small_runs
 from support.many_calls import over_the_network
 from support.processes import ended_by_itself, free_ports, start_command
 
@@ -28,18 +28,8 @@ LIMIT = 120.0  # on a machine that is busy with something else
 
 def start_rank(number: int, port: int, *words: str, size: int = 2, **more: str) -> Any:
     """One rank of ``size`` on a machine of its own, as far as it knows."""
-    endpoints = [f"127.0.0.1:{port + other}" for other in range(size)]
-    variables = {
-        "PADDLE_TRAINER_ID": str(number),
-        "PADDLE_TRAINERS_NUM": str(size),
-        "PADDLE_LOCAL_SIZE": "1",
-        "PADDLE_MASTER": endpoints[0],
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
-        "PADDLE_CURRENT_ENDPOINT": endpoints[number],
-        "GLOO_SOCKET_IFNAME": "lo",
-        **more,
-    }
-    return start_command([sys.executable, __file__, *words], **variables)
+    more = {"PADDLE_LOCAL_SIZE": "1", "PADDLE_MASTER": f"127.0.0.1:{port}", **more}
+    return processes.start_rank(number, [*range(port, port + size)], [__file__, *words], **more)
 
 
 def train_between_machines(output: str, *more: str) -> None:
@@ -220,6 +210,17 @@ def test_every_machine_is_told_why_a_rank_failed(what, cause):
         clear_away(ranks)
 
 
+def test_what_aborts_after_the_work_does_not_fail_a_launched_rank_and_nothing_own_is_lost(tmp_path):
+    (port,) = free_ports(1)
+    ranks = [start_rank(each, port, "abort", str(tmp_path)) for each in range(2)]
+    try:
+        assert [ended_by_itself(process, LIMIT).code for process in ranks] == [0, 0]
+        assert all((tmp_path / f"log_{rank}").read_text() == "a line" for rank in (0, 1))
+        assert all((tmp_path / f"handler_{rank}").exists() for rank in (0, 1))
+    finally:
+        clear_away(ranks)
+
+
 @pytest.mark.long
 def test_a_rank_that_never_comes_is_named_on_all_machines():
     (port,) = free_ports(1)
@@ -252,10 +253,11 @@ def test_a_master_port_that_another_program_has_is_named_on_all_machines():
 
 
 if __name__ == "__main__":
+    from distributed.test_failures import leave_a_destructor_that_aborts
     from paddlevit_dist.runtime.errors import run_and_report
 
     works = {"train": train_between_machines, "fail": fail_on_rank_one, "hang": hang_on_rank_one}
-    works["share"] = train_on_one_machine
+    works["share"], works["abort"] = train_on_one_machine, leave_a_destructor_that_aborts
     import paddle.distributed as dist  # after this package, as Paddle 2.6 needs
 
     initialise = dist.init_parallel_env

@@ -32,7 +32,7 @@ def run_until_killed(output: Path, *arguments: str) -> None:
     """Go on with a run, and kill all of its processes once it has saved in the middle of an epoch."""
     last = output / "checkpoints" / "last"
     command = [sys.executable, str(ROOT / "main_multi_gpu.py"), f"-output={output}", *BATCH, *arguments, *TINY]
-    process = start_command([*command, "-resume=auto", "SAVE_EVERY_UPDATES", "5"])
+    process = start_command([*command, "-resume=auto", "SAVE_EVERY_UPDATES", "5"], is_copy=True)
     deadline = time.monotonic() + 60.0
     while not os.readlink(last).startswith("update_"):
         assert process.poll() is None and time.monotonic() < deadline, process.communicate(timeout=5)

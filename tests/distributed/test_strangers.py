@@ -3,13 +3,12 @@
 import json
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import paddle
 import pytest
 from support.garbage import HOLDS_UP_OLD_PADDLE, KINDS
-from support.processes import free_ports, start_command, wait_until
+from support.processes import free_ports, start_rank, wait_until
 
 PROGRAM = str(Path(__file__).with_name("one_rank.py"))
 SECRET = {"PADDLEVIT_DIST_SECRET": "a secret of the tests"}
@@ -27,17 +26,8 @@ class Ranks:
         self.processes: list[subprocess.Popen] = []
 
     def start(self, rank: int, *options: str, **variables: str) -> subprocess.Popen:
-        endpoints = [f"127.0.0.1:{port}" for port in self.ports]
-        process = start_command(
-            [sys.executable, PROGRAM, str(self.folder), *options],
-            PADDLE_TRAINER_ID=str(rank),
-            PADDLE_TRAINERS_NUM="2",
-            PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
-            PADDLE_CURRENT_ENDPOINT=endpoints[rank],
-            PADDLE_DISTRI_BACKEND="gloo",
-            GLOO_SOCKET_IFNAME="lo",
-            **variables,
-        )
+        words = [PROGRAM, str(self.folder), *options]
+        process = start_rank(rank, self.ports, words, PADDLE_DISTRI_BACKEND="gloo", **variables)
         self.processes.append(process)
         return process
 

@@ -59,7 +59,7 @@ def stands_at(ended: Finished, number: int, words: str) -> None:
 )
 def test_a_stopped_rank_ends_the_run_with_its_number_and_place(tmp_path, number, word):
     words = [str(tmp_path / "run"), str(number), word]
-    ended = ending(start_command([sys.executable, __file__, "stopped", *words]))
+    ended = ending(start_command([sys.executable, __file__, "stopped", *words], is_copy=True))
     stands_at(ended, number, word)
 
 
@@ -111,7 +111,7 @@ def wait_for_a_message_that_never_comes() -> None:
 
 
 def run_hanging(how: str) -> Finished:
-    return ending(start_command([sys.executable, __file__, how]))
+    return ending(start_command([sys.executable, __file__, how], is_copy=True))
 
 
 @pytest.mark.long
@@ -134,7 +134,9 @@ def test_ranks_that_wait_for_one_another_are_all_named():
 
 @pytest.mark.long
 def test_a_rank_stopped_inside_an_exchange_is_named_once_gloo_gives_up():
-    ended = ended_by_itself(start_command([sys.executable, __file__, "stopped in an exchange", "300"]), 180)
+    ended = ended_by_itself(
+        start_command([sys.executable, __file__, "stopped in an exchange", "300"], is_copy=True), 180
+    )
     last = ended.err.strip().splitlines()[-1]
     assert last.startswith("error: rank 1 failed: stood still for ") and "T (stopped)" in last, ended.err
 
@@ -170,7 +172,7 @@ def train_with_a_slow_picture(output: str, number: str) -> None:
 @pytest.mark.parametrize("number", [1, 100])  # the first, and one in mid-epoch
 def test_a_picture_slower_than_gloo_and_the_watchdog_only_makes_all_wait(tmp_path, number):
     output = tmp_path / "run"
-    process = start_command([sys.executable, __file__, "slow picture", str(output), str(number)])
+    process = start_command([sys.executable, __file__, "slow picture", str(output), str(number)], is_copy=True)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
     assert all(float(Path(f"{output}.{number}").read_text()) > SlowPicture.seconds for number in range(2))
@@ -198,7 +200,7 @@ def train_as_on_a_gpu(output: str, how: str) -> None:
 
 
 def run_as_on_a_gpu(output: Path, how: str) -> Finished:
-    return ending(start_command([sys.executable, __file__, "as on a GPU", str(output), how]))
+    return ending(start_command([sys.executable, __file__, "as on a GPU", str(output), how], is_copy=True))
 
 
 def test_on_a_gpu_a_rank_that_waits_for_a_hanging_one_is_not_taken_for_it(tmp_path):

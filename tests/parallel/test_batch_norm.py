@@ -174,17 +174,20 @@ def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch):
         calls.append(x.numpy().max())
         return a_kernel(x, mean, *others)
 
+    monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: True)
     monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
     monkeypatch.setattr(batch_norm, "all_reduce_sum", lambda tensor: calls.append("collective"))
     for kernel, expected in ((exchanging, True), (alone, False)):
         monkeypatch.setattr(paddle._C_ops, "sync_batch_norm_", kernel)
         for number in range(3):
             monkeypatch.setattr(batch_norm.world, "rank", lambda number=number: number)
-            assert batch_norm.native_synchronises(on_gpu=True) is expected
+            assert batch_norm.native_synchronises() is expected
     assert calls[-6:] == ["collective", 0, "collective", 0, "collective", 1]
-    assert not batch_norm.native_synchronises(on_gpu=False)
     monkeypatch.setattr(batch_norm.world, "world_size", lambda: 1)
-    assert not batch_norm.native_synchronises(on_gpu=True)
+    assert not batch_norm.native_synchronises()
+    monkeypatch.undo()
+    monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
+    assert not batch_norm.native_synchronises()
 
 
 class Counter(paddle.nn.Layer):

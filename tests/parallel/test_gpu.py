@@ -59,13 +59,14 @@ FLAGS = (SEARCH, "FLAGS_cudnn_deterministic", "FLAGS_embedding_deterministic")
 
 @pytest.fixture()
 def as_before(monkeypatch):
-    """Afterwards the process has the flags, switches and variables that it has now."""
+    """As on a GPU; afterwards the process has the flags, switches and variables that it has now."""
     core = paddle.base.core
     flags = paddle.get_flags([name for name in FLAGS if name in core.globals()])
     switches = core.get_cublas_switch(), core.get_cudnn_switch()
     for name in ("NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", SEARCH):
         monkeypatch.setenv(name, "")  # so that it is put back
         del os.environ[name]
+    monkeypatch.setattr(gpu, "is_on_gpu", lambda: True)
     yield
     paddle.set_flags(flags)
     core.set_cublas_switch(switches[0])
@@ -81,13 +82,14 @@ def expected(*values) -> dict:
     return {name: value for name, value in zip(FLAGS, values) if name in paddle.base.core.globals()}
 
 
-def test_tf32_is_set_either_way_and_a_cpu_is_left_alone(as_before):
+def test_tf32_is_set_either_way_and_a_cpu_is_left_alone(as_before, monkeypatch):
     core = paddle.base.core
     for allowed in (True, False, True):
-        gpu.prepare(allowed, deterministic=False, fixed_shapes=False, on_gpu=True)
+        gpu.prepare(allowed, deterministic=False, fixed_shapes=False)
         assert (core.get_cublas_switch(), core.get_cudnn_switch()) == (allowed, allowed)
         assert os.environ.pop("NVIDIA_TF32_OVERRIDE", None) == (None if allowed else "0")
-    gpu.prepare(False, deterministic=True, fixed_shapes=True, on_gpu=False)
+    monkeypatch.setattr(gpu, "is_on_gpu", lambda: False)
+    gpu.prepare(False, deterministic=True, fixed_shapes=True)
     assert core.get_cublas_switch() and "NVIDIA_TF32_OVERRIDE" not in os.environ
     assert in_force() == expected(False, False, 0)
 
@@ -97,30 +99,30 @@ def test_tf32_is_set_either_way_and_a_cpu_is_left_alone(as_before):
 )
 def test_tf32_needs_a_gpu_that_has_it_and_nobody_who_forbids_it(as_before, monkeypatch, capability, override, rounds):
     monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: capability)
-    gpu.prepare(True, deterministic=False, fixed_shapes=False, on_gpu=True)
+    gpu.prepare(True, deterministic=False, fixed_shapes=False)
     if override:
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
     assert gpu.rounds_to_tf32() is rounds
 
 
 def test_algorithms_are_looked_for_where_shapes_are_few_unless_runs_are_to_repeat(as_before, monkeypatch):
-    gpu.prepare(True, deterministic=False, fixed_shapes=True, on_gpu=True)
+    gpu.prepare(True, deterministic=False, fixed_shapes=True)
     assert in_force() == expected(True, False, 0) and "CUBLAS_WORKSPACE_CONFIG" not in os.environ
-    gpu.prepare(True, deterministic=False, fixed_shapes=False, on_gpu=True)
+    gpu.prepare(True, deterministic=False, fixed_shapes=False)
     assert in_force() == expected(False, False, 0)
     monkeypatch.setenv(SEARCH, "0")
-    gpu.prepare(True, deterministic=False, fixed_shapes=True, on_gpu=True)
+    gpu.prepare(True, deterministic=False, fixed_shapes=True)
     assert in_force() == expected(False, False, 0)
-    gpu.prepare(True, deterministic=True, fixed_shapes=True, on_gpu=True)
+    gpu.prepare(True, deterministic=True, fixed_shapes=True)
     assert in_force() == expected(False, True, 1) and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
 def test_what_is_in_force_is_recorded(as_before, monkeypatch):
-    assert gpu.settings() is None
-    monkeypatch.setattr(gpu, "is_on_gpu", lambda: True)
     monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: (8, 6))
     gpu.prepare(True, deterministic=True, fixed_shapes=True)
     recorded = gpu.settings()
+    monkeypatch.setattr(gpu, "is_on_gpu", lambda: False)
+    assert gpu.settings() is None
     assert recorded["tf32"] is True and recorded["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert {name: recorded[name] for name in in_force()} == expected(False, True, 1)
 

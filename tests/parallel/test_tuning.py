@@ -1,7 +1,6 @@
 """The environment of a tuned process, and the check that it changes no results."""
 
 import os
-import platform
 import subprocess
 import sys
 import warnings
@@ -44,7 +43,7 @@ def test_views_are_switched_off_on_cpus_only(monkeypatch):
 @pytest.mark.parametrize("version, is_known", [("2.5.2", False), ("2.6.2", True), ("3.3.1", True), ("4.0.0", False)])
 def test_views_are_switched_off_in_the_versions_that_are_known(monkeypatch, version, is_known):
     monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
-    monkeypatch.setattr(tuning.metadata, "version", lambda package: version)
+    monkeypatch.setattr(tuning, "paddle_version", lambda: version)
     assert tuning.has_slow_views() is is_known
 
 
@@ -102,8 +101,7 @@ def test_a_process_that_has_read_its_environment_restarts_once_with_its_own_argu
     )
     assert ended.returncode == 0, ended.stderr
     *began, last = ended.stdout.splitlines()
-    if platform.libc_ver()[0] == "glibc":
-        assert len(began) == starts
+    assert len(began) == starts
     assert len(set(began)) == 1  # same process number: the process replaced itself
     assert str(words) in began[0] and began[0].startswith("False")
     assert last.startswith(str(devices.cpu_cores())) and "FLAGS_paddle_num_threads" in last
@@ -112,11 +110,12 @@ def test_a_process_that_has_read_its_environment_restarts_once_with_its_own_argu
 @pytest.mark.parametrize(
     "name, message", [("paddle.nn.layer.norm", "any"), ("other", "You are using GPU version Paddle!")]
 )
-def test_warnings_that_a_new_process_would_not_show_are_not_shown_in_this_one(name, message):
+def test_warnings_that_a_new_process_would_not_show_are_not_shown_in_this_one(monkeypatch, name, message):
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         assert tuning.take_effect({"PYTHONWARNINGS": "x"}) is False  # this process has imported Paddle
-        assert tuning.filter_warnings(tuning.environment(1, True, {})["PYTHONWARNINGS"])
+        monkeypatch.setattr(tuning, "_READERS", ())
+        assert tuning.take_effect({"PYTHONWARNINGS": tuning.environment(1, True, {})["PYTHONWARNINGS"]})
         warnings.warn_explicit(message, UserWarning, "norm.py", 1, module=name)
         assert not shown
         warnings.warn_explicit("something else", UserWarning, "norm.py", 1, module=f"{name}_2")
@@ -138,7 +137,6 @@ def test_without_a_gpu_processes_are_asked_for_and_too_many_are_noticed():
     assert plan.processes == 1000 and "share" in plan.notices[0]
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
 @pytest.mark.parametrize("inherited", [True, False])
 def test_unused_memory_is_kept_by_malloc_until_it_is_given_back(inherited):
     script = (

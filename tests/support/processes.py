@@ -71,14 +71,15 @@ def run_main(*arguments: str, timeout: float = 120.0, **variables: str) -> Finis
     return run_command([sys.executable, str(ROOT / "main_multi_gpu.py"), *arguments], timeout=timeout, **variables)
 
 
-def run_command(command: list[str], timeout: float, folder: Path | None = None, **variables: str) -> Finished:
+def run_command(
+    command: list[str], timeout: float, folder: Path | None = None, is_copy: bool = True, **variables: str
+) -> Finished:
     """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind.
 
-    It starts as a copy of a process that has Paddle loaded where that makes no difference; see ``prepared``.
+    Args:
+        is_copy: it may start as a copy of a process that has Paddle loaded; see ``prepared``.
     """
-    where = str(folder or tempfile.gettempdir())
-    process = prepared.start(command, where, {**environment(), **variables}, is_usual=not variables)
-    process = process or start_command(command, folder, **variables)
+    process = start_command(command, folder, is_copy, **variables)
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -96,16 +97,34 @@ def run_command(command: list[str], timeout: float, folder: Path | None = None, 
     return Finished(process.returncode, out, err, [])
 
 
-def start_command(command: list[str], folder: Path | None = None, **variables: str) -> subprocess.Popen:
-    """Start a command in a session of its own, for tests that interfere with it."""
-    return subprocess.Popen(
+def start_command(
+    command: list[str], folder: Path | None = None, is_copy: bool = False, **variables: str
+) -> subprocess.Popen | prepared.Copy:
+    """Start a command in a session of its own, for tests that interfere with it; see ``run_command``."""
+    where, changed = str(folder or tempfile.gettempdir()), {**environment(), **variables}
+    copy = prepared.start(command, where, changed, is_usual=not variables) if is_copy else None
+    return copy or subprocess.Popen(
         command,
-        cwd=folder or tempfile.gettempdir(),
-        env={**environment(), **variables},
+        cwd=where,
+        env=changed,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+    )
+
+
+def start_rank(number: int, ports: list[int], words: list[str], **variables: str) -> subprocess.Popen:
+    """A Python program as one rank of so many as there are ports, started separately from the others."""
+    endpoints = [f"127.0.0.1:{port}" for port in ports]
+    return start_command(
+        [sys.executable, *words],
+        PADDLE_TRAINER_ID=str(number),
+        PADDLE_TRAINERS_NUM=str(len(ports)),
+        PADDLE_TRAINER_ENDPOINTS=",".join(endpoints),
+        PADDLE_CURRENT_ENDPOINT=endpoints[number],
+        GLOO_SOCKET_IFNAME="lo",
+        **variables,
     )
 
 

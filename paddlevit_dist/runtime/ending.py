@@ -1,0 +1,47 @@
+"""How a process ends where the destructors of native libraries may abort it (SIGABRT), which would fail a run that has
+done its work: those of a group do so in one of twenty runs on a busy machine, and those of a library in which a thread
+is still at work. Needs nothing but Python."""
+
+import atexit
+import contextlib
+import gc
+import io
+import os
+import sys
+import threading
+from typing import Any, NoReturn
+
+_LAST_SECONDS = 1.0  # for a thread that only needs to notice that nobody wants its result
+
+_left_running: list[Any] = []
+_has_group = False
+
+
+def leave_running(thread: Any) -> None:
+    """Note a thread that nobody waits for, and that may be inside a library."""
+    _left_running.append(thread)
+
+
+def note_group() -> None:
+    """Note that this process joins a group."""
+    global _has_group
+    _has_group = True
+
+
+def end_if_in_danger(code: int) -> None:
+    """End this process with ``code`` if it has joined a group, or a thread is left running."""
+    for thread in _left_running:
+        thread.join(_LAST_SECONDS)
+    if _has_group or any(thread.is_alive() for thread in _left_running):
+        end(code)
+
+
+def end(code: int) -> NoReturn:
+    """End this process as Python does, exit handlers and open files included, but for the destructors."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for thing in [*gc.get_objects(), sys.stdout, sys.stderr]:
+        if issubclass(type(thing), io.IOBase):  # Python would close files that own code has left open
+            with contextlib.suppress(OSError, ValueError):  # not for writing, or nobody reads it any more
+                thing.flush()
+    os._exit(code)

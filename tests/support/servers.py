@@ -1,0 +1,63 @@
+"""A web server of this machine, for tests of what is fetched."""
+
+import http.server
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class Server:
+    """Serves ``content`` at every address except /missing, and opens no tunnel; a context that ends it.
+
+    Attributes:
+        requests: the paths that were asked for, those of tunnels after "CONNECT ".
+        cut: half of the content that is announced is sent.
+        answer: replaces the whole answer; it is called with the request's handler.
+    """
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content, self.cut = content, False
+        self.requests: list[str] = []
+        self.answer: Callable[[Any], Any] | None = None
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:  # noqa: N802
+                outer.requests.append(self.path)
+                if outer.answer is not None:
+                    outer.answer(self)
+                elif self.path.startswith("/missing"):
+                    self.send_error(404)
+                else:
+                    send(self, outer.content, outer.content[: len(outer.content) // 2] if outer.cut else outer.content)
+
+            def do_CONNECT(self) -> None:  # noqa: N802
+                outer.requests.append(f"CONNECT {self.path}")
+                self.send_error(403)
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def address(self, path: str = "") -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/{path}"
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def send(handler: Any, announced: bytes | None, sent: bytes) -> None:
+    """Answer with 200, the length of ``announced`` if it is not None, and ``sent``."""
+    handler.send_response(200)
+    if announced is not None:
+        handler.send_header("Content-Length", str(len(announced)))
+    handler.end_headers()
+    handler.wfile.write(sent)

@@ -94,7 +94,7 @@ class Metrics:
         """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says
         nothing either: all samples are equal, and others would tell more."""
         interval = self.intervals.get(name)
-        return "" if interval is None or interval.low == interval.high else f" {interval.ends(decimals)}"
+        return f" {interval.ends(decimals)}" if interval is not None and interval.has_width() else ""
 
 
 class EvaluationStep(NamedTuple):

@@ -57,17 +57,13 @@ def in_event(intervals: Mapping[str, Interval], values: Mapping[str, float], con
     there are none."""
     if not intervals or confidence is None:
         return {}
-    ends = {name: [_short(interval.low), _short(interval.high)] for name, interval in intervals.items()}
-    return {"interval": {"percent": confidence.percent, **{name: ends[name] for name in values if name in ends}}}
+    found = {name: intervals[name].plain() for name in values if name in intervals}
+    ends = {name: [plain["low"], plain["high"]] for name, plain in found.items()}
+    return {"interval": {"percent": confidence.percent, **ends}}
 
 
 def as_json(intervals: Mapping[str, Interval], confidence: Confidence | None, facts: Mapping[str, Any]) -> str:
     """The content of ``intervals.json``: all of them, with what they are of."""
-    rows = {name: dict(zip(interval._fields, map(_short, interval))) for name, interval in intervals.items()}
+    rows = {name: interval.plain() for name, interval in intervals.items()}
     about = {} if confidence is None else confidence._asdict()
     return json.dumps({**facts, **about, "values": rows}, indent=1) + "\n"
-
-
-def _short(number: float) -> float:
-    """Six digits."""
-    return float(f"{number:.6g}")

@@ -22,6 +22,7 @@ import numpy as np
 Recompute = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
 RESAMPLES = 1000
+_ROUNDING = 1e-9  # relative; less is no difference
 _BIAS = 0.25  # of a standard error; less may be ignored (section 10.3)
 _SEED = 0  # a constant: an interval is not a matter of luck
 _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
@@ -33,6 +34,14 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
+
+    def has_width(self) -> bool:
+        """Whether its ends differ by more than rounding."""
+        return self.high - self.low > _ROUNDING * max(abs(self.low), abs(self.high))
+
+    def plain(self) -> dict[str, float]:
+        """For a file: its three numbers by name, with six digits."""
+        return {name: float(f"{number:.6g}") for name, number in self._asdict().items()}
 
     def ends(self, decimals: int) -> str:
         """Such as "[82.4, 84.0]"."""
@@ -70,7 +79,8 @@ def bootstrap(
 
 def _interval(value: float, drawn: np.ndarray, tail: float) -> Interval:
     bias = drawn.mean() - value
-    low, high = np.quantile(drawn, [tail, 1 - tail]) - (bias if abs(bias) > _BIAS * drawn.std() else 0.0)
+    is_noticed = abs(bias) > max(_BIAS * drawn.std(), _ROUNDING * abs(value))
+    low, high = np.quantile(drawn, [tail, 1 - tail]) - (bias if is_noticed else 0.0)
     return Interval(value, float(low), float(high))
 
 

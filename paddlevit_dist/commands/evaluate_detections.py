@@ -42,10 +42,9 @@ def run(words: list[str]) -> None:
         one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
     )
     of_rates = [f" AP of categories of frequency {one_line(name)}: {ap:0.3f}" for name, ap in rates.items()]
-    shown = [
-        f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in ("AP", "AP50", "AP75") if name in found
-    ]
-    of_pictures = [f" {', '.join(shown)}: {options.interval} % intervals, other pictures"] if shown else []
+    wide = [name for name in ("AP", "AP50", "AP75") if name in found and found[name].has_width()]
+    shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
+    of_pictures = [f" {', '.join(shown)}: {options.interval} % intervals over pictures"] if shown else []
     for line in summary(accumulated) + of_pictures + of_rates + _per_category(annotations, accumulated):
         print(line)
 

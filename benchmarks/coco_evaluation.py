@@ -103,11 +103,11 @@ class Contender:
 
 def bytes_per_thousand(folder: Path) -> float:
     """What crosses between ranks, with scores of float32 as networks give them."""
-    from paddlevit_dist.images.detection.evaluation import annotation_file, result_file
+    from paddlevit_dist.images.detection.evaluation import scored_files
 
-    annotations = annotation_file.read_annotations(folder / "annotations.json")
-    results = result_file.read_results(folder / "results.json", annotations)
-    matched = result_file.table_of(annotations, results, "bbox")
+    annotations = scored_files.read_annotations(folder / "annotations.json")
+    results = scored_files.read_results(folder / "results.json", annotations)
+    matched = scored_files.table_of(annotations, results, "bbox")
     packed = matched._replace(scores=matched.scores.astype(np.float32)).packed()
     return len(pickle.dumps(packed, protocol=pickle.HIGHEST_PROTOCOL)) * 1000 / len(annotations.image_ids)
 

@@ -202,10 +202,10 @@ def bare_loop(config: Any, model: Any, samples: Any, total_updates: int) -> Iter
 def work(name: str, folder: str) -> None:
     """Every process of one case: train with the engine, and between its steps with the bare loop."""
     from paddlevit_dist import Trainer, is_main, world_size
-    from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.observe.record import make_folder
 
     case = CASES[name]
-    prepare_folder(f"{folder}/run")
+    make_folder(f"{folder}/run")
     arguments = [f"-cfg={ROOT / case.recipe}", f"-output={folder}/run", "-num_workers=0", *case.overrides]
     arguments += ["TRAIN.NUM_EPOCHS", "1", "REPORT_FREQ", str(case.round_updates)]
     config = configuration.load(arguments).values

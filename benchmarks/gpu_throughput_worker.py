@@ -85,12 +85,12 @@ def words_of(options: dict[str, Any], precision: str, drops: bool) -> list[str]:
 def work(kind: str, address: str, precision: str, options: dict[str, Any], folder: str) -> None:
     """Every process of a Paddle contender."""
     from paddlevit_dist import config, rank
-    from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.observe.record import make_folder
     from paddlevit_dist.parallel import gpu
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
     values = config.load([*words_of(options, precision, kind == RECIPE), f"-output={folder}"]).values
-    prepare_folder(values.SAVE)
+    make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
     run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
 

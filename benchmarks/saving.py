@@ -108,11 +108,11 @@ class Script:
         from paddlevit_dist.checkpoint import store as checkpoints
         from paddlevit_dist.parallel import barrier
 
-        parts = self.training.checkpointer
+        parts = self.training
         if is_main():
             extra = {"scaler": {}, "best": None, "global_batch_size": 1}
             position = {**parts.sampler.state_dict(), **parts.schedule.state_dict()}
-            state = checkpoints.RunState(position, parts.optimizer.state_dict(), extra)
+            state = checkpoints.RunState(position, parts.checkpointer.optimizer.state_dict(), extra)
             weights, averages = parts.model.state_dict(), parts.ema.state_dict()
             checkpoints.save(self.folder, checkpoints.update_name(position["update"]), weights, state, averages)
             checkpoints.prune(self.folder, lambda epoch: False, position["update"], 1)
@@ -134,10 +134,10 @@ def scripted_task(config: Any, script: Script) -> Any:
 def work(name: str, folder: str) -> None:
     """Every process of one case."""
     from paddlevit_dist import Trainer, is_main, world_size
-    from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.observe.record import make_folder
 
     case = CASES[name]
-    prepare_folder(f"{folder}/run")
+    make_folder(f"{folder}/run")
     arguments = [f"-cfg={ROOT / _RECIPE}", f"-output={folder}/run", "-num_workers=0", "-batch_size=1", *case.overrides]
     arguments += "MODEL.NUM_CLASSES 1000 TRAIN.NUM_EPOCHS 1 TRAIN.MODEL_EMA True TRAIN.ACCUM_ITER 1".split()
     arguments += "SAVE_EVERY_MINUTES 0 KEEP_UPDATES 1 TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1000".split()
@@ -148,7 +148,7 @@ def work(name: str, folder: str) -> None:
     task = scripted_task(config, script)
     trainer = Trainer(config, task, {"train": samples, "val": Repeated(noise, config.DATA.BATCH_SIZE)})
     training = script.training = trainer.training()
-    training.checkpointer.say = script.say
+    training.record.say = script.say
     training.run()
     if is_main():
         (last,) = Path(folder, "peer").glob("update_*")

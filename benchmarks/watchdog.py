@@ -63,7 +63,7 @@ class Turns:
 def work(folder: str) -> None:
     from paddlevit_dist import Trainer, is_main
     from paddlevit_dist.images.classification.task import Classification
-    from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.observe.record import make_folder
     from paddlevit_dist.parallel.collectives import network_of_group
 
     turns = Turns()
@@ -73,7 +73,7 @@ def work(folder: str) -> None:
             turns.before_step()
             return super().train_step(model, batch, step)
 
-    prepare_folder(f"{folder}/run")
+    make_folder(f"{folder}/run")
     arguments = [f"-cfg={ROOT}/configs/vit_digits.yaml", f"-output={folder}/run", "-num_workers=0"]
     arguments += ["TRAIN.WARMUP_EPOCHS", "0", "TRAIN.NUM_EPOCHS", "1", "REPORT_FREQ", "1000"]
     config = configuration.load([*arguments, f"-batch_size={BATCH}"]).values

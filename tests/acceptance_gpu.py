@@ -239,11 +239,11 @@ def trained_network(name: str, place: Place) -> list[float]:
     """The losses of its first updates by the trainer; as large as it is, but small on a CPU."""
     from paddlevit_dist import Trainer, config
     from paddlevit_dist.contracts.task import make_task
-    from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.observe.record import make_folder
 
     output = place.folder / name
     values = config.load([*words_of_network(name, place.on_cpu), f"-output={output}"]).values
-    prepare_folder(str(output))
+    make_folder(str(output))
     job_of_network = make_task(values)
 
     class Short(type(job_of_network)):  # type: ignore[misc]

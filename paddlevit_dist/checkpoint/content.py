@@ -412,4 +412,5 @@ def _converted(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
 
 
 def _reason(error: Exception) -> str:
-    return shortened(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    said = error.strerror if isinstance(error, OSError) else None
+    return shortened(said or str(error) or type(error).__name__)

@@ -27,6 +27,7 @@ from tqdm import tqdm
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import shortened, without_credentials
+from .content import fingerprint
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
 SLOWEST_BYTES_PER_SECOND = 1000
@@ -94,7 +95,7 @@ def _local_copy(address: str, sha256: str | None, kept_as: str | None, say: Call
         path = Path(urllib.request.url2pathname(parts.path))
         if not path.is_file():
             raise UserError(f"{address}: there is no file {path}")
-        return Copy(path, _compared(_sha256(path), address, expected))
+        return Copy(path, _compared(fingerprint(path)["sha256"], address, expected))
     kept_as = kept_as or hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     folder = cache_folder() / "weights" / kept_as
     path = folder / _file_name(parts.path)
@@ -102,14 +103,14 @@ def _local_copy(address: str, sha256: str | None, kept_as: str | None, say: Call
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / _LOCK):
             wanted = expected or _recorded(folder)
-            if not path.exists() or (wanted is not None and _sha256(path) != wanted):
+            if not path.exists() or (wanted is not None and fingerprint(path)["sha256"] != wanted):
                 _fetch(address, path, expected, say)
     except OSError as error:
         reason = error.strerror or error
         raise UserError(
             f"{folder}: cannot store {address} there: {reason}; set {CACHE_VARIABLE} to a folder that can be written"
         ) from error
-    return Copy(path, _compared(_sha256(path), address, expected))
+    return Copy(path, _compared(fingerprint(path)["sha256"], address, expected))
 
 
 def fetch(address: str, path: Path, most_bytes: int) -> None:
@@ -287,25 +288,11 @@ class _Redirections(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(request, file, code, text, headers, address)
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Of ``http://`` and ``https://``, and of nothing else."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.UnknownHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _Redirections(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
 def _request(address: str, headers: dict[str, str]) -> urllib.request.Request:
     """For an address that may begin with ``user:password@``."""
     parts = urllib.parse.urlsplit(address)
+    if parts.scheme.lower() not in ("http", "https"):
+        raise UserError(f"{address} cannot be fetched: only http:// and https:// are")
     user, _, host = parts.netloc.rpartition("@")
     headers = {"User-Agent": "paddlevit_dist", **headers}
     request = urllib.request.Request(parts._replace(netloc=host).geturl(), headers=headers)
@@ -318,12 +305,13 @@ def _request(address: str, headers: dict[str, str]) -> urllib.request.Request:
 @contextlib.contextmanager
 def _opened(address: str, headers: dict[str, str]) -> Iterator[Any]:
     try:
-        response = _opener().open(_request(address, headers), timeout=_TIMEOUT_SECONDS)
+        opener = urllib.request.build_opener(_Redirections)  # anew, since it reads which proxies there are
+        response = opener.open(_request(address, headers), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         reason = shortened(error.reason, 200)
         raise UserError(f"{address} cannot be fetched: the server answers {error.code} {reason}") from error
     except (OSError, HTTPException, ValueError) as error:
-        reason = shortened(getattr(error, "reason", None) or error, 200)
+        reason = shortened(error.reason if isinstance(error, urllib.error.URLError) else error, 200)
         raise _NotFetched(f"{address} cannot be fetched: {reason}") from error
     with response:
         if response.status != 200 and not (response.status == 206 and headers):
@@ -354,11 +342,3 @@ def _compared(found: str, address: str, expected: str | None) -> tuple[str, ...]
             "altered on the way"
         )
     return ()
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -88,11 +88,7 @@ class LoadReport:
         return "\n".join(lines)
 
     def json(self) -> str:
-        """``as_dict`` as JSON."""
-        return json.dumps(self.as_dict(), indent=1)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The whole report in plain containers, for JSON."""
+        """The whole report as JSON."""
 
         def entries(names: list[str]) -> list[dict[str, Any]]:
             shapes = [self.shapes[name] for name in names]
@@ -101,17 +97,10 @@ class LoadReport:
                 for name, (a, b) in zip(names, shapes)
             ]
 
-        return {
-            "source": self.source,
-            "origin": self.origin,
-            "loaded_fraction": self.loaded_fraction,
-            "loaded": list(self.loaded),
-            "resized": entries(self.resized),
-            "reinitialised": entries(self.reinitialised),
-            "missing": entries(self.missing),
-            "unexpected": entries(self.unexpected),
-            "notices": list(self.notices),
-        }
+        kinds = ("resized", "reinitialised", "missing", "unexpected")
+        names = ("source", "origin", "loaded_fraction", "loaded", *kinds, "notices")
+        told = {name: entries(vars(self)[name]) if name in kinds else vars(self)[name] for name in names}
+        return json.dumps(told, indent=1)
 
     def _with_shapes(self, name: str) -> str:
         source_shape, model_shape = self.shapes[name]

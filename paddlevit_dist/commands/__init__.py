@@ -1,6 +1,6 @@
 """The command line, one command per file. Wings bring more (see ``wings``).
 
-- ``train``, ``evaluate``: the main job
+- ``train``, ``evaluate``: the main job; ``evaluate_detections``, ``inspect_submission``: of anybody's files
 - ``predict``: what trained weights say of data without labels
 - ``prepare``: one-time processing of data; ``convert``: processing of weights
 - ``inspect_data``, ``inspect_model``, ``inspect_recipes``, ``version``: look at samples, models, recipes

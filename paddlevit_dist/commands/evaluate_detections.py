@@ -16,20 +16,20 @@ _MOST_SHOWN = 100  # categories; -json has all
 
 def run(words: list[str]) -> None:
     """Read both files, match, and print."""
-    from ..images.detection.evaluation import annotation_file, result_file
+    from ..images.detection.evaluation import scored_files
     from ..images.detection.evaluation.accumulation import accumulate
 
     options = _options(words)
     kind = options.iou_type
-    annotations = annotation_file.read_annotations(options.annotations, kind, options.federated)
-    results = result_file.read_results(options.results, annotations, kind)
+    annotations = scored_files.read_annotations(options.annotations, kind, options.federated)
+    results = scored_files.read_results(options.results, annotations, kind)
     for notice in annotations.notices + results.notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
-    table = result_file.table_of(annotations, results, kind)
-    limits = result_file.limits_of(annotations)
+    table = scored_files.table_of(annotations, results, kind)
+    limits = scored_files.limits_of(annotations)
     accumulated = accumulate(table, limits)
     found = {} if options.interval == "off" else _intervals(table, limits, float(options.interval))
-    rates = result_file.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
+    rates = scored_files.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
     if options.json:
         per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
         said = {"stats": accumulated.stats().tolist(), "per_category": per_class}

@@ -1,5 +1,6 @@
 """``python -m paddlevit_dist inspect data FLAGS``: a picture of what the model will see."""
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from PIL import Image
 
 from .. import config as configuration
 from ..runtime.errors import UserError
+from ..runtime.files import told_if_not_written
 from ..runtime.lettering import LINE_PX, legend, letters, note_of
 from ..runtime.printing import one_line
 
@@ -22,11 +24,13 @@ Shown = tuple[Image.Image, str]
 def run(arguments: list[str]) -> None:
     """Write ``SAVE/data.png``: for some training samples, one row each with how it is evaluated and how the first
     epochs train on it. Takes the main job's flags."""
-    from ..observe.record import output_folder, prepare_folder
+    from ..observe.record import output_folder
 
     values = configuration.load(arguments, configuration.EXAMPLE, command="inspect data").values
-    with output_folder(values.SAVE, (_SHEET,)):
-        _draw(values, prepare_folder(values.SAVE) / _SHEET)
+    with output_folder(values.SAVE, (_SHEET,)) as folder:
+        with told_if_not_written(folder), tempfile.TemporaryFile(dir=folder):
+            pass  # what cannot be written is told before the data are read
+        _draw(values, folder / _SHEET)
 
 
 def _draw(values: Any, target: Path) -> None:

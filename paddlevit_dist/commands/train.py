@@ -134,8 +134,8 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
 
 def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str, Any]) -> Any:
     """The configuration with batch, epochs and warm-up that fit the training set."""
+    from ..config.course import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
     from ..engine.about import epochs_by_size
-    from ..engine.schedule import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
 
     if not run.values.EVAL:
         samples = len(datasets["train"])
@@ -186,15 +186,18 @@ def worker(
     with gpu_memory.explained(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
         trainer = Trainer(config, task, datasets, notices)
         if config.EVAL:
-            trainer.evaluate_only()
+            from ..prediction.evaluation import evaluate_only
+
+            evaluate_only(trainer)
         else:
             trainer.train()
 
 
 def _show(run: Any, plan: Any) -> None:
     """-show_config: the merged configuration and values derived from it."""
+    from ..config.course import with_fitting_batch
     from ..contracts.task import make_task
-    from ..engine.schedule import describe_rates, with_fitting_batch
+    from ..engine.schedule import describe_rates
 
     run = with_fitting_batch(run, plan.total_processes)
     task = make_task(run.values)

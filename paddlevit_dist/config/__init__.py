@@ -1,6 +1,10 @@
 """Configuration: defaults, then YAML files (BASE first), then the command line; merged, checked and frozen once. The
 keys are in tables beside their readers: ``engine/settings.py``, ``images/settings.py`` and so on.
 
+- ``key``, ``table``: one key, and all of them; ``own_keys``, ``own_imports``: what users add
+- ``command_line``, ``files``, ``recipes``: where values come from; ``help``: what ``-h`` says of them
+- ``merge``, ``checks``: one configuration of all, and what must fit together in it
+
 ``load(argv)`` does it all: read the command line, read the files it names, check every value against the table of
 keys, check what must fit together, freeze. Nothing here imports paddle.
 """

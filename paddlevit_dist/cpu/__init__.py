@@ -1,7 +1,7 @@
 """What makes CPUs fast: compiled loops around Paddle's own matrix product in place of layers, updates and transforms.
 
-- ``accelerate.py``: gives the layers of a model the fast classes of ``layers.py`` and ``blocks.py``, says when these
-  compute, and has the switch that turns them off
+- ``accelerate.py``: gives the layers of a model, a user's too, the fast classes of ``layers.py`` and ``blocks.py``
+  where they are of exactly the classes that it lists; says when these compute, and has the switch that turns them off
 - ``functions.py``, ``branches.py``, ``readers.py``, ``picture_functions.py``: differentiable functions of layers, of
   whole residual branches, of a last block whose first tokens are read, and on pictures with channels last
 - ``row_loops.py``, ``exponential_loops.py``, ``picture_loops.py``, ``depthwise_loops.py``: their loops, with

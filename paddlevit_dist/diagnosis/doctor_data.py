@@ -1,5 +1,6 @@
 """Checks of ``doctor`` that look at the data as a training would read them."""
 
+import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,27 +10,13 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
+from .settings import changed
 
 _OPENED = {"train": 100, "val": 20}
 _SHOWN = 5
 _MOST_CLASSES = 20
 _UNBALANCED = 20  # times as many samples in the largest class as in the smallest
 TRAINING, VALIDATION, LABELS, SAMPLES = "training data", "validation data", "labels", "samples"
-
-
-def changed(config: Any, values: dict[str, Any]) -> Any:
-    """The configuration with other values for those of these keys that it has."""
-    config = config.clone()
-    config.defrost()
-    for name, value in values.items():
-        *sections, last = name.split(".")
-        node = config
-        for section in sections:
-            node = node.get(section, {})
-        if last in node:
-            node[last] = value
-    config.freeze()
-    return config
 
 
 def task_of(checkup: Checkup) -> Any:
@@ -52,17 +39,8 @@ def samples_of(checkup: Checkup, split: str) -> Any:
     return checkup.keep(split, lambda: adopt(task_of(checkup).build_dataset(split, cache), Samples))
 
 
-def training_data(checkup: Checkup) -> Finding:
-    """Whether the training samples can be opened, and how many there are."""
-    return _opened(checkup, "train")
-
-
-def validation_data(checkup: Checkup) -> Finding:
-    """The same for those of the evaluation."""
-    return _opened(checkup, "val")
-
-
-def _opened(checkup: Checkup, split: str) -> Finding:
+def split_data(checkup: Checkup, split: str) -> Finding:
+    """Whether the samples of a split can be opened, and how many there are."""
     started = time.perf_counter()
     task, samples = task_of(checkup), samples_of(checkup, split)
     facts = {"samples": len(samples), "seconds": round(time.perf_counter() - started, 2)}
@@ -73,6 +51,8 @@ def _opened(checkup: Checkup, split: str) -> Finding:
 
 def samples(checkup: Checkup) -> Finding:
     """Some random samples of both splits: read, transformed and looked at, as a loader process does."""
+    from ..loading.loader import described
+
     task = task_of(checkup)
     bad: list[str] = []
     counts: dict[str, np.ndarray] = {}
@@ -91,7 +71,7 @@ def samples(checkup: Checkup) -> Finding:
             problem, found = _look(task, those, index, checkup.config.SEED)
             seconds.append(time.perf_counter() - started)
             if problem is not None:
-                bad.append(f"{split} {index} ({_described(those, index)}): {problem}")
+                bad.append(f"{split} {index} ({described(those, index)}): {problem}")
                 continue
             if split == "train":
                 usable.append(index)
@@ -143,13 +123,6 @@ def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
     except (Exception, SystemExit) as error:  # a data set may raise anything
         return f"{type(error).__name__}: {error}".partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
-
-
-def _described(samples: Any, index: int) -> str:
-    try:
-        return str(samples.describe(index))
-    except Exception as error:  # it must not hide what is wrong with the sample
-        return f"no description: {error}"
 
 
 def labels(checkup: Checkup) -> Finding:
@@ -229,8 +202,8 @@ def _histogram(counts: np.ndarray, names: Sequence[str] | None) -> str:
 
 
 CHECKS = (
-    Check(TRAINING, training_data),
-    Check(VALIDATION, validation_data),
+    Check(TRAINING, functools.partial(split_data, split="train")),
+    Check(VALIDATION, functools.partial(split_data, split="val")),
     Check(SAMPLES, samples, (TRAINING,)),
     Check(LABELS, labels, (TRAINING,)),
 )

@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import platform
 import re
 import shutil
 import time
@@ -28,15 +27,11 @@ def versions(checkup: Checkup) -> Finding:
     import numpy
     import paddle
 
-    from .. import __version__
+    from ..observe.record import versions as recorded
 
-    facts: dict[str, Any] = {
-        "paddlevit_dist": __version__,
-        "paddle": paddle.__version__,
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
-    wheels = [name for name in ("paddlepaddle", "paddlepaddle-gpu") if _installed(name)]
+    facts: dict[str, Any] = {**recorded()}
+    installed = {package.metadata["Name"] for package in metadata.distributions()}
+    wheels = sorted({"paddlepaddle", "paddlepaddle-gpu"} & installed)
     if len(wheels) > 1:
         mend = "python -m pip uninstall paddlepaddle paddlepaddle-gpu, then install the one that you want"
         return Finding(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend, facts)
@@ -59,14 +54,6 @@ def versions(checkup: Checkup) -> Finding:
     if problem is not None:
         return Finding(FAILURE, f"{problem} ({text})", "install a newer driver, or a Paddle for an older CUDA", facts)
     return Finding(OK, text, facts=facts)
-
-
-def _installed(package: str) -> bool:
-    try:
-        metadata.distribution(package)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _driver() -> str | None:
@@ -178,11 +165,8 @@ def shared_memory(checkup: Checkup) -> Finding:
         return Finding(OK, "there is none on this system")
     usage = shutil.disk_usage(SHM)
     facts = {"free_mib": round(usage.free / MIB), "total_mib": round(usage.total / MIB)}
-    text = (
-        f"{usage.free / GIB:.1f} of {usage.total / GIB:.1f} GiB free"
-        if usage.total >= GIB
-        else (f"{usage.free / MIB:.0f} of {usage.total / MIB:.0f} MiB free")
-    )
+    unit, digits, name = (GIB, 1, "GiB") if usage.total >= GIB else (MIB, 0, "MiB")
+    text = f"{usage.free / unit:.{digits}f} of {usage.total / unit:.{digits}f} {name} free"
     if usage.free < GIB and workers:
         mend = "start the container with --shm-size=8g (or --ipc=host), or use -num_workers=0"
         return Finding(WARNING, f"{text} for the batches of loader processes: little", mend, facts)

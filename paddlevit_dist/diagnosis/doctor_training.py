@@ -7,8 +7,9 @@ from typing import Any
 
 from ..parallel.devices import ProcessPlan
 from .doctor_checks import FAILURE, OK, WARNING, Check, Checkup, Finding, seconds_since
-from .doctor_data import SAMPLES, TRAINING, changed, samples_of, task_of
+from .doctor_data import SAMPLES, TRAINING, samples_of, task_of
 from .doctor_machine import GIB, MIB, SHM, loader_processes
+from .settings import changed
 
 _LARGEST_BATCH = 16  # of the trial: enough to see whether it learns
 _UPDATES, _SECONDS = 40, 60.0
@@ -73,12 +74,17 @@ def model(checkup: Checkup) -> Finding:
 
 def weights(checkup: Checkup) -> Finding:
     """Whether MODEL.PRETRAINED can be read and fits."""
-    from .trial import load_pretrained
+    from ..checkpoint.load import load_weights
+    from ..checkpoint.weights import evaluated_weights
 
-    if checkup.config.MODEL.PRETRAINED is None:
+    settings = checkup.config.MODEL
+    if settings.PRETRAINED is None:
         return Finding(OK, "none are loaded (no -pretrained)")
     samples_of(checkup, "train")  # says how many classes there are
-    return Finding(OK, _in_place(checkup, lambda: load_pretrained(checkup.config, task_of(checkup))))
+    source, options = evaluated_weights(settings.PRETRAINED), {"minimum_loaded": settings.MINIMUM_LOADED}
+    options["part"] = settings.PRETRAINED_PART
+    report = _in_place(checkup, lambda: load_weights(task_of(checkup).build_model(), source, **options))
+    return Finding(OK, report.summary())
 
 
 def first_loss(checkup: Checkup) -> Finding:

@@ -7,32 +7,35 @@ changed anything; ``config.yaml`` holds the settings.
 
 import copy
 import itertools
-import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal
 
+import msgspec
 import paddle
+from msgspec import Meta
 
 from ..checkpoint.content import update_name
 from ..config import dump_yaml
 from ..contracts.task import Step
 from ..engine.parts import TrainingParts
+from ..loading.loader import described
 from ..loading.sampler import SampleKey, TrainingSampler
 from ..parallel import barrier, is_main
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.printing import one_line
 
 FOLDER, CONFIG = "not_finite", "config.yaml"
 _KEPT, _KEPT_WEIGHTS = 20, 2
-_FORMAT = 1
-_NUMBERS = "update epoch total_updates first_of_row seed accumulation_steps samples_per_update".split()
+_MicroBatch = Annotated[list[tuple[int, int, str]], Meta(min_length=1)]  # index, repeat and description of each sample
 
 
-class Skipped(NamedTuple):
+class Skipped(msgspec.Struct):
     """An update that was skipped, as its file describes it.
 
     Attributes:
+        format: of the file.
         update: from 1, over the whole training.
         epoch: from 1.
         first_of_row: the first update of those in a row that were skipped.
@@ -40,9 +43,11 @@ class Skipped(NamedTuple):
         accumulation_steps: micro-batches of each rank.
         samples_per_update: over all ranks and micro-batches.
         scale: what the loss was multiplied by; None without a loss scaler.
-        keys: which readings each rank's micro-batches are of, [rank][micro-batch].
+        consumed: samples of the epoch before it, over all ranks.
+        ranks: what each rank's micro-batches are made of, [rank][micro-batch].
     """
 
+    format: Literal[1]
     update: int
     epoch: int
     total_updates: int
@@ -51,7 +56,13 @@ class Skipped(NamedTuple):
     accumulation_steps: int
     samples_per_update: int
     scale: float | None
-    keys: list[list[list[SampleKey]]]
+    consumed: int
+    ranks: Annotated[list[Annotated[list[_MicroBatch], Meta(min_length=1)]], Meta(min_length=1)]
+
+    @property
+    def keys(self) -> list[list[list[SampleKey]]]:
+        """Which readings each rank's micro-batches are of, [rank][micro-batch]."""
+        return [[[SampleKey(self.epoch, *place[:2]) for place in micro] for micro in rank] for rank in self.ranks]
 
 
 class EvidenceFolder:
@@ -85,24 +96,24 @@ class EvidenceFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
         first = step.update + 2 - in_a_row
         consumed = self._sampler.consumed
-        values = {
-            "format": _FORMAT,
-            "update": step.update + 1,
-            "epoch": step.epoch,
-            "total_updates": step.total_updates,
-            "first_of_row": first,
-            "seed": self._sampler.seed,
-            "accumulation_steps": self._sampler.accumulation_steps,
-            "samples_per_update": self._sampler.global_batch_size,
-            "scale": self._precision.scale if self._precision.scaler else None,
-            "consumed": consumed,
-            "ranks": [
-                [[[key.index, key.repeat, self._description(key.index)] for key in keys] for keys in micro_batches]
-                for micro_batches in keys_of_update(self._sampler, step.epoch, consumed)
+        skipped = Skipped(
+            format=1,
+            update=step.update + 1,
+            epoch=step.epoch,
+            total_updates=step.total_updates,
+            first_of_row=first,
+            seed=self._sampler.seed,
+            accumulation_steps=self._sampler.accumulation_steps,
+            samples_per_update=self._sampler.global_batch_size,
+            scale=self._precision.scale if self._precision.scaler else None,
+            consumed=consumed,
+            ranks=[
+                [[self._reading(key) for key in keys] for keys in batches]
+                for batches in keys_of_update(self._sampler, step.epoch, consumed)
             ],
-        }
+        )
         with atomic_file(file) as out:
-            out.write(json.dumps(values, indent=None).encode())
+            out.write(msgspec.json.encode(skipped))
         with atomic_file(self.folder / CONFIG) as out:
             out.write(dump_yaml(self._config).encode())
         weights = weights_file(self.folder, first)
@@ -119,11 +130,8 @@ class EvidenceFolder:
             for old in by_age[:-number]:
                 old.unlink(missing_ok=True)
 
-    def _description(self, index: int) -> str:
-        try:
-            return str(self._samples.describe(index))
-        except Exception as error:  # of a user's class: the update is worth more than a name
-            return f"no description: {error}"
+    def _reading(self, key: SampleKey) -> tuple[int, int, str]:
+        return int(key.index), int(key.repeat), one_line(described(self._samples, key.index))
 
 
 def weights_file(folder: Path, first_of_row: int) -> Path:
@@ -154,25 +162,13 @@ def read_skipped(file: Path) -> Skipped:
         UserError: the file is missing or is none of these.
     """
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        if values["format"] != _FORMAT:
-            raise ValueError(f"format {values['format']}, expected {_FORMAT}")
-        epoch = int(values["epoch"])
-        keys = [
-            [[SampleKey(epoch, int(index), int(repeat)) for index, repeat, _ in micro] for micro in rank]
-            for rank in values["ranks"]
-        ]
-        if not keys or not all(rank and all(rank) for rank in keys):
-            raise ValueError("it names no samples")
-        numbers = {name: int(values[name]) for name in _NUMBERS}
-        scale = None if values["scale"] is None else float(values["scale"])
-        return Skipped(scale=scale, keys=keys, **numbers)
+        return msgspec.json.decode(file.read_bytes(), type=Skipped)
     except FileNotFoundError:
         raise UserError(
             f"-replay={file}: there is no such file; runs write them to {FOLDER}/ of their output folder"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"-replay={file} does not describe an update ({type(error).__name__}: {str(error)[:80]}); expected a file "
+            f"-replay={file} does not describe an update ({str(error)[:80]}); expected a file "
             f"{FOLDER}/update_*.json of an output folder"
         ) from None

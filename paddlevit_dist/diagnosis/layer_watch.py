@@ -14,7 +14,7 @@ from ..runtime.printing import kept_from_terminal
 _FLOATING = (paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64)
 
 
-class Finding(NamedTuple):
+class BadTensor(NamedTuple):
     """A tensor that is not finite.
 
     Attributes:
@@ -45,7 +45,7 @@ class LayerWatch:
     """
 
     def __init__(self, model: paddle.nn.Layer, samples: int) -> None:
-        self.found: Finding | None = None
+        self.found: BadTensor | None = None
         self._samples = samples
         self._looked_at = 0
         self._before = "the input of the model"  # the last one that was finite
@@ -70,7 +70,7 @@ class LayerWatch:
         rows = None
         if values.ndim and len(values) == self._samples:
             rows = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1)).tolist()
-        self.found = Finding(self._looked_at, what, int(bad.sum()), values.size, rows)
+        self.found = BadTensor(self._looked_at, what, int(bad.sum()), values.size, rows)
 
     def look_at_gradients(self, model: paddle.nn.Layer) -> None:
         """Look at the gradients of the parameters, the last one's first, as the backward pass makes them."""

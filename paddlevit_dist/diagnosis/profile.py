@@ -94,7 +94,7 @@ class Profile(Watcher):
         if paddle.get_device().startswith("gpu"):
             paddle.device.synchronize()
             targets.append(profiler.ProfilerTarget.GPU)
-        recorder = profiler.Profiler(targets=targets, on_trace_ready=_nowhere)
+        recorder = profiler.Profiler(targets=targets, on_trace_ready=lambda ended: None)
         try:
             recorder.start()
         except (OSError, RuntimeError) as error:
@@ -190,10 +190,6 @@ class Profile(Watcher):
             parts.append(f"{_RANKS} {self._stages[_RANKS] / seconds:.1%}")
             parts.append(f"exchange of gradients {exchange_seconds(events) / seconds:.1%} (inside the backward pass)")
         return "stages of the process's time: " + ", ".join(parts)
-
-
-def _nowhere(ended: Any) -> None:
-    """What Paddle's profiler does with a record unless told otherwise: nothing."""
 
 
 # ---- reading a trace -------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from ..parallel import (
 )
 from ..runtime.errors import UserError
 from .evidence import FOLDER, Skipped, read_skipped, weights_file
-from .layer_watch import Finding, LayerWatch, first_operation
+from .layer_watch import BadTensor, LayerWatch, first_operation
 
 _MOST_SHOWN = 20
 
@@ -53,21 +53,10 @@ class NotFinite(NamedTuple):
 
     micro: int
     rank: int
-    finding: Finding
+    finding: BadTensor
     operation: str | None
     keys: list[SampleKey]
     only: bool
-
-
-class _Listed(paddle.io.BatchSampler):
-    def __init__(self, batches: Sequence[list[SampleKey]]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Any:
-        return iter(self._batches)
-
-    def __len__(self) -> int:
-        return len(self._batches)
 
 
 class Replay:
@@ -129,7 +118,7 @@ class Replay:
 
     def _batches(self, keys: Sequence[list[SampleKey]]) -> list[dict[str, Any]]:
         collate = CountingCollate(self.task)
-        return list(Loader(self.samples, _Listed(keys), collate, num_workers=0, seed=self.seed))
+        return list(Loader(self.samples, keys, collate, num_workers=0, seed=self.seed))
 
     def _counts(self, batches: list[dict[str, Any]]) -> dict[str, Any]:
         """Normalisers of the whole update, as the run had them."""
@@ -172,7 +161,7 @@ class Replay:
 
     def _pass(
         self, batch: dict[str, Any], samples: int, number: int, micro: int, counts: dict[str, Any]
-    ) -> Finding | None:
+    ) -> BadTensor | None:
         """Forward and backward of a micro-batch; the first tensor that is not finite."""
         skipped = self.skipped
         step = Step(skipped.epoch, skipped.update - 1, skipped.total_updates, micro)

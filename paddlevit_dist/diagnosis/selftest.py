@@ -9,7 +9,6 @@ rounding of those that are nearly zero into whole steps.
 import contextlib
 import gc
 import hashlib
-import json
 import math
 import pickle
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
+from ..config.table import leaves
 from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.task import Step, Task, Term, make_task
@@ -40,8 +40,10 @@ from ..parallel import (
     world_size,
 )
 from ..runtime.errors import UserError
+from .settings import changed
 
 UPDATES = 3
+_RESULT = "way.pickle"
 # Measured: a ViT's gradients differ by 1e-6 of their largest value, the loss of any model's first update by 4e-6. ReLUs
 # and batch norms make more of rounding, 7 % of the first layer's gradient in PointGroup and 1e-5 of the last one's; and
 # where two proposals of a Mask R-CNN have nearly equal scores, either is taken, in one run of two or of twenty. So what
@@ -112,10 +114,7 @@ def run_way(config: Any, task: Task, samples: Any, folder: str, perturbed: int =
         for difference in differences(way, _make_updates(config, task, samples, Path(folder), number)):
             way.rounding[difference.name] = max(way.rounding.get(difference.name, 0.0), difference.share)
     if is_main():
-        arrays = {f"{position:06d}": value for position, value in enumerate(way.values.values())}
-        np.savez(Path(folder, "values.npz"), **arrays)
-        notes = {**way._asdict(), "values": list(way.values)}
-        Path(folder, "notes.json").write_text(json.dumps(notes), encoding="utf-8")
+        Path(folder, _RESULT).write_bytes(pickle.dumps(way))
 
 
 def _make_updates(config: Any, task: Task, samples: Samples, folder: Path, perturbation: int | None = None) -> Way:
@@ -168,10 +167,7 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
 
 def silent_training(config: Any, task: Task, samples: Samples, folder: Path) -> TrainingParts:
     """The parts of a training that tell nothing, and write nothing unless they are told to."""
-    config = config.clone()
-    config.defrost()
-    config.DATA.NUM_WORKERS, config.DATA.PREFETCH = config.DATA.NUM_WORKERS or 0, 1
-    config.freeze()
+    config = changed(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
     gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
     record = RunRecord(folder, writes=False)
     return TrainingParts(config, task, {"train": samples}, build_model(config, task), record)
@@ -228,11 +224,8 @@ def _changes(model: paddle.nn.Layer, before: Arrays) -> Arrays:
 
 
 def read_way(folder: Path) -> Way:
-    """What ``run_way`` has written."""
-    notes = json.loads((folder / "notes.json").read_text(encoding="utf-8"))
-    with np.load(folder / "values.npz", allow_pickle=False) as arrays:
-        notes["values"] = {name: arrays[f"{number:06d}"] for number, name in enumerate(notes["values"])}
-    return Way(**notes)
+    """What ``run_way`` has written, into a folder that nobody else can write to."""
+    return pickle.loads((folder / _RESULT).read_bytes())
 
 
 def differences(one: Way, other: Way, with_buffers: bool = True) -> list[Difference]:
@@ -308,8 +301,8 @@ def run(run: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_selftest_") as name:
         folder = Path(name)
         own_cache = Path(run.values.DATA.CACHE_FOLDER or Path(run.values.SAVE, "data"))
-        run, off = _comparable(run, str(folder))
-        ways = _ways(plan, run.values.DATA.BATCH_SIZE, run.values.NGPUS)
+        config, off = _comparable(run.values, str(folder))
+        ways = _ways(plan, config.DATA.BATCH_SIZE, config.NGPUS)
         for line in [
             f"selftest: {UPDATES} updates in each of these ways, float32, SGD",
             *(f"  {w.name}" for w in ways),
@@ -317,7 +310,7 @@ def run(run: Any) -> None:
             write_line(line)
         write_line(f"off, since each rank draws its own or rounds otherwise: {', '.join(['dropout layers', *off])}")
         # What a run has made of the data is read, and what it has not is thrown away.
-        task = make_task(run.values)
+        task = make_task(config)
         train = task.build_dataset("train", own_cache if own_cache.is_dir() else folder)
         results: dict[str, Any] = {}
         for number, way in enumerate(ways):
@@ -326,10 +319,10 @@ def run(run: Any) -> None:
                 continue
             place = folder / str(number)
             place.mkdir()
-            config = _of_way(run, way).values
-            these = plan._replace(processes=way.processes)
+            values = {"NGPUS": way.processes, "DATA.BATCH_SIZE": way.batch, "TRAIN.ACCUM_ITER": way.accumulated}
             perturbed = PERTURBED if way.processes == way.accumulated else 0  # of the one that others are compared with
-            arguments = (config, task, train, str(place), perturbed)
+            arguments = (changed(config, values), task, train, str(place), perturbed)
+            these = plan._replace(processes=way.processes)
             launch_workers(run_way, arguments, these, config.WATCHDOG_SECONDS, apart=True)
             results[way.name] = read_way(place)
         if len(results) == 1:
@@ -341,19 +334,16 @@ def run(run: Any) -> None:
             raise SystemExit(1)
 
 
-def _comparable(run: Any, folder: str) -> tuple[Any, list[str]]:
+def _comparable(config: Any, folder: str) -> tuple[Any, list[str]]:
     """The configuration without what is random on each rank, and what that is."""
-    task = make_task(run.values)
-    off = []
-    for name, value in {**_FOR_ALL, **task.of_each_rank, "SAVE": folder}.items():
-        node = run.values
-        for part in name.split("."):
-            node = node[part]
-        if node != value:
-            run = run.changed(name, value, "")
-            if name in task.of_each_rank or name == "AMP":
-                off.append(f"{name} {node}")
-    return run, off
+    of_each_rank = make_task(config).of_each_rank
+    others, settings = {**_FOR_ALL, **of_each_rank}, dict(leaves(config))
+    off = [
+        f"{name} {settings[name]}"
+        for name, value in others.items()
+        if settings[name] != value and (name in of_each_rank or name == "AMP")
+    ]
+    return changed(config, {**others, "SAVE": folder}), off
 
 
 def _ways(plan: Any, batch: int, requested: int) -> list[_Way]:
@@ -366,16 +356,6 @@ def _ways(plan: Any, batch: int, requested: int) -> list[_Way]:
     ways = [_Way(f"{processes} processes x {share}", processes, share, 1)] if processes > 1 else []
     ways.append(_Way(f"1 process x {share * parts}", 1, share * parts, 1))
     return [*ways, _Way(f"1 process x {share} x {parts} accumulated", 1, share, parts)]
-
-
-def _of_way(run: Any, way: _Way) -> Any:
-    for name, value in {
-        "NGPUS": way.processes,
-        "DATA.BATCH_SIZE": way.batch,
-        "TRAIN.ACCUM_ITER": way.accumulated,
-    }.items():
-        run = run.changed(name, value, "")
-    return run
 
 
 def _compare(results: dict[str, Any], ways: list[_Way]) -> bool:

@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from ..config.key import Given, Key, Range, Setting, Table, optional
+from ..config.table import leaves, put
 from ..runtime.errors import UserError
 
 _KEYS = (
@@ -51,3 +53,13 @@ def settings_of_replay(settings: Sequence[Setting]) -> str | None:
     if not os.path.isfile(beside):
         raise UserError(f"-replay={file}: there is no config.yaml beside it: name the run's with -cfg=FILE")
     return beside
+
+
+def changed(config: Any, values: dict[str, Any]) -> Any:
+    """The frozen configuration with other values for those of these keys that it has."""
+    config = config.clone()
+    config.defrost()
+    for name in values.keys() & dict(leaves(config)).keys():
+        put(config, name, values[name])
+    config.freeze()
+    return config

@@ -120,7 +120,7 @@ def _mean(term: Term) -> float:
 
 
 def _arrays(state: dict[str, Any]) -> dict[str, np.ndarray]:
-    return {name: np.array(value.numpy() if hasattr(value, "numpy") else value) for name, value in state.items()}
+    return {name: np.array(value) for name, value in state.items()}
 
 
 def _differing(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> list[str]:
@@ -168,18 +168,3 @@ def read_step(folder: Path) -> dict[str, Any]:
 
 def _bytes(value: Any) -> int:
     return math.prod(value.shape) * value.element_size() if isinstance(value, paddle.Tensor) else 0
-
-
-def load_pretrained(config: Any, task: Task) -> str:
-    """What MODEL.PRETRAINED fills of the configured model, in words.
-
-    Raises:
-        UserError: it cannot be read, or does not fit.
-    """
-    from ..checkpoint.load import load_weights
-    from ..checkpoint.weights import evaluated_weights
-
-    part: str | None = config.MODEL.PRETRAINED_PART
-    source = evaluated_weights(config.MODEL.PRETRAINED)
-    minimum = config.MODEL.MINIMUM_LOADED
-    return load_weights(task.build_model(), source, minimum_loaded=minimum, part=part).summary()

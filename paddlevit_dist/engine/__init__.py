@@ -1,8 +1,8 @@
 """The training run. It knows tasks by their contract.
 
 - ``trainer``: model, record and what is asked for; ``parts``: what a training computes with; ``training``: its loop;
-  ``watchers``: who is told of it; ``reports``, ``gpu_memory``, ``passes``, ``repetition``: some of them
-- ``steps``: one update, and an evaluation's loop; ``evaluation``; ``finite``: what is not finite changes nothing
+  ``watchers``: who is told of it; ``reports``, ``gpu_memory``, ``passes``: some of them
+- ``steps``: one update; ``evaluation``; ``finite``: what is not finite changes nothing
 - ``checkpointer``, ``resumption``: what is saved, without waiting for it, and restored; ``about``, ``samples_check``:
   what a checkpoint says of itself, and which samples it was trained on
 - ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``, ``settings_checks``: their keys

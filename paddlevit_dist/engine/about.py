@@ -1,7 +1,6 @@
 """What a checkpoint says of itself, and whether that fits the run that loads it."""
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import paddle
@@ -13,7 +12,7 @@ from ..config import dump_yaml
 from ..config.table import effects, leaves
 from ..contracts.task import Task
 from ..runtime.errors import UserError
-from ..runtime.text_files import parse_yaml, read_yaml
+from ..runtime.text_files import parse_yaml
 
 
 class Change(NamedTuple):
@@ -28,7 +27,7 @@ class Change(NamedTuple):
 def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """The settings that differ, in the order in which ``now`` has them.
 
-    A key that only one side knows comes from another version of this package and is left out.
+    A key that only one side knows comes from another version of this package and is not compared.
 
     Args:
         before, now: configurations as nested mappings.
@@ -84,29 +83,21 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
     """Before an evaluation: the weights' classes have to be those of the data, in the same order.
 
     Names are compared where both sides have them, else their number; returns a line for the log if they differ and
-    that is allowed.
+    that is allowed, or if the weights do not name as many classes as the data do.
 
     Raises:
         UserError: they differ, and -allow_changes was not given.
     """
     said = differing_classes(source, task, samples)
-    if said is None:
-        return _unknown_classes(source, task, samples)
-    if not config.ALLOW_CHANGES:
-        raise UserError(f"{source} was trained on other classes: {said}; use the same names, or add -allow_changes")
-    return [f"note: {source} was trained on other classes: {said}"]
-
-
-def _unknown_classes(source: str, task: Task, samples: Any) -> list[str]:
-    """The line about weights that have as many classes as the data, and do not name them."""
-    data = (checkpoints.read_about(source) or {}).get("data") or {}
     ours = task.about_data(samples).get("classes")
-    if not ours or _known(data.values(), "classes"):
-        return []
-    return [
-        f"note: classes unknown: {source} does not name its {len(ours):,} classes; the score takes them for those of "
-        f"the data in their order ({shown(', '.join(map(str, ours)))})"
-    ]
+    if said is None and ours and not _known(source, "classes"):
+        return [
+            f"note: classes unknown: {source} does not name its {len(ours):,} classes; the score takes them for those "
+            f"of the data in their order ({shown(', '.join(map(str, ours)))})"
+        ]
+    if said is not None and not config.ALLOW_CHANGES:
+        raise UserError(f"{source} was trained on other classes: {said}; use the same names, or add -allow_changes")
+    return [] if said is None else [f"note: {source} was trained on other classes: {said}"]
 
 
 def differing_classes(source: str, task: Task, samples: Any) -> str | None:
@@ -114,33 +105,23 @@ def differing_classes(source: str, task: Task, samples: Any) -> str | None:
 
     None where they do not, or where it cannot be known.
     """
-    data = (checkpoints.read_about(source) or {}).get("data") or {}
     now = task.about_data(samples)
-    theirs, ours = _known(data.values(), "classes"), now.get("classes")
-    different: list[str] = []
-    there: int | None
-    here: int | None
-    if theirs and ours:
-        if theirs == ours:
-            return None
-        different = [
-            f"{number}: {shown(a)} there, {shown(b)} here" for number, (a, b) in enumerate(zip(theirs, ours)) if a != b
-        ]
-        there, here = len(theirs), len(ours)
-    else:
-        there, here = _known(data.values(), "number of classes"), now.get("number of classes")
-        if there is None or here is None or there == here:
-            return None
-    said = f"{shown(there)} classes there, {here} here"
+    theirs, ours = _known(source, "classes"), now.get("classes")
+    if not (theirs and ours):
+        there, here = _known(source, "number of classes"), now.get("number of classes")
+        return None if None in (there, here) or there == here else f"{shown(there)} classes there, {shown(here)} here"
+    pairs = enumerate(zip(theirs, ours))
+    different = [f"{number}: {shown(a)} there, {shown(b)} here" for number, (a, b) in pairs if a != b]
     if different:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-        said = f"class {'; '.join(different[:3])}{more}"
-    return said
+        return f"class {'; '.join(different[:3])}{more}"
+    return None if len(theirs) == len(ours) else f"{len(theirs)} classes there, {len(ours)} here"
 
 
-def _known(facts: Iterable[Mapping[str, Any]], name: str) -> Any:
-    """The value from the first split that has one, else None."""
-    return next((of_split[name] for of_split in facts if of_split.get(name)), None)
+def _known(source: str, name: str) -> Any:
+    """What a checkpoint says of the first split of which it says it, else None."""
+    data = (checkpoints.read_about(source) or {}).get("data") or {}
+    return next((of_split[name] for of_split in data.values() if of_split.get(name)), None)
 
 
 def changed_data(source: str, task: Task, datasets: dict[str, Any]) -> list[Change]:
@@ -162,19 +143,10 @@ def settings_of(config: Any) -> dict[str, Any]:
     return parse_yaml(dump_yaml(config))
 
 
-def earlier_settings(directory: Path) -> dict[str, Any] | None:
-    """The configuration of the run that wrote a checkpoint: what the checkpoint says, else what its run's folder has.
-
-    None where neither can be read.
-    """
-    settings = (checkpoints.read_about(str(directory)) or {}).get("settings")
-    if settings is None:
-        file = directory.parent.parent / "config.yaml"
-        try:
-            settings = read_yaml(file) if file.is_file() else None
-        except (OSError, ValueError):
-            settings = None
-    return settings if isinstance(settings, dict) else None
+def earlier_settings(source: str) -> dict[str, Any]:
+    """The configuration of the run that wrote a checkpoint; empty for weights of others."""
+    settings = (checkpoints.read_about(source) or {}).get("settings")
+    return settings if isinstance(settings, dict) else {}
 
 
 def epochs_by_size(config: Any) -> int | None:
@@ -182,9 +154,7 @@ def epochs_by_size(config: Any) -> int | None:
     resume, train = config.MODEL.RESUME, config.TRAIN
     if not resume or train.NUM_SAMPLES is None:
         return None
-    directory = checkpoint_in(config.SAVE if resume == "auto" else resume)
-    settings = (checkpoints.read_about(str(directory)) or {}).get("settings")
-    before = settings.get("TRAIN") if isinstance(settings, dict) else None
+    before = earlier_settings(str(checkpoint_in(config.SAVE if resume == "auto" else resume))).get("TRAIN")
     if not isinstance(before, dict) or before.get("NUM_SAMPLES") != train.NUM_SAMPLES:
         return None
     epochs = before.get("NUM_EPOCHS")
@@ -195,26 +165,17 @@ def epochs_by_size(config: Any) -> int | None:
 def compare(source: str, config: Any, task: Task, *, must_match: bool) -> list[str]:
     """Compare what the checkpoint at ``source`` says of its input with this run's; returns lines for the log.
 
-    Weights other than our checkpoints say nothing, and nothing is compared. A name that only one side has was added
-    or removed, and is not compared either.
+    Weights other than our checkpoints say nothing, and nothing is compared; nor is a name that only one side has.
 
     Args:
         must_match: for an evaluation or a resumed training; weights to start a training from may differ, with a line.
     Raises:
         UserError: the two differ, they must not, and -allow_changes was not given.
     """
-    about = checkpoints.read_about(source)
-    if about is None:
-        return []
-    theirs, ours = about.get("input"), task.about_input()
-    if not isinstance(theirs, dict) or (ours and not theirs):  # written before it existed, or before it said anything
-        return [
-            f"note: {source} was written before checkpoints described their input: it cannot be checked against this "
-            "run's"
-        ]
+    theirs = (checkpoints.read_about(source) or {}).get("input") or {}
     changes = [
         Change(name, theirs[name], value, alters=True)
-        for name, value in ours.items()
+        for name, value in task.about_input().items()
         if name in theirs and _plain(value) != _plain(theirs[name])
     ]
     remedy = " and ".join(dict.fromkeys(task.remedy_for_input(change.name, change.before) for change in changes))
@@ -233,11 +194,7 @@ def compare_settings(source: str, config: Any, *, must_match: bool) -> list[str]
     Raises:
         UserError: the network is another, it must not be, and -allow_changes was not given.
     """
-    if checkpoints.read_about(source) is None:
-        return []
-    path = checkpoint_in(source)
-    before = earlier_settings(path if path.is_dir() else path.parent)
-    changes, effect_of = changed_settings(before or {}, settings_of(config)), effects()
+    changes, effect_of = changed_settings(earlier_settings(source), settings_of(config)), effects()
     of_network = [change for change in changes if effect_of[change.name] == "network"]
     others = [change for change in changes if effect_of[change.name] == "score"] if must_match else []
     return [

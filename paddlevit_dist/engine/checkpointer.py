@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,107 +18,55 @@ from ..checkpoint.content import AVERAGED
 from ..checkpoint.load import load_weights
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
 from ..checkpoint.weights import read_state
-from ..loading.sampler import TrainingSampler
 from ..observe.heartbeat import printing
 from ..parallel import Agreement, all_gather, broadcast_object, is_main, world_size
 from ..runtime.errors import UserError
-from .finite import SkippedUpdates, not_finite, weights_digest
-from .model_ema import ModelEma
+from . import about
+from .finite import not_finite, weights_digest
 from .optimizer import OptimizerState
-from .precision import Precision
-from .schedule import Schedule
+from .samples_check import listed
 
 _LOWER_BY = 10  # of nice: a tenth of the time of a processor that a training also wants, all of one that nothing wants
 
 
-@dataclass(frozen=True)
-class Saving:
-    """How often a run is saved in the middle of its epochs, which checkpoints are kept, and who waits for them.
-
-    Attributes:
-        every_updates: of the whole training; 0 for never.
-        every_minutes: since the last checkpoint, by the main process's clock; 0 for never.
-        keep_updates: how many of these are kept, the newest.
-        keep_epoch: whether the checkpoint of an epoch is kept when it is neither one of the last nor the best.
-        keep_epochs: how many checkpoints of epochs are kept in any case, the newest.
-        in_background: the training goes on while a checkpoint is written, from a copy of what it needs.
-    """
-
-    every_updates: int
-    every_minutes: float
-    keep_updates: int
-    keep_epoch: Callable[[int], bool]
-    keep_epochs: int = 1
-    in_background: bool = True
-
-
 class Checkpointer:
-    """Saves and restores the parts of one training. Every rank has one and calls the same methods.
+    """Saves and restores a training. Every rank has one and calls the same methods.
 
-    A part has ``state_dict`` and ``load_state_dict``; the sampler's and the schedule's hold the position.
+    What is saved has ``state_dict`` and ``load_state_dict``; the sampler's and the schedule's hold the position.
 
     The main process writes in the background, one checkpoint at a time; the others wait for nothing. What goes wrong
     there is raised on every rank by the next of these calls: a save, ``note_evaluation``, ``discard_epoch``,
     ``finish``.
 
     Args:
-        folder: the run's ``checkpoints`` folder.
-        saving: when, and what stays.
-        describe: makes the content of ``about.yaml``; called on the main process.
-        list_samples: makes what ``checkpoints.read_samples`` returns; called on the main process, once, in the thread
-            that writes.
-        say: takes a line for the log.
-        model: the inner model, not its data-parallel wrapper.
-        ema: its averaged weights, if the run has any.
-        note_saved: called with each checkpoint that is on disk, in the thread that has written it.
+        parts: the ``TrainingParts``.
 
     Attributes:
-        best: name, value, epoch and line of the best evaluation so far, of equal ones the last; no line where an
-            earlier version has noted it.
+        folder: the run's ``checkpoints`` folder.
+        best: name, value, epoch and line of the best evaluation so far, of equal ones the last.
         agreement: on the next save that no setting foresees.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        saving: Saving,
-        describe: Callable[[], dict[str, Any]],
-        say: Callable[[str], None],
-        *,
-        model: paddle.nn.Layer,
-        optimizer: OptimizerState,
-        ema: ModelEma | None,
-        scaler: Precision,
-        schedule: Schedule,
-        sampler: TrainingSampler,
-        skipped: SkippedUpdates,
-        list_samples: Callable[[], dict[str, np.ndarray]] = dict,
-        note_saved: Callable[[Path], None] = lambda _: None,
-    ) -> None:
-        self.folder = folder
-        self.saving = saving
-        self.describe = describe
-        self.say = say
-        self.model = model
-        self.optimizer = optimizer
-        self.ema = ema
-        self.scaler = scaler
-        self.schedule = schedule
-        self.sampler = sampler
-        self.skipped = skipped
-        self.list_samples = functools.lru_cache(maxsize=None)(list_samples)
-        self.note_saved = note_saved
+    def __init__(self, parts: Any) -> None:
+        self._parts, self._config = parts, parts.config
+        self.folder = Path(parts.config.SAVE) / "checkpoints"
+        self.optimizer = OptimizerState(parts.optimizer, parts.model)
         self.best: dict[str, Any] | None = None
         self.agreement = Agreement()
-        self._background = Background(saving.in_background)
+        self._background = Background(parts.config.SAVE_IN_BACKGROUND)
         self._copies = HostCopies()
         self._saved_at = time.monotonic()
+
+    @functools.cached_property
+    def _samples(self) -> dict[str, np.ndarray]:
+        """What ``checkpoints.read_samples`` returns, made in the thread that writes."""
+        return listed(self._parts.datasets, self._parts.start.samples)
 
     # ---- restoring -------------------------------------------------------------------------------------------
 
     def load_weights(self, directory: Path) -> Any:
         """Load a checkpoint's weights into the model; returns the report."""
-        return load_weights(self.model, str(directory), strict=True)
+        return load_weights(self._parts.model, str(directory), strict=True)
 
     def load(self, directory: Path, state: checkpoints.RunState) -> None:
         """Restore everything but the weights, including the position of the training.
@@ -133,9 +80,8 @@ class Checkpointer:
             raise UserError(
                 f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
             ) from error
-        self.scaler.load_state_dict(state.extra["scaler"])
-        if "skipped_updates" in state.extra:  # not in checkpoints from before they were counted
-            self.skipped.load_state_dict(state.extra["skipped_updates"])
+        self._parts.precision.load_state_dict(state.extra["scaler"])
+        self._parts.skipped.load_state_dict(state.extra["skipped_updates"])
         self._load_ema(directory)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
@@ -146,20 +92,20 @@ class Checkpointer:
 
     def begin_after(self, epoch: int, consumed: int = 0) -> None:
         """Put the training after ``epoch`` and that many samples of the next, with this run's number of updates."""
-        self.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
-        self.schedule.load_state_dict({"update": self.sampler.updates_made})
+        self._parts.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
+        self._parts.schedule.load_state_dict({"update": self._parts.sampler.updates_made})
 
     def _load_ema(self, directory: Path) -> None:
-        file = directory / AVERAGED
-        if self.ema is None:
+        file, ema, say = directory / AVERAGED, self._parts.ema, self._parts.record.say
+        if ema is None:
             if file.is_file():
-                self.say(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
+                say(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
         elif not file.is_file():
-            self.say(f"note: {directory} has no averaged weights; the average starts with the resumed ones")
-            self.ema.restart()
+            say(f"note: {directory} has no averaged weights; the average starts with the resumed ones")
+            ema.restart()
         else:
             try:
-                self.ema.load_state_dict(read_state(file))
+                ema.load_state_dict(read_state(file))
             except ValueError as error:
                 raise UserError(f"-resume={directory}: {error}") from error
 
@@ -167,15 +113,16 @@ class Checkpointer:
 
     def is_due(self) -> bool:
         """Whether all ranks save now, in the middle of an epoch. Every rank must call this after each update."""
-        update, saving = self.schedule.update, self.saving
+        update, minutes = self._parts.schedule.update, self._config.SAVE_EVERY_MINUTES
         is_agreed = self.agreement.is_at(update)
-        if is_main() and saving.every_minutes and time.monotonic() - self._saved_at > 60.0 * saving.every_minutes:
+        if is_main() and minutes and time.monotonic() - self._saved_at > 60.0 * minutes:
             self.agreement.announce(update)
-        return is_agreed or bool(saving.every_updates and update % saving.every_updates == 0)
+        every = self._config.SAVE_EVERY_UPDATES
+        return is_agreed or bool(every and update % every == 0)
 
     def save_update(self, evaluation_due: bool) -> None:
         """Save in the middle of an epoch, or at its end."""
-        update = self.schedule.update
+        update = self._parts.schedule.update
         self._save(checkpoints.update_name(update), f"update {update}", evaluation_due)
 
     def save_epoch(self, epoch: int, evaluation_due: bool) -> None:
@@ -191,7 +138,7 @@ class Checkpointer:
         """Write into the checkpoint of ``epoch`` that it has been evaluated, with this ``line`` as its result; returns
         whether it is the best so far."""
         best = self.best
-        if best is not None and best["name"] != name:  # an earlier version has chosen it by another number
+        if best is not None and best["name"] != name:  # with other settings it was another number
             best = None
         if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}
@@ -229,9 +176,8 @@ class Checkpointer:
 
     def _save(self, name: str, place: str, evaluation_due: bool) -> None:
         self.finish()
-        tensors = self.model.state_dict()
         if world_size() > 1:
-            digests = all_gather(weights_digest(host_values(tensors)))
+            digests = all_gather(weights_digest(host_values(self._parts.model.state_dict())))
             if len(set(digests)) > 1:
                 raise RuntimeError(
                     f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
@@ -239,30 +185,31 @@ class Checkpointer:
                 )
         if is_main():
             self._background.do(self._writing(name, place, evaluation_due))
-        if not self.saving.in_background:
+        if not self._config.SAVE_IN_BACKGROUND:
             self._raise_failure()
         self._saved_at = time.monotonic()
 
     def _writing(self, name: str, place: str, evaluation_due: bool) -> Callable[[], None]:
         """What writes the present state, also after the training has gone on."""
-        weights: Tensors = self.model.state_dict()
-        averages: Tensors | None = None if self.ema is None else self.ema.state_dict()
-        if self.saving.in_background:
+        parts = self._parts
+        weights: Tensors = parts.model.state_dict()
+        averages: Tensors | None = None if parts.ema is None else parts.ema.state_dict()
+        if self._config.SAVE_IN_BACKGROUND:
             weights = self._copies.of("weights", weights)
             averages = averages and self._copies.of("averages", averages)
             copies = self._copies.of("optimizer", self.optimizer.tensors())
             optimizer = {key: copy.array for key, copy in copies.items()}
         else:
             optimizer = self.optimizer.state_dict()
-        position = {**self.sampler.state_dict(), **self.schedule.state_dict()}
-        about = self.describe()
+        position = {**parts.sampler.state_dict(), **parts.schedule.state_dict()}
+        described = about.describe(self._config, parts.task, parts.datasets)
         extra = {
-            "scaler": self.scaler.state_dict(),
+            "scaler": parts.precision.state_dict(),
             "best": self.best,
-            "skipped_updates": self.skipped.state_dict(),
+            "skipped_updates": parts.skipped.state_dict(),
             "evaluation_due": evaluation_due,
-            "global_batch_size": self.sampler.global_batch_size,
-            "seed": self.sampler.seed,
+            "global_batch_size": parts.sampler.global_batch_size,
+            "seed": parts.sampler.seed,
             "paddle": paddle.__version__,
         }
         prune = self._pruning(self.folder / name)
@@ -277,26 +224,26 @@ class Checkpointer:
                 )
             digest = weights_digest(values)
             state = checkpoints.RunState(position, optimizer, {**extra, "weights_digest": digest})
-            described = {**about, "weights": digest}
-            directory = checkpoints.save(self.folder, name, weights, state, averages, described, self.list_samples())
+            told = {**described, "weights": digest}
+            directory = checkpoints.save(self.folder, name, weights, state, averages, told, self._samples)
             checkpoints.link(self.folder, "last", directory)
             prune()
             with printing:
-                self.say(f"saved {directory}")
-            self.note_saved(directory)
+                parts.record.say(f"saved {directory}")
+            parts.observers.note_saved(directory)
 
         return write
 
     def _pruning(self, good: Path) -> Callable[[], None]:
         """What removes the checkpoints that are not needed at this place of the training once ``good`` is there."""
-        saving, update, epoch = self.saving, self.schedule.update, self.sampler.state_dict()["epoch"]
+        config, update, epoch = self._config, self._parts.schedule.update, self._parts.sampler.state_dict()["epoch"]
         return lambda: checkpoints.prune(
             self.folder,
-            saving.keep_epoch,
+            self._parts.keeps,
             update,
-            saving.keep_updates,
+            config.KEEP_UPDATES,
             epoch=epoch,
-            keep_epochs=saving.keep_epochs,
+            keep_epochs=config.KEEP_EPOCHS,
             good=good,
         )
 
@@ -305,7 +252,7 @@ class Checkpointer:
         self._raise_failure()
         if is_main():
             self._background.do(act)
-        if not self.saving.in_background:
+        if not self._config.SAVE_IN_BACKGROUND:
             self._raise_failure()
 
     def _raise_failure(self) -> None:

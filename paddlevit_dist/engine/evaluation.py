@@ -1,80 +1,23 @@
 """The evaluation of a run: one split, each sample once over all ranks."""
 
-import shutil
-from collections.abc import Iterable, Sequence
-from itertools import repeat
-from pathlib import Path
+import contextlib
+from collections.abc import Generator
 from typing import Any
 
 import paddle
 
-from ..contracts.prediction import Entry, PredictionWriter
-from ..contracts.task import Task
+from ..contracts.task import EvaluationStep, Metrics, Task
 from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..parallel import barrier, is_main, rank, world_size
-from ..runtime.files import told_if_not_written
-from ..runtime.ordered_lines import LineWriter, merged
+from ..parallel import LeftEarly, is_main, rank, reduce_dict, stops, world_size
 from . import gpu_memory
-from .confidence import Confidence, as_json, in_event
+from .confidence import Confidence, as_json, in_event, intervals_of
 from .precision import EvaluationPrecision
-from .steps import evaluate
 from .watchers import Watchers
-
-
-class SavedPredictions:
-    """Hands what this rank predicts in an evaluation to a writer. Every rank makes one, at the same time.
-
-    Args:
-        writer: of the task.
-        folder: that it writes to; exists.
-        indices: of this rank's samples, in the order in which they are evaluated.
-
-    Raises:
-        UserError: the file system refuses.
-    """
-
-    def __init__(self, writer: PredictionWriter, folder: Path, indices: Iterable[int]) -> None:
-        self._writer, self._indices = writer, iter(indices)
-        self._unfinished = folder / "unfinished"
-        if is_main():
-            with told_if_not_written(self._unfinished):
-                shutil.rmtree(self._unfinished, ignore_errors=True)
-                self._unfinished.mkdir()
-        barrier()
-        self._entries = LineWriter(self._file_of(rank()))
-
-    def _file_of(self, number: int) -> Path:
-        return self._unfinished / f"entries-{number:04d}.jsonl"
-
-    def add(self, predictions: Sequence[Any], truths: Iterable[Any] = repeat(None)) -> None:
-        """Write what was predicted for the samples of a batch, in its order.
-
-        Args:
-            predictions: as ``Task.predict_step`` returns them.
-            truths: of each sample, for ``PredictionWriter.write``.
-        """
-        for prediction, truth in zip(predictions, truths):
-            index = next(self._indices)
-            self._writer.write(index, prediction, truth)
-            self._entries.add([Entry(index, [], kept=self._writer.kept(index, prediction, truth))])
-
-    def finish(self) -> list[str]:
-        """Write what is made of the samples of all ranks; lines for the log of the main process. Every rank must call
-        this, after its last batch."""
-        self._entries.close()
-        barrier()
-        if not is_main():
-            return []
-        entries = (Entry(*entry) for entry in merged(map(self._file_of, range(world_size()))))
-        with told_if_not_written(self._unfinished):
-            lines = self._writer.finish(entries)
-            shutil.rmtree(self._unfinished, ignore_errors=True)
-        return lines
 
 
 class Evaluation:
@@ -86,7 +29,7 @@ class Evaluation:
     Attributes:
         loader: of this rank's share.
         facts: what stands beside its values.
-        intervals: of the last evaluation, see ``steps.Evaluated``.
+        intervals: of the last evaluation, by name, of values and of more; empty where there are none.
     """
 
     def __init__(
@@ -113,44 +56,56 @@ class Evaluation:
         sampler = EvaluationSampler(samples, size, rank=rank(), world_size=world_size())
         self.loader = loader_of(config, samples, sampler, task.collate, check=task.check_sample)
 
+    @paddle.no_grad()
     def __call__(
-        self,
-        label: str,
-        writer: SavedPredictions | None = None,
-        epoch: int | None = None,
-        watchers: Watchers | None = None,
+        self, label: str, writer: Any = None, epoch: int | None = None, watchers: Watchers | None = None
     ) -> tuple[dict[str, float], str]:
         """Evaluate; returns the values, equal on every rank, and their line. Every rank must call this.
 
+        Ranks may have different numbers of batches: nothing is communicated before all have finished.
+
         Args:
             label: of the progress bar, and what the watchdog is told.
-            writer, epoch, watchers: see ``steps.evaluate``.
+            writer, epoch: see ``EvaluationStep``.
+            watchers: are told of each batch.
+        Raises:
+            LeftEarly: the run was asked to stop; on every rank.
         """
+        was_training = self.model.training
+        self.model.eval()
+        watchers = watchers or Watchers()
+        metrics = self.task.build_metrics()
+        step = EvaluationStep(metrics, writer, epoch, watchers.want_records)
+        with gpu_memory.explained(gpu_memory.of_evaluation(self.config)), self.precision.forward_of(self.model):
+            leaves = False
+            with contextlib.closing(self._counted(label)) as batches:
+                try:
+                    for batch in batches:
+                        watchers.tell("batch_evaluated", batch, self.task.eval_step(self.model, batch, step))
+                        if stops.wanted():
+                            raise LeftEarly
+                except LeftEarly:
+                    leaves = True
+            if stops.leave_together(leaves):  # after waiting for all ranks
+                raise LeftEarly
+            values = metrics.compute(reduce_dict(metrics.state, average=False))
+        self.intervals = {}
+        if self.confidence is not None and self.samples.labelled and isinstance(metrics, Metrics):
+            metrics.intervals = self.intervals = intervals_of(metrics, self.loader.sampler.indices(), self.confidence)
+        if was_training:
+            self.model.train()
+        return values, " ".join([metrics.summary(values), *(f"({fact})" for fact in self.facts.values())])
+
+    def _counted(self, label: str) -> Generator[Any, None, None]:
+        """This rank's batches; bar and watchdog are told when one is done."""
         total = len(self.loader)
         bar = Progress(total, label, is_main())
-        done = 0
-
-        def count() -> None:
-            nonlocal done
-            done += 1
-            bar.step()
-            self.heartbeat.at(f"in the {label}, {done} of {total} batches done")
-
         self.heartbeat.at(f"in the {label}")
         try:
-            memory = gpu_memory.explained(gpu_memory.of_evaluation(self.config))
-            with memory, self.precision.forward_of(self.model):
-                values, line, self.intervals = evaluate(
-                    self.task,
-                    self.model,
-                    self.loader,
-                    count,
-                    writer=writer,
-                    epoch=epoch,
-                    watchers=watchers,
-                    confidence=self.confidence if self.samples.labelled else None,
-                )
-            return values, " ".join([line, *(f"({fact})" for fact in self.facts.values())])
+            for done, batch in enumerate(self.loader, 1):
+                yield batch
+                bar.step()
+                self.heartbeat.at(f"in the {label}, {done} of {total} batches done")
         finally:
             bar.close()
 

@@ -21,8 +21,6 @@ Step = Callable[[float, Sequence[paddle.Tensor | None]], bool]
 Maker = Callable[..., Step]  # of parameters, accumulators, factors of the rate and decays
 Found = tuple[Maker | None, str]  # None if Paddle's own is to be taken, and what about that is to be told
 
-_ADAM = ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
-
 
 class Rule(NamedTuple):
     """How an optimizer updates.
@@ -48,6 +46,8 @@ class _Fused:
         options: Paddle's, with groups of parameters.
     """
 
+    COLUMNS: tuple[str, ...] = ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
+    OPTIONS: tuple[str, ...] = ("beta1", "beta2", "epsilon")
     _at_once: Any = None  # what makes a step; False: Paddle does
 
     def __init__(
@@ -58,7 +58,9 @@ class _Fused:
 
     @property
     def rule(self) -> Rule:
-        raise NotImplementedError
+        """Of Paddle's optimizer, the second base class."""
+        options = tuple((name, getattr(self, f"_{name}")) for name in self.OPTIONS)
+        return Rule(type(self).__bases__[1], self.COLUMNS, options)
 
     def step(self) -> None:
         """Update the parameters that have a gradient."""
@@ -73,7 +75,7 @@ class _Fused:
         parameters = self._trained
         if any(p.dtype != paddle.float32 for p in parameters):
             return None
-        maker, problem = wings.made("optimizer_step", _by_lists, self.rule, parameters)
+        maker, problem = wings.made("optimizer_step", lambda rule, _: _tried(rule), self.rule, parameters)
         if problem:
             self._say(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
         if maker is None:
@@ -87,33 +89,15 @@ class _Fused:
 class FusedAdam(_Fused, paddle.optimizer.Adam):
     """``paddle.optimizer.Adam``; on GPUs it is Paddle's own."""
 
-    @property
-    def rule(self) -> Rule:
-        return Rule(paddle.optimizer.Adam, _ADAM, _options(self, "beta1", "beta2", "epsilon"))
-
 
 class FusedAdamW(_Fused, paddle.optimizer.AdamW):
     """``paddle.optimizer.AdamW``."""
-
-    @property
-    def rule(self) -> Rule:
-        return Rule(paddle.optimizer.AdamW, _ADAM, _options(self, "beta1", "beta2", "epsilon"))
 
 
 class FusedMomentum(_Fused, paddle.optimizer.Momentum):
     """``paddle.optimizer.Momentum``."""
 
-    @property
-    def rule(self) -> Rule:
-        return Rule(paddle.optimizer.Momentum, ("velocity",), _options(self, "momentum"))
-
-
-def _options(optimizer: Any, *names: str) -> tuple[tuple[str, float], ...]:
-    return tuple((name, getattr(optimizer, f"_{name}")) for name in names)
-
-
-def _by_lists(rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found:
-    return _tried(rule)
+    COLUMNS, OPTIONS = ("velocity",), ("momentum",)
 
 
 @functools.cache

@@ -16,6 +16,7 @@ import paddle
 from .. import __version__
 from ..checkpoint.load import statistics_in
 from ..config import dump_yaml
+from ..config.course import effective_batch_size
 from ..config.table import effects, leaves
 from ..contracts.task import Task
 from ..observe.observer import RunFacts
@@ -25,8 +26,9 @@ from ..registry import room_of
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
+from . import resumption
 from .about import shown
-from .schedule import describe_rates, effective_batch_size
+from .schedule import describe_rates
 
 _MOST_TOLD = 5
 
@@ -118,7 +120,7 @@ def introduce(training: Any) -> None:
     """Say and write down what a ``training.Training`` is, once it is sure to begin."""
     config, record = training.config, training.record
     start_record(config, record, training.task, training.datasets)
-    training.resumption.tell(training.start)
+    resumption.tell(training)
     facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": training.updates_per_epoch}
     facts["update"] = training.schedule.update
     training.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))

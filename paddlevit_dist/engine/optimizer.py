@@ -150,74 +150,62 @@ def build_optimizer(
         if "learning_rate" in group:
             entry["learning_rate"] = group["learning_rate"]
         paddle_groups.append(entry)
-    is_fused = settings.get("FUSED", True)
     options = {"learning_rate": 0.0, "parameters": paddle_groups, "weight_decay": weight_decay}
     if settings.NAME == "SGD":
         options["momentum"] = settings.MOMENTUM
         dampening = settings.get("DAMPENING", 0.0)
         if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
             return DampedMomentum(dampening, **options)
-        return FusedMomentum(decays, say, **options) if is_fused else paddle.optimizer.Momentum(**options)
-    options["beta1"], options["beta2"] = settings.BETAS
-    options["epsilon"] = settings.EPS
-    if is_fused:
-        return {"AdamW": FusedAdamW, "Adam": FusedAdam}[settings.NAME](decays, say, **options)
-    return {"AdamW": paddle.optimizer.AdamW, "Adam": paddle.optimizer.Adam}[settings.NAME](**options)
+    else:
+        options["beta1"], options["beta2"] = settings.BETAS
+        options["epsilon"] = settings.EPS
+    plain, fused = _KINDS[settings.NAME]
+    return fused(decays, say, **options) if settings.get("FUSED", True) else plain(**options)
 
 
-def accumulators(optimizer: Any, model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
-    """All accumulators, keyed ``accumulator/parameter`` by the model's structured names.
-
-    Paddle's own state is keyed by automatic names, which shift if another model was built earlier.
-    """
-    names = {p.name: name for name, p in model.named_parameters()}
-    return {
-        f"{accumulator}{_SEPARATOR}{names[automatic]}": tensor
-        for accumulator, by_parameter in optimizer._accumulators.items()
-        for automatic, tensor in by_parameter.items()
-    }
-
-
-def optimizer_state(optimizer: Any, model: paddle.nn.Layer) -> dict[str, np.ndarray]:
-    """Copies of all accumulators, keyed as ``accumulators`` does."""
-    return {name: tensor.numpy().copy() for name, tensor in accumulators(optimizer, model).items()}
-
-
-def restore_optimizer(optimizer: Any, model: paddle.nn.Layer, state: dict[str, np.ndarray]) -> None:
-    """Restore a state from ``optimizer_state``.
-
-    Raises:
-        ValueError: the state's entries are not those of this optimizer and model.
-    """
-    paddle_versions.create_accumulators(optimizer)
-    targets = accumulators(optimizer, model)
-    differing = sorted(set(targets) ^ set(state))
-    if differing:
-        raise ValueError(f"the saved optimizer state does not fit: {differing[0]} and {len(differing) - 1} more differ")
-    for key, tensor in targets.items():
-        if tuple(tensor.shape) != state[key].shape:
-            raise ValueError(f"the saved optimizer state does not fit: {key} is {state[key].shape}")
-        if str(tensor.dtype).rpartition(".")[2] != str(state[key].dtype):
-            raise ValueError(f"the saved optimizer state does not fit: {key} is of type {state[key].dtype}")
-        # AdamW's powers of the betas stay on the host also where training is on a GPU: set_value would move them.
-        place = paddle.CPUPlace() if tensor.place.is_cpu_place() else paddle.framework._current_expected_place()
-        tensor.get_tensor().set(state[key], place)
+_KINDS = {
+    "AdamW": (paddle.optimizer.AdamW, FusedAdamW),
+    "Adam": (paddle.optimizer.Adam, FusedAdam),
+    "SGD": (paddle.optimizer.Momentum, FusedMomentum),
+}
 
 
 class OptimizerState:
-    """An optimizer's accumulators as a part of checkpoints, by the structured names of its model."""
+    """An optimizer's accumulators as a part of checkpoints, keyed ``accumulator/parameter`` by the structured names of
+    its model. Paddle's own state is keyed by automatic names, which shift if another model was built earlier."""
 
     def __init__(self, optimizer: Any, model: paddle.nn.Layer) -> None:
         self._optimizer, self._model = optimizer, model
 
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """See ``optimizer_state``."""
-        return optimizer_state(self._optimizer, self._model)
-
     def tensors(self) -> dict[str, paddle.Tensor]:
-        """See ``accumulators``."""
-        return accumulators(self._optimizer, self._model)
+        """The accumulators themselves."""
+        names = {p.name: name for name, p in self._model.named_parameters()}
+        return {
+            f"{accumulator}{_SEPARATOR}{names[automatic]}": tensor
+            for accumulator, by_parameter in self._optimizer._accumulators.items()
+            for automatic, tensor in by_parameter.items()
+        }
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Copies of all of them."""
+        return {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        """See ``restore_optimizer``."""
-        restore_optimizer(self._optimizer, self._model, state)
+        """Restore a ``state_dict``.
+
+        Raises:
+            ValueError: its entries are not those of this optimizer and model.
+        """
+        paddle_versions.create_accumulators(self._optimizer)
+        targets, refused = self.tensors(), "the saved optimizer state does not fit"
+        differing = sorted(set(targets) ^ set(state))
+        if differing:
+            raise ValueError(f"{refused}: {differing[0]} and {len(differing) - 1} more differ")
+        for key, tensor in targets.items():
+            if tuple(tensor.shape) != state[key].shape:
+                raise ValueError(f"{refused}: {key} is {state[key].shape}")
+            if str(tensor.dtype).rpartition(".")[2] != str(state[key].dtype):
+                raise ValueError(f"{refused}: {key} is of type {state[key].dtype}")
+            # AdamW's powers of the betas stay on the host also where training is on a GPU: set_value would move them.
+            place = paddle.CPUPlace() if tensor.place.is_cpu_place() else paddle.framework._current_expected_place()
+            tensor.get_tensor().set(state[key], place)

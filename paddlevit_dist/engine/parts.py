@@ -1,6 +1,5 @@
 """What a training computes with, put where -resume and -pretrained say: everything but its loop."""
 
-from pathlib import Path
 from typing import Any
 
 import paddle
@@ -14,15 +13,13 @@ from ..observe.observer import Observers
 from ..observe.record import RunRecord
 from ..parallel import data_parallel, rank, recompute_layers, set_batch_norm_momentum, world_size
 from ..runtime.errors import UserError
-from . import about
-from .checkpointer import Checkpointer, Saving
+from . import resumption
+from .checkpointer import Checkpointer
 from .finite import SkippedUpdates
 from .model_ema import ModelEma
-from .optimizer import OptimizerState, build_optimizer, freeze
+from .optimizer import build_optimizer, freeze
 from .passes import compile_model
 from .precision import Precision
-from .resumption import Resumption
-from .samples_check import listed
 from .schedule import Schedule, schedule_of
 from .steps import CountingCollate, Updater
 
@@ -86,9 +83,8 @@ class TrainingParts:
         evidence = [make(self) for make in wings.hooks("evidence")]
         has_scaler = self.precision.scaler is not None
         self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, evidence, record.say)
-        self.checkpointer = self._checkpointer(datasets)
-        self.resumption = Resumption(config, task, datasets, record, self.checkpointer)
-        self.start = self.resumption.load()
+        self.checkpointer = Checkpointer(self)
+        self.start = resumption.load(self)
         self.updater = self._updater()
 
     def keeps(self, epoch: int) -> bool:
@@ -128,31 +124,6 @@ class TrainingParts:
             number = recompute_layers(self.task.recomputed_layers(self.model))
             self.record.say(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
         compile_model(self.config, self.task, self.model)
-
-    def _checkpointer(self, datasets: dict[str, Any]) -> Checkpointer:
-        config = self.config
-        return Checkpointer(
-            Path(config.SAVE) / "checkpoints",
-            Saving(
-                config.SAVE_EVERY_UPDATES,
-                config.SAVE_EVERY_MINUTES,
-                config.KEEP_UPDATES,
-                self.keeps,
-                config.KEEP_EPOCHS,
-                config.SAVE_IN_BACKGROUND,
-            ),
-            lambda: about.describe(config, self.task, datasets),
-            self.record.say,
-            model=self.model,
-            optimizer=OptimizerState(self.optimizer, self.model),
-            ema=self.ema,
-            scaler=self.precision,
-            schedule=self.schedule,
-            sampler=self.sampler,
-            skipped=self.skipped,
-            list_samples=lambda: listed(datasets, self.start.samples),
-            note_saved=self.observers.note_saved,
-        )
 
     def _updater(self) -> Updater:
         train = self.config.TRAIN

@@ -1,14 +1,14 @@
 """How a model's passes are computed: as they are written, or compiled to a program (TO_STATIC), and a trial of both."""
 
+import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import paddle
 
 from ..contracts.task import Step, Task
-from ..parallel import all_gather, communicates_in_forward, gpu, meet
+from ..parallel import all_gather, communicates_in_forward, meet
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from .finite import TensorCopies
@@ -17,33 +17,21 @@ from .steps import COUNTS, loss_of, step_seed
 from .watchers import Watcher
 
 TRIED = "auto"
+_AS_WRITTEN = "passes as they are written (TO_STATIC auto)"
 # By how much two ways of computing the same gradients may differ on a GPU, as a share of their size, where fused
-# operations and other algorithms round otherwise: ten times what was measured of ViT-Ti's between a GPU and a CPU, 1e-5
-# in float32 and 1e-3 with TF32, whose mantissa is float16's; bfloat16's is three bits shorter. Other random numbers, as
-# of dropout, change gradients by as much as they are.
-_ALLOWED = {"float32": 1e-4, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 8e-2}
+# operations and other algorithms round otherwise: ten times what was measured of ViT-Ti's with TF32 between a GPU and a
+# CPU, 1e-3; its mantissa is float16's, and bfloat16's is three bits shorter. Other random numbers, as of dropout, make
+# gradients that differ by as much as they are.
+_ALLOWED, _ALLOWED_BFLOAT16 = 1e-2, 8e-2
 _ROUNDS = 3  # passes that are timed, after one that is not
 _TINY = 1e-30
 _WORTH = 1.03  # a smaller gain is as likely as not the noise of so few rounds
 
-
 # Loss and gradients of one batch, on the device; None for a parameter that has no part in it.
 Results = list[paddle.Tensor | None]
-
-
-class Comparison(NamedTuple):
-    """What one rank has seen.
-
-    Attributes:
-        is_equal: loss and gradients are the same, on a GPU within ``allowed_difference``.
-        problem: why the model cannot be compiled; None if it was.
-    """
-
-    as_written: float  # seconds of a pass
-    compiled: float
-    compiling: float  # seconds
-    is_equal: bool
-    problem: str | None
+# What one rank has seen: seconds of a pass as it is written, of a compiled one, and of compiling; and why the compiled
+# one cannot be taken, None if it can.
+Trial = tuple[float, float, float, str | None]
 
 
 def compile_model(config: Any, task: Task, model: paddle.nn.Layer) -> None:
@@ -70,89 +58,75 @@ class PassesTrial(Watcher):
     """
 
     def __init__(self, training: Any) -> None:
-        config, task = training.config, training.task
-        self._task, self._model, self._precision, self._seed = task, training.model, training.precision, config.SEED
-        self._record = training.record
-        self._is_due = config.TO_STATIC == TRIED
-        self._allowed = allowed_difference(config, is_on_gpu())
-        self._obstacle = None
-        if config.TRAIN.RECOMPUTE:
-            self._obstacle = "TRAIN.RECOMPUTE needs it, for a compiled model keeps what its backward pass needs"
-        elif not task.compiles:
-            self._obstacle = f"task {config.TASK} cannot be compiled"
+        self._training = training
+        self._is_due = training.config.TO_STATIC == TRIED
 
     def update_started(self, step: Step, batches: list[dict[str, Any]]) -> None:
-        chosen = self.decide(batches[0], step)
-        if chosen is not None:
-            self._record.say(chosen)
-
-    def decide(self, batch: dict[str, Any], step: Step) -> str | None:
-        """Try both ways on the first batch, once, and keep the better one. Every rank must call this.
-
-        Returns:
-            A line for the log that says what was chosen and why; None if there was nothing to choose.
-        """
         if not self._is_due:
-            return None
+            return
         self._is_due = False
-        if self._obstacle is None and communicates_in_forward(self._model):
-            self._obstacle = "its batch norms exchange statistics between ranks"
-        if self._obstacle is not None:
-            return f"passes as they are written (TO_STATIC auto): {self._obstacle}"
-        started = time.perf_counter()
-        trials, program = self._trials(batch, step)
-        line, is_compiled = verdict(trials)
-        if is_compiled:
-            self._model.forward = program  # where Paddle puts it, too
-        return f"{line}; the trial took {time.perf_counter() - started:.1f} s"
+        obstacle = self._obstacle()
+        line = f"{_AS_WRITTEN}: {obstacle}" if obstacle else self._choose(batches[0], step)
+        self._training.record.say(line)
 
-    def _trials(self, batch: dict[str, Any], step: Step) -> tuple[list[Comparison], Any]:
-        """What every rank has seen, and this rank's compiled forward pass."""
+    def _obstacle(self) -> str | None:
+        config, task = self._training.config, self._training.task
+        if config.TRAIN.RECOMPUTE:
+            return "TRAIN.RECOMPUTE needs it, for a compiled model keeps what its backward pass needs"
+        if not task.compiles:
+            return f"task {config.TASK} cannot be compiled"
+        if communicates_in_forward(self._training.model):
+            return "its batch norms exchange statistics between ranks"
+        return None
+
+    def _choose(self, batch: dict[str, Any], step: Step) -> str:
+        """Try both ways on a batch and keep the better one; the line about it. Every rank must call this."""
+        training, model, started = self._training, self._training.model, time.perf_counter()
         # Paddle counts a batch norm's statistics among the parameters.
-        still = [tensor for tensor in (*self._model.parameters(), *self._model.buffers()) if tensor.stop_gradient]
+        still = [tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.stop_gradient]
         statistics, generators = TensorCopies(still), paddle.get_rng_state()
         inputs = {name: value for name, value in batch.items() if name != COUNTS}
 
+        def put_back() -> None:
+            statistics.put_back()
+            for parameter in model.parameters():
+                parameter.clear_gradient(False)
+
         def make_pass() -> Results:
-            self._forget_gradients()
-            paddle.seed(step_seed(self._seed, step.update, 0, 0))
-            with self._precision.autocast():
-                loss = loss_of(self._task.train_step(self._model, dict(inputs), step), {}, 1, 1)
+            paddle.seed(step_seed(training.config.SEED, step.update, 0, 0))
+            with training.precision.autocast():
+                loss = loss_of(training.task.train_step(model, dict(inputs), step), {}, 1, 1)
             loss.backward()
-            return [loss.detach(), *(parameter.grad for parameter in self._model.parameters())]
+            return [loss.detach(), *(parameter.grad for parameter in model.parameters())]
 
         try:
-            own, program = compare(self._model, make_pass, statistics.put_back, self._allowed)
+            own, program = compare(model, make_pass, put_back, allowed_difference(training.config, is_on_gpu()))
         finally:
-            self._forget_gradients()
-            statistics.put_back()
+            put_back()
             paddle.set_rng_state(generators)
         meet()  # gloo does not wait long for a rank that compiles slowly
-        return all_gather(own), program
-
-    def _forget_gradients(self) -> None:
-        for parameter in self._model.parameters():
-            parameter.clear_gradient(False)
+        line, is_compiled = verdict(all_gather(own))
+        if is_compiled:
+            model.forward = program  # where Paddle puts it, too
+        return f"{line}; the trial took {time.perf_counter() - started:.1f} s"
 
 
 def allowed_difference(config: Any, on_gpu: bool) -> float:
     """The largest ``difference`` of two ways of computing the same; 0 on a CPU."""
     if not on_gpu:
         return 0.0
-    return _ALLOWED[config.AMP_DTYPE if config.AMP else "tf32" if gpu.rounds_to_tf32() else "float32"]
+    return _ALLOWED_BFLOAT16 if config.AMP and config.AMP_DTYPE == "bfloat16" else _ALLOWED
 
 
 def compare(
     model: paddle.nn.Layer, make_pass: Callable[[], Results], put_back: Callable[[], None], allowed: float
-) -> tuple[Comparison, Any]:
-    """Time passes as they are written, then compiled; the model is left as it was.
+) -> tuple[Trial, Any]:
+    """Time passes as they are written, then compiled; returns what was seen, and the compiled forward pass. The model
+    keeps the written one.
 
     Args:
-        make_pass: makes a pass and returns what came of it, until the next one.
-        put_back: undoes what a pass changes besides gradients, and is not timed.
+        put_back: undoes what a pass changes, and is not timed.
         allowed: see ``allowed_difference``.
-    Returns:
-        What was seen, and the compiled forward pass.
     """
     expected, _, as_written = _time(make_pass, put_back)
     compile_passes(model)
@@ -160,13 +134,12 @@ def compare(
     try:
         results, first, compiled = _time(make_pass, put_back)
     except Exception as error:  # whatever Paddle's translation of somebody's Python raises
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        problem = f"{type(error).__name__}: {lines[-1].strip()}" if lines else type(error).__name__
-        return Comparison(as_written, 0.0, 0.0, False, problem), program
+        last = [line.strip() for line in str(error).splitlines() if line.strip()][-1:]
+        return (as_written, 0.0, 0.0, f"the model fails with {': '.join([type(error).__name__, *last])}"), program
     finally:
         program.rollback()
-    is_equal = difference(expected, results) <= allowed
-    return Comparison(as_written, compiled, first - compiled, is_equal, None), program
+    problem = None if difference(expected, results) <= allowed else "they give other gradients, as with dropout"
+    return (as_written, compiled, first - compiled, problem), program
 
 
 def _time(make_pass: Callable[[], Results], put_back: Callable[[], None]) -> tuple[Results, float, float]:
@@ -174,8 +147,8 @@ def _time(make_pass: Callable[[], Results], put_back: Callable[[], None]) -> tup
     seconds: list[float] = []
     results: Results = []
     for _ in range(1 + _ROUNDS):
-        put_back()
         del results  # its memory is the next pass's
+        put_back()
         _wait()
         started = time.perf_counter()
         results = make_pass()
@@ -207,21 +180,16 @@ def difference(one: Results, other: Results) -> float:
     return float((apart / paddle.clip(whole, min=_TINY)).item())
 
 
-def verdict(trials: list[Comparison]) -> tuple[str, bool]:
+def verdict(trials: list[Trial]) -> tuple[str, bool]:
     """A line that says which way is taken and why, and whether it is the compiled one.
 
     Args:
         trials: of all ranks, of which the slowest counts.
     """
-    start = "passes as they are written (TO_STATIC auto): compiled"
-    problem = next((trial.problem for trial in trials if trial.problem), None)
+    as_written, compiled, compiling = (max(seconds) for seconds in zip(*(trial[:3] for trial in trials)))
+    gain = as_written / compiled if compiled else math.nan
+    facts = f" ({gain:.2f} times as fast on the first batch, {compiling:.1f} s to compile)" if compiled else ""
+    problem = next((trial[3] for trial in trials if trial[3]), None if gain >= _WORTH else "they are no faster")
     if problem is not None:
-        return f"{start}, the model fails with {problem}", False
-    gain = max(trial.as_written for trial in trials) / max(trial.compiled for trial in trials)
-    compiling = max(trial.compiling for trial in trials)
-    facts = f"{gain:.2f} times as fast on the first batch, {compiling:.1f} s to compile"
-    if not all(trial.is_equal for trial in trials):
-        return f"{start}, they give other gradients, as with dropout ({facts})", False
-    if not np.isfinite(gain) or gain < _WORTH:
-        return f"{start}, they are no faster ({facts})", False
-    return f"compiled passes (TO_STATIC auto): the same gradients, {facts}", True
+        return f"{_AS_WRITTEN}: compiled, {problem}{facts}", False
+    return f"compiled passes (TO_STATIC auto): the same gradients{facts}", True

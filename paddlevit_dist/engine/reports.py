@@ -29,7 +29,6 @@ class Reports(Watcher):
         self._fields: list[Field] = []
         advice = functools.partial(parts.task.reading_advice, parts.sampler.dataset)
         self._data_wait = DataWaitHint(parts.loader.num_workers, world_size(), cpu_cores(), advice)
-        self._paused_at = 0.0
         self._epoch = 0
         self._bar = Progress(0, "", False)
         self._pace = Pace(parts.loader)
@@ -126,11 +125,10 @@ class Reports(Watcher):
 
     def paused(self, what: str) -> None:
         self._remaining.pause()
-        self._paused_at = time.perf_counter()
         self._heartbeat.at(what)
 
     def evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
-        self._remaining.count_evaluation(time.perf_counter() - self._paused_at)
+        self._remaining.count_evaluation()
         name, _ = self._parts.task.best_metric
         facts = {"epoch": epoch, **self._evaluation.event_of(values)}
         self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
@@ -167,7 +165,7 @@ def in_words(values: dict[str, float]) -> str:
 
 
 class RemainingTime:
-    """Estimated from the pace since the start of this process, excluding evaluations.
+    """Estimated from the pace since the start of this process, without pauses; and from the last evaluation.
 
     Args:
         updates: still to do.
@@ -175,12 +173,10 @@ class RemainingTime:
     """
 
     def __init__(self, updates: int, evaluations: int) -> None:
-        self._updates = updates
-        self._evaluations = evaluations
+        self._updates, self._evaluations = updates, evaluations
         self._done = 0
-        self._training_seconds = 0.0
-        self._evaluation_seconds: float | None = None
-        self._since = time.perf_counter()
+        self._training_seconds = self._evaluation_seconds = 0.0
+        self._since = time.perf_counter()  # the last ``pause`` or ``go_on``
 
     def count_update(self) -> None:
         self._done += 1
@@ -188,30 +184,29 @@ class RemainingTime:
     def pause(self) -> None:
         """What happens until ``go_on`` is not training: an evaluation, a checkpoint."""
         self._training_seconds += time.perf_counter() - self._since
+        self._since = time.perf_counter()
+
+    def count_evaluation(self) -> None:
+        """What this pause was for is done."""
+        self._evaluations -= 1
+        self._evaluation_seconds = time.perf_counter() - self._since
 
     def go_on(self) -> None:
         self._since = time.perf_counter()
 
-    def count_evaluation(self, seconds: float) -> None:
-        self._evaluations -= 1
-        self._evaluation_seconds = seconds
-
     def seconds(self) -> float:
         """For what is left of training and, once one was seen, of evaluations; called while training."""
-        evaluations = max(self._evaluations, 0) * (self._evaluation_seconds or 0.0)
+        evaluations = max(self._evaluations, 0) * self._evaluation_seconds
         return self.seconds_of(max(self._updates - self._done, 0)) + evaluations
 
     def seconds_of(self, updates: int) -> float:
         """For so many updates, without evaluations."""
-        return self._seconds_per_update() * updates
+        training = self._training_seconds + time.perf_counter() - self._since
+        return training / max(self._done, 1) * updates
 
     def text(self) -> str:
         """Such as "3 min left"."""
         return f"{duration(self.seconds())} left"
-
-    def _seconds_per_update(self) -> float:
-        training = self._training_seconds + time.perf_counter() - self._since
-        return training / max(self._done, 1)
 
 
 class Pace:

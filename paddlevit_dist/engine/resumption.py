@@ -9,13 +9,11 @@ from ..checkpoint import store as checkpoints
 from ..checkpoint.finding import another_run
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
-from ..contracts.task import Task
-from ..observe.record import FOUND_LATER, RunRecord, supersede
+from ..observe.record import FOUND_LATER, supersede
 from ..parallel import broadcast_object, is_main
 from ..runtime.errors import UserError
 from . import about
 from .about import Change, as_event, changed_settings, shown, table_of
-from .checkpointer import Checkpointer
 from .samples_check import changed_samples, require_not_trained_on, tell_unlisted
 
 
@@ -38,146 +36,137 @@ class Start(NamedTuple):
     samples: dict[str, np.ndarray] | None = {}
 
 
-class Resumption:
-    """Finds and loads what training starts from. Every rank has one and calls its methods.
+def load(parts: Any) -> Start:
+    """Load the weights, optimizer state and position that -resume and -pretrained ask for. Every rank must call this.
 
     Args:
-        datasets: samples of each split.
+        parts: the ``TrainingParts``, with their ``checkpointer``.
+    Raises:
+        UserError: they cannot be loaded, or would continue another training.
     """
-
-    def __init__(
-        self, config: Any, task: Task, datasets: dict[str, Any], record: RunRecord, checkpointer: Checkpointer
-    ) -> None:
-        self.config = config
-        self.task = task
-        self.datasets = datasets
-        self.record = record
-        self.checkpointer = checkpointer
-
-    def load(self) -> Start:
-        """Load the weights, optimizer state and position that -resume and -pretrained ask for."""
-        found = self._find_checkpoint()
-        if found is not None and found.is_dir():
-            return self._load_checkpoint(found)
-        last_epoch = self.config.TRAIN.LAST_EPOCH
-        if found is not None:
-            report = load_weights(self.checkpointer.model, str(found), minimum_loaded=1.0)
-            self.record.say(
-                f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
-                f"restart at epoch {last_epoch + 1} (-last_epoch)"
-            )
-        else:
-            if broadcast_object(is_main() and checkpoints.holds_any(self.checkpointer.folder)):
-                raise another_run(self.config.SAVE)
-            if self.config.MODEL.PRETRAINED:
-                self._load_pretrained()
-        self.checkpointer.begin_after(last_epoch)
-        if self.checkpointer.ema is not None:
-            self.checkpointer.ema.restart()
-        return Start({"epoch": 0, "consumed": 0, "update": 0})
-
-    def _find_checkpoint(self) -> Path | None:
-        """What -resume means, resolved by the main process alone so that all ranks continue from the same one."""
-        source, folder = self.config.MODEL.RESUME, self.checkpointer.folder
-        if not source:
-            return None
-        found, problem = None, None
-        if is_main():
-            try:
-                found = checkpoints.resolve(source, folder, self.record.say)
-            except UserError as error:
-                problem = str(error)
-        found, problem = broadcast_object((found, problem))
-        if problem is not None:
-            raise UserError(problem)
-        if found is None:
-            self.record.say(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
-        return found
-
-    def _load_pretrained(self) -> None:
-        model = self.config.MODEL
-        source = evaluated_weights(model.PRETRAINED)
-        report = load_weights(
-            self.checkpointer.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
+    found = _find_checkpoint(parts)
+    if found is not None and found.is_dir():
+        return _load_checkpoint(parts, found)
+    last_epoch = parts.config.TRAIN.LAST_EPOCH
+    if found is not None:
+        report = load_weights(parts.model, str(found), minimum_loaded=1.0)
+        parts.record.say(
+            f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
+            f"restart at epoch {last_epoch + 1} (-last_epoch)"
         )
-        self.record.say(f"pretrained weights {source}: {report.summary()}")
-        lines = about.compare_settings(str(source), self.config, must_match=False)
-        lines += about.compare(str(source), self.config, self.task, must_match=False)
-        for split, samples in self.datasets.items():  # a self-test has no val
-            lines += require_not_trained_on(str(source), self.config, self.task, split, samples, must_match=False)
-        for line in lines:
-            self.record.say(line)
-        others = about.differing_classes(str(source), self.task, self.datasets["train"])
-        if others is not None and not report.reinitialised:
-            self.record.say(
-                f"note: {source} was trained on other classes, whose classifier is where this one starts: {others}"
-            )
-        self.record.file("load_report.json", report.json())
+    else:
+        if broadcast_object(is_main() and checkpoints.holds_any(parts.checkpointer.folder)):
+            raise another_run(parts.config.SAVE)
+        if parts.config.MODEL.PRETRAINED:
+            _load_pretrained(parts)
+    parts.checkpointer.begin_after(last_epoch)
+    if parts.ema is not None:
+        parts.ema.restart()
+    return Start({"epoch": 0, "consumed": 0, "update": 0})
 
-    def _load_checkpoint(self, directory: Path) -> Start:
-        state = checkpoints.read(directory)
-        report = self.checkpointer.load_weights(directory)
-        changes = self._require_same_run(directory, state)
-        self.checkpointer.load(directory, state)
-        is_due, samples = state.extra.get("evaluation_due", False), checkpoints.read_samples(str(directory))
-        start = Start(state.position, directory, changes, is_due, samples)
-        self.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
-        return start
 
-    def _require_same_run(self, directory: Path, state: checkpoints.RunState) -> list[Change]:
-        """Report how this run differs from the checkpoint's, and stop if that alters the training."""
-        for line in [
-            *about.compare(str(directory), self.config, self.task, must_match=True),
-            *tell_unlisted(str(directory), self.task, self.datasets["val"]),
-        ]:
-            self.record.say(line)
-        before = about.earlier_settings(directory)
-        if before is None:
-            self.record.say(f"note: {directory} does not record its settings, so changes cannot be reported")
-            before = {}
-        changes = changed_settings(before, about.settings_of(self.config))
-        saved, ours = state.extra["global_batch_size"], self.checkpointer.sampler.global_batch_size
-        if saved != ours:
-            changes.append(Change("effective batch", saved, ours, alters=True))
-        changes += about.changed_data(str(directory), self.task, self.datasets)
-        changes += changed_samples(str(directory), self.datasets)
-        if not changes:
-            return []
-        self.record.say(f"settings that differ from those of {directory}:")
-        for line in table_of(changes):
-            self.record.say(line)
-        altering = [f"{c.name} {shown(c.before)} -> {shown(c.now)}" for c in changes if c.alters]
-        if altering and not self.config.ALLOW_CHANGES:
-            raise UserError(
-                f"-resume={directory}: {'; '.join(altering)}: the resumed training would run differently; set "
-                "these back, or add -allow_changes"
-            )
-        return changes
+def _find_checkpoint(parts: Any) -> Path | None:
+    """What -resume means, resolved by the main process alone so that all ranks continue from the same one."""
+    source, folder = parts.config.MODEL.RESUME, parts.checkpointer.folder
+    if not source:
+        return None
+    found, problem = None, None
+    if is_main():
+        try:
+            found = checkpoints.resolve(source, folder, parts.record.say)
+        except UserError as error:
+            problem = str(error)
+    found, problem = broadcast_object((found, problem))
+    if problem is not None:
+        raise UserError(problem)
+    if found is None:
+        parts.record.say(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
+    return found
 
-    def tell(self, start: Start) -> None:
-        """Record that training continues or starts again, what happened to it and what it will repeat; nothing
-        for a new run."""
-        if not self.record.writes:
-            return
-        epoch, update = start.position["epoch"], start.position["update"]
-        history = supersede(self.record.folder, epoch, update, start.evaluation_due)
-        if start.directory is None and not history.last_epoch:
-            return
-        is_newest = start.directory is None or checkpoints.is_newest(start.directory)
-        is_cut_off = history.last_epoch > epoch or start.evaluation_due
-        if is_cut_off and not history.was_told and is_newest:
-            values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
-            self.record.event("interruption", values)
-            self.record.say(
-                f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
-                f"{_place(start.position)} is done again"
-            )
-        if history.evaluations:
-            epochs = ", ".join(map(str, history.evaluations))
-            self.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
-        source = None if start.directory is None else str(start.directory)
-        values = {"epoch": epoch, "update": update, "from": source, "changes": as_event(start.changes)}
-        self.record.event("resume", values)
+
+def _load_pretrained(parts: Any) -> None:
+    model = parts.config.MODEL
+    source = evaluated_weights(model.PRETRAINED)
+    minimum, part = model.MINIMUM_LOADED, model.PRETRAINED_PART
+    report = load_weights(parts.model, source, minimum_loaded=minimum, part=part)
+    parts.record.say(f"pretrained weights {source}: {report.summary()}")
+    lines = about.compare_settings(str(source), parts.config, must_match=False)
+    lines += about.compare(str(source), parts.config, parts.task, must_match=False)
+    for split, samples in parts.datasets.items():  # a self-test has no val
+        lines += require_not_trained_on(str(source), parts.config, parts.task, split, samples, must_match=False)
+    for line in lines:
+        parts.record.say(line)
+    others = about.differing_classes(str(source), parts.task, parts.datasets["train"])
+    if others is not None and not report.reinitialised:
+        parts.record.say(
+            f"note: {source} was trained on other classes, whose classifier is where this one starts: {others}"
+        )
+    parts.record.file("load_report.json", report.json())
+
+
+def _load_checkpoint(parts: Any, directory: Path) -> Start:
+    state = checkpoints.read(directory)
+    report = parts.checkpointer.load_weights(directory)
+    changes = _require_same_run(parts, directory, state)
+    parts.checkpointer.load(directory, state)
+    samples = checkpoints.read_samples(str(directory))
+    start = Start(state.position, directory, changes, state.extra["evaluation_due"], samples)
+    parts.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
+    return start
+
+
+def _require_same_run(parts: Any, directory: Path, state: checkpoints.RunState) -> list[Change]:
+    """Report how this run differs from the checkpoint's, and stop if that alters the training."""
+    for line in [
+        *about.compare(str(directory), parts.config, parts.task, must_match=True),
+        *tell_unlisted(str(directory), parts.task, parts.datasets["val"]),
+    ]:
+        parts.record.say(line)
+    changes = changed_settings(about.earlier_settings(str(directory)), about.settings_of(parts.config))
+    saved, ours = state.extra["global_batch_size"], parts.sampler.global_batch_size
+    if saved != ours:
+        changes.append(Change("effective batch", saved, ours, alters=True))
+    changes += about.changed_data(str(directory), parts.task, parts.datasets)
+    changes += changed_samples(str(directory), parts.datasets)
+    if not changes:
+        return []
+    parts.record.say(f"settings that differ from those of {directory}:")
+    for line in table_of(changes):
+        parts.record.say(line)
+    altering = [f"{c.name} {shown(c.before)} -> {shown(c.now)}" for c in changes if c.alters]
+    if altering and not parts.config.ALLOW_CHANGES:
+        raise UserError(
+            f"-resume={directory}: {'; '.join(altering)}: the resumed training would run differently; set "
+            "these back, or add -allow_changes"
+        )
+    return changes
+
+
+def tell(parts: Any) -> None:
+    """Record that training continues or starts again, what happened to it and what it will repeat; nothing
+    for a new run."""
+    start: Start = parts.start
+    if not parts.record.writes:
+        return
+    epoch, update = start.position["epoch"], start.position["update"]
+    history = supersede(parts.record.folder, epoch, update, start.evaluation_due)
+    if start.directory is None and not history.last_epoch:
+        return
+    is_newest = start.directory is None or checkpoints.is_newest(start.directory)
+    is_cut_off = history.last_epoch > epoch or start.evaluation_due
+    if is_cut_off and not history.was_told and is_newest:
+        values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
+        parts.record.event("interruption", values)
+        parts.record.say(
+            f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
+            f"{_place(start.position)} is done again"
+        )
+    if history.evaluations:
+        epochs = ", ".join(map(str, history.evaluations))
+        parts.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
+    source = None if start.directory is None else str(start.directory)
+    values = {"epoch": epoch, "update": update, "from": source, "changes": as_event(start.changes)}
+    parts.record.event("resume", values)
 
 
 def _place(position: dict[str, int]) -> str:

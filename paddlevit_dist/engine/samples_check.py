@@ -1,6 +1,6 @@
 """Whether the samples of a run are those of the checkpoint that it loads, where both were drawn from one dataset."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,23 +12,6 @@ from .about import Change
 _TRAIN = "train"
 _EARLIER = "trained on earlier"  # before resumes with other files or another seed
 _NONE = np.empty(0, np.uint64)
-
-
-class Known(NamedTuple):
-    """What a checkpoint's lists say of the samples of a split.
-
-    Attributes:
-        crossed: int64, indices of those that its run had on the other side: trained on and held out here, or the
-            reverse.
-        new: how many its run had in no split, renamed ones among them.
-        gone: how many its run had in this split that are not in it here.
-        text: all that in words, empty where nothing differs.
-    """
-
-    crossed: np.ndarray
-    new: int
-    gone: int
-    text: str
 
 
 def listed(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
@@ -54,16 +37,26 @@ def _trained_on(lists: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([lists.get(_TRAIN, _NONE), lists.get(_EARLIER, _NONE)])
 
 
-def known(lists: dict[str, np.ndarray], split: str, identities: np.ndarray) -> Known:
-    """Compare the ``identities`` of a split, uint64 (samples,), with the lists of a checkpoint."""
+def differing(lists: dict[str, np.ndarray], split: str, identities: np.ndarray) -> tuple[np.ndarray, str]:
+    """Compare the samples of a split with the lists of a checkpoint.
+
+    Args:
+        identities: uint64 (samples,).
+    Returns:
+        Indices of those that its run had on the other side (trained on and held out here, or the reverse), int64; and
+        in words how many these are, how many are new, in no split there (renamed ones among them), and how many of
+        that split are gone: empty where nothing differs.
+    """
     is_train = split == _TRAIN
     own, other = (lists.get(name, _NONE) for name in ((_TRAIN, "val") if is_train else ("val", _TRAIN)))
     has_crossed = np.isin(identities, other)
-    new = int(np.count_nonzero(~has_crossed & ~np.isin(identities, own)))
-    gone = int(np.count_nonzero(~np.isin(own, identities)))
     crossed = np.flatnonzero(has_crossed)
-    said = {"held out there" if is_train else "trained on": len(crossed), "new": new, "gone": gone}
-    return Known(crossed, new, gone, ", ".join(f"{number:,} {what}" for what, number in said.items() if number))
+    said = {
+        "held out there" if is_train else "trained on": len(crossed),
+        "new": np.count_nonzero(~has_crossed & ~np.isin(identities, own)),
+        "gone": np.count_nonzero(~np.isin(own, identities)),
+    }
+    return crossed, ", ".join(f"{number:,} {what}" for what, number in said.items() if number)
 
 
 def changed_samples(source: str, datasets: dict[str, Any]) -> list[Change]:
@@ -75,9 +68,9 @@ def changed_samples(source: str, datasets: dict[str, Any]) -> list[Change]:
     changes = []
     for split, samples in datasets.items():
         identities = samples.identities()
-        found = None if identities is None else known(lists, split, identities)
-        if found is not None and found.text:
-            changes.append(Change(f"{split} files", len(lists.get(split, _NONE)), found.text, alters=True))
+        said = "" if identities is None else differing(lists, split, identities)[1]
+        if said:
+            changes.append(Change(f"{split} files", len(lists.get(split, _NONE)), said, alters=True))
     return changes
 
 
@@ -102,13 +95,13 @@ def require_not_trained_on(
     identities = samples.identities()
     if identities is None:
         return []
-    found = known({**lists, _TRAIN: _trained_on(lists)}, split, identities)
-    if not found.text or not (must_match or len(found.crossed)):
+    trained_on, differs = differing({**lists, _TRAIN: _trained_on(lists)}, split, identities)
+    if not differs or not (must_match or len(trained_on)):
         return []
-    said = f"{len(samples):,} {task.sample_name} of {split}, against those that {source} held out: {found.text}"
-    if not len(found.crossed):
+    said = f"{len(samples):,} {task.sample_name} of {split}, against those that {source} held out: {differs}"
+    if not len(trained_on):
         return [f"note: {said}"]
-    said += f"; trained on is {samples.describe(int(found.crossed[0]))}"
+    said += f"; trained on is {samples.describe(int(trained_on[0]))}"
     if must_match and not config.ALLOW_CHANGES:
         raise UserError(
             f"{said}: the score would count what the model has seen; give the run's files, DATA.VAL_FRACTION and "
@@ -124,5 +117,5 @@ def tell_unlisted(source: str, task: Task, samples: Any) -> list[str]:
         return []
     return [
         f"note: {source} does not list what it was trained on: how many of these {len(samples):,} {task.sample_name} "
-        "are among it is not known; versions before such lists held out others, so that the score may be far too high"
+        "are among it is not known, and the score may be far too high"
     ]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from yacs.config import CfgNode
 
 from ..checkpoint.published import published
+from ..config import course
 from ..config.key import (
     ABOVE_0,
     AT_LEAST_0,
@@ -24,7 +25,6 @@ from ..config.key import (
     optional,
 )
 from ..config.own_imports import KEY as IMPORTS
-from .schedule import settle
 from .settings_checks import check, unused
 
 _DATA = (
@@ -303,9 +303,9 @@ _RUN = (
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
-    notices = settle(values, settings, all_settings)
     _leave_out_start(values, settings)
-    return [*notices, *_shorten_warmup(values, settings, all_settings)]
+    (epochs,) = (key for key in _TRAIN if key.name == "TRAIN.NUM_EPOCHS")
+    return course.settle(values, settings, all_settings) + course.shorten_warmup(values, settings, all_settings, epochs)
 
 
 def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:
@@ -314,30 +314,6 @@ def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:
     is_of_recipe = model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE
     if values.EVAL and is_of_recipe and published(model.PRETRAINED) is not None:
         model.PRETRAINED = None
-
-
-def _shorten_warmup(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
-    """A recipe's warm-up keeps its share of the run if other settings made the run no longer than the warm-up."""
-    train = values.TRAIN
-    warmup, epochs = settings.get("TRAIN.WARMUP_EPOCHS"), settings.get("TRAIN.NUM_EPOCHS")
-    if values.EVAL or train.WARMUP_EPOCHS < train.NUM_EPOCHS or warmup is None or epochs is None:
-        return []
-    if warmup.source in (COMMAND_LINE, epochs.source):  # somebody has set both, or just this one
-        return []
-    (key,) = (key for key in _TRAIN if key.name == "TRAIN.NUM_EPOCHS")
-    others = [key.parse(s.value) for s in all_settings if s.name == key.name and s.source != epochs.source]
-    recipe_epochs = others[-1] if others else key.default
-    if "TRAIN.NUM_SAMPLES" in settings:
-        recipe_epochs = min(train.EPOCH_LIMITS)
-    before = train.WARMUP_EPOCHS
-    if before >= recipe_epochs:
-        return []
-    train.WARMUP_EPOCHS = round(before / recipe_epochs * train.NUM_EPOCHS, 4)
-    return [
-        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.place}) is not shorter than the run, TRAIN.NUM_EPOCHS "
-        f"{train.NUM_EPOCHS} ({epochs.place}): shortened in proportion, from {before} of {recipe_epochs} to "
-        f"{train.WARMUP_EPOCHS:g} of {train.NUM_EPOCHS}"
-    ]
 
 
 TABLE = Table(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from yacs.config import CfgNode
 
-from ..config.key import Given, Unused
+from ..config.key import Given, Unused, value_of
 from ..runtime.errors import UserError
 
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
@@ -91,24 +91,23 @@ def _check_learning_rate(train: CfgNode, given: Given) -> None:
             )
 
 
+_READ_BY = (  # keys, the key that chooses who reads them, and its values with which somebody does
+    (("TRAIN.OPTIMIZER.EPS", "TRAIN.OPTIMIZER.BETAS"), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam")),
+    (("TRAIN.OPTIMIZER.MOMENTUM", "TRAIN.OPTIMIZER.DAMPENING"), "TRAIN.OPTIMIZER.NAME", ("SGD",)),
+    (("TRAIN.LR_SCHEDULER.MILESTONES", "TRAIN.LR_SCHEDULER.GAMMA"), "TRAIN.LR_SCHEDULER.NAME", ("step",)),
+    (("TRAIN.LR_SCHEDULER.POWER",), "TRAIN.LR_SCHEDULER.NAME", ("poly",)),
+    (("TRAIN.END_LR",), "TRAIN.LR_SCHEDULER.NAME", ("cosine", "poly")),
+)
+
+
 def unused(given: Given) -> Iterator[Unused]:
     """The keys that a run with these values does not read."""
     values, train = given.values, given.values.TRAIN
-    optimizer, schedule = "TRAIN.OPTIMIZER.", "TRAIN.LR_SCHEDULER."
-    if train.OPTIMIZER.NAME == "SGD":
-        yield Unused((f"{optimizer}EPS", f"{optimizer}BETAS"), f"{optimizer}NAME", "it is for AdamW and Adam, and {}")
-        if not train.OPTIMIZER.MOMENTUM:
-            yield Unused((f"{optimizer}DAMPENING",), f"{optimizer}MOMENTUM", "it dampens the momentum of SGD, and {}")
-    else:
-        yield Unused((f"{optimizer}MOMENTUM",), f"{optimizer}NAME", "it is for SGD, and {}")
-        yield Unused((f"{optimizer}DAMPENING",), f"{optimizer}NAME", "it dampens the momentum of SGD, and {}")
-    for names, readers in (
-        ((f"{schedule}MILESTONES", f"{schedule}GAMMA"), ("step",)),
-        ((f"{schedule}POWER",), ("poly",)),
-        (("TRAIN.END_LR",), ("cosine", "poly")),
-    ):
-        if train.LR_SCHEDULER.NAME not in readers:
-            yield Unused(names, f"{schedule}NAME", f"it is for {' and '.join(readers)}, and {{}}")
+    for names, chooser, readers in _READ_BY:
+        if value_of(values, chooser) not in readers:
+            yield Unused(names, chooser, f"it is for {' and '.join(readers)}, and {{}}")
+    if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
+        yield Unused(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", "it dampens that of SGD, and {}")
     if "TRAIN.NUM_SAMPLES" not in given:
         yield Unused(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):

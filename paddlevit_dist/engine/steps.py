@@ -3,33 +3,27 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import paddle
 
-from ..contracts.task import EvaluationStep, Metrics, Number, Step, Task, Term
-from ..intervals import Interval
+from ..contracts.task import Number, Step, Task, Term
 from ..parallel import (
-    LeftEarly,
     all_reduce_sum,
     communicates_in_forward,
     meet,
     rank,
-    reduce_dict,
     running_statistics,
     status,
-    stops,
     synchronise_only_last,
     world_size,
 )
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
-from .confidence import Confidence, intervals_of
 from .finite import SkippedUpdates, TensorCopies
 from .multi_tensor import clipping_factor, gradients_of
 from .precision import Precision
-from .watchers import Watchers
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
 
@@ -204,70 +198,3 @@ def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:
         state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
         state ^= state >> 31
     return state >> 33
-
-
-class Evaluated(NamedTuple):
-    """What an evaluation has found, equal on every rank.
-
-    Attributes:
-        values: by name.
-        line: that reports them.
-        intervals: by name, of values and of more; empty where none were asked for, or the metrics have none.
-    """
-
-    values: dict[str, float]
-    line: str
-    intervals: dict[str, Interval]
-
-
-@paddle.no_grad()
-def evaluate(
-    task: Task,
-    model: paddle.nn.Layer,
-    loader: Any,
-    on_batch: Callable[[], None] | None = None,
-    *,
-    writer: Any = None,
-    epoch: int | None = None,
-    watchers: Watchers | None = None,
-    confidence: Confidence | None = None,
-) -> Evaluated:
-    """Evaluate the inner model (not its data-parallel wrapper). Every rank must call this.
-
-    Ranks may have different numbers of batches: nothing is communicated before all have finished.
-
-    Args:
-        loader: batches of this rank's share.
-        on_batch: called after each batch, for a progress bar.
-        writer, epoch: see ``EvaluationStep``.
-        watchers: are told of each batch.
-        confidence: of the intervals; None: there are none.
-    Raises:
-        LeftEarly: the run was asked to stop; on every rank.
-    """
-    was_training = model.training
-    model.eval()
-    metrics = task.build_metrics()
-    watchers = watchers or Watchers()
-    step = EvaluationStep(metrics, writer, epoch, watchers.want_records)
-    leaves = False
-    try:
-        for batch in loader:
-            records = task.eval_step(model, batch, step)
-            watchers.tell("batch_evaluated", batch, records)
-            if on_batch is not None:
-                on_batch()
-            if stops.wanted():
-                raise LeftEarly
-    except LeftEarly:
-        leaves = True
-    if stops.leave_together(leaves):  # after waiting for all ranks
-        raise LeftEarly
-    values = metrics.compute(reduce_dict(metrics.state, average=False))
-    intervals = {}
-    if confidence is not None and isinstance(metrics, Metrics):
-        intervals = intervals_of(metrics, loader.sampler.indices(), confidence)
-        metrics.intervals = intervals
-    if was_training:
-        model.train()
-    return Evaluated(values, metrics.summary(values), intervals)

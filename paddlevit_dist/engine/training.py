@@ -13,7 +13,6 @@ from .gpu_memory import EmptyingCache
 from .introduction import introduce
 from .parts import TrainingParts
 from .passes import PassesTrial
-from .repetition import Repeating
 from .reports import Reports, require_finite
 from .steps import accumulation_groups
 from .watchers import Update, Watchers
@@ -32,7 +31,6 @@ class Training(TrainingParts):
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.watchers = Watchers(
             [
-                Repeating(self),
                 *([] if self.ema is None else [self.ema]),
                 EmptyingCache(self),
                 Reports(self),
@@ -90,8 +88,7 @@ class Training(TrainingParts):
         best = self.checkpointer.best
         if best is None or best["epoch"] == self.last_epoch:
             return [f"{line} (last and best, epoch {self.last_epoch})"]
-        told = best.get("line", f"{best['name']} {best['value']:.4g}")
-        return [f"{line} (last, epoch {self.last_epoch})", f"{told} (best, epoch {best['epoch']})"]
+        return [f"{line} (last, epoch {self.last_epoch})", f"{best['line']} (best, epoch {best['epoch']})"]
 
     # ---- updates ---------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 - ``command``: the command ``export``
 - ``onnx_files``: from Paddle's inference model to an ONNX file, also in float16, and what that computes on the CPU
 - ``graph``: an ONNX graph that can be edited, and its simplification
-- ``fusion``: the same graph with onnxruntime's own operators; ``patch_fusion``: patches, tokens and biases around them
+- ``fusion``: the same graph with onnxruntime's own operators, and fewer passes over memory around them
 - ``descriptions``: what is written beside it, for people and for PaddleX
 """
 

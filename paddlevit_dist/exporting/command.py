@@ -18,12 +18,6 @@ from .descriptions import as_yaml, paddlex_description
 _LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
 FORMATS = ("paddle", "onnx", "onnxruntime")
 _OUTPUTS = ("logits", "probabilities")
-_FOREIGN = {
-    "input_name": "images",
-    "example": {},
-    "paddlex": None,
-    "output_name": None,
-}  # parts of weights that no run of ours trained
 
 
 class Trained(NamedTuple):
@@ -31,7 +25,7 @@ class Trained(NamedTuple):
 
     Attributes:
         about: as in ``OUT.about.yaml``; "input_shape" is (None, channels, ...).
-        parts: the task's ``ExportParts``; None: the weights are from elsewhere.
+        parts: of its task; None: no run of this package trained the weights.
     """
 
     model: Any
@@ -115,12 +109,13 @@ def load_trained(
     from ..prediction.trained import build_trained, open_source
 
     words = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
-    _require_settings(source)
-    found = open_source(source, "export", words=words)
+    advice = "name the model with -model=NAME"
+    found = open_source(source, "export", words=words, advice=advice)
     _require_tensors(found.config.MODEL.NAME)
     task = make_task(found.config)
     if image_size:
-        found = open_source(source, "export", words=[*words, *_size_words(task.image_size_key, image_size)])
+        words += _size_words(task.image_size_key, image_size)
+        found = open_source(source, "export", words=words, advice=advice)
         task = make_task(found.config)
     task.set_up_from(found.learned)
     parts = task.export_parts()
@@ -197,19 +192,6 @@ def _require_tensors(name: str) -> None:
         )
 
 
-def _require_settings(source: str) -> None:
-    """
-    Raises:
-        UserError: there are no weights, or nothing says how they were trained.
-    """
-    from ..checkpoint.content import about_of, settings_beside
-    from ..checkpoint.weights import evaluated_weights, local_file
-
-    file = local_file(evaluated_weights(source)).path
-    if settings_beside(about_of(file), file) is None:
-        raise UserError(f"export: no config.yaml of a run beside {source}: name the model with -model=NAME")
-
-
 class Difference(NamedTuple):
     """How far the outputs of two models are apart: the largest difference, and the largest output."""
 
@@ -244,27 +226,31 @@ def export(
     """
     import numpy as np
 
+    from ..contracts.task import ExportParts
+
     path, shape = check_output(output), trained.about["input_shape"]
-    parts = _FOREIGN if trained.parts is None else trained.parts._asdict()
+    parts = trained.parts or ExportParts(shape[1], {})
     model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
     if outputs == "probabilities":
-        if parts["input_name"] != "images" or parts["output_name"] is not None:
+        if parts.input_name != "images" or parts.output_name is not None:
             raise UserError("export: -outputs=probabilities is for classifiers; leave it out")
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
-    about["input_name"], about["outputs"] = parts["input_name"], parts["output_name"] or outputs
+    about["input_name"], about["outputs"] = parts.input_name, parts.output_name or outputs
     inputs = np.random.default_rng(0).standard_normal((3, *shape[1:])).astype("float32")
-    example = {**parts["example"]} or {"input": inputs[:1]}
+    example = {**parts.example} or {"input": inputs[:1]}
     example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced
     try:
         with _written_together(path) as folder:
-            compute = _write_model(model, folder / path.name, kind, precision, parts["input_name"], about)
+            compute = _write_model(model, folder / path.name, kind, precision, parts.input_name, about)
             difference = _compare(expected, compute(inputs), precision, output)
             np.savez_compressed(folder / f"{path.name}.example.npz", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
             # not JSON: Paddle takes every .json next to it for its own
             _write_yaml(folder / f"{path.name}.about.yaml", about)
-            if parts["paddlex"] is not None and kind == "paddle":
-                _write_paddlex(folder / f"{path.name}.yml", parts["paddlex"], about)
+            if parts.paddlex is not None and kind == "paddle":
+                content = paddlex_description(parts.paddlex, about["model"], about["num_classes"], about.get("classes"))
+                comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* in a folder\n"
+                _write_yaml(folder / f"{path.name}.yml", content, comment)
     except OSError as error:
         raise UserError(f"export: {output} cannot be written: {why_not_written(error)}") from error
     return difference
@@ -326,13 +312,7 @@ def _with_softmax(model: Any) -> Any:
 
 
 def _write_yaml(file: Path, content: dict[str, Any], comment: str = "") -> None:
-    text = as_yaml(content)
-    file.write_text(comment + text, encoding="utf-8", errors="surrogateescape")
-
-
-def _write_paddlex(file: Path, processing: dict[str, Any], about: dict[str, Any]) -> None:
-    content = paddlex_description(processing, about["model"], about["num_classes"], about.get("classes"))
-    _write_yaml(file, content, f"# {one_line(about['model'])}, for PaddleX, which reads inference.* in a folder\n")
+    file.write_text(comment + as_yaml(content), encoding="utf-8", errors="surrogateescape")
 
 
 @contextlib.contextmanager

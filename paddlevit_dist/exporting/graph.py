@@ -1,11 +1,25 @@
 """An ONNX graph that can be edited: values by name, nodes in order of computation, constants as numpy arrays."""
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 DOMAIN = "com.microsoft"  # of onnxruntime's own operators
+
+
+class Unlike(Exception):
+    """A part of a graph is not what a rule expects."""
+
+
+def require(is_so: bool) -> None:
+    """
+    Raises:
+        Unlike: it is not so.
+    """
+    if not is_so:
+        raise Unlike
 
 
 class Weighted(NamedTuple):
@@ -28,7 +42,8 @@ class Graph:
     """The graph of ``model``, an ``onnx.ModelProto``, which this object may change from now on.
 
     Values are named; a value that no node computes is an input or a constant. Nodes that nobody reads are dropped by
-    ``sweep``.
+    ``sweep``. A rule is a function of the graph and a node that asks for what it expects around that node, and then
+    changes it; ``Unlike``, which all that it asks for may raise, ends it before.
     """
 
     def __init__(self, model: Any) -> None:
@@ -49,40 +64,75 @@ class Graph:
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
-    def producers(self) -> dict[str, Any]:
-        """The node that computes each value."""
-        return {name: node for node in self.nodes for name in node.output}
+    def maker(self, name: str, *kinds: str, order: Sequence[int] | None = None) -> Any:
+        """The node that computes a value.
 
-    def consumers(self) -> dict[str, list[Any]]:
-        """The nodes that read each value; the graph's own outputs count as one reader, None."""
-        readers: dict[str, list[Any]] = {name: [None] for name in self.outputs}
-        for node in self.nodes:
-            for name in node.input:
-                readers.setdefault(name, []).append(node)
-        return readers
+        Args:
+            kinds: which it may be; none: any.
+            order: it is a Transpose to this order of axes.
+        Raises:
+            Unlike: there is none, or it is another.
+        """
+        return _checked(next((node for node in self.nodes if name in node.output), None), kinds, order)
 
-    def constant(self, name: str) -> np.ndarray | None:
-        """The constant of this name, or None."""
-        return self.constants.get(name)
+    def reader(self, name: str, *kinds: str, order: Sequence[int] | None = None) -> Any:
+        """The only node that reads a value, which the graph does not give away; arguments and errors of ``maker``."""
+        (reader, *others) = self.readers(name) or [None]
+        return _checked(None if others else reader, kinds, order)
 
-    def weighted(self, name: str, producers: dict[str, Any]) -> Weighted | None:
-        """The product with constant weights, with or without a bias, that computes the value ``name``; None if that is
-        not how it is computed."""
-        node, bias = producers.get(name), None
-        if node is not None and node.op_type == "Add":
-            variable = [one for one in node.input if one not in self.constants]
-            constant = [self.constants[one] for one in node.input if one in self.constants]
-            if len(variable) != 1 or constant[0].ndim != 1:
-                return None
-            bias, node = constant[0], producers.get(variable[0])
-        if node is None or node.op_type != "MatMul":
-            return None
+    def readers(self, name: str) -> list[Any]:
+        """The nodes that read a value; the graph's own output counts as one, None."""
+        found = [node for node in self.nodes for one in node.input if one == name]
+        return [None, *found] if name in self.outputs else found
+
+    def constant(self, name: str) -> np.ndarray:
+        """The constant of this name.
+
+        Raises:
+            Unlike: it is computed.
+        """
+        require(name in self.constants)
+        return self.constants[name]
+
+    def is_number(self, name: str, number: float) -> bool:
+        """Whether a value is this constant."""
+        value = self.constants.get(name)
+        return value is not None and value.size == 1 and abs(float(value.item()) - number) < 1e-6
+
+    def bias_place(self, add: Any) -> int:
+        """Which of the two inputs of an addition is a constant (channels,).
+
+        Raises:
+            Unlike: neither or both.
+        """
+        places = [n for n, name in enumerate(add.input) if name in self.constants and self.constants[name].ndim == 1]
+        require(len(places) == 1)
+        return places[0]
+
+    def weighted(self, name: str) -> Weighted:
+        """The product with constant weights, with or without a bias, that computes the value ``name``.
+
+        Raises:
+            Unlike: that is not how it is computed.
+        """
+        node, bias = self.maker(name, "Add", "MatMul"), None
+        if node.op_type == "Add":
+            place = self.bias_place(node)
+            bias, node = self.constants[node.input[place]], self.maker(node.input[1 - place], "MatMul")
         weight = self.constant(node.input[1])
-        if weight is None or weight.ndim != 2:
-            return None
+        require(weight.ndim == 2)
         return Weighted(node.input[0], weight, bias, node)
 
     # ---- changing ----------------------------------------------------------------------------------------------
+
+    def apply(self, kind: str, rule: Callable[["Graph", Any], None]) -> bool:
+        """Apply a rule to the nodes of one kind; whether any was as it expects."""
+        is_changed = False
+        for node in [node for node in self.nodes if node.op_type == kind]:
+            with contextlib.suppress(Unlike):
+                rule(self, node)
+                is_changed = True
+        return is_changed
 
     def add_constant(self, value: np.ndarray, like: str = "constant") -> str:
         """A new constant; returns its name."""
@@ -91,32 +141,29 @@ class Graph:
         return name
 
     def make(self, kind: str, inputs: Sequence[str], outputs: int | Sequence[str] = 1, **attributes: Any) -> Any:
-        """A node that is not in the graph yet; ``insert_before`` puts it there. ``domain`` is among the attributes."""
+        """A node that is not in the graph yet; ``put`` puts it there. ``domain`` is among the attributes."""
         from onnx import helper
 
         names = [self._new_name(kind) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
         return helper.make_node(kind, list(inputs), names, name=self._new_name(kind), **attributes)
 
-    def insert_before(self, place: Any, nodes: Sequence[Any]) -> None:
-        """Put ``nodes``, in their order, in front of the node ``place``."""
-        index = next(number for number, node in enumerate(self.nodes) if node is place)
+    def put(self, nodes: Sequence[Any], before: Any, instead_of: Sequence[Any] = ()) -> None:
+        """Put ``nodes``, in their order, in front of the node ``before``, and take others out of the graph."""
+        index = next(number for number, node in enumerate(self.nodes) if node is before)
         self.nodes[index:index] = nodes
+        gone = {id(node) for node in instead_of}
+        self.nodes = [node for node in self.nodes if id(node) not in gone]
 
     def redirect(self, old: str, new: str) -> None:
         """Let whoever reads the value ``old`` read ``new``. The graph's outputs keep their names."""
         if old in self.outputs:
-            producer = self.producers()[new]
+            producer = self.maker(new)
             producer.output[list(producer.output).index(new)] = old
             old, new = new, old
         for node in self.nodes:
             for number, name in enumerate(node.input):
                 if name == old:
                     node.input[number] = new
-
-    def remove(self, nodes: Sequence[Any]) -> None:
-        """Take nodes out of the graph."""
-        gone = {id(node) for node in nodes}
-        self.nodes = [node for node in self.nodes if id(node) not in gone]
 
     def sweep(self) -> None:
         """Drop nodes and constants that nothing reads."""
@@ -150,6 +197,12 @@ class Graph:
                 return name
 
 
+def _checked(node: Any, kinds: Sequence[str], order: Sequence[int] | None) -> Any:
+    require(node is not None and (not kinds or node.op_type in kinds))
+    require(order is None or (node.op_type == "Transpose" and list(attributes(node)["perm"]) == list(order)))
+    return node
+
+
 def attributes(node: Any) -> dict[str, Any]:
     """A node's attributes as plain values."""
     from onnx import helper
@@ -178,7 +231,7 @@ def simplify(model: Any) -> Any:
         else:
             kept.append(node)
     graph.nodes = kept
-    _merge_convolution_biases(graph)
+    graph.apply("Conv", _merge_bias)
     return graph.finish()
 
 
@@ -201,26 +254,19 @@ def _evaluate(node: Any, graph: Graph) -> list[np.ndarray]:
 
 
 def _adds_nothing(node: Any, graph: Graph) -> bool:
-    if node.op_type != "Add":
-        return False
-    value = graph.constant(node.input[1])
+    value = graph.constants.get(node.input[1]) if node.op_type == "Add" else None
     return value is not None and value.size == 1 and not value.any()
 
 
-def _merge_convolution_biases(graph: Graph) -> None:
+def _merge_bias(graph: Graph, conv: Any) -> None:
     """Let a convolution add its bias itself: Conv, then Add of (1, channels, 1, ...)."""
-    readers = graph.consumers()
-    for node in [node for node in graph.nodes if node.op_type == "Conv" and len(node.input) == 2]:
-        (after, *others) = readers[node.output[0]]
-        if others or after is None or after.op_type != "Add":
-            continue
-        bias = graph.constant(after.input[1])
-        channels = graph.constants[node.input[1]].shape[0]
-        if bias is None or bias.size != channels or bias.ndim < 2 or bias.shape[1] != channels:
-            continue
-        node.input.append(graph.add_constant(bias.reshape(channels), "bias"))
-        node.output[0] = after.output[0]
-        graph.remove([after])
+    require(len(conv.input) == 2)
+    after = graph.reader(conv.output[0], "Add")
+    bias, channels = graph.constant(after.input[1]), graph.constant(conv.input[1]).shape[0]
+    require(bias.size == channels and bias.ndim >= 2 and bias.shape[1] == channels)
+    conv.input.append(graph.add_constant(bias.reshape(channels), "bias"))
+    conv.output[0] = after.output[0]
+    graph.put([], conv, instead_of=[after])
 
 
 def fix_shapes(model: Any, run: Callable[[Any, int], dict[str, np.ndarray]]) -> Any:
@@ -248,21 +294,3 @@ def fix_shapes(model: Any, run: Callable[[Any, int], dict[str, np.ndarray]]) -> 
             fixed[growing] = -1
             node.input[1] = graph.add_constant(fixed, "shape")
     return graph.finish()
-
-
-def matching(graph: Graph, kind: str) -> Iterator[Any]:
-    """The nodes of one kind; the graph may be changed meanwhile."""
-    for node in list(graph.nodes):
-        if node.op_type == kind:
-            yield node
-
-
-def only_reader(readers: dict[str, list[Any]], name: str) -> Any | None:
-    """The node that reads a value, of ``Graph.consumers``, if there is just one and the graph does not give it away."""
-    found = readers.get(name, [])
-    return found[0] if len(found) == 1 else None
-
-
-def is_turned(node: Any, order: list[int]) -> bool:
-    """Whether a node transposes to this order of axes."""
-    return node.op_type == "Transpose" and list(attributes(node)["perm"]) == order

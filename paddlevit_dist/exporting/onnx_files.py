@@ -129,13 +129,16 @@ def _readable_program(prefix: Path, folder: Path) -> Path:
 def _rename(model: Any, output: str) -> None:
     """Call the batch "batch", and the output ``output``."""
     graph = model.graph
-    old = graph.output[0].name
-    for node in graph.node:
-        node.output[:] = [output if name == old else name for name in node.output]
-        node.input[:] = [output if name == old else name for name in node.input]
+    _rename_value(graph, graph.output[0].name, output)
     graph.output[0].name = output
     for value in (*graph.input, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
+
+
+def _rename_value(graph: Any, old: str, new: str) -> None:
+    for node in graph.node:
+        node.output[:] = [new if name == old else name for name in node.output]
+        node.input[:] = [new if name == old else name for name in node.input]
 
 
 def _complaint(said: Any, error: BaseException) -> str:
@@ -181,9 +184,7 @@ def to_float16(model: Any) -> Any:
         value.type.tensor_type.elem_type = TensorProto.FLOAT16
     for value in graph.output:
         inner = f"{value.name}.float16"
-        for node in graph.node:
-            node.output[:] = [inner if name == value.name else name for name in node.output]
-            node.input[:] = [inner if name == value.name else name for name in node.input]
+        _rename_value(graph, value.name, inner)
         graph.node.append(helper.make_node("Cast", [inner], [value.name], to=TensorProto.FLOAT))
     del graph.value_info[:]
     return model

@@ -1,1 +1,6 @@
-"""Images: ``data``, ``transforms``, ``models``, ``classification`` (the task), ``prepare`` and ``settings``."""
+"""Images: two tasks and what they share.
+
+- ``classification``, ``detection``: the tasks
+- ``data``: datasets; ``transforms``: of pictures; ``models``: networks; ``settings``: keys of both tasks
+- ``prepare``: ``prepare images``
+"""

@@ -1,6 +1,7 @@
 """From samples to batches on the device, the same for any number of processes.
 
-- ``sampler``: which samples each rank reads; ``loader``: loader processes, and the real reason when one fails
+- ``sampler``: which samples each rank reads; ``loader``: loader processes, the real reason when one fails, and
+  the limit of time for a batch
 - ``checked_files``: cached files that notice damage
 - ``path_index``, ``shared_arrays``: lists and batches that processes share without copies
 - ``prepare_workers``: processes for work that is done once to data

@@ -72,16 +72,18 @@ class _Readings(paddle.io.Dataset):
                 self.check(sample)
             return sample
         except (Exception, SystemExit) as error:  # sys.exit would end this process without a word
-            return _Failure(error, f"sample {key.index} ({self._describe(key.index)})", self.rank)
-
-    def _describe(self, index: int) -> str:
-        try:
-            return str(self.samples.describe(index))
-        except Exception as error:  # the description must not hide the failure itself
-            return f"no description: {error}"
+            return _Failure(error, f"sample {key.index} ({described(self.samples, key.index)})", self.rank)
 
     def __len__(self) -> int:
         return len(self.samples)
+
+
+def described(samples: Any, index: int) -> str:
+    """What a data set says of a sample; where that fails, why: it must not hide what is to be told of the sample."""
+    try:
+        return str(samples.describe(index))
+    except Exception as error:  # a data set may raise anything
+        return f"no description: {error}"
 
 
 class _Failure:

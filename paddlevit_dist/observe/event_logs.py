@@ -28,7 +28,21 @@ def scalars_of(group: str, values: dict[str, Any]) -> dict[str, float]:
     }
 
 
-class EventLog(Observer):
+class NumbersLog(Observer):
+    """Base class of what takes the numbers of reports and evaluations."""
+
+    def report(self, update: int, values: dict[str, float]) -> None:
+        self.add("training", update, values)
+
+    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
+        self.add("evaluation", update, values)
+
+    def add(self, group: str, update: int, values: dict[str, float]) -> None:
+        """Take the numbers that are known after ``update``."""
+        raise NotImplementedError
+
+
+class EventLog(NumbersLog):
     """What both logs have in common. A subclass says how its records are made.
 
     Attributes:
@@ -59,13 +73,7 @@ class EventLog(Observer):
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
 
-    def report(self, update: int, values: dict[str, float]) -> None:
-        self._add("training", update, values)
-
-    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
-        self._add("evaluation", update, values)
-
-    def _add(self, group: str, update: int, values: dict[str, float]) -> None:
+    def add(self, group: str, update: int, values: dict[str, float]) -> None:
         if self._file is not None:
             self.scalars(scalars_of(group, values), update, time.time())
             self._file.flush()
@@ -98,9 +106,10 @@ class TensorBoardLog(EventLog):
     def begin(self, file: BinaryIO) -> None:
         # Neither TensorFlow nor torch is looked for by these.
         from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.plugins.text.summary_v2 import text_pb
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._event, self._summary = event_pb2, summary_pb2
+        self._event, self._summary, self._text_pb = event_pb2, summary_pb2, text_pb
         self._writer = RecordWriter(file)
         self._write(step=0, file_version="brain.Event:2")
         # What a server that is running has seen of the earlier file counts no more.
@@ -113,19 +122,8 @@ class TensorBoardLog(EventLog):
         self._write(wall_time=seconds, step=step, summary=summary)
 
     def text(self, tag: str, text: str) -> None:
-        from tensorboard.compat.proto import tensor_pb2, tensor_shape_pb2, types_pb2
-        from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
-
         indented = "\n".join(f"    {line}" for line in text.splitlines())  # Markdown for text that is shown as it is
-        plugin = self._summary.SummaryMetadata.PluginData(
-            plugin_name="text", content=TextPluginData(version=0).SerializeToString()
-        )
-        shape = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=1)])
-        tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[indented.encode()], tensor_shape=shape)
-        value = self._summary.Summary.Value(
-            tag=tag, metadata=self._summary.SummaryMetadata(plugin_data=plugin), tensor=tensor
-        )
-        self._write(step=0, summary=self._summary.Summary(value=[value]))
+        self._write(step=0, summary=self._text_pb(tag, indented))
 
     def _write(self, **content: Any) -> None:
         content.setdefault("wall_time", time.time())

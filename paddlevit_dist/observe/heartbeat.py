@@ -15,8 +15,7 @@ _POLL_SECONDS = 1.0
 # Held by threads other than the main one while they print: a process forked meanwhile would inherit a stream that
 # stays locked forever.
 printing = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=printing.acquire, after_in_parent=printing.release, after_in_child=printing.release)
+os.register_at_fork(before=printing.acquire, after_in_parent=printing.release, after_in_child=printing.release)
 
 
 class Heartbeat:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..contracts.adapter import adopt, adopt_class
 from ..registry import resolve
 from ..runtime import printing
 from ..runtime.errors import UserError
@@ -94,8 +95,8 @@ def observers_of(names: Sequence[str]) -> dict[str, Any]:
     """
     found = {name: resolve("observer", name) for name in names}
     for name, target in found.items():
-        needed = getattr(target, "requires", {}).items()
-        missing = [pip for module, pip in needed if not importlib.util.find_spec(module)]
+        needed = adopt_class(target, Observer).requires
+        missing = [pip for module, pip in needed.items() if not importlib.util.find_spec(module)]
         if missing:
             raise UserError(f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
     return found
@@ -115,14 +116,14 @@ class Observers:
     """
 
     def __init__(self, observers: Sequence[Any], say: Callable[[str], None]) -> None:
-        self._observers = list(observers)
+        self._observers: list[Observer] = [adopt(observer, Observer) for observer in observers]
         self._say = say
         self._saved: collections.deque[Path] = collections.deque()
         self._is_started = False
 
     def start(self, run: RunFacts) -> None:
         for observer in self._observers:
-            _call(observer, "start", run)
+            observer.start(run)
         self._is_started = True
 
     def report(self, update: int, values: dict[str, float]) -> None:
@@ -149,23 +150,17 @@ class Observers:
         for observer in list(self._observers):
             try:
                 # Each its own copy: one that changes it changes nothing for the next.
-                _call(observer, method, *(dict(part) if isinstance(part, dict) else part for part in arguments))
+                getattr(observer, method)(*(dict(part) if isinstance(part, dict) else part for part in arguments))
             except UserError:
                 raise
             except Exception as error:
                 self._observers.remove(observer)
                 self._explain(observer, method, error)
 
-    def _explain(self, observer: Any, method: str, error: Exception) -> None:
+    def _explain(self, observer: Observer, method: str, error: Exception) -> None:
         name = type(observer).__name__
         if not isinstance(error, OSError):
             for line in printing.block(traceback.format_exc()).splitlines():
                 self._say(line)
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         self._say(f"observer {name} is left out from here on, the run continues: in {method}, {reason}")
-
-
-def _call(observer: Any, method: str, *arguments: Any) -> None:
-    function = getattr(observer, method, None)  # a class need not have our base class
-    if function is not None:
-        function(*arguments)

@@ -43,7 +43,7 @@ class Progress:
             from tqdm import tqdm
 
             _stand_beside_bars(1)
-            self._stream = getattr(sys.stderr, "stream", sys.stderr)
+            self._stream = _drawn_on(sys.stderr)
             self._bar = tqdm(
                 total=total,
                 desc=label,
@@ -107,7 +107,7 @@ def write_line(text: str) -> None:
     note_sign_of_life()
     text = one_line(text)
     if sys.stderr.isatty() and "tqdm" in sys.modules:
-        _write_above(text + "\n", getattr(sys.stdout, "stream", sys.stdout))
+        _write_above(text + "\n", _drawn_on(sys.stdout))
     else:
         # In one piece: the thread that saves writes lines too, and ``print`` writes the line's end by itself.
         print(text + "\n", end="", flush=True)
@@ -223,6 +223,10 @@ class BesideBars:
 
     def _write(self, text: str) -> None:
         _write_above(text, self.stream)
+
+
+def _drawn_on(stream: Any) -> Any:
+    return stream.stream if isinstance(stream, BesideBars) else stream
 
 
 def _write_above(text: str, stream: Any) -> None:

@@ -26,6 +26,7 @@ from .progress import write_line
 METRICS = "metrics.jsonl"
 FOUND_LATER = "found when resuming"  # the reason of an interruption that its run has not told
 _REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
+_LONGEST_EVENT = 1 << 22  # bytes of a line of metrics
 _SAYING = threading.RLock()  # the thread that saves says lines too; both places have them in the same order
 
 
@@ -83,24 +84,26 @@ class RunRecord:
             stream.write(text)
 
 
-def surroundings() -> dict[str, Any]:
-    """This process's command line, versions and machine."""
+def versions() -> dict[str, str]:
+    """Of this package and of what its numbers depend on."""
     import numpy
     import paddle
 
     from .. import __version__
+
+    python = platform.python_version()
+    return {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": numpy.__version__, "python": python}
+
+
+def surroundings() -> dict[str, Any]:
+    """This process's command line, versions and machine."""
     from ..parallel import tuning
 
     return {
         "command": printing.without_credentials(shlex.join([sys.executable, *sys.argv])),
         "folder": os.getcwd(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "versions": {
-            "paddlevit_dist": __version__,
-            "paddle": paddle.__version__,
-            "numpy": numpy.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "machine": {
             "host": platform.node(),
             "system": platform.platform(),
@@ -171,22 +174,6 @@ def make_folder(path: str, is_numbered: bool = False) -> Path:
                 raise UserError(f"-output={folder} (SAVE) {reason}") from error
 
 
-def prepare_folder(path: str) -> Path:
-    """Create the output folder, or say in one line why it is not writable.
-
-    Raises:
-        UserError: it cannot be created or written.
-    """
-    folder = make_folder(path)
-    probe = folder / f".probe_{os.getpid()}"
-    try:
-        probe.write_text("", encoding="utf-8")
-        probe.unlink()
-    except OSError as error:
-        raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder") from error
-    return folder
-
-
 def require_writable(folder: Path, evaluation: bool) -> None:
     """See, before any work, that what stands where a run writes its files are files that it may write.
 
@@ -245,7 +232,7 @@ def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) ->
         epoch, update: the last ones, from which the training continues, perhaps in the middle of the next epoch.
         evaluates: the evaluation of ``epoch`` is repeated too.
     """
-    events = recorded_events(folder)
+    events = list(recorded_events(folder))
     if not events:
         return History([], 0, 0, False)
     evaluations, updates = set(), [update]
@@ -299,15 +286,22 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
         record.log(f"interrupted: {reason}; continue with -resume=auto")
 
 
-def recorded_events(folder: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``; what is none of ours has the kind "unreadable"."""
-    file = folder / METRICS
-    return [_parsed(line) for line in file.read_text("utf-8", "replace").splitlines()] if file.is_file() else []
+def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of ``metrics.jsonl``, none where there is no such file; what is none of ours, such as the last line of
+    a run that was killed while writing it, has the kind "unreadable".
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError), open(folder / METRICS, "rb") as file:
+        while line := file.readline(_LONGEST_EVENT):
+            if line.strip():
+                yield _parsed(line)
 
 
-def _parsed(line: str) -> dict[str, Any]:
-    try:
+def _parsed(line: bytes) -> dict[str, Any]:
+    with contextlib.suppress(ValueError):
         event = parse_json(line)
-    except ValueError:
-        event = None
-    return event if isinstance(event, dict) else {"kind": "unreadable", "text": line}
+        if isinstance(event, dict) and isinstance(event.get("kind"), str):
+            return event
+    return {"kind": "unreadable", "text": line.rstrip(b"\r\n").decode(errors="backslashreplace")}

@@ -22,8 +22,8 @@ from ..config.table import leaves
 from ..parallel import status
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_yaml
-from .event_logs import scalars_of
-from .observer import FAILED, FINISHED, STOPPED, Observer, RunFacts
+from .event_logs import NumbersLog, scalars_of
+from .observer import FAILED, FINISHED, STOPPED, RunFacts
 
 PROJECT = "paddlevit_dist"  # where the user's environment names none
 _PACKAGES = str(Path(__file__).resolve().parents[2])
@@ -31,7 +31,7 @@ _LAST_SECONDS = 120  # for what is still to be sent when the training ends
 _LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
 
 
-class ServiceLog(Observer):
+class ServiceLog(NumbersLog):
     """What the services have in common. ``begin``, ``scalars`` and ``finish`` are called in the other process, the
     methods of an observer in the training's.
 
@@ -67,11 +67,8 @@ class ServiceLog(Observer):
         self._send("begin", str(run.folder.resolve()), run.config_text, run.epochs, run.updates_per_epoch, run.update)
         os.set_blocking(self._process.stdin.fileno(), False)
 
-    def report(self, update: int, values: dict[str, float]) -> None:
-        self._send("scalars", scalars_of("training", values), update, time.time())
-
-    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
-        self._send("scalars", scalars_of("evaluation", values), update, time.time())
+    def add(self, group: str, update: int, values: dict[str, float]) -> None:
+        self._send("scalars", scalars_of(group, values), update, time.time())
 
     def end(self, outcome: str) -> None:
         self._send("finish", outcome)

@@ -1,4 +1,4 @@
-"""Processes, devices and all communication between them: the only room that imports ``paddle.distributed``.
+"""Processes, devices and all communication between them: the only package that imports ``paddle.distributed``.
 
 Importing this package does not import Paddle; each name below loads its module on first use.
 

@@ -62,6 +62,7 @@ def open_source(
     words: Sequence[str] = (),
     least_score: float | None = None,
     say: Callable[[str], None] = silent,
+    advice: str = "name the recipe that it was trained with: -cfg=FILE",
 ) -> TrainedWeights:
     """Find the weights that ``source`` means, and how they were trained.
 
@@ -75,6 +76,7 @@ def open_source(
         words: of a command line, which win over the settings of the weights.
         least_score: of a box that counts as found; None: as the weights say.
         say: gets a line when weights are fetched.
+        advice: what to do where nothing says how they were trained.
     Raises:
         UserError: there are no weights, or nothing says how they were trained; or they find no boxes.
     """
@@ -95,7 +97,7 @@ def open_source(
         if settings is None:
             raise UserError(
                 f"{command}: {file} does not say of which model it is, and there is neither an about.yaml nor a run's "
-                "config.yaml beside it: name the recipe that it was trained with: -cfg=FILE"
+                f"config.yaml beside it: {advice}"
             )
     loaded = configuration_of(str(file), settings, recipe, words)
     if least_score is not None:

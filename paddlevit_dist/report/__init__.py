@@ -4,7 +4,8 @@ can be deleted (see ``wings``).
 - ``command``: the command ``report``; ``settings``: keys; ``watcher``: when a run writes figures and report
 - ``store``: the figures of a run in a file of its folder
 - ``runs``: what a run's folder holds, however damaged
-- ``curves``: lines over updates, as SVG; ``layouts``: each kind of figure as HTML; ``page``: everything together
+- ``curves``: lines over updates, as SVG; ``layouts``: each kind of figure as HTML; ``page``: everything together,
+  its sections listed in ``render``
 - ``report.css``, ``report.js``, ``matrix.js``, ``viewer.js``: how it looks, and what moves
 """
 

@@ -4,7 +4,7 @@ import html
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 WIDTH, HEIGHT = 420, 250
@@ -14,6 +14,7 @@ NUM_COLOURS = 8
 _MARKED = 30  # points: a line of fewer has dots
 
 _numbers = itertools.count(1)
+PointsByName = Mapping[str, Sequence[tuple[float, float]]]
 
 
 class Line(NamedTuple):
@@ -218,24 +219,17 @@ def _short(value: float) -> Any:
     return float(f"{value:.6g}")
 
 
-def of_events(
-    runs: Sequence[tuple[str, dict[str, Sequence[tuple[float, float]]], dict[str, Sequence[tuple[float, float]]]]],
-    name: str,
-) -> list[Line]:
+def of_events(runs: Sequence[tuple[str, PointsByName, PointsByName]], name: str) -> list[Line]:
     """The lines of one quantity, for all runs: as measured in training, and with dots in evaluations.
 
     Args:
         runs: name of each, with its training's and its evaluations' points by quantity.
     """
     several = len(runs) > 1
-    lines = []
+    lines: list[Line] = []
     for number, (run, training, evaluation) in enumerate(runs):
-        both: Sequence[tuple[str, str, Sequence[tuple[float, float]] | None]] = (
-            ("training", "line", training.get(name)),
-            ("evaluation", "dots", evaluation.get(name)),
-        )
-        for kind, style, points in both:
-            if points:
+        for kind, style, points in (("training", "line", training), ("evaluation", "dots", evaluation)):
+            if points.get(name):
                 colour = number if several else len(lines)
-                lines.append(Line(f"{run} {kind}" if several else kind, points, colour, style))
+                lines.append(Line(f"{run} {kind}" if several else kind, points[name], colour, style))
     return lines

@@ -63,10 +63,19 @@ def write_last_page(config: Any, folder: Path, began: float) -> None:
 
 def render(runs: Sequence[Run]) -> str:
     """The whole page."""
-    made = [_summary(runs), _data(runs), _curves(runs), *_figures(runs)]
-    made += [_differences(runs)] if len(runs) > 1 else []
-    made += [_weights(runs), _settings(runs), _environment(runs), _events(runs)]
-    sections = [section for section in made if section[2]]
+    trained = any(run.metrics.training for run in runs)
+    sections: list[Section] = [
+        ("summary", "Summary", _summary(runs)),
+        ("data", "Data", _data(runs)),
+        ("curves", "Curves", _curves(runs)),
+        *_figures(runs),
+        ("differences", "Differences", _differences(runs)),
+        ("weights", "Weights it started from" if trained else "Weights it evaluated", _weights(runs)),
+        ("configuration", "Configuration", _settings(runs)),
+        ("environment", "Environment", _environment(runs)),
+        ("events", "Events", _events(runs)),
+    ]
+    sections = [section for section in sections if section[2]]
     title = "Report: " + ", ".join(run.name for run in runs)
     links = "".join(f'<li><a href="#{name}">{text(heading)}</a></li>' for name, heading, _ in sections)
     body = "".join(
@@ -93,7 +102,7 @@ def _asset(name: str) -> str:
 # ---- sections ------------------------------------------------------------------------------------------------
 
 
-def _summary(runs: Sequence[Run]) -> Section:
+def _summary(runs: Sequence[Run]) -> str:
     columns = ["score", "state", "time", "model", "data", "device"]  # a phone shows the first ones
     rows: list[list[Any]] = []
     notices: list[str] = []
@@ -107,8 +116,7 @@ def _summary(runs: Sequence[Run]) -> Section:
         notices += [_named(line, run, runs) for line in run.notices]
     if len(runs) > 1:
         columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
-    content = layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
-    return "summary", "Summary", content
+    return layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
 
 
 def _named(line: Any, run: Run, runs: Sequence[Run]) -> str:
@@ -116,7 +124,7 @@ def _named(line: Any, run: Run, runs: Sequence[Run]) -> str:
     return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
 
 
-def _data(runs: Sequence[Run]) -> Section:
+def _data(runs: Sequence[Run]) -> str:
     """What each split holds, and what was found in it: held out, left out, unreadable, identical."""
     rows, notes = [], []
     for run in runs:
@@ -128,9 +136,7 @@ def _data(runs: Sequence[Run]) -> Section:
             shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
             said = f"{len(run.unreadable):,} unreadable, another took the place of each: {shown}"
             notes.append(_named(said, run, runs))
-    if not rows:
-        return "data", "Data", ""
-    return "data", "Data", layouts.table("Splits", ["split", "holds"], rows) + _list(dict.fromkeys(notes))
+    return layouts.table("Splits", ["split", "holds"], rows) + _list(dict.fromkeys(notes)) if rows else ""
 
 
 def _list(lines: Iterable[str]) -> str:
@@ -140,9 +146,9 @@ def _list(lines: Iterable[str]) -> str:
 
 
 def _state(run: Run) -> str:
-    last = run.last or {}
-    if not run.training and last.get("kind") != "interruption":
-        return "evaluated" if run.evaluations else "nothing recorded yet"
+    last = run.metrics.last or {}
+    if not run.metrics.training and last.get("kind") != "interruption":
+        return "evaluated" if run.metrics.evaluations else "nothing recorded yet"
     epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
     if last.get("kind") == "interruption":
         return one_line(f"interrupted after epoch {epoch} of {epochs}: {last.get('reason', '')}")
@@ -169,15 +175,16 @@ def _told(values: dict[str, Any], without: Sequence[str]) -> str:
 
 def _best(run: Run) -> str | None:
     """The best evaluation; where none is known, what the last has found, which is then told."""
-    if run.best is not None and run.training:
-        return one_line(f"{run.best['name']} {run.best['value']:.4g}{_ends(run.best)}, epoch {run.best['epoch']}")
-    values, intervals = {name: points[-1][1] for name, points in run.evaluation.items()}, {}
-    if not values and run.evaluations:
-        values = dict(measured(run.evaluations[-1]))
-        intervals = {name: interval_of(run.evaluations[-1], name) for name in values}
+    if run.metrics.best is not None and run.metrics.training:
+        best = run.metrics.best
+        return one_line(f"{best['name']} {best['value']:.4g}{_ends(best)}, epoch {best['epoch']}")
+    values, intervals = {name: points[-1][1] for name, points in run.metrics.evaluation.items()}, {}
+    if not values and run.metrics.evaluations:
+        values = dict(measured(run.metrics.evaluations[-1]))
+        intervals = {name: interval_of(run.metrics.evaluations[-1], name) for name in values}
     scores = {name: value for name, value in values.items() if not name.endswith(_COUNTS)}
     shown = [f"{name} {value:.4g}{_ends(intervals.get(name, {}))}" for name, value in scores.items()][:3]
-    return (", ".join(shown) + (" (the last)" if run.training else "")) if shown else None
+    return (", ".join(shown) + (" (the last)" if run.metrics.training else "")) if shown else None
 
 
 def _ends(found: Mapping[str, Any]) -> str:
@@ -217,8 +224,8 @@ def _figures(runs: Sequence[Run]) -> list[Section]:
     return sections
 
 
-def _curves(runs: Sequence[Run]) -> Section:
-    series = [(run.name, run.training, run.evaluation) for run in runs]
+def _curves(runs: Sequence[Run]) -> str:
+    series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names: dict[str, None] = {}
     for _, training, evaluation in series:
         names.update(dict.fromkeys([*evaluation, *training]))
@@ -226,7 +233,7 @@ def _curves(runs: Sequence[Run]) -> Section:
     shown.sort(key=_order)
     charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name), "update") for name in shown]
     if not charts:
-        return "curves", "Curves", ""
+        return ""
     content = f'<div class="charts">{"".join(charts[:_MOST_CURVES])}</div>'
     constant = {name: _constant(name, series) for name in names if not name.endswith(_COUNTS)}
     told = [f"{_TITLES.get(name, name)} {value:g}" for name, value in constant.items() if value]  # 0 says nothing
@@ -237,7 +244,7 @@ def _curves(runs: Sequence[Run]) -> Section:
             f"<details><summary>{len(charts) - _MOST_CURVES} more curves</summary>"
             f'<div class="charts">{"".join(charts[_MOST_CURVES:])}</div></details>'
         )
-    return "curves", "Curves", content
+    return content
 
 
 def _is_dull(name: str, series: Sequence[Any]) -> bool:
@@ -263,7 +270,9 @@ def _order(name: str) -> tuple[int, int]:
     return (4, 0) if " " in name and name.split()[0] in ("IoU", "AP", "AP50", "AP25") else (1, 0)
 
 
-def _differences(runs: Sequence[Run]) -> Section:
+def _differences(runs: Sequence[Run]) -> str:
+    if len(runs) == 1:
+        return ""
     keys = sorted({key for run in runs for key in run.settings})
     rows = []
     for key in keys:
@@ -271,22 +280,20 @@ def _differences(runs: Sequence[Run]) -> Section:
         if len(set(values)) > 1 and key != "SAVE":
             rows.append([key, *("(not set)" if value is None else value for value in values)])
     if not rows:
-        return "differences", "Differences", '<p class="note">The configurations are the same.</p>'
-    table = layouts.table("Settings that differ", ["key", *(run.name for run in runs)], rows)
-    return "differences", "Differences", table
+        return '<p class="note">The configurations are the same.</p>'
+    return layouts.table("Settings that differ", ["key", *(run.name for run in runs)], rows)
 
 
-def _settings(runs: Sequence[Run]) -> Section:
-    parts = [
+def _settings(runs: Sequence[Run]) -> str:
+    return "".join(
         f"<details><summary>{text(run.name)}: {len(run.settings)} settings</summary>"
         f"{layouts.table('config.yaml', ['key', 'value'], sorted(run.settings.items()))}</details>"
         for run in runs
         if run.settings
-    ]
-    return "configuration", "Configuration", "".join(parts)
+    )
 
 
-def _weights(runs: Sequence[Run]) -> Section:
+def _weights(runs: Sequence[Run]) -> str:
     parts = []
     for run in runs:
         report = run.load_report
@@ -312,28 +319,27 @@ def _weights(runs: Sequence[Run]) -> Section:
         if rows:
             columns = ["parameter", "what became of it", "shape in the file", "shape in the model"]
             parts.append(layouts.table("Not simply copied", columns, rows))
-    title = "Weights it started from" if any(run.training for run in runs) else "Weights it evaluated"
-    return "weights", title, "".join(parts)
+    return "".join(parts)
 
 
-def _environment(runs: Sequence[Run]) -> Section:
+def _environment(runs: Sequence[Run]) -> str:
     parts = []
     for run in runs:
         rows = list(flat(run.facts).items())[:_MOST_NAMES]
         if rows:
             table = layouts.table("run.json", ["fact", "value"], rows)
             parts.append(f"<details><summary>{text(run.name)}</summary>{table}</details>")
-    return "environment", "Environment", "".join(parts)
+    return "".join(parts)
 
 
-def _events(runs: Sequence[Run]) -> Section:
+def _events(runs: Sequence[Run]) -> str:
     rows = []
     for run in runs:
-        for event in [*run.events, *run.evaluations]:
+        for event in [*run.metrics.events, *run.metrics.evaluations]:
             kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
             told = _told(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
             rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:
-        return "events", "Events", '<p class="note">No interruption, resumption or superseded evaluation.</p>'
-    return "events", "Events", layouts.table("What happened", ["time", "run", "event", "details"], rows)
+        return '<p class="note">No interruption, resumption or superseded evaluation.</p>'
+    return layouts.table("What happened", ["time", "run", "event", "details"], rows)

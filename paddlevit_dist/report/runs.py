@@ -1,6 +1,5 @@
 """What a run's folder holds, read as far as it can be: a run may go on, have been killed, or have damaged files."""
 
-import json
 import math
 import os
 import re
@@ -12,14 +11,14 @@ from typing import Any, NamedTuple
 
 from ..config.table import leaves
 from ..observe.lock import is_running
-from ..observe.record import FOUND_LATER, METRICS
+from ..observe.record import FOUND_LATER, METRICS, recorded_events
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_json, read_yaml
 from . import store
 
 _SIGNS_OF_A_RUN = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
-_LONGEST_LINE = 1 << 22  # bytes of one event
+_LONGEST_TEXT = 200  # of a line that is no event
 _NOT_MEASURED = ("kind", "time", "epoch", "update", "superseded")
 _MOST_EVENTS = 2_000
 _FEWEST_FOR_TOP_5 = 20  # classes: of fewer, five guesses are right too often to say anything
@@ -38,12 +37,7 @@ class Run(NamedTuple):
     unreadable: path and reason of each sample that could not be read and was replaced.
     load_report: of the weights that its training started from, or of those that it evaluated where nothing was
         trained; None: there is none.
-    training, evaluation: points (update, value) by name.
-    evaluations: of given weights, without an epoch: their events.
-    events: what happened to it, in order: interruptions, resumptions, superseded evaluations, unreadable lines.
-    last: the last event of its training; None: there is none.
-    best: "name", "value" and "epoch" of the best evaluation of its training, and "interval", its two ends, where it has
-        one; None: unknown.
+    metrics: what its events say.
     seconds: that it has trained, all its sessions together, or evaluated where nothing was trained; None: unknown.
     is_running: whether a process holds its folder; None: that cannot be seen from here.
     figures: by what they are called.
@@ -57,12 +51,7 @@ class Run(NamedTuple):
     data: dict[str, dict[str, Any]]
     unreadable: list[str]
     load_report: dict[str, Any] | None
-    training: dict[str, Points]
-    evaluation: dict[str, Points]
-    evaluations: list[dict[str, Any]]
-    events: list[dict[str, Any]]
-    last: dict[str, Any] | None
-    best: dict[str, Any] | None
+    metrics: "Metrics"
     seconds: float | None
     is_running: bool | None
     figures: dict[str, store.Stored]
@@ -111,8 +100,8 @@ def read_run(folder: Path, name: str) -> Run:
     facts = facts if isinstance(facts, dict) else {}
     data = _data_of(facts)
     classes = [about["classes"] for about in data.values() if is_number(about.get("classes"))]
-    metrics = _Metrics()
-    for event in _events(folder / METRICS, notices):
+    metrics = Metrics()
+    for event in _events(folder, notices):
         if classes and max(classes) < _FEWEST_FOR_TOP_5:
             event = {key: value for key, value in event.items() if key not in ("top-5", "top-5 count")}
         metrics.add(event)
@@ -128,6 +117,7 @@ def read_run(folder: Path, name: str) -> Run:
     if not figures:
         notices.append(_advice(folder))
     relative = _relative_to(facts.get("folder"), settings.get("DATA.DATA_PATH"))
+    metrics.evaluations, metrics.events = relative(metrics.evaluations), relative(metrics.events)
     return Run(
         name,
         folder,
@@ -136,12 +126,7 @@ def read_run(folder: Path, name: str) -> Run:
         relative(data),
         relative(unreadable or []),
         relative(load_report) if isinstance(load_report, dict) else None,
-        metrics.training,
-        metrics.evaluated(),
-        relative(metrics.evaluations),
-        relative(metrics.events),
-        metrics.last,
-        metrics.best,
+        metrics,
         metrics.seconds(_started(facts)),
         is_running(folder),
         relative(figures),
@@ -232,35 +217,27 @@ def flat(tree: Mapping[str, Any]) -> dict[str, str]:
 # ---- metrics.jsonl -------------------------------------------------------------------------------------------
 
 
-def _events(file: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
-    """Its lines; one that is no event, such as the last of a run that was killed while writing it, becomes one of kind
-    "unreadable"."""
-    try:
-        with open(file, "rb") as stream:
-            while True:
-                line = stream.readline(_LONGEST_LINE)
-                if not line:
-                    return
-                if line.strip():
-                    yield _parsed(line)
-    except FileNotFoundError:
+def _events(folder: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
+    if not (folder / METRICS).exists():
         notices.append(f"there is no {METRICS}, hence no curves")
+    try:
+        for event in recorded_events(folder):
+            yield {**event, "text": event["text"][:_LONGEST_TEXT]} if event["kind"] == "unreadable" else event
     except OSError as error:
         notices.append(one_line(f"{METRICS} cannot be read: {error.strerror}"))
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        event = None
-    if isinstance(event, dict) and isinstance(event.get("kind"), str):
-        return event
-    return {"kind": "unreadable", "text": line[:200].decode(errors="backslashreplace")}
+class Metrics:
+    """Events sorted into curves and a list of what happened.
 
-
-class _Metrics:
-    """Events sorted into curves and a list of what happened."""
+    Attributes:
+        training: points (update, value) by name.
+        evaluations: of given weights, without an epoch: their events.
+        events: what happened, in order: interruptions, resumptions, superseded evaluations, unreadable lines.
+        last: the last event of the training; None: there is none.
+        best: "name", "value" and "epoch" of the best evaluation of the training, and "interval", its ends, with
+            "percent", where it has one; None: unknown.
+    """
 
     def __init__(self) -> None:
         self.training: dict[str, Points] = {}
@@ -329,7 +306,8 @@ class _Metrics:
             sessions[-1][0] = started
         return sum(last - first for first, last in sessions)
 
-    def evaluated(self) -> dict[str, Points]:
+    @property
+    def evaluation(self) -> dict[str, Points]:
         """Evaluations at the last update of their epochs, as far as these are known."""
         found: dict[str, Points] = {}
         for event in self._of_epochs:

@@ -65,7 +65,7 @@ def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[s
             encoded = _ENCODERS[type(figure)](figure, members)
             entries.append({**encoded, "title": one_line(figure.title), "note": one_line(figure.note)})
         except Exception as error:  # a task's mistake; the other figures are still worth showing
-            title = getattr(figure, "title", type(figure).__name__)
+            title = figure.title if type(figure) in _ENCODERS else type(figure).__name__
             problems.append(one_line(f"figure '{title}' was left out: {type(error).__name__}: {error}"))
     index = {"about": _plain(about), "figures": entries, "problems": problems}
     with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:

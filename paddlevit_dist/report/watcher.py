@@ -1,13 +1,14 @@
 """The report of a run and its figures: what is kept of an evaluation for them, and when they are made.
 
-Whatever goes wrong in here costs the report its figures, and the run nothing but a line in its log.
+Whatever goes wrong in here costs the report its figures, and the run nothing but a line in its log; an evaluation that
+fails ends the run as any other does.
 """
 
 import contextlib
 import pickle
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +17,14 @@ import paddle
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..contracts.figures import Figure
-from ..contracts.task import EvaluationStep, Records, Task
-from ..engine.watchers import Watcher
-from ..observe.heartbeat import Heartbeat
-from ..observe.progress import Progress
-from ..parallel import LeftEarly, all_gather, is_main, stops
+from ..contracts.task import Records, Task
+from ..engine.watchers import Watcher, Watchers
+from ..parallel import LeftEarly, all_gather, is_main
 from ..runtime.errors import UserError
 from . import store
 from .page import PAGE, write_page
 
-Kept = list[tuple[int, Any]]  # index of a sample and its record
-
-
-class HostArrays(Mapping):
-    """A batch as numpy arrays; each is copied from the device when it is asked for."""
-
-    def __init__(self, batch: dict[str, Any]) -> None:
-        self._batch = batch
-
-    def __getitem__(self, name: str) -> Any:
-        value = self._batch[name]
-        return value.numpy() if isinstance(value, paddle.Tensor) else value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._batch)
-
-    def __len__(self) -> int:
-        return len(self._batch)
+IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 
 
 class RecordKeeper:
@@ -70,32 +52,12 @@ class RecordKeeper:
             except Exception:
                 self._problem = traceback.format_exc()
 
-    def evaluate(self, model: paddle.nn.Layer, loader: Any, heartbeat: Heartbeat) -> None:
-        """Evaluate all batches for their records alone; communicates nothing and raises nothing."""
-        was_training = model.training
-        model.eval()
-        bar = Progress(len(loader), "evaluation for the report", is_main())
-        try:
-            step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
-            with paddle.no_grad(), contextlib.closing(iter(loader)) as batches:
-                for number, batch in enumerate(batches, start=1):
-                    self.add(model, batch, self.task.eval_step(model, batch, step))
-                    bar.step()
-                    heartbeat.at(f"in the evaluation for the report, {number} of {len(loader)} batches done")
-                    if stops.wanted():
-                        raise LeftEarly("the run was asked to stop")
-        except Exception:
-            self._problem = traceback.format_exc()
-        finally:
-            bar.close()
-            if was_training:
-                model.train()
-
     def _predicted(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Records:
-        records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(model, batch)))
+        on_host = {name: value.numpy() if isinstance(value, paddle.Tensor) else value for name, value in batch.items()}
+        records = list(self.task.figure_records(on_host, self.task.predict_step(model, batch)))
         return lambda: records
 
-    def gather(self) -> tuple[Kept, list[str]]:
+    def gather(self) -> tuple[IndexedRecords, list[str]]:
         """The records of all ranks by index, on the main process, and tracebacks of what went wrong. Every rank must
         call this, once."""
         message: Any = None
@@ -112,7 +74,7 @@ class RecordKeeper:
         # Only the main process takes the time to read what all have received.
         return sorted((kept for part, _ in gathered for kept in pickle.loads(part)), key=lambda kept: kept[0]), []
 
-    def _kept(self) -> Kept:
+    def _kept(self) -> IndexedRecords:
         records = [record for records in self._records for record in records()]
         if len(records) != len(self.indices):
             raise ValueError(f"{len(records)} records were made for the figures of {len(self.indices)} samples")
@@ -165,10 +127,13 @@ class ReportWatcher(Watcher):
                 self._record.say(f"note: the report shows no figures: {checkpoint} cannot be read by every process")
                 return
             self._record.say(f"the report shows the best weights, of epoch {best['epoch']}: evaluating them once more")
-            keeper = self._new_keeper()
-            with evaluation.precision.forward_of(model):
-                keeper.evaluate(model, evaluation.loader, evaluation.heartbeat)
-            self._write_figures(keeper, _facts_of(best))
+            self._keeper = self._new_keeper()
+            try:
+                evaluation("evaluation for the report", watchers=Watchers([self]))
+            except LeftEarly:  # on every rank
+                self._record.say("note: the report shows no figures: the run was asked to stop")
+                return
+            self._write_figures(self._keeper, _facts_of(best))
 
     def _write_figures(self, keeper: RecordKeeper | None, facts: dict[str, Any]) -> None:
         """Make the figures and write them to the run's folder. Every rank must call this.
@@ -193,7 +158,7 @@ class ReportWatcher(Watcher):
             except Exception:
                 self._fail("its figures could not be made", traceback.format_exc())
 
-    def _save_figures(self, kept: Kept, facts: dict[str, Any]) -> None:
+    def _save_figures(self, kept: IndexedRecords, facts: dict[str, Any]) -> None:
         model, config, evaluation = self._run.model, self._run.config, self._evaluation
         was_training = model.training
         model.eval()
@@ -239,24 +204,17 @@ def _facts_of(best: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def weights_of(model: paddle.nn.Layer, checkpoint: Path) -> Iterator[bool]:
-    """Inside the block the model has the weights of a checkpoint that count in an evaluation, afterwards its own; or
-    its own in any case, where one of the ranks cannot read that checkpoint (False). Every rank must call this."""
+    """Inside the block the model has the weights of a checkpoint that count in an evaluation, afterwards its own; False
+    where one of the ranks cannot read that checkpoint. Every rank must call this."""
     own = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     try:
+        is_loaded = True
         try:
             load_weights(model, evaluated_weights(checkpoint), strict=True)
-            is_loaded = True
         except (UserError, OSError):
             is_loaded = False
-        is_loaded = all(all_gather(is_loaded))
-        if not is_loaded:
-            _put_back(model, own)
-        yield is_loaded
+        yield all(all_gather(is_loaded))
     finally:
-        _put_back(model, own)
-
-
-def _put_back(model: paddle.nn.Layer, state: dict[str, paddle.Tensor]) -> None:
-    with paddle.no_grad():
-        for name, tensor in model.state_dict().items():
-            tensor.set_value(state[name])
+        with paddle.no_grad():
+            for name, tensor in model.state_dict().items():
+                tensor.set_value(own[name])

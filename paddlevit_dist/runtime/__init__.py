@@ -1,1 +1,8 @@
-"""The process, and what every room needs: signals, printing, limits, files, texts, versions. Knows no other room."""
+"""The process, and what every package needs. Knows no other package.
+
+- ``errors``, ``signals``, ``ending``: how a process ends, whether by an error, a signal or its own will
+- ``printing``, ``help_pages``, ``lettering``: words on terminals and in pictures
+- ``files``, ``ordered_lines``, ``text_files``: writing files whole, and reading what strangers wrote
+- ``limits``, ``environment``, ``paddle_versions``: what the system, the interpreter and Paddle give
+- ``autocast``, ``transfers``, ``compiled``, ``lazy_names``: precision, copies to a device, numba, late imports
+"""

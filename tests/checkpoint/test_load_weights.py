@@ -272,7 +272,7 @@ def test_the_summary_is_one_line_that_tells_everything():
 
 def test_the_report_becomes_json_with_shapes():
     source, model = small_vit(seed=1), small_vit(seed=2, num_classes=7)
-    report = json.loads(json.dumps(load_weights(model, {**arrays(source), "extra": np.ones(2)}).as_dict()))
+    report = json.loads(load_weights(model, {**arrays(source), "extra": np.ones(2)}).json())
     assert report["reinitialised"][0] == {"name": "head.weight", "source_shape": [48, 10], "model_shape": [48, 7]}
     assert report["unexpected"] == [{"name": "extra", "source_shape": [2], "model_shape": None}]
     assert report["missing"] == [] and len(report["loaded"]) == len(model.state_dict()) - 2

@@ -10,7 +10,7 @@ from paddlevit_dist.cpu import update_loops, updates
 from paddlevit_dist.engine import fused_optimizers, multi_tensor
 from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.multi_tensor import clipping_factor, gradients_of
-from paddlevit_dist.engine.optimizer import build_optimizer, optimizer_state, restore_optimizer
+from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
 from paddlevit_dist.runtime import paddle_versions
 
 RATES = (1e-3, 9e-4, 5e-4)
@@ -63,7 +63,7 @@ def train(model, optimizer, rates, first: int = 0) -> None:
 
 def bits(model, optimizer) -> dict:
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    return {name: value.tobytes() for name, value in {**state, **optimizer_state(optimizer, model)}.items()}
+    return {name: value.tobytes() for name, value in {**state, **OptimizerState(optimizer, model).state_dict()}.items()}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_run_goes_on_from_the_other_kind_of_update(name="AdamW"):
     train(straight, whole, RATES[2:], first=2)
     train(parted, first, RATES[:2])
     second = optimizer_of(parted, name, True)
-    restore_optimizer(second, parted, optimizer_state(first, parted))
+    OptimizerState(second, parted).load_state_dict(OptimizerState(first, parted).state_dict())
     train(parted, second, RATES[2:], first=2)
     assert bits(parted, second) == bits(straight, whole)
 
@@ -200,7 +200,7 @@ def test_moved_weights_moments_and_averages_are_found_where_they_are(monkeypatch
             with average.in_place():  # exchanges the tensors of the averages
                 assert average.state_dict()
             state = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
-            restore_optimizer(optimizer, model, optimizer_state(optimizer, model))
+            OptimizerState(optimizer, model).load_state_dict(OptimizerState(optimizer, model).state_dict())
             model.set_state_dict({name: paddle.to_tensor(value * 2) for name, value in state.items()})
             average.load_state_dict({name: tensor.numpy() * 3 for name, tensor in average.state_dict().items()})
     assert bits(models[1], optimizers[1]) == bits(models[0], optimizers[0])

@@ -65,11 +65,10 @@ def left_and_saved(
         training.run()
     except UserError as error:
         message = str(error)
-    parts = training.checkpointer
-    parts.finish()
-    left = {name: tensor.numpy() for name, tensor in parts.model.state_dict().items()}
-    left.update({f"ema {name}": tensor.numpy() for name, tensor in parts.ema.state_dict().items()})
-    left.update(parts.optimizer.state_dict())
+    training.checkpointer.finish()
+    left = {name: tensor.numpy() for name, tensor in training.model.state_dict().items()}
+    left.update({f"ema {name}": tensor.numpy() for name, tensor in training.ema.state_dict().items()})
+    left.update(training.checkpointer.optimizer.state_dict())
     return message, left, _saved(Path(output, "checkpoints", checkpoints.update_name(at - 1)))
 
 

@@ -8,7 +8,6 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.engine import steps
 from paddlevit_dist.registry import resolve
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
@@ -65,7 +64,7 @@ def train(output: str, arguments: list) -> dict[str, Any]:
 
 def evaluate(output: str) -> dict[str, float]:
     trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2")
-    return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]
+    return trainer.evaluation("evaluation")[0]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from support import small_runs
 
 from paddlevit_dist.config import load
+from paddlevit_dist.prediction.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -27,7 +28,7 @@ def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path
     trained, evaluated = tmp_path / "run", tmp_path / "evaluation"
     small_runs.build(str(trained), "-epochs=1", "-batch_size=64", val_size=200).train()
     again = small_runs.build(str(evaluated), "-eval", f"-pretrained={trained}", val_size=200)
-    again.evaluate_only()
+    evaluate_only(again)
     (first,), (second,) = events_of(trained), events_of(evaluated)
     assert first["interval"] == second["interval"] and first["interval"]["percent"] == 95
     assert set(first["interval"]) == {"percent", "top-1", "top-5", "loss"}  # of what the event has

@@ -12,6 +12,7 @@ from support.report_runs import Page
 
 from paddlevit_dist.contracts.figures import Table
 from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.prediction.evaluation import evaluate_only
 from paddlevit_dist.report import store
 
 RUN = ["-batch_size=32", "REPORT", "True", "SAVE_FREQ", "1"]
@@ -54,7 +55,7 @@ def test_figures_are_of_the_best_weights_and_the_model_keeps_its_own(tmp_path, c
     assert about["of"] == "the best weights, of epoch 1"
     # The same weights, evaluated by themselves.
     other = build(tmp_path / "other", "-eval", f"-pretrained={tmp_path / 'run/checkpoints/best'}")
-    other.evaluate_only()
+    evaluate_only(other)
     figures = store.load(tmp_path / "other" / store.EVALUATION).figures
     alone = next(figure["cells"] for figure in figures if figure["kind"] == "matrix")
     assert alone == confusion(tmp_path / "run") and sum(alone[2::3]) == 64

@@ -6,11 +6,10 @@ import pytest
 from yacs.config import CfgNode
 
 from paddlevit_dist.engine.optimizer import (
+    OptimizerState,
     build_optimizer,
     decay_groups,
     freeze,
-    optimizer_state,
-    restore_optimizer,
 )
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.runtime.errors import UserError
@@ -165,14 +164,14 @@ def test_state_goes_back_into_a_model_whose_automatic_names_differ(name):
         optimizer = build_optimizer(settings(name), model, None, DECAY)
         if start is not None:
             model.set_state_dict(start[0])
-            restore_optimizer(optimizer, model, start[1])
+            OptimizerState(optimizer, model).load_state_dict(start[1])
         for step in steps:
             gradients_of(model, step)
             optimizer.set_lr(RATE)
             optimizer.step()
             optimizer.clear_grad(False)
         weights = {key: value.numpy().copy() for key, value in model.state_dict().items()}
-        return weights, optimizer_state(optimizer, model)
+        return weights, OptimizerState(optimizer, model).state_dict()
 
     straight = trained([1, 2, 3, 4])
     resumed = trained([3, 4], start=trained([1, 2]))
@@ -188,7 +187,8 @@ def test_a_state_of_another_optimizer_is_refused():
     gradients_of(model, 1)
     adam.step()
     with pytest.raises(ValueError, match="does not fit"):
-        restore_optimizer(build_optimizer(settings("SGD"), model, None, DECAY), model, optimizer_state(adam, model))
+        sgd = build_optimizer(settings("SGD"), model, None, DECAY)
+        OptimizerState(sgd, model).load_state_dict(OptimizerState(adam, model).state_dict())
 
 
 def settings_with_dampening(dampening: float) -> CfgNode:
@@ -255,7 +255,7 @@ def test_a_damped_run_resumes_bit_equal_also_before_its_first_step():
         steps(first, optimizers[1], 0, stop)
         if stop:
             second.set_state_dict({key: p.numpy() for key, p in first.state_dict().items()})
-            restore_optimizer(optimizers[2], second, optimizer_state(optimizers[1], first))
+            OptimizerState(optimizers[2], second).load_state_dict(OptimizerState(optimizers[1], first).state_dict())
         steps(second, optimizers[2], stop, 5)
         for key, p in whole.named_parameters():
             assert np.array_equal(p.numpy(), dict(second.named_parameters())[key].numpy()), (stop, key)
@@ -267,7 +267,7 @@ def test_restored_powers_of_the_betas_stay_on_the_host(monkeypatch):
     first, second = (build_optimizer(settings("AdamW"), model, None, DECAY) for _ in range(2))
     model(paddle.ones([1, 3])).sum().backward()
     first.step()
-    state = optimizer_state(first, model)
+    state = OptimizerState(first, model).state_dict()
 
     def moved() -> None:
         raise AssertionError("moved to the device of this process")
@@ -276,6 +276,6 @@ def test_restored_powers_of_the_betas_stay_on_the_host(monkeypatch):
     monkeypatch.setattr(paddle.base.framework, "_current_expected_place", moved)
     monkeypatch.setattr(paddle.framework, "_current_expected_place", moved)
     monkeypatch.setattr(paddle_versions, "create_accumulators", lambda optimizer: None)
-    restore_optimizer(second, model, state)
-    for name, value in optimizer_state(second, model).items():
+    OptimizerState(second, model).load_state_dict(state)
+    for name, value in OptimizerState(second, model).state_dict().items():
         np.testing.assert_array_equal(value, state[name])

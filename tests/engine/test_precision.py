@@ -23,6 +23,7 @@ from support import small_runs
 from paddlevit_dist import Predictor, config
 from paddlevit_dist.engine import precision as precision_module
 from paddlevit_dist.engine.precision import EvaluationPrecision, LossScale, Precision
+from paddlevit_dist.prediction.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -102,7 +103,7 @@ def test_evaluation_in_half_precision_says_so_and_training_and_prediction_agree(
 
     seen.clear()
     evaluated = str(tmp_path / "evaluation")
-    small_runs.build(evaluated, *arguments, "-eval", f"-pretrained={output}", val_size=16).evaluate_only()
+    evaluate_only(small_runs.build(evaluated, *arguments, "-eval", f"-pretrained={output}", val_size=16))
     assert Predictor(output)(Image.new("L", (16, 16)))
     assert seen == {(False, "bfloat16")} and not autocasts
     for folder in (output, evaluated):

@@ -71,7 +71,7 @@ def test_a_profile_longer_than_the_epoch_covers_it(tmp_path, capsys):
 
 def test_the_trial_of_compiled_passes_is_no_wait_for_data(tmp_path, monkeypatch):
     seen: list[str] = []
-    monkeypatch.setattr(PassesTrial, "decide", lambda *_: seen.append(f"trial {status.own().text}"))
+    monkeypatch.setattr(PassesTrial, "update_started", lambda *_: seen.append(f"trial {status.own().text}"))
     monkeypatch.setattr(profile.Profile, "_enter", lambda self, name: seen.append(name))
     monkeypatch.setattr(profile.Profile, "_start", lambda self: None)
     train(tmp_path, "-profile=1")

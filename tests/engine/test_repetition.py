@@ -6,9 +6,9 @@ from support import small_runs
 from support.processes import run_workers, succeeded
 
 from paddlevit_dist.contracts.task import Term
-from paddlevit_dist.engine import repetition
+from paddlevit_dist.diagnosis import repetition
+from paddlevit_dist.diagnosis.repetition import line_of
 from paddlevit_dist.engine.introduction import first_lines
-from paddlevit_dist.engine.repetition import line_of
 
 F = paddle.nn.functional
 

@@ -14,7 +14,13 @@ from paddlevit_dist.checkpoint import store
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.dataset import Samples, digests
 from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.engine.samples_check import changed_samples, known, listed, require_not_trained_on, tell_unlisted
+from paddlevit_dist.engine.samples_check import (
+    changed_samples,
+    differing,
+    listed,
+    require_not_trained_on,
+    tell_unlisted,
+)
 from paddlevit_dist.registry import resolve
 
 STRICT, LOOSE = SimpleNamespace(ALLOW_CHANGES=False), SimpleNamespace(ALLOW_CHANGES=True)
@@ -63,12 +69,12 @@ def test_counts_are_those_of_sets():
     names = [f"{number}.png" for number in range(400)]
     lists = {"train": set(generator.choice(names, 200, False)), "val": set()}
     lists["val"] = set(names[:100]) - lists["train"]
-    for split, other in (("train", "val"), ("val", "train")):
+    for split, other, side in (("train", "val", "held out there"), ("val", "train", "trained on")):
         here = generator.choice(names, 150, False).tolist()
-        found = known({name: digests(sorted(one)) for name, one in lists.items()}, split, digests(here))
-        assert {here[index] for index in found.crossed} == set(here) & lists[other]
-        assert found.new == len(set(here) - lists["train"] - lists["val"])
-        assert found.gone == len(lists[split] - set(here))
+        crossed, said = differing({name: digests(sorted(one)) for name, one in lists.items()}, split, digests(here))
+        assert {here[index] for index in crossed} == set(here) & lists[other]
+        new, gone = len(set(here) - lists["train"] - lists["val"]), len(lists[split] - set(here))
+        assert said.endswith(f"{len(crossed)} {side}, {new} new, {gone} gone")
 
 
 def test_the_run_s_own_files_are_silent_and_other_ones_are_counted(source):

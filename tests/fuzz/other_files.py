@@ -11,8 +11,8 @@ import numpy as np
 from paddlevit_dist import config
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.array_files import write_safetensors
+from paddlevit_dist.checkpoint.content import settings_beside
 from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.engine.about import earlier_settings
 from paddlevit_dist.observe.record import supersede
 from paddlevit_dist.runtime.errors import UserError
 
@@ -46,7 +46,7 @@ def make_settings(folder):
 
 
 def read_settings(folder):
-    settings = earlier_settings(folder / "checkpoints" / "epoch_0001")
+    settings = settings_beside({}, folder / "checkpoints" / "epoch_0001" / "model.pdparams")
     assert settings is None or isinstance(settings, dict)
 
 

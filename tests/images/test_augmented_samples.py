@@ -12,7 +12,7 @@ from paddlevit_dist import config
 from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.images.classification.task import Classification, ImageSamples
 from paddlevit_dist.images.transforms.crops import GlyphTransform, TrainingTransform
-from paddlevit_dist.images.transforms.erasing import BOXES, COLOURS, ROWS, RandomErasing
+from paddlevit_dist.images.transforms.on_device import BOXES, COLOURS, ROWS, RandomErasing
 from paddlevit_dist.images.transforms.policies import build_augmentation
 from paddlevit_dist.loading.loader import Loader, sample_generator
 from paddlevit_dist.loading.sampler import TrainingSampler

@@ -11,7 +11,7 @@ from PIL import Image
 
 from paddlevit_dist.images.data.reading import UnreadablePicture
 from paddlevit_dist.images.data.tar import TarImages
-from paddlevit_dist.images.data.tar_scan import find_shards
+from paddlevit_dist.images.data.tar_files import find_shards
 from paddlevit_dist.runtime.errors import UserError
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.images.transforms.crops import box_masks
-from paddlevit_dist.images.transforms.erasing import BOXES, COLOURS, ROWS, RandomErasing
+from paddlevit_dist.images.transforms.on_device import BOXES, COLOURS, ROWS, RandomErasing, box_masks
 
 from .timm_peer import kolmogorov_distance, timm_module
 

@@ -8,7 +8,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.config import default_config
-from paddlevit_dist.images.transforms.mixing import Mixing, build_mixing, smooth_targets, soft_cross_entropy
+from paddlevit_dist.images.transforms.on_device import Mixing, build_mixing, smooth_targets, soft_cross_entropy
 
 from .timm_peer import kolmogorov_distance, timm_module
 

@@ -5,7 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.images.transforms import normalising
+from paddlevit_dist.images.transforms import on_device
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.autocast import product_dtype
 
@@ -28,16 +28,16 @@ def test_pixels_become_their_distance_from_the_mean_in_deviations(channels, mean
 @pytest.mark.parametrize("level", ["O1", "O2"])
 def test_mixed_precision_ends_before_pixels_are_normalised(monkeypatch, level):
     """A GPU's kernel refuses pixels that autocast has made half precision, with statistics in float32 and no scale."""
-    plain = normalising.F.batch_norm
+    plain = on_device.F.batch_norm
 
     def batch_norm(pixels, mean, variance, **options):
         assert product_dtype() is None and {pixels.dtype, mean.dtype, variance.dtype} == {paddle.float32}
         return plain(pixels, mean, variance, **options)
 
-    monkeypatch.setattr(normalising.F, "batch_norm", batch_norm)
+    monkeypatch.setattr(on_device.F, "batch_norm", batch_norm)
     tracer = paddle.base.framework._dygraph_tracer()
     monkeypatch.setattr(tracer, "_amp_level", getattr(paddle.base.core.AmpLevel, level))
     pixels = np.random.default_rng(0).integers(0, 256, (2, 1, 4, 4)).astype(np.uint8)
-    found = normalising.Normaliser([0.5], [0.25])(paddle.to_tensor(pixels))
+    found = on_device.Normaliser([0.5], [0.25])(paddle.to_tensor(pixels))
     assert product_dtype() is not None and found.dtype == paddle.float32
     np.testing.assert_allclose(found.numpy(), (pixels / 255.0 - 0.5) / 0.25, atol=1e-5)

@@ -12,7 +12,6 @@ from support.small_runs import Part, build
 from paddlevit_dist import config, registry
 from paddlevit_dist.contracts.sample_checks import BadSample, require_finite, require_label, require_labels
 from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.engine import steps
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.loading.loader import Loader, SampleFailure
 from paddlevit_dist.loading.sampler import EvaluationSampler
@@ -91,10 +90,10 @@ def refused_by_run(tmp_path, split, change):
     samples = Changed(trainer.datasets[split], 16, change)
     with pytest.raises(UserError) as caught:
         if split == "val":
-            loader = Loader(
-                samples, sampler, trainer.task.collate, check=trainer.task.check_sample, num_workers=0, seed=0
-            )
-            steps.evaluate(trainer.task, trainer.model, loader)
+            task = trainer.task
+            loader = Loader(samples, sampler, task.collate, check=task.check_sample, num_workers=0, seed=0)
+            trainer.evaluation.loader = loader
+            trainer.evaluation("evaluation")
         else:
             trainer.datasets["train"] = samples
             trainer.train()

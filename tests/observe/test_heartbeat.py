@@ -45,7 +45,7 @@ def test_what_is_left_follows_from_the_pace(monkeypatch):
     assert remaining.seconds() == 40.0  # 80 updates of half a second; nothing is known of evaluations yet
     remaining.pause()
     clock[0] += 30.0
-    remaining.count_evaluation(30.0)
+    remaining.count_evaluation()
     remaining.go_on()
     assert remaining.seconds() == 40.0 + 30.0
     assert remaining.text() == "1 min left"

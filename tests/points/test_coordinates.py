@@ -10,7 +10,6 @@ import pytest
 
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import EvaluationStep
-from paddlevit_dist.engine.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices, write_coloured_ply, write_points
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
@@ -23,6 +22,7 @@ from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
+from paddlevit_dist.prediction.evaluation import SavedPredictions
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 

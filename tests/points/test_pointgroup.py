@@ -7,7 +7,6 @@ from PIL import Image
 
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import EvaluationStep, Step
-from paddlevit_dist.engine.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
@@ -17,6 +16,7 @@ from paddlevit_dist.points.instances.pointgroup import Grouping, group
 from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.sparse import Plan, SparseTensor
+from paddlevit_dist.prediction.evaluation import SavedPredictions
 from paddlevit_dist.runtime.errors import UserError
 
 from .test_semantic import tensors

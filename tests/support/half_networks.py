@@ -12,7 +12,7 @@ from paddle.nn import functional as F
 from paddlevit_dist import create_model
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.models.attention import attention
-from paddlevit_dist.images.transforms.normalising import Normaliser
+from paddlevit_dist.images.transforms.on_device import Normaliser
 from paddlevit_dist.parallel.batch_norm import convert_batch_norm
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.points.sparse.tensor import batched_products

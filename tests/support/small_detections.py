@@ -9,6 +9,7 @@ import numpy as np
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.task import Detection
+from paddlevit_dist.prediction.evaluation import evaluate_only
 from paddlevit_dist.registry import register_model
 
 from .processes import ROOT
@@ -97,4 +98,4 @@ def train(output: str, arguments: list[str], fails_at: int = -1) -> dict[str, An
 
 def evaluate(output: str, weights: str, arguments: list[str]) -> dict[str, Any]:
     """The values of an evaluation that writes its predictions to ``output``."""
-    return build(output, "-eval", f"-pretrained={weights}", "SAVE_PREDICTIONS", "True", *arguments).evaluate_only()
+    return evaluate_only(build(output, "-eval", f"-pretrained={weights}", "SAVE_PREDICTIONS", "True", *arguments))

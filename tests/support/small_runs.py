@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.engine import steps
 from paddlevit_dist.registry import resolve
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
@@ -81,4 +80,4 @@ def losses(output: str) -> list[float]:
 def evaluate(output: str, val_size: int, batch_size: int) -> dict[str, float]:
     """Evaluate fresh weights (the same in every process) on ``val_size`` samples."""
     trainer = build(output, "-epochs=1", f"-batch_size={batch_size}", val_size=val_size)
-    return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]
+    return trainer.evaluation("evaluation")[0]

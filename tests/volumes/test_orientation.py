@@ -12,7 +12,7 @@ from volumes.volume_files import AFFINE, voxels, world, write_landmarks, write_v
 
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import EvaluationStep
-from paddlevit_dist.engine.evaluation import SavedPredictions
+from paddlevit_dist.prediction.evaluation import SavedPredictions
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files

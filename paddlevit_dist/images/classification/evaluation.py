@@ -13,7 +13,7 @@ from ...contracts.figures import Figure
 from ...contracts.task import EvaluationStep, Metrics, Records, TaskEvaluation
 from ...intervals import Classified, means
 from ...runtime.transfers import read_later
-from ..transforms.normalising import Normaliser
+from ..transforms.on_device import Normaliser
 from .classifier_figures import Evaluated, report_figures
 from .rollout import rolled_out
 

@@ -18,7 +18,7 @@ from ..data.imagenet import names_by_synset
 from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs
 from ..data.reading import Reading
 from ..transforms.crops import EvaluationTransform, GlyphTransform
-from ..transforms.normalising import Normaliser
+from ..transforms.on_device import Normaliser
 
 _MOST_CLASSES = 5
 _DIGITS = 7  # of a score; float32 has no more

@@ -30,9 +30,7 @@ from ..data.reading import check_labels
 from ..models.options import configured_options
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
-from ..transforms.erasing import RandomErasing
-from ..transforms.mixing import build_mixing
-from ..transforms.normalising import Normaliser
+from ..transforms.on_device import Normaliser, RandomErasing, build_mixing
 from ..transforms.policies import build_augmentation
 from .class_balance import class_weights, draw_balanced_order, tell_imbalance
 from .evaluation import ClassifierEvaluation

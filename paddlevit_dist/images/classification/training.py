@@ -22,9 +22,7 @@ from ...parallel import has_batch_norm, rank
 from ...registry import MODELS
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
-from ..transforms.erasing import RandomErasing
-from ..transforms.mixing import Mix, smooth_targets, soft_cross_entropy
-from ..transforms.normalising import Normaliser
+from ..transforms.on_device import Mix, Normaliser, RandomErasing, smooth_targets, soft_cross_entropy
 from .class_balance import weighted_cross_entropy
 
 _EXPORTED = (".json", ".pdmodel")

@@ -1,11 +1,12 @@
 """Image datasets, each ``Dataset(data_path, split, cache_folder)`` with ``read(index) -> (image, label)``.
 
+- ``image_dataset``: their base class.
 - ``small_sets``: ``digits`` bundled with the package, ``mnist`` and ``fashion_mnist``; ``cifar``: ``cifar10`` and
   ``cifar100``.
 - ``imagenet``: lists of ``path label`` lines, class folders named by WordNet id, or the development kit's labels.
 - ``class_folders``: custom images, one folder per class.
-- ``tar``: images read in place from uncompressed tar files, which ``tar_scan`` lists and ``tar_files`` reads;
-  ``prepared`` describes those written by us.
+- ``tar``: images read in place from uncompressed tar files, which ``tar_files`` lists and reads; ``prepared``
+  describes those written by us.
 - ``held_out``: a subset of another dataset.
 - ``listing`` and ``inputs``: pictures without labels, for predictions.
 - ``formats``: which files are images, and how the others are reported.

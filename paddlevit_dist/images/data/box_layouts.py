@@ -3,19 +3,17 @@ beginnings of files are read."""
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...runtime.errors import UserError
-from .formats import SPLIT_WORDS, is_hidden, readable_suffixes, suffix_of
+from .formats import SPLIT_WORDS, folder_paths, names_in, readable_suffixes, suffix_of
 
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_PICTURES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # come before others
 _SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 _HEAD_BYTES = 1 << 16
-_MOST_NAMES = 2_000  # of a folder
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
 _LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 _VOC = re.compile(rb"<annotation[\s>]")
@@ -58,24 +56,8 @@ def json_files(root: str) -> list[str]:
     """The JSON files in a folder and in its sub-folders, one level down."""
     found = []
     for folder in (root, *folder_paths(root)):
-        found += [os.path.join(folder, name) for name in names_of(folder) if name.lower().endswith(".json")]
+        found += [os.path.join(folder, name) for name in names_in(folder, True) if name.lower().endswith(".json")]
     return found
-
-
-def names_of(folder: str) -> list[str]:
-    """The sorted names of the first entries of a folder, without hidden ones; empty where it cannot be listed."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(
-                entry.name for entry in islice(entries, _MOST_NAMES) if not is_hidden(os.fsencode(entry.name))
-            )
-    except OSError:
-        return []
-
-
-def folder_paths(folder: str) -> Iterator[str]:
-    """The folders in a folder, sorted."""
-    return filter(os.path.isdir, (os.path.join(folder, name) for name in names_of(folder)))
 
 
 def is_coco(file: str) -> bool:
@@ -111,7 +93,7 @@ def yolo_descriptions(root: str) -> list[str]:
     usual = [file for file in usual if os.path.isfile(file)]
     if usual:
         return usual[:1]
-    files = [os.path.join(root, name) for name in names_of(root) if name.lower().endswith((".yaml", ".yml"))]
+    files = [os.path.join(root, name) for name in names_in(root, True) if name.lower().endswith((".yaml", ".yml"))]
     return [file for file in files if _YOLO.search(_head(file)) and _YOLO_PLACES.search(_head(file))]
 
 
@@ -134,7 +116,7 @@ def is_beside_a_picture(file: str) -> bool:
     stem = os.path.splitext(name)[0]
     return any(
         os.path.splitext(other)[0] == stem and suffix_of(os.fsencode(other)) in readable_suffixes()
-        for other in names_of(folder)
+        for other in names_in(folder, True)
     )
 
 
@@ -143,7 +125,7 @@ def _first(
 ) -> str | None:
     """The first file with this suffix that begins as it should, of some in each folder."""
     for folder in folders:
-        files = [os.path.join(folder, name) for name in names_of(folder) if name.lower().endswith(suffix)]
+        files = [os.path.join(folder, name) for name in names_in(folder, True) if name.lower().endswith(suffix)]
         for file in files[:20]:
             head = _head(file)
             if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head) and fits(file):

@@ -1,20 +1,33 @@
-"""Folders with one sub-folder per class, listed in a fixed order."""
+"""Images that are listed in a path index, and folders with one sub-folder per class, listed in a fixed order."""
 
-import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from PIL import Image
 from tqdm import tqdm
 
 from ...contracts.dataset import require_split
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import is_folder
-from .formats import SPLIT_WORDS, LeftOut, files_below, head_of, hint_of, is_hidden, readable_suffixes, suffix_of
-from .image_dataset import IndexedImages, name_folders
-from .reading import SPLITS, existing_folder
+from .formats import (
+    SPLIT_WORDS,
+    LeftOut,
+    entries_in,
+    files_below,
+    folder_paths,
+    head_of,
+    hint_of,
+    is_hidden,
+    readable_suffixes,
+    suffix_of,
+)
+from .image_dataset import ImageDataset, name_folders
+from .reading import SPLITS, Reading, decode_image, existing_folder
 
 TRAIN_FOLDER = "train"
 VAL_FOLDERS = (*SPLIT_WORDS["val"], "test")
@@ -100,8 +113,7 @@ def list_classes(root: str, folder: str) -> list[str]:
 
 def _visible_folders(root: str, folder: str = "") -> list[str]:
     path = os.path.join(root, folder) if folder else root
-    with _naming(path), os.scandir(path) as entries:
-        return sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and is_folder(entry))
+    return list(map(os.path.basename, folder_paths(path, may_be_absent=False)))
 
 
 def _check_known(present: list[str], classes: list[str], root: str, folder: str) -> None:
@@ -117,12 +129,10 @@ def _check_known(present: list[str], classes: list[str], root: str, folder: str)
 def _count_beside(left_out: LeftOut) -> None:
     """Count the images directly in the folder; its subfolders are the classes."""
     suffixes = readable_suffixes()
-    with _naming(left_out.place), os.scandir(os.fsencode(left_out.place)) as entries:
-        for entry in entries:
-            suffix = suffix_of(entry.name)
-            is_picture = suffix in suffixes or hint_of(suffix.decode("ascii")) is not None
-            if is_picture and not is_hidden(entry.name) and not is_folder(entry):
-                left_out.add_beside(entry.path)
+    for entry in entries_in(left_out.place):
+        suffix = suffix_of(os.fsencode(entry.name))
+        if (suffix in suffixes or hint_of(suffix.decode("ascii")) is not None) and not is_folder(entry):
+            left_out.add_beside(os.fsencode(entry.path))
 
 
 def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> list[bytes]:
@@ -147,20 +157,63 @@ def _refuse(folder: bytes, reason: str) -> None:
     raise UserError(f"folder {os.fsdecode(folder)}: {reason}")
 
 
-@contextlib.contextmanager
-def _naming(folder: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
-
-
 def _empty(kind: str, left_out: LeftOut) -> UserError:
     found = f" ({left_out.summary()})" if left_out.counts else ""
     return UserError(
         f"{kind}{left_out.place} holds no pictures; expected files ending in jpg, png or another suffix that Pillow "
         f"opens{found}"
     )
+
+
+class IndexedImages(ImageDataset):
+    """Images listed in a path index; nothing is known about an image until it is read."""
+
+    reading = Reading()
+    reads_parts = True
+
+    def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: LeftOut | None = None) -> None:
+        """Use the entries of ``index``, with paths relative to ``root``; ``left_out`` holds the other files found."""
+        self.root = root
+        self.num_classes = num_classes
+        self.left_out = left_out  # known only where the data were listed; other processes do not need it
+        self._index = index
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "left_out": None}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def read(self, index: int) -> tuple[Image.Image, int]:
+        """Decode image ``index``: (RGB image, label).
+
+        Raises:
+            UnreadablePicture: the file is missing or cannot be decoded; the message names it.
+        """
+        image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
+        return image, self._index.label(index)
+
+    def describe(self, index: int) -> str:
+        """The file of image ``index``."""
+        return os.path.join(self.root, self._index.path(index))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """All labels, (samples,) int32, read-only."""
+        return self._index.labels
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """Name of each class, None for a plain list of paths and labels."""
+        return self._index.class_names
+
+    def listed(self) -> dict[str, Iterable[Any]]:
+        return {"names": self._index.buffers(), "labels": [self._index.labels]}
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the list of images and labels, not with their location."""
+        return self._index.key.hex()
 
 
 class ClassFolders(IndexedImages):

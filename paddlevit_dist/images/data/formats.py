@@ -6,11 +6,12 @@ import importlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from PIL import Image, ImageFile, features
 
+from ...runtime.errors import UserError
 from ...runtime.files import is_folder, open_regular
 
 # How folders and files of a split are called.
@@ -121,6 +122,38 @@ def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[o
                 folders.append((entry.path, parents | {own}))
             else:
                 yield entry
+
+
+def entries_in(folder: str, may_be_absent: bool = False) -> list[os.DirEntry[str]]:
+    """What is in a folder by its name, without what is hidden.
+
+    Args:
+        may_be_absent: nothing is in a folder that is not there, or cannot be listed.
+    Raises:
+        UserError: it cannot be listed.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((one for one in entries if not is_hidden(os.fsencode(one.name))), key=lambda one: one.name)
+    except OSError as error:
+        if may_be_absent:
+            return []
+        raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
+
+
+def names_in(folder: str, may_be_absent: bool = False) -> list[str]:
+    """The names of ``entries_in``."""
+    return [entry.name for entry in entries_in(folder, may_be_absent)]
+
+
+def folder_paths(folder: str, may_be_absent: bool = True) -> list[str]:
+    """The paths of the folders among ``entries_in``."""
+    return [entry.path for entry in entries_in(folder, may_be_absent) if is_folder(entry)]
+
+
+def stems(names: Iterable[str]) -> list[str]:
+    """What files are called, without their folder and suffix."""
+    return [os.path.splitext(os.path.basename(name))[0] for name in names]
 
 
 def suffix_of(name: bytes) -> bytes:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from ...contracts.dataset import dataset_class, digests, require_split
 from ...runtime.errors import UserError
@@ -15,6 +14,16 @@ from .image_dataset import ImageDataset
 from .reading import SPLITS, Reading
 
 VAL_FILES = "val_files.txt"
+
+
+def of_row(name: str) -> Any:
+    """A method of a part that asks the whole dataset for the row of a sample."""
+
+    def method(self: Any, index: int, *more: Any) -> Any:
+        return getattr(self.dataset, name)(int(self.rows[index]), *more)
+
+    method.__name__ = name  # by which a bound method is pickled
+    return method
 
 
 class Part(ImageDataset):
@@ -37,20 +46,9 @@ class Part(ImageDataset):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def read(self, index: int) -> tuple[Image.Image, int]:
-        return self.dataset.read(int(self.rows[index]))
-
-    def encoded(self, index: int) -> bytes:
-        return self.dataset.encoded(int(self.rows[index]))
-
-    def num_bytes(self, index: int) -> int:
-        return self.dataset.num_bytes(int(self.rows[index]))
-
-    def describe(self, index: int) -> str:
-        return self.dataset.describe(int(self.rows[index]))
-
-    def identity(self, index: int) -> str:
-        return self.dataset.identity(int(self.rows[index]))
+    read, encoded, num_bytes, part, describe, identity, require_size = map(
+        of_row, ("read", "encoded", "num_bytes", "part", "describe", "identity", "require_size")
+    )
 
     def listed(self) -> dict[str, Iterable[Any]]:
         return {**self.dataset.listed(), "choice": [self.rows]}
@@ -70,9 +68,6 @@ class Part(ImageDataset):
     def reads_parts(self) -> bool:  # type: ignore[override] # as above
         return self.dataset.reads_parts
 
-    def part(self, index: int, start: int, length: int) -> np.ndarray:
-        return self.dataset.part(int(self.rows[index]), start, length)
-
     @property
     def class_names(self) -> list[str] | None:
         return self.dataset.class_names
@@ -84,8 +79,9 @@ class Part(ImageDataset):
         return self._labels
 
 
-def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path) -> Part:
-    """The "train" or "val" part of ``dataset``, with ``fraction`` of each class held out as "val".
+def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path, kind: type[Part] = Part) -> Any:
+    """The "train" or "val" part of ``dataset``, of this ``kind``, with ``fraction`` of each class held out as "val";
+    where nothing is labelled with one class, all are of one.
 
     Each class keeps at least one image for training and contributes at least one to validation if it has two, of those
     that are in no other class as well.
@@ -94,11 +90,12 @@ def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder:
         UserError: nothing would be held out.
     """
     require_split(split, SPLITS, "that DATA.VAL_FRACTION divides")
-    held_out = choose_held_out(dataset, np.asarray(dataset.labels), fraction, seed)
+    labels = np.zeros(len(dataset), np.int64) if dataset.labels is None else np.asarray(dataset.labels)
+    held_out = choose_held_out(dataset, labels, fraction, seed)
     if not held_out.any():
         raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two pictures")
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
-    return Part(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
+    return kind(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
 
 
 def write_rows(cache_folder: Path, name: str, rows: np.ndarray) -> Path:

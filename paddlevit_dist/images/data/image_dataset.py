@@ -1,19 +1,16 @@
-"""Base classes of all image datasets, and of those made of individual image files."""
+"""The base class of all image datasets, and the names of classes."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from ...contracts.dataset import Dataset
-from ...loading.path_index import PathIndex
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_text
 from .formats import LeftOut
-from .reading import Reading, UnreadablePicture, decode_image, read_file
+from .reading import Reading, UnreadablePicture, read_file
 
 FILE = "classes.txt"
 
@@ -79,57 +76,6 @@ class ImageDataset(Dataset):
     def require_size(self, index: int, size: tuple[int, int]) -> None:
         """Raise ``UnreadablePicture`` where annotations say that image ``index`` has another height and width than its
         file."""
-
-
-class IndexedImages(ImageDataset):
-    """Images listed in a path index; nothing is known about an image until it is read."""
-
-    reading = Reading()
-    reads_parts = True
-
-    def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: LeftOut | None = None) -> None:
-        """Use the entries of ``index``, with paths relative to ``root``; ``left_out`` holds the other files found."""
-        self.root = root
-        self.num_classes = num_classes
-        self.left_out = left_out  # known only where the data were listed; other processes do not need it
-        self._index = index
-
-    def __getstate__(self) -> Any:
-        return {**self.__dict__, "left_out": None}
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def read(self, index: int) -> tuple[Image.Image, int]:
-        """Decode image ``index``: (RGB image, label).
-
-        Raises:
-            UnreadablePicture: the file is missing or cannot be decoded; the message names it.
-        """
-        image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
-        return image, self._index.label(index)
-
-    def describe(self, index: int) -> str:
-        """The file of image ``index``."""
-        return os.path.join(self.root, self._index.path(index))
-
-    @property
-    def labels(self) -> np.ndarray:
-        """All labels, (samples,) int32, read-only."""
-        return self._index.labels
-
-    @property
-    def class_names(self) -> list[str] | None:
-        """Name of each class, None for a plain list of paths and labels."""
-        return self._index.class_names
-
-    def listed(self) -> dict[str, Iterable[Any]]:
-        return {"names": self._index.buffers(), "labels": [self._index.labels]}
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes with the list of images and labels, not with their location."""
-        return self._index.key.hex()
 
 
 def read_class_names(root: str) -> list[str] | None:

@@ -18,9 +18,9 @@ from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batc
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular, read_regular
 from ...runtime.text_files import read_bytes
-from .class_folders import index_class_folders, list_classes
+from .class_folders import IndexedImages, index_class_folders, list_classes
 from .formats import LeftOut
-from .image_dataset import IndexedImages, name_folders, read_class_names
+from .image_dataset import name_folders, read_class_names
 from .reading import SPLITS, check_labels, existing_folder
 
 _LINES_PER_BATCH = 65536

@@ -16,6 +16,7 @@ from ...contracts.sample_checks import BadSample
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, map_array
+from .formats import stems
 from .inspection import note_deep
 from .listing import NO_ARCHIVE, Listing, Video, is_video
 from .reading import Reading, UnreadablePicture, converted, decode_image, read_file
@@ -176,11 +177,6 @@ def picture_inputs(
     if inputs and not any(are_paths):
         return GivenPictures(inputs, transform, mode, reading)
     return PictureInputs(inputs, cache_folder, transform, mode, reading)
-
-
-def stems(names: Sequence[str]) -> list[str]:
-    """What inputs are called, without their folder and suffix."""
-    return [os.path.splitext(os.path.basename(name))[0] for name in names]
 
 
 class AnnotatedPictures:

@@ -18,14 +18,14 @@ from ...loading.checked_files import Damaged, map_verified, write_array
 from ...loading.path_index import Batch, PathIndex, ensure_path_index
 from ...runtime.errors import UserError
 from ...runtime.files import map_array, read_regular, require_regular
+from .class_folders import IndexedImages
 from .formats import SPLIT_WORDS, LeftOut, readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
-from .image_dataset import IndexedImages, name_folders, read_class_names
+from .image_dataset import name_folders, read_class_names
 from .imagenet import label_files, listed_labels
 from .prepared import read_preparation
 from .reading import UnreadablePicture, existing_folder
-from .tar_files import OpenFiles
-from .tar_scan import Scan, find_shards, scan
+from .tar_files import OpenFiles, Scan, find_shards, scan
 
 _SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
 

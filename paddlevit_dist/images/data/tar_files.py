@@ -1,15 +1,22 @@
-"""What is in tar files, listed once, and stretches of files, read in place."""
+"""What is in tar files, listed once; stretches of files, read in place; and the images of one split in tar files, with
+the labels or the class names that the archives give them.
+"""
 
 import os
+import re
 import tarfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
+from ...loading.path_index import Batch, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular
+from ...runtime.text_files import parse_json
+from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, LeftOut, is_hidden_path, readable_suffixes, suffix_of
 
 _MOST_OPEN = 64
 _UNPACK = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
@@ -117,3 +124,193 @@ class OpenFiles:
             self._files[path] = open(path, "rb", buffering=0)  # noqa: SIM115 - stays open
         content = np.empty(size, dtype=np.uint8)
         return content[: os.preadv(self._files[path].fileno(), [content], offset)]
+
+
+_LARGEST_LABEL_BYTES = 1 << 20
+_SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$", re.IGNORECASE)
+
+
+class Scan(NamedTuple):
+    """All images of a split in order.
+
+    Attributes:
+        batches: paths below the data path, of the tar file and the member; one batch per tar file, labels are 0.
+        locations: (samples, 2) int64: offset, size.
+        labels: (samples,) int64 from label files, or the positions of ``groups``.
+        groups: class names that the archives give; None where labels come from label files.
+        left_out: members that are neither images nor labels.
+    """
+
+    batches: list[Batch]
+    locations: np.ndarray
+    labels: np.ndarray
+    groups: list[str] | None
+    left_out: LeftOut
+
+
+def find_shards(root: str, split: str) -> list[str]:
+    """The tar files of ``split`` under ``root``, sorted: named after the split, or all in the folder of that name.
+
+    Raises:
+        UserError: the folder cannot be listed, or holds a compressed archive without its uncompressed form.
+    """
+    words = SPLIT_WORDS.get(split, (split,))
+    pattern = re.compile(rf"(?:.*[._-])?(?:{'|'.join(map(re.escape, words))})(?:[^a-zA-Z].*)?", re.DOTALL)
+    for folder in ("", *words):
+        try:
+            names = sorted(os.listdir(os.path.join(root, folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise UserError(f"folder {os.path.join(root, folder)} cannot be listed: {error.strerror}") from error
+        names = [name for name in names if folder or pattern.fullmatch(_SUFFIX.sub("", name))]
+        names = [name for name in names if not name.startswith(".")]
+        shards = [os.path.join(folder, name) for name in names if name.lower().endswith(".tar")]
+        unpacked = {_SUFFIX.sub("", os.path.basename(shard)) for shard in shards}
+        packed = [
+            name for name in names if name.lower().endswith(PACKED_TARS) and _SUFFIX.sub("", name) not in unpacked
+        ]
+        if packed:
+            raise UserError(
+                f"{os.path.join(root, folder, packed[0])} is compressed, but pictures are read in place: "
+                "uncompress it once"
+            )
+        if shards:
+            return shards
+    return []
+
+
+def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> Scan:
+    """Go through the headers of all ``shards``.
+
+    Args:
+        listed: labels by the last part of an image's name, if a list next to the archives gives them.
+
+    Raises:
+        UserError: a tar file is corrupt, or an image has no label.
+    """
+    total = sum(os.path.getsize(os.path.join(root, shard)) for shard in shards)
+    left_out = LeftOut(os.path.join(root, shards[0]) if len(shards) == 1 else f"{root} in {len(shards)} tar files")
+    files = OpenFiles()
+    tars = [_Contents(os.path.join(root, shard), files) for shard in shards]
+    with tqdm(total=total, desc=f"indexing {split}", unit="B", unit_scale=True, disable=None, leave=False) as bar:
+        for tar in tars:
+            tar.read(bar, left_out)
+    groups = None
+    if any(tar.labels for tar in tars):
+        labels = [tar.own_labels() for tar in tars]
+    elif listed is not None:
+        labels = [tar.listed_labels(listed) for tar in tars]
+    else:
+        found = [tar.groups(is_class=bool(os.path.dirname(shard))) for tar, shard in zip(tars, shards, strict=True)]
+        groups = sorted({group for of_tar in found for group in of_tar})
+        position = {group: number for number, group in enumerate(groups)}
+        labels = [np.array([position[group] for group in of_tar], np.int64) for of_tar in found]
+    images = [member for tar in tars for member in tar.images]
+    locations = np.array([(member.offset, member.size) for member in images], np.int64).reshape(-1, 2)
+    batches = [
+        make_batch([b"%s/%s" % (os.fsencode(shard), member.name) for member in tar.images], 0)
+        for tar, shard in zip(tars, shards, strict=True)
+    ]
+    return Scan(batches, locations, np.concatenate(labels), groups, left_out)
+
+
+class _Contents:
+    """The contents of one tar file."""
+
+    def __init__(self, path: str, files: OpenFiles) -> None:
+        self.path = path
+        self.images: list[Member] = []
+        self.labels: dict[bytes, int] = {}  # from label files, by key
+        self._files = files
+
+    def read(self, bar: tqdm, left_out: LeftOut) -> None:
+        suffixes, before = readable_suffixes(), 0
+        for member in members(self.path):
+            base = os.path.basename(member.name)
+            if is_hidden_path(member.name):
+                pass
+            elif base.endswith((b".cls", b".json")) and b".tar/" not in member.name.lower():  # not of a class's own tar
+                self._read_label(member)
+            elif suffix_of(base) in suffixes:
+                self.images.append(member)
+            else:
+                path = os.path.join(os.fsencode(self.path), member.name)
+                left_out.add(base, path, lambda member=member: self._content(member, HEAD_BYTES))
+            bar.update(member.offset + member.size - before)
+            before = member.offset + member.size
+
+    def _content(self, member: Member, most: int) -> bytes:
+        return self._files.read(self.path, member.offset, min(member.size, most)).tobytes()
+
+    def _read_label(self, member: Member) -> None:
+        key, ending = _key(member.name)
+        if ending not in (b"cls", b"json"):
+            return
+        content = self._content(member, _LARGEST_LABEL_BYTES)
+        try:
+            value = parse_json(content) if ending == b"json" else int(content)
+            if isinstance(value, dict):
+                if "label" not in value and "cls" not in value:
+                    return  # metadata without a class
+                value = value["label"] if "label" in value else value["cls"]
+            if type(value) is not int or not 0 <= value < 1 << 31:
+                raise ValueError("no class number")
+        except ValueError as error:
+            wanted = 'an object with a whole number "label"' if ending == b"json" else "a whole number"
+            raise UserError(f"{self.path} member {os.fsdecode(member.name)}: expected {wanted} from 0 up") from error
+        if self.labels.setdefault(key, value) != value:
+            raise UserError(f"{self.path} gives {os.fsdecode(key)} two labels, {self.labels[key]} and {value}")
+
+    def own_labels(self) -> np.ndarray:
+        """Labels from label files. Of ``key.jpg`` and what else a sample may have, such as ``key.seg.png``, the first
+        stays; each sample has exactly one."""
+        suffixes, keys = readable_suffixes(), {}
+        kept = [member for member in self.images if b"." + _key(member.name)[1].lower() in suffixes]
+        for member in kept:
+            key = _key(member.name)[0]
+            if key not in self.labels:
+                raise UserError(
+                    f"{self.path} has no label for {os.fsdecode(member.name)}: expected {os.fsdecode(key)}.cls or .json"
+                )
+            if key in keys:
+                raise UserError(f"{self.path} has two pictures for {os.fsdecode(key)}; expected one beside its label")
+            keys[key] = self.labels[key]
+        for member in self.images:
+            key = _key(member.name)[0]
+            if key not in keys:
+                raise UserError(
+                    f"{self.path} member {os.fsdecode(member.name)}: the key of a sample ends at the first dot, and "
+                    f"{os.fsdecode(key)} has no picture; name it without further dots"
+                )
+        self.images = kept
+        return np.fromiter(keys.values(), np.int64, len(keys))
+
+    def listed_labels(self, listed: dict[bytes, int]) -> np.ndarray:
+        names = [os.path.basename(member.name) for member in self.images]
+        unknown = next((name for name in names if name not in listed), None)
+        if unknown is not None:
+            raise UserError(f"{self.path} holds {os.fsdecode(unknown)}, which the list of labels does not have")
+        return np.array([listed[name] for name in names], np.int64)
+
+    def groups(self, is_class: bool) -> list[str]:
+        """The class of each image: the folder or tar file around it, else this tar file where ``is_class``."""
+        found = []
+        for member in self.images:
+            group = os.path.basename(os.path.dirname(member.name)).removesuffix(b".tar")
+            if group in (b"", b".") and is_class:
+                group = os.fsencode(os.path.basename(self.path)[: -len(".tar")])
+            if group in (b"", b"."):
+                raise UserError(
+                    f"{self.path} gives no class for {os.fsdecode(member.name)}: expected a label file beside it (.cls "
+                    "or .json), or its class as a folder or tar file around it"
+                )
+            found.append(os.fsdecode(group))
+        return found
+
+
+def _key(name: bytes) -> tuple[bytes, bytes]:
+    """A member's name up to the first dot of its last part, and what follows the dot."""
+    folder, slash, base = name.rpartition(b"/")
+    key, _, ending = base.partition(b".")
+    return folder + slash + key, ending

@@ -9,8 +9,8 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_regular
+from .odd_data import OddData
 
 _LARGEST_ID = 2**53  # ids pass through programs that keep numbers as floats
 _LARGEST_SIDE = 2**31 - 1
@@ -32,28 +33,26 @@ Place = str | os.PathLike[str]
 
 
 class Element(NamedTuple):
-    """A value of a JSON file.
+    """An element of a list in a JSON file.
 
     Attributes:
-        name: of the member of the outermost object that it is, or is an element of; "" where that is a list.
-        number: position in its list, from 0; -1: the member is no list, and this is its value.
-        value: as ``json.loads`` has it.
+        number: position in its list, from 0.
+        value: of the kind that was asked for.
         start, end: its first byte in the file, and the one after its last.
     """
 
-    name: str
     number: int
     value: Any
     start: int
     end: int
 
 
-def elements(path: Place, kind: Any = Any) -> dict[str, Iterator[Element]]:
-    """The elements of each list in the outermost object of a file, or of the outermost list. Only the element at hand
-    is in memory as Python objects: COCO's annotations are 450 MB of text, which would take 3 GB.
+def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[Element]]:
+    """The elements of lists in the outermost object of a file, or of the outermost list, which is called "". Only the
+    element at hand is in memory as Python objects: COCO's annotations are 450 MB of text, which would take 3 GB.
 
     Args:
-        kind: of an element, as msgspec checks it.
+        kinds: name of each list that is read where it is there -> kind of its elements, as msgspec checks it.
     Raises:
         OSError: it cannot be read.
         ValueError: not JSON, which has no NaN or Infinity, not UTF-8, or neither an object nor a list; also while the
@@ -66,220 +65,260 @@ def elements(path: Place, kind: Any = Any) -> dict[str, Iterator[Element]]:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     members = whole if isinstance(whole, dict) else {"": msgspec.Raw(text)}
-    decode = msgspec.json.Decoder(kind).decode
     first_byte, label = _address(content), f"reading {os.path.basename(path)}"
-    return {name: _elements(name, member, first_byte, decode, label) for name, member in members.items()}
+    return {
+        name: _elements(name, member, first_byte, msgspec.json.Decoder(kinds.get(name, Any)).decode, label)
+        for name, member in members.items()
+        if name in kinds or not name
+    }
 
 
 def _elements(name: str, member: Any, first_byte: int, decode: Callable[[Any], Any], label: str) -> Iterator[Element]:
-    is_list = not name or bytes(memoryview(member)[:1]) == b"["
-    parts = _LIST.decode(member) if is_list else [member]
+    if bytes(memoryview(member)[:1]) == b"{":
+        raise ValueError(f"{name}: expected a list of objects, found an object")
+    parts = _LIST.decode(member)
     for number, part in enumerate(tqdm(parts, desc=f"{label} {name}".rstrip(), delay=1.0, disable=None, leave=False)):
         try:
             value = decode(part)
         except ValueError as error:
             raise ValueError(f"{name}[{number}]: {error}") from None
         start = _address(part) - first_byte
-        yield Element(name, number if is_list else -1, value, start, start + memoryview(part).nbytes)
+        yield Element(number, value, start, start + memoryview(part).nbytes)
 
 
 def _address(content: Any) -> int:
     return np.frombuffer(content, np.uint8).__array_interface__["data"][0] if content else 0
 
 
-class CocoReader:
-    """Gathers a file's categories, its pictures and its annotations, in whatever order these lists come.
+class Category(msgspec.Struct, gc=False):
+    """What a file says of a category; ``frequency`` is LVIS's."""
+
+    of: ClassVar[str] = "categories"
+    id: Any = None
+    name: Any = None
+    frequency: Any = ""
+
+
+class Picture(msgspec.Struct, gc=False):
+    """What a file says of a picture; the last three are LVIS's."""
+
+    of: ClassVar[str] = "images"
+    id: Any = None
+    height: Any = None
+    width: Any = None
+    file_name: Any = None
+    coco_url: Any = None
+    neg_category_ids: Any = None
+    not_exhaustive_category_ids: Any = None
+
+
+class Annotation(msgspec.Struct, gc=False):
+    """What a file says of an object."""
+
+    of: ClassVar[str] = "annotations"
+    id: Any = None
+    image_id: Any = None
+    category_id: Any = None
+    bbox: Any = None
+    area: Any = None
+    iscrowd: Any = None
+    segmentation: Any = None
+
+
+_KINDS = {kind.of: kind for kind in (Category, Picture, Annotation)}
+_decode_annotation = msgspec.json.Decoder(Annotation).decode
+
+
+class CocoFile:
+    """A file's categories, its pictures and its annotations, in whatever order these lists come.
 
     Attributes:
         takes_texts: ids of pictures and categories may be texts.
-        categories: name by id, by ascending id.
-        image_ids: as they come.
-        sizes: height and width of each picture, one after the other, 0 where the file does not say.
+        odd: what was odd, to be told.
+        categories: by id, ascending; their ids and names are as they are meant.
+        label_of: position of each category, by its id.
+        pictures: as they come, likewise; height and width are 0 where the file does not say.
+        positions: of the pictures, by their ids.
         has_annotations: the file has a list of annotations, perhaps an empty one.
         numbers: of each object its id; its position, from 1, where the file has none.
         owners, labels: positions of its picture and of its category, -1 where the file does not have these.
         boxes: x, y, width, height, one object after the other; zeros where the file has none.
         areas: NaN where the file has none.
         crowds: whether it is one.
+        starts, bytes: of its text in the file, if it has a mask; else 0.
     """
 
-    takes_texts = False
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.categories: dict[Id, str] = {}
-        self.image_ids: list[Id] = []
-        self.sizes = array("q")
-        self.has_annotations = False
-        self.numbers, self.owners, self.labels, self.crowds = array("q"), array("q"), array("q"), array("b")
-        self.boxes, self.areas = array("d"), array("d")
-        self._positions: dict[Id, int] = {}  # of pictures
-        self._labels: dict[Id, int] = {}
-        self._odd: dict[tuple[str, str], list[Any]] = {}  # what was odd -> how often, and the first id
-
-    def picture(self, element: Element) -> None:
-        """Take the rest of the picture that was just added to ``image_ids`` and ``sizes``."""
-
-    def category(self, element: Element, number: Id) -> None:
-        """Take the rest of a category."""
-
-    def object(self, element: Element) -> None:
-        """Take the rest of the object that was just added."""
-
-    def read(self) -> None:
+    def __init__(self, file: str, takes_texts: bool = False) -> None:
         """Read the whole file.
 
         Raises:
             UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
         """
-        parts = {"categories": self._add_category, "images": self._add_image, "annotations": self._add_annotation}
+        self.file, self.takes_texts, self.odd = file, takes_texts, OddData(file)
+        self.categories: dict[Id, Category] = {}
+        self.pictures: list[Picture] = []
+        self.positions: dict[Id, int] = {}
+        self.numbers, self.owners, self.labels, self.crowds = array("q"), array("q"), array("q"), array("b")
+        self.boxes, self.areas = array("d"), array("d")
+        self.starts, self.bytes = array("q"), array("q")
+        self.label_of: dict[Id, int] = {}
         try:
-            lists = elements(self.file)
+            lists = elements(file, _KINDS)
             if "" in lists:
-                raise UserError(f"{self.file} is a list, as files of results are; {_EXPECTED}")
+                raise UserError(f"{file} is a list, as files of results are; {_EXPECTED}")
             self.has_annotations = "annotations" in lists
-            for name, add in parts.items():
-                for element in lists.get(name, ()):
-                    if element.number < 0 or not isinstance(element.value, dict):
-                        raise self.error(element, "", f"expected a list of objects, found {short(element.value)}")
-                    add(element)
-                if not (self.categories if name == "categories" else self.image_ids):
-                    raise UserError(f"{self.file} has no {name}; {_EXPECTED}")
-                if name == "categories":
-                    self.categories = {own: self.categories[own] for own in in_order(self.categories)}
-                    self._labels = {own: label for label, own in enumerate(self.categories)}
+            self._read(lists)
         except OSError as error:
-            raise UserError(f"{self.file} cannot be read: {error.strerror}") from error
+            raise UserError(f"{file} cannot be read: {error.strerror}") from error
         except ValueError as error:
-            raise UserError(f"{self.file} is not JSON as COCO's annotations are: {error}") from error
+            raise UserError(f"{file} is not JSON as COCO's annotations are: {error}") from error
         self._note_objects()
-
-    def error(self, element: Element, name: str, expected: str) -> UserError:
-        """What is wrong with an entry, or with what it has of that name."""
-        place = f"{element.name}[{element.number}]" if element.number >= 0 else element.name
-        entry = element.value if isinstance(element.value, dict) else {}
-        shown = ""
-        if name:
-            shown = f" has no {name}" if name not in entry else f" has {name} {short(entry[name])}"
-        number = f" (id {short(entry['id'])})" if "id" in entry and name != "id" else ""
-        return UserError(f"{self.file}: {place}{number}{shown}: {expected}")
-
-    def note(self, kind: str, text: str, number: Any) -> None:
-        """One more entry of a kind, such as "picture", that is odd in the same way."""
-        self._odd.setdefault((kind, text), [0, number])[0] += 1
-
-    def note_all(self, kind: str, text: str, numbers: Sequence[Any]) -> None:
-        """The entries that are odd in the same way."""
-        if len(numbers):
-            self._odd[kind, text] = [len(numbers), numbers[0]]
 
     @property
     def kept(self) -> np.ndarray:
         """bool (objects,): the file has their picture and their category."""
         return (np.array(self.owners) >= 0) & (np.array(self.labels) >= 0)
 
+    def columns(self) -> list[np.ndarray]:
+        """Of all objects: numbers, labels, whether crowds, bytes and starts of their texts."""
+        return [np.array(one) for one in (self.numbers, self.labels, self.crowds, self.bytes, self.starts)]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """int64 (pictures, 2), height and width; 0 where the file does not say."""
+        return np.array([(one.height, one.width) for one in self.pictures], np.int64).reshape(-1, 2)
+
+    def error(self, number: int, entry: Any, name: str, expected: str) -> UserError:
+        """What is wrong with an entry, by its position in its list, or with what it has of that name."""
+        value = getattr(entry, name) if name else None
+        shown = "" if not name else f" has no {name}" if value is None else f" has {name} {short(value)}"
+        known = f" (id {short(entry.id)})" if entry.id is not None and name != "id" else ""
+        return UserError(f"{self.file}: {entry.of}[{number}]{known}{shown}: {expected}")
+
+    def _read(self, lists: Mapping[str, Iterator[Element]]) -> None:
+        for name, add, found in (
+            ("categories", self._add_category, self.categories),
+            ("images", self._add_picture, self.pictures),
+            ("annotations", self._add_annotation, [True]),
+        ):
+            for element in lists.get(name, ()):
+                add(element)
+            if not found:
+                raise UserError(f"{self.file} has no {name}; {_EXPECTED}")
+            if name == "categories":
+                self.categories = {own: self.categories[own] for own in in_order(self.categories)}
+                self.label_of = {own: label for label, own in enumerate(self.categories)}
+
     def _note_objects(self) -> None:
         numbers, owners = np.array(self.numbers), np.array(self.owners)
-        self.note_all("object", "of a picture that the file does not have: left out", numbers[owners < 0])
+        self.odd.note_all("object", "of a picture that the file does not have: left out", numbers[owners < 0])
         unknown = (owners >= 0) & (np.array(self.labels) < 0)
-        self.note_all("object", "of a category that the file does not have: left out", numbers[unknown])
+        self.odd.note_all("object", "of a category that the file does not have: left out", numbers[unknown])
         values, repeats = np.unique(numbers, return_counts=True)
         text = "shared by several objects: all of these are kept, COCO's tools mix them up"
-        self.note_all("id", text, values[repeats > 1])
-        self.note_all("object", "with id 0: counted here, by COCO's tools as not found", numbers[numbers == 0])
-
-    def notices(self) -> list[str]:
-        """What was odd, a line each."""
-        told = []
-        for (kind, text), (number, first) in self._odd.items():
-            several = "categories" if kind == "category" else f"{kind}s"
-            told.append(f"{self.file} has {number:,} {kind if number == 1 else several} {text}, as {first}")
-        return told
+        self.odd.note_all("id", text, values[repeats > 1])
+        self.odd.note_all("object", "with id 0: counted here, by COCO's tools as not found", numbers[numbers == 0])
 
     def _add_category(self, element: Element) -> None:
-        number, name = self._id(element, "id"), element.value.get("name")
-        if type(name) in (int, float):
-            name = str(name)
-        if name is None or name == "":
-            name = f"category {number}"
-            self.note("category", "without a name: called by its id", number)
-        if not isinstance(name, str) or not name.strip():
-            raise self.error(element, "name", "expected text")
-        if number in self.categories:
-            raise self.error(element, "id", f"{number} is also that of category '{self.categories[number]}'")
-        if name in self.categories.values():
-            self.note("category", f"with the name of another one ('{name}')", number)
-        self.categories[number] = name
-        self.category(element, number)
+        number, entry, *_ = element
+        own = entry.id = self._id(number, entry, "id")
+        if type(entry.name) in (int, float):
+            entry.name = str(entry.name)
+        if entry.name is None or entry.name == "":
+            entry.name = f"category {own}"
+            self.odd.note("category", "without a name: called by its id", own)
+        if not isinstance(entry.name, str) or not entry.name.strip():
+            raise self.error(number, entry, "name", "expected text")
+        if own in self.categories:
+            raise self.error(number, entry, "id", f"{own} is also that of category '{self.categories[own].name}'")
+        if any(entry.name == other.name for other in self.categories.values()):
+            self.odd.note("category", f"with the name of another one ('{entry.name}')", own)
+        self.categories[own] = entry
 
-    def _add_image(self, element: Element) -> None:
-        own = self._id(element, "id")
-        if own in self._positions:
-            other = f"that of images[{self._positions[own]}] too"
-            raise self.error(element, "id", f"{other}; expected a number of its own for each picture")
-        self._positions[own] = len(self.image_ids)
-        self.image_ids.append(own)
+    def _add_picture(self, element: Element) -> None:
+        number, entry, *_ = element
+        own = entry.id = self._id(number, entry, "id")
+        if own in self.positions:
+            other = f"that of images[{self.positions[own]}] too"
+            raise self.error(number, entry, "id", f"{other}; expected a number of its own for each picture")
         for side in ("height", "width"):
-            value = self._number(element, side, 0)
+            value = self._number(number, entry, side, 0)
             if not 0 <= value <= _LARGEST_SIDE or value != int(value):
-                raise self.error(element, side, "expected a whole number of pixels")
-            self.sizes.append(int(value))
-        self.picture(element)
+                raise self.error(number, entry, side, "expected a whole number of pixels")
+            setattr(entry, side, int(value))
+        self.positions[own] = len(self.pictures)
+        self.pictures.append(entry)
 
     def _add_annotation(self, element: Element) -> None:
-        given = element.value.get("id")
-        number = as_id(given, False)
-        if not isinstance(number, int):
-            number = element.number + 1
-            self.note("object", "without id, or whose id is no number: its position is taken", number)
-        elif type(given) is not int:
-            self._note_spelling("id of annotations", number)
-        self.numbers.append(number)
-        self.owners.append(self._positions.get(self._id(element, "image_id"), -1))
-        self.labels.append(self._labels.get(self._id(element, "category_id"), -1))
-        self.boxes.extend(self._box(element, number))
-        self.areas.append(self._number(element, "area", math.nan))
+        number, entry, start, end = element
+        own = as_id(entry.id, False)
+        if not isinstance(own, int):
+            own = number + 1
+            self.odd.note("object", "without id, or whose id is no number: its position is taken", own)
+        elif type(entry.id) is not int:
+            self._note_spelling("id of annotations", own)
+        self.numbers.append(own)
+        self.owners.append(self.positions.get(self._id(number, entry, "image_id"), -1))
+        self.labels.append(self.label_of.get(self._id(number, entry, "category_id"), -1))
+        self.boxes.extend(self._box(number, entry, own))
+        self.areas.append(self._number(number, entry, "area", math.nan))
         if math.isnan(self.areas[-1]):
-            self.note("object", "without an area: that of the box, or of the mask where masks are compared", number)
-        self.crowds.append(bool(self._number(element, "iscrowd", 0)))
-        self.object(element)
+            self.odd.note("object", "without an area: that of the box, or of the mask where masks are compared", own)
+        self.crowds.append(bool(self._number(number, entry, "iscrowd", 0)))
+        self.starts.append(start if entry.segmentation else 0)
+        self.bytes.append(end - start if entry.segmentation else 0)
 
-    def _box(self, element: Element, number: int) -> Sequence[float]:
-        box = element.value.get("bbox")
+    def _box(self, number: int, entry: Annotation, own: int) -> Sequence[float]:
+        box = entry.bbox
         if box is None or box == []:
-            self.note("object", "without a box: never learnt or found", number)
+            self.odd.note("object", "without a box: never learnt or found", own)
             return (0.0, 0.0, 0.0, 0.0)
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_finite, box)):
-            raise self.error(element, "bbox", "expected four finite numbers: x, y, width, height")
+            raise self.error(number, entry, "bbox", "expected four finite numbers: x, y, width, height")
         if box[2] <= 0 or box[3] <= 0:
-            self.note("object", "whose box has no area: not learnt", number)
+            self.odd.note("object", "whose box has no area: not learnt", own)
         return box
 
-    def _id(self, element: Element, name: str) -> Id:
-        value = element.value.get(name)
-        number = as_id(value, self.takes_texts)
-        if number is None:
-            raise self.error(element, name, "expected a whole number")
-        if number is not value:
-            self._note_spelling(f"{name} of {element.name}", number)
-        return number
+    def _id(self, number: int, entry: Any, name: str) -> Id:
+        value = getattr(entry, name)
+        own = as_id(value, self.takes_texts)
+        if own is None:
+            raise self.error(number, entry, name, "expected a whole number")
+        if own is not value:
+            self._note_spelling(f"{name} of {entry.of}", own)
+        return own
 
-    def _note_spelling(self, what: str, number: Id) -> None:
-        self.note("number", f"written as text or with a point ({what})", number)
+    def _note_spelling(self, what: str, own: Any) -> None:
+        self.odd.note("number", f"written as text or with a point ({what})", own)
 
-    def _number(self, element: Element, name: str, missing: float) -> float:
-        value = element.value.get(name)
+    def _number(self, number: int, entry: Any, name: str, missing: float) -> float:
+        value = getattr(entry, name)
         if value is None:
             return missing
         if isinstance(value, str):
             try:
                 value = float(value)
             except ValueError:
-                raise self.error(element, name, "expected a number") from None
-            self._note_spelling(f"{name} of {element.name}", element.value.get("id"))
+                raise self.error(number, entry, name, "expected a number") from None
+            self._note_spelling(f"{name} of {entry.of}", entry.id)
         if not isinstance(value, (bool, int, float)) or not abs(value) < LARGEST:
-            raise self.error(element, name, "expected a finite number")
+            raise self.error(number, entry, name, "expected a finite number")
         return value
+
+
+def segmentation_at(stream: BinaryIO, start: int, size: int, number: int) -> Any:
+    """The mask of object ``number``, whose text begins at byte ``start`` of a file that is open.
+
+    Raises:
+        UserError: something else is there.
+    """
+    try:
+        entry = _decode_annotation(os.pread(stream.fileno(), size, start))
+        if as_id(entry.id, False) in (number, None):  # None: it has no id, and is known by its position
+            return entry.segmentation
+    except ValueError:
+        pass
+    raise UserError(f"{stream.name} has changed since this run began: start it again")
 
 
 def in_order(ids: Iterable[Id]) -> list[Id]:

@@ -1,6 +1,7 @@
-"""What a network that finds objects in pictures is to the task that trains it; and what its layers begin with."""
+"""What a network that finds objects in pictures is to the task that trains it; what its layers begin with; and pictures
+of different sizes in one batch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ from paddle import nn
 from ...contracts.model import Model
 from ...contracts.task import Term
 from ...runtime.errors import UserError
+from ...runtime.transfers import to_device
 from ..models.layers import Linear
-from .evaluation.detections import Detections
+from .detections import Detections
 
 Outputs = dict[str, paddle.Tensor]
 _NORMALISERS = ("global", "reference")
@@ -169,3 +171,34 @@ def dense(inputs: int, outputs: int) -> Linear:
 def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
     """As float32, unless it is float64: boxes and losses in 16 bits would be off by pixels."""
     return x if x.dtype == paddle.float64 else x.astype("float32")
+
+
+def chosen_pictures(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
+    """The pictures ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
+
+    Args:
+        sizes: int64 (rows, 2), of these pictures.
+    """
+    if len(rows) < images.shape[0]:
+        first = rows[0]
+        is_run = list(rows) == list(range(first, first + len(rows)))
+        images = (
+            images[first : first + len(rows)] if is_run else paddle.gather(images, to_device(np.array(rows)), axis=0)
+        )
+    height, width = sizes.max(axis=0).tolist()
+    return images if [height, width] == images.shape[2:] else images[:, :, :height, :width]
+
+
+def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None) -> paddle.Tensor:
+    """Normalised pictures (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it.
+
+    Args:
+        on_device: the same sizes where the images are, if they are there.
+    """
+    height, width = images.shape[2:]
+    if (sizes == (height, width)).all():
+        return images
+    limits = to_device(sizes) if on_device is None else on_device
+    rows = (paddle.arange(height) < limits[:, :1]).astype("float32")  # (N, H)
+    columns = (paddle.arange(width) < limits[:, 1:]).astype("float32")  # (N, W)
+    return images * (rows.unsqueeze(2) * columns.unsqueeze(1)).unsqueeze(1)  # (N, 1, H, W)

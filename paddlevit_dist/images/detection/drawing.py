@@ -1,7 +1,7 @@
 """Boxes drawn on pictures, with their names and scores."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -50,7 +50,7 @@ def draw_boxes(
         for place in order.tolist():
             _tint(pixels, _as_array(masks[place], picture.shape[:2]), factor, colours[place])
     canvas = Image.fromarray(pixels)
-    pen = _Pen.on(canvas)
+    pen = _Pen(canvas)
     for place in order.tolist():
         pen.frame(np.asarray(boxes[place], np.float64) * factor, colours[place])
     plates: list[_Plate] = []
@@ -102,20 +102,14 @@ def short_name(names: Sequence[str], label: int) -> str:
     return drawable(names[label] if label < len(names) else str(label), f"class {label}")[:_LONGEST_NAME]
 
 
-class _Pen(NamedTuple):
+class _Pen:
     """Draws on one canvas."""
 
-    canvas: Image.Image
-    draw: Any
-    text_px: int
-    size: tuple[int, int]  # width, height
-    line_px: int
-
-    @classmethod
-    def on(cls, canvas: Image.Image) -> "_Pen":
+    def __init__(self, canvas: Image.Image) -> None:
         longest = max(canvas.size)
-        text_px = int(min(max(longest * _TEXT_SHARE, _SMALLEST_TEXT_PX), _LARGEST_TEXT_PX))
-        return cls(canvas, ImageDraw.Draw(canvas), text_px, canvas.size, max(2, round(longest * _LINE_SHARE)))
+        self.canvas, self.draw, self.size = canvas, ImageDraw.Draw(canvas), canvas.size  # width, height
+        self.text_px = int(min(max(longest * _TEXT_SHARE, _SMALLEST_TEXT_PX), _LARGEST_TEXT_PX))
+        self.line_px = max(2, round(longest * _LINE_SHARE))
 
     def frame(self, box: np.ndarray, colour: Colour) -> None:
         if not np.isfinite(box).all():

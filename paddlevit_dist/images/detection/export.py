@@ -9,7 +9,7 @@ from paddle.nn import functional as F
 from PIL import Image
 
 from ...contracts.task import ExportParts
-from .data.views import resize, resize_as_torchvision, whole_view
+from .data.transforms import resize, resize_as_torchvision, whole_view
 from .detector import Detector
 from .settings import PILLOW, TORCHVISION
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
 from ...runtime.errors import UserError
+from .detections import Detections, as_written, corners_of
 from .drawing import in_cell
 from .evaluation.accumulation import (
     AREA_RANGES,
@@ -17,7 +18,6 @@ from .evaluation.accumulation import (
     MatchTable,
     accumulate,
 )
-from .evaluation.detections import Detections, as_written, corners_of
 
 _SHOWN = 12  # pictures of the gallery
 _MOST_CURVES = 8

@@ -8,8 +8,8 @@ import numpy as np
 from ...contracts.task import Metrics
 from ...parallel import all_gather
 from ...runtime.errors import UserError
+from .detections import Detections
 from .evaluation.accumulation import STAT_NAMES, UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
-from .evaluation.detections import Detections
 from .evaluation.matching import Candidates, Masks, match, match_found
 from .evaluation.resampling import Curves
 from .run_lengths import text_of

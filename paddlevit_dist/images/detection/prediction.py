@@ -13,14 +13,13 @@ from ...contracts.dataset import Samples
 from ...contracts.prediction import Entry, InputSamples, PredictionWriter, Row
 from ...contracts.sample_checks import BadSample
 from ...runtime.files import atomic_file
-from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs, stems
-from ..data.reading import Reading
+from ..data.formats import stems
+from ..data.inputs import PICTURES, AnnotatedPictures
 from .data.indexed_pictures import numbers_of
 from .data.samples import DetectionSample
-from .data.transforms import EvaluationTransform, evaluation_transform
-from .data.views import whole_view
+from .data.transforms import EvaluationTransform, whole_view
+from .detections import BOXES, MASKS, Detections, as_written
 from .drawing import draw_boxes
-from .evaluation.detections import BOXES, MASKS, Detections, as_written
 
 _NO_BOXES = np.zeros((0, 4))
 _COLUMNS = ("category", "score", "x", "y", "width", "height")
@@ -39,19 +38,6 @@ class AsEvaluated(NamedTuple):
         image = np.ascontiguousarray(np.asarray(view.picture).transpose(2, 0, 1))
         size = (picture.size[1], picture.size[0])
         return DetectionSample(-1, False, image, size, _NO_BOXES.astype(np.float32), nothing)
-
-
-def open_inputs(data: Any, inputs: Sequence[Any], cache_folder: Path, turned: bool) -> InputSamples:
-    """Pictures at paths, or in memory, as an evaluation with this configuration would see them.
-
-    Args:
-        data: the configuration's DATA.
-        turned: as their EXIF orientation says.
-    Raises:
-        UserError: paths and pictures in memory are mixed.
-    """
-    reading = Reading(turned, data.MAX_PIXELS)
-    return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(data)), "RGB", reading)
 
 
 def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -> list[Row]:

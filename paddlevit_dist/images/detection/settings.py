@@ -212,15 +212,10 @@ _NETWORKS = (
 )
 
 # Keys of MODEL that set the option of the same name of a model.
-OPTIONS = (
-    "BACKBONE",
-    "DILATION",
-    "FROZEN_STAGES",
-    "FROZEN_BATCH_NORM",
-    "NUM_QUERIES",
-    "ENCODER_LAYERS",
-    "DECODER_LAYERS",
-    "FEEDFORWARD",
+OPTIONS = tuple(
+    key.name.removeprefix("MODEL.")
+    for key in _NETWORKS
+    if key.name.startswith("MODEL.") and key.name not in ("MODEL.MASK_PADDING", "MODEL.BACKBONE_PRETRAINED")
 )
 
 

@@ -21,23 +21,23 @@ from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
 from ..data.inspection import Inspection
 from ..data.quarantine import Replacements, merge_quarantine
+from ..data.reading import Reading
 from ..models.options import configured_options
-from ..transforms.normalising import Normaliser
-from .batches import (
+from ..transforms.on_device import Normaliser
+from .data.detection_dataset import DetectionDataset
+from .data.samples import (
     EVALUATED_AS,
-    chosen_pictures,
+    DetectionSample,
+    DetectionSamples,
+    collate,
     host_facts,
     largest_side,
-    padded_to,
+    open_samples,
     passes,
-    with_host_facts,
-    zero_padding,
 )
-from .data.detection_dataset import DetectionDataset
-from .data.samples import DetectionSample, DetectionSamples, collate, open_samples
 from .data.transforms import evaluation_transform
-from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets
-from .evaluation.detections import Detections, corners_of
+from .detections import Detections, corners_of
+from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_pictures, zero_padding
 from .settings import EQUAL_SHAPES, OPTIONS
 
 _MOST_NAMED = 90  # categories in a legend
@@ -69,7 +69,7 @@ class Detection(Task):
         self.evaluated: DetectionDataset | None = None
         self.replacements: Replacements | None = None
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
-        self._padded_side: int | None = None  # of training pictures; None: that of the largest in a batch
+        self._padded_side = 0  # to which training pictures are padded at least
         self._learned: Learned | None = None
         self._turned: dict[str, bool] = {}  # of each split that is open
         self._criterion: Criterion | None = None
@@ -191,10 +191,7 @@ class Detection(Task):
         require_labels(sample.labels, self.num_classes, -1, "category")
 
     def collate(self, samples: Sequence[DetectionSample]) -> dict[str, Any]:
-        batch = collate(samples)
-        if self._padded_side is not None and samples[0].is_training:
-            batch = padded_to(batch, self._padded_side)
-        return with_host_facts(batch)
+        return collate(samples, self._padded_side if samples[0].is_training else 0)
 
     def finish_epoch(self) -> list[str]:
         """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every
@@ -398,9 +395,12 @@ class Detection(Task):
         self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        from .prediction import open_inputs
+        from ..data.inputs import picture_inputs
+        from .prediction import AsEvaluated
 
-        return open_inputs(self.config.DATA, inputs, cache_folder, self._turns)
+        data = self.config.DATA
+        reading = Reading(self._turns, data.MAX_PIXELS)
+        return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(data)), "RGB", reading)
 
     @property
     def _turns(self) -> bool:

@@ -13,7 +13,7 @@ from ..data.image_dataset import ImageDataset
 from ..data.imagenet import FIRST_OF_KIT, LISTS
 from ..data.quarantine import Unreadable
 from ..data.reading import Reading, UnreadablePicture
-from ..data.tar_scan import find_shards
+from ..data.tar_files import find_shards
 
 READABLE = ("folder", "imagenet2012", "tar")
 _PICTURES_PER_JOB = 128

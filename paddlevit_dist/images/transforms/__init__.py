@@ -2,6 +2,6 @@
 
 - ``crops``: sizes, crops, flips: the transforms as a whole, of training and evaluation
 - ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, colour jitter and their building blocks
-- ``erasing``, ``mixing``: drawn here, carried out on the device, as is ``normalising``
+- ``on_device``: normalisation, random erasing, mixup and cutmix of whole batches
 - ``decoding_opencv``: DATA.DECODER fast
 """

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations
-from paddlevit_dist.images.detection.evaluation.detections import Detections, corners_of
+from paddlevit_dist.images.detection.detections import Detections, corners_of
 
 NAMES = ["cat", "dog", "owl", "yak"]  # nothing is ever annotated as a yak
 CATEGORY_IDS = [3, 7, 8, 90]

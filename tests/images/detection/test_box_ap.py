@@ -7,8 +7,8 @@ import pytest
 from images.detection import coco_peer
 from images.detection.drawn_detections import NOTHING_FOUND
 
+from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth, match
 from paddlevit_dist.runtime.errors import UserError
 

@@ -16,12 +16,10 @@ from paddlevit_dist.config import load
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.data.quarantine import Replacements
 from paddlevit_dist.images.detection.data.coco import Coco
-from paddlevit_dist.images.detection.data.detection_dataset import Annotations
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
-from paddlevit_dist.images.detection.evaluation.annotation_file import read_annotations
+from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
 from paddlevit_dist.images.detection.run_lengths import decode
-from paddlevit_dist.registry import register_dataset
 from paddlevit_dist.runtime.errors import UserError
 
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
@@ -167,7 +165,7 @@ WRONG = {
     "empty categories": ({"categories": []}, "has no categories; expected annotations in COCO's format"),
     "no images": ({"images": ()}, "has no images; expected annotations in COCO's format"),
     "an object for a list": ({"annotations": {"1": 2}}, "annotations: expected a list of objects"),
-    "numbers for objects": ({"annotations": [3]}, "annotations[0]: expected a list of objects"),
+    "numbers for objects": ({"annotations": [3]}, "annotations[0]: Expected `object`, got `int`"),
 }
 
 
@@ -422,35 +420,6 @@ def test_names_of_lvis_and_of_windows(tmp_path, cache):
     told = " ".join(dataset.notices)
     assert "1 picture without file_name: the end of coco_url is taken, as 1" in told
     assert "1 picture whose file_name has backslashes: taken for slashes, as 2" in told
-
-
-class Plain:
-    """What a user may write, without our base class."""
-
-    class_names = ("left", "right")
-    category_ids = (1, 2)
-
-    def __init__(self, data_path, split, cache_folder):
-        self.number = 4 if split == "train" else 2
-
-    def __len__(self):
-        return self.number
-
-    def read(self, index):
-        box = np.array([[1.0, 2.0, 3.0, 4.0]])
-        one = np.ones(1)
-        found = Annotations(box, np.array([index % 2]), 12 * one, np.zeros(1, bool), np.array([index + 1]))
-        return Image.fromarray(np.full((10, 12 + index, 3), index, np.uint8)), found
-
-
-def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
-    register_dataset("my_boxes", Plain)
-    config = load(["TASK", "detection", "-dataset=my_boxes", "DATA.GROUP_BY_SHAPE", "4", "-batch_size=2"]).values
-    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=Inspection(False, False))
-    assert samples.sample(3, np.random.default_rng(0)).labels.tolist() in ([], [1])
-    assert samples.dataset.summary() == "4 pictures, 4 boxes: left 2, right 2"
-    assert samples.dataset.image_ids.tolist() == [1, 2, 3, 4] and samples.dataset.size(2) == (10, 14)
-    assert sorted(samples.draw_order(np.random.default_rng(0)).tolist()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["../outside.png", "/outside.png", "a/../../../outside.png", "../train2017x/1.png"])

@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -21,24 +22,29 @@ def drawn(generator, depth=0):
     return {f"key {n}": drawn(generator, depth + 1) for n in range(generator.randrange(4))}
 
 
+NAMES = ["a", "名"]
+
+
 def gathered(path):
     found, content = {}, path.read_bytes()
-    for name, parts in elements(path).items():
-        for number, element in enumerate(parts):
+    for name, parts in elements(path, dict.fromkeys(NAMES, Any)).items():
+        found[name] = list(parts)
+        for number, element in enumerate(found[name]):
             assert json.loads(content[element.start : element.end].decode("utf-8")) == element.value
-            assert element.name == name and element.number in (-1, number)
-            found[name] = element.value if element.number < 0 else [*found.get(name, []), element.value]
-    return found
+            assert element.number == number
+    return {name: [element.value for element in parts] for name, parts in found.items()}
 
 
 @pytest.mark.parametrize("case", range(30))
 def test_any_document_is_read_as_the_whole_would_be(tmp_path, case):
     generator = random.Random(case)
     path = tmp_path / "x.json"
-    document = {f"名{n}": drawn(generator) for n in range(4)}
-    text = json.dumps(document, ensure_ascii=case % 2 == 0, indent=[None, 2, "\t"][case % 3])
+    document = {name: [drawn(generator) for _ in range(generator.randrange(4))] for name in NAMES}
+    text = json.dumps(
+        {"other": drawn(generator), **document}, ensure_ascii=case % 2 == 0, indent=[None, 2, "\t"][case % 3]
+    )
     path.write_bytes((b"\xef\xbb\xbf" if case % 5 == 0 else b"") + text.encode() + b" \n" * (case % 2))
-    assert gathered(path) == {name: value for name, value in document.items() if value != []}
+    assert gathered(path) == document
     path.write_text(" " + json.dumps(list(document.values())))
     assert gathered(path) == {"": list(document.values())}
 
@@ -56,6 +62,7 @@ def test_any_document_is_read_as_the_whole_would_be(tmp_path, case):
         (b'{"a": [NaN]}', "(byte 7)"),
         (b"[1, " + b"7" * 5000 + b"]", "[1]: Integer value out of range"),
         (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": {"1": 2}}', "a: expected a list of objects"),
     ],
 )
 def test_damage_is_told_with_its_place(tmp_path, text, message):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.contracts.prediction import InputSamples
-from paddlevit_dist.engine.evaluation import SavedPredictions
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations
+from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter
+from paddlevit_dist.prediction.evaluation import SavedPredictions
 
 from .coco_peer import evaluated
 from .drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn

@@ -4,11 +4,15 @@ import pickle
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from paddlevit_dist.config import load
-from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate, open_samples
+from paddlevit_dist.images.data.inspection import Inspection
+from paddlevit_dist.images.detection.data.detection_dataset import Annotations
+from paddlevit_dist.images.detection.data.samples import HOST, DetectionSamples, collate, host_facts, open_samples
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
+from paddlevit_dist.registry import register_dataset
 from paddlevit_dist.runtime.errors import UserError
 
 KEEP = TrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)
@@ -23,6 +27,10 @@ def test_a_training_batch_is_padded_at_the_right_and_bottom_and_nothing_else_cha
     samples = DetectionSamples(SHAPES, KEEP, is_training=True, with_masks=True)
     chosen = drawn(samples, range(12))
     batch = collate(chosen)
+    facts = host_facts(batch)
+    assert sorted(facts) == ["box_counts", "sizes"]
+    assert all(type(values) is list for values in batch.pop(HOST).values())  # which no loader turns into tensors
+    assert all(np.array_equal(value, batch[name]) for name, value in facts.items())
     number, most = batch["labels"].shape
     assert number == 12 and most == batch["box_counts"].max() == 3
     assert {name: (array.dtype.str[1:], array.shape[:1]) for name, array in batch.items()} == {
@@ -60,7 +68,8 @@ def test_a_batch_without_any_box_has_room_for_one():
 def test_an_evaluation_sees_pictures_and_no_boxes():
     samples = DetectionSamples(SHAPES, EvaluationTransform(48, 60), is_training=False, with_masks=True)
     batch = collate(drawn(samples, (7, 3)))
-    assert sorted(batch) == ["images", "indices", "original_sizes", "sizes"]
+    assert sorted(host_facts(batch)) == ["indices", "original_sizes", "sizes"]
+    assert sorted(batch) == [HOST, "images", "indices", "original_sizes", "sizes"]
     assert batch["indices"].tolist() == [7, 3]
     assert batch["original_sizes"].tolist() == [list(SHAPES.size(7)), list(SHAPES.size(3))]
     assert all(max(size) <= 60 for size in batch["sizes"].tolist())
@@ -108,3 +117,32 @@ def test_keys_that_contradict_one_another_are_named(words, message):
     with pytest.raises(UserError) as refused:
         load(["TASK", "detection", "-dataset=synthetic_shapes", *words])
     assert message in str(refused.value)
+
+
+class Plain:
+    """What a user may write, without our base class."""
+
+    class_names = ("left", "right")
+    category_ids = (1, 2)
+
+    def __init__(self, data_path, split, cache_folder):
+        self.number = 4 if split == "train" else 2
+
+    def __len__(self):
+        return self.number
+
+    def read(self, index):
+        box = np.array([[1.0, 2.0, 3.0, 4.0]])
+        one = np.ones(1)
+        found = Annotations(box, np.array([index % 2]), 12 * one, np.zeros(1, bool), np.array([index + 1]))
+        return Image.fromarray(np.full((10, 12 + index, 3), index, np.uint8)), found
+
+
+def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
+    register_dataset("my_boxes", Plain)
+    config = load(["TASK", "detection", "-dataset=my_boxes", "DATA.GROUP_BY_SHAPE", "4", "-batch_size=2"]).values
+    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=Inspection(False, False))
+    assert samples.sample(3, np.random.default_rng(0)).labels.tolist() in ([], [1])
+    assert samples.dataset.summary() == "4 pictures, 4 boxes: left 2, right 2"
+    assert samples.dataset.image_ids.tolist() == [1, 2, 3, 4] and samples.dataset.size(2) == (10, 14)
+    assert sorted(samples.draw_order(np.random.default_rng(0)).tolist()) == [0, 1, 2, 3]

@@ -12,14 +12,14 @@ from paddlevit_dist import UserError, config
 from paddlevit_dist.contracts.prediction import Entry, Learned
 from paddlevit_dist.contracts.sample_checks import BadSample
 from paddlevit_dist.contracts.task import EvaluationStep, Step, make_task
-from paddlevit_dist.engine.optimizer import accumulators, build_optimizer
-from paddlevit_dist.images.data.inputs import stems
-from paddlevit_dist.images.detection.batches import host_facts, largest_side, passes, zero_padding
+from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
+from paddlevit_dist.images.data.formats import stems
 from paddlevit_dist.images.detection.data.indexed_pictures import numbers_of
-from paddlevit_dist.images.detection.data.samples import DetectionSample
+from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
+from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.detector import zero_padding
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.export import export_parts
 from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, joined
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
@@ -133,7 +133,7 @@ def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
         groups = small_detections.Watched(values).parameter_groups(trainer.model)
         optimizer = build_optimizer(values.TRAIN.OPTIMIZER, trainer.model, groups, 0.1)
         paddle_versions.create_accumulators(optimizer)
-        state = accumulators(optimizer, trainer.model)
+        state = OptimizerState(optimizer, trainer.model).tensors()
         assert not [name for name in state if name.endswith("backbone.conv1.weight")]
         assert [name for name in state if name.endswith("backbone.layer1.0.conv1.weight")]
     finally:

@@ -12,7 +12,7 @@ from images.detection.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.commands import evaluate_detections
 from paddlevit_dist.contracts.prediction import Entry, InputSamples
-from paddlevit_dist.images.detection.evaluation.detections import Detections
+from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 from paddlevit_dist.images.detection.run_lengths import encode, outline, runs_of
 from paddlevit_dist.runtime.errors import UserError
@@ -172,7 +172,7 @@ def test_what_is_left_out_is_counted(evaluate):
     results.append(dict(results[0], category_id=4))
     said, told = evaluate(annotations, results)
     assert said == expected
-    for part in ("1 object of a picture that", "1 object of a category that", "1 results are of categories"):
+    for part in ("1 object of a picture that", "1 object of a category that", "1 result of categories"):
         assert part in told
 
 
@@ -248,8 +248,8 @@ def test_an_empty_segmentation_is_none(evaluate, nothing):
 
 
 @pytest.mark.parametrize("path, value, message", [
-    ([0, "image_id"], 4, "results.json: 1 pictures are not in"),
-    ([1, "image_id"], "x", "image_id 'x' (result 1); it is a text, and ids of pictures are numbers there, such as 3"),
+    ([0, "image_id"], 4, "results.json: result 0 has image_id 4, which is not in"),
+    ([1, "image_id"], "x", "annotations.json; it is a text, and ids of pictures are numbers there, such as 3"),
     ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected a whole number or a text"),
     ([1, "category_id"], del_, "[1]: Object missing required field `category_id`"),
     ([1, "score"], 1e301, "results.json: result 1 has score 1e+301: expected a finite number"),

@@ -5,8 +5,8 @@ from images.detection import coco_peer
 from images.detection.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection import figures
+from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth, match
 
 NOTHING = 3  # of three classes

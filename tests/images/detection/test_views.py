@@ -11,10 +11,8 @@ from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShape
 from paddlevit_dist.images.detection.data.transforms import (
     EvaluationTransform,
     TrainingTransform,
-    evaluation_transform,
-)
-from paddlevit_dist.images.detection.data.views import (
     crop,
+    evaluation_transform,
     fitted_size,
     fitted_size_of_torchvision,
     flip,

@@ -43,7 +43,7 @@ def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
     assert len(dataset.annotations(2).ids) == 0 and dataset.has_masks
     notices = Yolo(str(tmp_path), "train", cache).notices
     assert notices[0] == f"train: 3 pictures of {tmp_path}/data.yaml"
-    assert f"1 x picture without a file of labels: no boxes, as {tmp_path}/images/train/9.png" in notices
+    assert f"1 picture without a file of labels: no boxes, as {tmp_path}/images/train/9.png" in notices
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_what_is_odd_is_kept_and_told(tmp_path, cache):
     write_yolo(tmp_path, labels={"1": text})
     dataset = Yolo(str(tmp_path), "train", cache)
     told = "; ".join(dataset.notices)
-    assert "1 x line that is there twice: both are kept" in told and "1 x box without an area: not learnt" in told
-    assert "1 x line with a share beyond 0 to 1: cut off for training" in told
+    assert "1 line that is there twice: both are kept" in told and "1 box without an area: not learnt" in told
+    assert "1 line with a share beyond 0 to 1: cut off for training" in told
     assert dataset.annotations(0).is_learnable.tolist() == [True, True, True, False, True]
 
 

@@ -5,7 +5,7 @@
 - ``synthetic_shapes``: drawn pictures that come with the package.
 - ``coco``: COCO's files and whatever is laid out like them; ``voc``, ``yolo``: folders of pictures with one file of
   annotations for each.
-- ``annotation_index``: pictures and boxes in memory-mapped files; ``indexed_pictures``: what these datasets share.
-- ``views`` and ``transforms``: picture, boxes and masks resized, cropped and mirrored together.
+- ``indexed_pictures``: what these datasets share, pictures and boxes in memory-mapped files.
+- ``transforms``: picture, boxes and masks resized, cropped and mirrored together.
 - ``samples``: from the keys to the samples of a split, as a loader process reads them, and the arrays of a batch.
 """

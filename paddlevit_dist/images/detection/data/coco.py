@@ -2,9 +2,7 @@
 
 import hashlib
 import itertools
-import json
 import os
-from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,23 @@ import numpy as np
 from ....contracts.dataset import require_split
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
-from ...data.box_layouts import is_coco, json_files, names_of, says
-from ...data.formats import SPLIT_WORDS
+from ...data.box_layouts import is_coco, json_files, says
+from ...data.formats import SPLIT_WORDS, folder_paths
 from ...data.reading import SPLITS, existing_folder
-from ..coco_files import CocoReader, Element, elements
+from ..coco_files import CocoFile, Picture, elements, segmentation_at
+from ..odd_data import OddData
 from ..run_lengths import outline
-from .annotation_index import OBJECT, PICTURE, VERSION, About, Source, ensure_annotation_index
-from .indexed_pictures import IndexedPictures, fill_in, picture_names
+from .indexed_pictures import (
+    OBJECT,
+    PICTURE,
+    VERSION,
+    About,
+    IndexedPictures,
+    Source,
+    ensure_annotation_index,
+    fill_in,
+    picture_names,
+)
 
 _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "
@@ -107,15 +115,7 @@ class Coco(IndexedPictures):
             return outline(row["box"].tolist())
         if self._stream is None:
             self._stream = open_regular(self._file, "rb")
-        text = os.pread(self._stream.fileno(), int(row["bytes"]), int(row["start"]))
-        try:
-            entry = json.loads(text)
-            is_same = int(float(entry.get("id", row["id"]))) == row["id"]
-        except (ValueError, AttributeError, TypeError):
-            is_same = False
-        if not is_same:
-            raise UserError(f"{self._file} has changed since this run began: start it again")
-        return entry["segmentation"]
+        return segmentation_at(self._stream, int(row["start"]), int(row["bytes"]), int(row["id"]))
 
 
 def _folder_and_file(data_path: str | None) -> tuple[str | None, str | None]:
@@ -195,10 +195,10 @@ def _find_folder(root: str, split: str, file: str) -> str:
     names = _first_names(file)
     words = SPLIT_WORDS.get(split, (split,))
     folders = [
-        os.path.join(root, parent, name)
-        for parent in ("", "images")
-        for name in names_of(os.path.join(root, parent))
-        if says(name, split) or name in words
+        path
+        for parent in (root, os.path.join(root, "images"))
+        for path in folder_paths(parent)
+        if says(os.path.basename(path), split) or os.path.basename(path) in words
     ]
     folders += [os.path.join(root, "images", "default")]  # CVAT's subset where no other was named
     folders += [os.path.dirname(file), os.path.join(root, "images"), os.path.join(root, "JPEGImages"), root]
@@ -218,8 +218,8 @@ def _find_folder(root: str, split: str, file: str) -> str:
 def _first_names(file: str) -> list[str]:
     """The names of some pictures."""
     try:
-        pictures = itertools.islice(elements(file).get("images", ()), _LOOKED_AT)
-        names = [file_name(picture.value) for picture in pictures if isinstance(picture.value, dict)]
+        pictures = itertools.islice(elements(file, {"images": Picture}).get("images", ()), _LOOKED_AT)
+        names = [file_name(picture.value) for picture in pictures]
     except (OSError, ValueError):  # told by whoever reads the whole file
         return []
     return [name for name in names if name is not None]
@@ -247,109 +247,78 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
     Raises:
         UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
     """
-    reader = _Reader(file, folder, inside)
-    reader.read()
-    return reader.source(turned)
+    coco, places = CocoFile(file), [os.path.join(one, "") for one in inside]
+    paths = [_path(coco, number, folder, places) for number in range(len(coco.pictures))]
+    _, first, of_path = np.unique(paths, return_index=True, return_inverse=True)
+    ids = np.array([one.id for one in coco.pictures])
+    coco.odd.note_all("picture", "whose file another one has too", ids[first[of_path] != np.arange(len(ids))])
+    pictures, sizes = np.zeros(len(ids), PICTURE), coco.sizes
+    is_turned, unknown, told = fill_in(sizes, lambda row: os.path.join(folder, os.fsdecode(paths[row])), turned)
+    pictures["id"], pictures["height"], pictures["width"] = ids, sizes[:, 0], sizes[:, 1]
+    coco.odd.note_all("picture", f"without height or width: both were measured{told}", ids[unknown])
+    objects = np.zeros(len(coco.numbers), OBJECT)
+    objects["box"], areas = np.array(coco.boxes).reshape(-1, 4), np.array(coco.areas)
+    objects["area"] = np.where(np.isnan(areas), objects["box"][:, 2:].prod(axis=1), areas)
+    for field, column in zip(("id", "label", "is_crowd", "bytes", "start"), coco.columns()):
+        objects[field] = column
+    objects, owners = objects[coco.kept], np.array(coco.owners)[coco.kept]
+    _note_odd_boxes(coco.odd, objects, pictures[owners])
+    has_masks = bool((objects["bytes"] > 0).any())
+    if has_masks:
+        coco.odd.note_all("object", "without a mask: the box is taken", objects["id"][objects["bytes"] == 0])
+    names = [category.name for category in coco.categories.values()]
+    about = About(names, list(coco.categories), has_masks, coco.has_annotations, coco.odd.lines(), is_turned)
+    return Source(about, paths, pictures, owners, objects)
 
 
-class _Reader(CocoReader):
-    """Gathers rows of the index."""
-
-    def __init__(self, file: str, folder: str, inside: Sequence[str]) -> None:
-        super().__init__(file)
-        self.folder, self.inside = folder, inside
-        self.paths: list[bytes] = []
-        self.starts, self.bytes = array("q"), array("q")  # of each object's text in the file, if it has a mask
-
-    def picture(self, element: Element) -> None:
-        entry = element.value
-        name = file_name(entry)
-        try:
-            path = os.fsencode(name or "")
-        except UnicodeEncodeError:
-            path = b""
-        if not path:
-            raise self.error(element, "file_name", "expected the name of a file")
-        if self.inside and (os.path.isabs(path) or b".." in path):
-            place = os.path.normpath(os.path.join(self.folder, name or ""))
-            if not any(place.startswith(os.path.join(folder, "")) for folder in self.inside):
-                expected = f"expected a picture below {self.inside[0]}; DATA.PICTURES_ANYWHERE true allows others"
-                raise self.error(element, "file_name", expected)
-        if "file_name" not in entry:
-            self.note("picture", "without file_name: the end of coco_url is taken", self.image_ids[-1])
-        elif "\\" in entry["file_name"]:
-            self.note("picture", "whose file_name has backslashes: taken for slashes", self.image_ids[-1])
-        self.paths.append(path)
-
-    def object(self, element: Element) -> None:
-        has_mask = bool(element.value.get("segmentation"))
-        self.starts.append(element.start if has_mask else 0)
-        self.bytes.append(element.end - element.start if has_mask else 0)
-
-    def source(self, turned: bool | None) -> Source:
-        """All that was read, in the form of the index."""
-        self._note_files()
-        pictures, sizes = np.zeros(len(self.image_ids), PICTURE), np.array(self.sizes).reshape(-1, 2)
-        is_turned, unknown, told = fill_in(
-            sizes, lambda row: os.path.join(self.folder, os.fsdecode(self.paths[row])), turned
-        )
-        pictures["id"], pictures["height"], pictures["width"] = self.image_ids, sizes[:, 0], sizes[:, 1]
-        self.note_all("picture", f"without height or width: both were measured{told}", pictures["id"][unknown])
-        objects = np.zeros(len(self.numbers), OBJECT)
-        objects["box"], objects["area"] = np.array(self.boxes).reshape(-1, 4), self.areas
-        objects["area"] = np.where(np.isnan(objects["area"]), objects["box"][:, 2:].prod(axis=1), objects["area"])
-        objects["id"], objects["label"], objects["is_crowd"] = self.numbers, self.labels, self.crowds
-        objects["bytes"], objects["start"] = self.bytes, self.starts
-        objects, owners = objects[self.kept], np.array(self.owners)[self.kept]
-        self._note_odd_boxes(objects, pictures[owners])
-        has_masks = bool((objects["bytes"] > 0).any())
-        if has_masks:
-            self.note_all("object", "without a mask: the box is taken", objects["id"][objects["bytes"] == 0])
-        names, numbers = list(self.categories.values()), list(map(int, self.categories))
-        about = About(names, numbers, has_masks, self.has_annotations, self.notices(), is_turned)
-        return Source(about, self.paths, pictures, owners, objects)
-
-    def _note_files(self) -> None:
-        seen: set[bytes] = set()
-        again = [own for path, own in zip(self.paths, self.image_ids) if path in seen or seen.add(path)]  # type: ignore[func-returns-value]
-        self.note_all("picture", "whose file another one has too", again)
-
-    def _note_odd_boxes(self, objects: np.ndarray, pictures: np.ndarray) -> None:
-        box = objects["box"]
-        right, bottom = box[:, 0] + box[:, 2], box[:, 1] + box[:, 3]
-        is_box = (box[:, 2] > 0) & (box[:, 3] > 0)
-        outside = (right <= 0) | (bottom <= 0) | (box[:, 0] >= pictures["width"]) | (box[:, 1] >= pictures["height"])
-        beyond = (
-            (box[:, 0] < -1) | (box[:, 1] < -1) | (right > pictures["width"] + 1) | (bottom > pictures["height"] + 1)
-        )
-        self._note_other_boxes(objects[is_box], pictures[is_box], bool((beyond & is_box).any()))
-        self.note_all("object", "with a box outside the picture: not learnt", objects["id"][is_box & outside])
-        self.note_all(
-            "object",
-            "with a box that reaches beyond the picture by more than a pixel: cut off for training",
-            objects["id"][is_box & beyond & ~outside],
-        )
-
-    def _note_other_boxes(self, objects: np.ndarray, pictures: np.ndarray, is_beyond: bool) -> None:
-        """Boxes that all look as other programs write them."""
-        if not len(objects):
-            return
-        first, second = objects["box"][:, :2], objects["box"][:, 2:]
-        sides = np.stack([pictures["width"], pictures["height"]], axis=1)
-        if (first + second).max() <= 1.0 + _SLACK and sides.min() > 2:
-            text = "with a box inside the first pixel, as all have: COCO's are in pixels, not shares of the picture"
-            self.note_all("object", text, objects["id"])
-        elif is_beyond and (second > first).all() and (second <= sides + 1).all():
-            text = "with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height"
-            self.note_all("object", text, objects["id"])
+def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> bytes:
+    """The file of a picture, by its position; ``inside``: folders, of which one has to hold it if there are any."""
+    entry = coco.pictures[number]
+    name = file_name(entry) or ""
+    try:
+        path = os.fsencode(name)
+    except UnicodeEncodeError:
+        path = b""
+    if not path:
+        raise coco.error(number, entry, "file_name", "expected the name of a file")
+    if inside and (os.path.isabs(path) or b".." in path):
+        place = os.path.normpath(os.path.join(folder, name))
+        if not place.startswith(tuple(inside)):
+            expected = f"expected a picture below {inside[0]}; DATA.PICTURES_ANYWHERE true allows others"
+            raise coco.error(number, entry, "file_name", expected)
+    if entry.file_name is None:
+        coco.odd.note("picture", "without file_name: the end of coco_url is taken", entry.id)
+    elif "\\" in entry.file_name:
+        coco.odd.note("picture", "whose file_name has backslashes: taken for slashes", entry.id)
+    return path
 
 
-def file_name(entry: dict[str, Any]) -> str | None:
+def _note_odd_boxes(odd: OddData, objects: np.ndarray, pictures: np.ndarray) -> None:
+    """Boxes that lie outside of their pictures, and those that all look as other programs write them."""
+    objects, pictures = (rows[(objects["box"][:, 2:] > 0).all(axis=1)] for rows in (objects, pictures))
+    if not len(objects):
+        return
+    ids, low, sides = objects["id"], objects["box"][:, :2], objects["box"][:, 2:]
+    high, limits = low + sides, np.stack([pictures["width"], pictures["height"]], axis=1)
+    outside = (high <= 0).any(axis=1) | (low >= limits).any(axis=1)
+    beyond = (low < -1).any(axis=1) | (high > limits + 1).any(axis=1)
+    if high.max() <= 1.0 + _SLACK and limits.min() > 2:
+        text = "with a box inside the first pixel, as all have: COCO's are in pixels, not shares of the picture"
+        odd.note_all("object", text, ids)
+    elif beyond.any() and (sides > low).all() and (sides <= limits + 1).all():
+        text = "with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height"
+        odd.note_all("object", text, ids)
+    odd.note_all("object", "with a box outside the picture: not learnt", ids[outside])
+    text = "with a box that reaches beyond the picture by more than a pixel: cut off for training"
+    odd.note_all("object", text, ids[beyond & ~outside])
+
+
+def file_name(entry: Picture) -> str | None:
     """The file of a picture, relative to the folder of pictures: as the entry has it, with slashes; or the folder and
     file at the end of LVIS's ``coco_url``. None: it has neither."""
-    name = entry.get("file_name")
-    if name is None and isinstance(entry.get("coco_url"), str):
-        name = "/".join(entry["coco_url"].split("/")[-2:])
+    name = entry.file_name
+    if name is None and isinstance(entry.coco_url, str):
+        name = "/".join(entry.coco_url.split("/")[-2:])
     if not isinstance(name, str) or not name or "\0" in name:
         return None
     return name.replace("\\", "/")

@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from ...data.image_dataset import ImageDataset
+from ..odd_data import count
 
 
 class Annotations(NamedTuple):
@@ -113,17 +114,12 @@ def told(class_names: Sequence[str], boxes: np.ndarray, labels: np.ndarray, is_c
     """
     numbers = np.bincount(labels.astype(np.int64), minlength=len(class_names))
     crowds, empty = int(is_crowd.sum()), np.count_nonzero(boxes == 0)
-    said = f"{count(len(boxes), 'picture')}, {count(len(labels), 'box', 'boxes')}"
+    said = f"{count(len(boxes), 'picture')}, {count(len(labels), 'box')}"
     order = np.argsort(-numbers, kind="stable").tolist()
     named = [f"{class_names[label]} {numbers[label]:,}" for label in order]
     if len(named) > _MOST_TOLD:
         named = [*named[: _MOST_TOLD // 2], "…", *named[-3:]]
     said += f": {', '.join(named)}" if named else ""
-    more = [f"{count(crowds, 'of them a crowd', 'of them crowds')}"] if crowds else []
+    more = [f"{crowds:,} of them {'a crowd' if crowds == 1 else 'crowds'}"] if crowds else []
     more += [f"{count(empty, 'picture')} without boxes"] if empty else []
     return "; ".join([said, *more])
-
-
-def count(number: int, one: str, several: str = "") -> str:
-    """``1 picture``, ``2,000 pictures``."""
-    return f"{number:,} {one if number == 1 else several or one + 's'}"

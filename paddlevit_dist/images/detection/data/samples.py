@@ -10,14 +10,24 @@ from ....contracts.dataset import Samples, dataset_class
 from ....contracts.sample_checks import BadSample
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
-from ...data.held_out import Part, choose_held_out, write_rows
+from ...data.held_out import Part, hold_out, of_row, write_rows
 from ...data.inspection import Inspection
 from ...data.quarantine import Replacements
 from ...data.reading import Reading
+from ..odd_data import count
 from ..run_lengths import decode
-from .detection_dataset import Annotations, DetectionDataset, count
-from .transforms import evaluation_transform, training_transform
-from .views import Size, View, whole_view
+from ..settings import EQUAL_SHAPES, PADDED, SINGLE
+from .detection_dataset import Annotations, DetectionDataset
+from .transforms import Size, View, evaluation_transform, training_transform, whole_view
+
+HOST = "__host__"  # key of a batch; lists, which no loader turns into tensors
+_OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
+# How an evaluation's log names its scores.
+EVALUATED_AS = {
+    SINGLE: "one picture per forward pass: no score depends on the batches",
+    EQUAL_SHAPES: "pictures of equal shapes together, without padding: no score depends on the batches",
+    PADDED: "padded batches, whose padding stays zero in the backbone (MODEL.MASK_PADDING)",
+}
 
 
 class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
@@ -26,6 +36,7 @@ class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both ha
 
     dataset: Any
     labels = None  # type: ignore[assignment] # of a picture there are many
+    image_id, size, annotations = map(of_row, ("image_id", "size", "annotations"))
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
@@ -38,27 +49,15 @@ class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both ha
     def image_ids(self) -> np.ndarray:
         return self.dataset.image_ids[self.rows]
 
-    def image_id(self, index: int) -> int:
-        return self.dataset.image_id(int(self.rows[index]))
-
     @property
     def sizes(self) -> np.ndarray:
         return self.dataset.sizes[self.rows]
-
-    def size(self, index: int) -> Size:
-        return self.dataset.size(int(self.rows[index]))
-
-    def annotations(self, index: int) -> Annotations:
-        return self.dataset.annotations(int(self.rows[index]))
 
     def missing(self) -> Sequence[int]:
         return np.flatnonzero(np.isin(self.rows, self.dataset.missing())).tolist()
 
     def beside(self) -> Sequence[str]:
         return self.dataset.beside()
-
-    def require_size(self, index: int, size: Size) -> None:
-        self.dataset.require_size(int(self.rows[index]), size)
 
     def learnable(self) -> np.ndarray:
         return self.dataset.learnable()[self.rows]
@@ -118,9 +117,7 @@ def _open(config: Any, split: str, cache_folder: Path) -> tuple[Any, list[str]]:
     whole.read_with(Reading(of_boxes if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
     if fraction is None:
         return whole, list(whole.notices)
-    held_out = choose_held_out(whole, np.zeros(len(whole), np.int64), fraction, data.VAL_SEED)
-    rows = np.flatnonzero(held_out if split == "val" else ~held_out)
-    dataset = _part(whole, rows, f"held-out-{split}", cache_folder, is_share=True)
+    dataset = hold_out(whole, split, fraction, data.VAL_SEED, cache_folder, PicturesPart)
     told = f"{split}: {count(len(dataset), 'picture')} of the {len(whole):,} for training, of which DATA.VAL_FRACTION "
     return dataset, [*whole.notices, f"{told}{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"]
 
@@ -131,8 +128,8 @@ def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder
     return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
 
 
-def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path, is_share: bool = False) -> PicturesPart:
-    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}", rows), is_share)
+def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path) -> PicturesPart:
+    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}", rows))
 
 
 _POOL = 64  # groups that are formed together: more make shapes more similar, fewer keep company more random
@@ -242,39 +239,76 @@ class DetectionSamples(Samples):
         return masks
 
 
-def collate(samples: Sequence[DetectionSample]) -> dict[str, np.ndarray]:
+def collate(samples: Sequence[DetectionSample], side: int = 0) -> dict[str, Any]:
     """A batch of N pictures, padded at the right and at the bottom, for training or for an evaluation, whichever its
     samples are for; in training with at most M objects each.
 
+    Args:
+        side: least height and width that they are padded to, in pixels.
     Returns:
         ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width of each without
         padding. In training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, zeros where there are fewer, M at least 1;
         ``labels`` int64 (N, M), -1 where there are fewer; ``box_counts`` int64 (N,); with masks ``masks`` uint8
         (N, M, H, W). In an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64 (N, 2), height
-        and width of the stored pictures.
+        and width of the stored pictures. Whole numbers are in the host's memory as well, see ``host_facts``.
     """
-    number, has_masks = len(samples), samples[0].masks is not None
+    number, first = len(samples), samples[0]
     sizes = np.array([sample.image.shape[1:] for sample in samples], dtype=np.int64)
-    images = np.zeros((number, 3, *sizes.max(axis=0)), samples[0].image.dtype)
-    for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
-        images[row, :, :height, :width] = sample.image
-    batch = {"images": images, "sizes": sizes}
-    if not samples[0].is_training:
+    padded = np.maximum(sizes.max(axis=0), side)
+    batch = {"images": np.zeros((number, 3, *padded), first.image.dtype), "sizes": sizes}
+    if first.is_training:
+        counts = batch["box_counts"] = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
+        most = max(1, int(counts.max()))
+        batch["boxes"], batch["labels"] = np.zeros((number, most, 4), np.float32), np.full((number, most), -1, np.int64)
+        if first.masks is not None:
+            batch["masks"] = np.zeros((number, most, *padded), np.uint8)
+    else:
         batch["indices"] = np.array([sample.index for sample in samples], dtype=np.int64)
         batch["original_sizes"] = np.array([sample.original_size for sample in samples], dtype=np.int64)
-        return batch
-    batch["box_counts"] = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
-    most = max(1, int(batch["box_counts"].max()))
-    batch["boxes"] = np.zeros((number, most, 4), np.float32)
-    batch["labels"] = np.full((number, most), -1, np.int64)
-    if has_masks:
-        batch["masks"] = np.zeros((number, most, *images.shape[2:]), np.uint8)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
-        batch["boxes"][row, : len(sample.boxes)] = sample.boxes
-        batch["labels"][row, : len(sample.labels)] = sample.labels
-        if has_masks:
+        batch["images"][row, :, :height, :width] = sample.image
+        if first.is_training:
+            batch["boxes"][row, : len(sample.boxes)] = sample.boxes
+            batch["labels"][row, : len(sample.labels)] = sample.labels
+        if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
-    return batch
+    return {**batch, HOST: {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}}
+
+
+def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What a step knows without asking the device: ``sizes``, in training ``box_counts``, else ``indices`` and
+    ``original_sizes``, as ``collate`` has them."""
+    return {name: np.array(value, dtype=np.int64) for name, value in batch[HOST].items()}
+
+
+def largest_side(data: Any, sizes: np.ndarray) -> int:
+    """No training picture has a longer side in pixels.
+
+    Args:
+        data: the configuration's DATA.
+        sizes: int64 (samples, 2), of the stored pictures.
+    """
+    if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
+        return int(data.LONGEST_SIDE)
+    widest = float((sizes.max(axis=1) / np.maximum(sizes.min(axis=1), 1)).max())
+    return min(int(data.LONGEST_SIDE), int(np.ceil(max(data.SHORTEST_SIDES) * widest)))
+
+
+def passes(sizes: np.ndarray, how: str) -> list[list[int]]:
+    """Which pictures of a batch go through the network together: positions in the batch, each once.
+
+    Args:
+        sizes: int64 (N, 2), of the pictures without padding.
+        how: one of DETECTION.EVALUATE_AS.
+    """
+    if how == PADDED:
+        return [list(range(len(sizes)))]
+    if how == SINGLE:
+        return [[row] for row in range(len(sizes))]
+    groups: dict[Any, list[int]] = {}
+    for row, size in enumerate(sizes.tolist()):
+        groups.setdefault(tuple(size), []).append(row)
+    return list(groups.values())
 
 
 def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Generator) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -15,22 +14,23 @@ from ....contracts.dataset import require_split
 from ....runtime.errors import UserError
 from ....runtime.text_files import read_bytes, read_text
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_PICTURES
-from ...data.formats import SPLIT_WORDS, readable_suffixes, suffix_of
+from ...data.formats import SPLIT_WORDS, folder_paths, names_in, readable_suffixes, suffix_of
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
+from ..odd_data import OddData, count
 from ..settings import EDGES, PIXELS
-from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
-from .detection_dataset import count
 from .indexed_pictures import (
+    OBJECT,
+    VERSION,
+    About,
     IndexedPictures,
+    Source,
+    ensure_annotation_index,
     fill_in,
-    names_in,
-    numbers_of,
     picture_names,
     pictures_in,
     readable,
     stamp,
-    sub_folders,
 )
 
 _LARGEST_BYTES = 1 << 24
@@ -129,8 +129,9 @@ def parts_of(root: str) -> list[Part]:
     """What lies below a folder: one part, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
         found = [_part(folder, "")] if _part(folder, "") else []
-        inner = [name for name in sub_folders(folder) if name not in VOC_ANNOTATIONS + VOC_PICTURES]
-        found += [part for name in inner for part in [_part(os.path.join(folder, name), name)] if part]
+        inner = ((path, os.path.basename(path)) for path in folder_paths(folder))
+        known = VOC_ANNOTATIONS + VOC_PICTURES
+        found += [part for path, name in inner if name not in known for part in [_part(path, name)] if part]
         if found:
             return found
     if any(file.lower().endswith(".xml") for file in names_in(root)):
@@ -209,7 +210,7 @@ def _read(
     corners: str,
 ) -> Source:
     known: dict[str, int] = {}  # names of categories in the order in which they were met
-    odd: Counter[str] = Counter()
+    odd = OddData()
     pictures = {part.pictures: pictures_in(part.pictures) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
@@ -227,16 +228,12 @@ def _read(
             sizes[position] = _side(tree, "height"), _side(tree, "width")
             found[position] = _objects(file, tree, known, 1 if corners == PIXELS else 0, odd)
     is_turned, unknown, told = fill_in(sizes, paths.__getitem__, turned)
-    total = sum(map(len, found))
-    notices = [f"{count(number, 'object')} of {total:,} {text}" for text, number in odd.items()]
-    if len(unknown):
-        notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured{told}")
+    odd.note_all("picture", f"without a size in the XML file: measured{told}", [paths[row] for row in unknown])
     ordered = names if names is not None else sorted(known)
     if not ordered:
         raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
-    about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices, is_turned)
-    relative = [os.fsencode(os.path.relpath(path, root)) for path in paths]
-    source = Source.of(about, relative, numbers_of([stem for _, stem in stems]), sizes, found)
+    about = About(ordered, list(range(1, len(ordered) + 1)), False, True, odd.lines(), is_turned)
+    source = Source.of(about, root, paths, [stem for _, stem in stems], sizes, found)
     label_of = np.array([ordered.index(name) for name in known], dtype=np.int64)
     source.objects["label"] = label_of[source.objects["label"]]
     return source
@@ -269,7 +266,7 @@ def _learn_names(file: str, tree: Element, fixed: list[str] | None, known: dict[
         known.setdefault(name, len(known))
 
 
-def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd: Counter[str]) -> np.ndarray:
+def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd: OddData) -> np.ndarray:
     """Rows of OBJECT; ``first`` is the number of the first pixel."""
     rows = []
     for entry in tree.iter("object"):
@@ -277,13 +274,13 @@ def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd
         x, y = corners[0] - first, corners[1] - first
         width, height = corners[2] - x, corners[3] - y
         if first and min(corners[:2]) in (0, -1):
-            odd[_FROM_0] += 1
+            odd.note("object", _FROM_0, file)
         if corners[2] < corners[0] or corners[3] < corners[1]:
-            odd["whose last corner is before the first: not learnt"] += 1
+            odd.note("object", "whose last corner is before the first: not learnt", file)
             width, height = max(width, 0.0), max(height, 0.0)
         is_difficult = (entry.findtext("difficult") or "0").strip() == "1"
         if is_difficult:
-            odd[_DIFFICULT] += 1
+            odd.note("object", _DIFFICULT, file)
         rows.append(((x, y, width, height), width * height, 0, label_of[_name(entry)], is_difficult, 0, 0))
     return np.array(rows, OBJECT)
 

@@ -12,22 +12,23 @@ from ....contracts.dataset import require_split
 from ....runtime.errors import UserError
 from ....runtime.text_files import read_bytes, read_text, read_yaml
 from ...data.box_layouts import yolo_descriptions
-from ...data.formats import SPLIT_WORDS
+from ...data.formats import SPLIT_WORDS, folder_paths, stems
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
+from ..odd_data import OddData, count
 from ..run_lengths import outline
-from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
-from .detection_dataset import count
 from .indexed_pictures import (
+    OBJECT,
+    VERSION,
+    About,
     IndexedPictures,
+    Source,
+    ensure_annotation_index,
     measure,
-    names_in,
-    numbers_of,
     picture_names,
     pictures_in,
     readable,
     stamp,
-    sub_folders,
 )
 
 _LAYOUT = (
@@ -178,7 +179,8 @@ def _folders_of(root: str, split: str) -> list[str]:
         return [images]  # one folder, which DATA.VAL_FRACTION may divide
     if split == "train" and picture_names(root):  # with labels beside them, as labelImg writes them
         return [root]
-    known = [*sub_folders(images), *(name for name in sub_folders(root) if name not in ("images", "labels"))]
+    known = [os.path.basename(path) for path in (*folder_paths(images), *folder_paths(root))]
+    known = [name for name in known if name not in ("images", "labels")]
     has_train = os.path.isdir(images) or bool(picture_names(root))
     require_split(split, known, f"yolo at {root}", _remark(split, [*known, *(["train"] if has_train else [])]))
     raise UserError(f"{root} has no folder of {split} pictures; expected a folder {_LAYOUT}")
@@ -207,34 +209,31 @@ def _pictures_at(root: str, place: str, described: Described) -> list[str]:
 def _below(folder: str) -> list[str]:
     """The pictures in a folder and its sub-folders, relative to it."""
     found = list(pictures_in(folder).values())
-    for name in names_in(folder):
-        if os.path.isdir(os.path.join(folder, name)) and not os.path.islink(os.path.join(folder, name)):
-            found += [os.path.join(name, inner) for inner in _below(os.path.join(folder, name))]
+    for path in folder_paths(folder):
+        if not os.path.islink(path):
+            found += [os.path.join(os.path.basename(path), inner) for inner in _below(path)]
     return found
 
 
 def _read(root: str, pictures: list[str], names: dict[int, str], turned: bool) -> Source:
     sizes = measure(pictures, turned)
     label_of = {number: label for label, number in enumerate(names)}
-    odd: dict[str, list[Any]] = {}
+    odd = OddData()
     found = [np.zeros(0, OBJECT)] * len(pictures)
     for position, picture in enumerate(
         tqdm(pictures, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
     ):
         file = labels_of(picture)
         if not os.path.isfile(file):
-            odd.setdefault("picture without a file of labels: no boxes", [0, picture])[0] += 1
+            odd.note("picture", "without a file of labels: no boxes", picture)
             continue
         found[position] = np.array(_rows(file, sizes[position].tolist(), label_of, odd), OBJECT)
     has_masks = any((rows["bytes"] > 0).any() for rows in found)
-    notices = [f"{number:,} x {text}, as {first}" for text, (number, first) in odd.items()]
-    about = About(list(names.values()), list(names), has_masks, True, notices)
-    paths = [os.fsencode(os.path.relpath(picture, root)) for picture in pictures]
-    stems = [os.path.splitext(os.path.basename(picture))[0] for picture in pictures]
-    return Source.of(about, paths, numbers_of(stems), sizes, found)
+    about = About(list(names.values()), list(names), has_masks, True, odd.lines())
+    return Source.of(about, root, pictures, stems(pictures), sizes, found)
 
 
-def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
+def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: OddData) -> list[tuple[Any, ...]]:
     """The objects in a file of labels of a picture of this height and width, as rows of OBJECT."""
     with readable(file):
         content = read_bytes(file, _LARGEST_LABELS)
@@ -260,11 +259,11 @@ def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: dict[st
         if not all(abs(share) < 2 for share in shares):
             raise _wrong(file, number, line, "expected shares of the picture from 0 to 1, not pixels")
         if not all(-_SLACK <= share <= 1 + _SLACK for share in shares):
-            odd.setdefault("line with a share beyond 0 to 1: cut off for training", [0, file])[0] += 1
+            odd.note("line", "with a share beyond 0 to 1: cut off for training", file)
         if len(shares) == 4 and min(shares[2:]) <= 0:
-            odd.setdefault("box without an area: not learnt", [0, file])[0] += 1
+            odd.note("box", "without an area: not learnt", file)
         if (label, *shares) in seen:
-            odd.setdefault("line that is there twice: both are kept", [0, file])[0] += 1
+            odd.note("line", "that is there twice: both are kept", file)
         seen.add((label, *shares))
         where = (len(line), begin) if len(shares) > 4 else (0, 0)
         rows.append((*_box_and_area(shares, *size), 0, label, False, *where))

@@ -16,8 +16,8 @@ from ....models import create_model, model_options
 from ....runtime.errors import UserError
 from ...models.layers import Conv2D
 from .. import key_names
+from ..detections import Detections
 from ..detector import Detector, Outputs, Targets, dense, single_or_double, uniform
-from ..evaluation.detections import Detections
 from ..variants import DETR
 from .criterion import SetCriterion, solver
 from .transformer import Anchors, AtPoints, Cells, Transformer, cells_of, sine_embedding

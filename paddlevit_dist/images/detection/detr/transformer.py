@@ -14,8 +14,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...models.attention import attend, head_dim
-from ...models.layers import LayerNorm, Linear, MatrixProduct
+from ...models.attention import MultiHeadAttention, attend, head_dim
+from ...models.layers import LayerNorm, Linear
 from ..detector import uniform, zeros
 
 _TEMPERATURE = 10000.0
@@ -156,27 +156,18 @@ def xavier(inputs: int, outputs: int, together: int = 1) -> Linear:
     return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=zeros())
 
 
-class Attention(nn.Layer):
-    """Multi-head attention of queries to keys that have their own values."""
+class Attention(MultiHeadAttention):
+    """Attention of queries to keys that have their own values."""
 
     def __init__(self, dim: int, num_heads: int, dropout: float):
-        super().__init__()
-        self.num_heads = num_heads
-        self.head_dim = head_dim("EMBED_DIM", dim, num_heads)
-        self.scale = self.head_dim**-0.5
+        super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), 0.0, attention_dropout=dropout)
         self.q_proj, self.k_proj, self.v_proj = (xavier(dim, dim, together=3) for _ in range(3))
         self.out_proj = xavier(dim, dim)
-        self.query_key = MatrixProduct(transpose_y=True)
-        self.attention_value = MatrixProduct()
-        self.attention_dropout = nn.Dropout(dropout)
 
     def forward(self, query, key, value, bias: paddle.Tensor | None = None):
         """(batch, queries, dim) of queries (batch, queries, dim), keys and values (batch, keys, dim); ``bias`` (batch,
         1, 1, keys) is added before the softmax."""
-        parts = [
-            layer(x).reshape([-1, x.shape[1], self.num_heads, self.head_dim])
-            for layer, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
-        ]
+        parts = (self.heads(part) for part in (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
         before = None if bias is None else functools.partial(_biased, bias=bias)
         return self.out_proj(attend(self, *parts, before=before))
 

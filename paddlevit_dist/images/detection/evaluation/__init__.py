@@ -1,7 +1,6 @@
 """COCO's scores of detections, from numpy arrays: nothing here imports Paddle, or the data.
 
-- ``detections``: what a network says of one picture
 - ``matching``: compares the detections of one picture with its annotations
 - ``accumulation``: what is kept of pictures, joined over ranks, as precision, recall and the twelve numbers
-- ``annotation_file``, ``result_file``: COCO's JSON, and one file scored against the other
+- ``scored_files``: COCO's JSON, and one file scored against the other
 """

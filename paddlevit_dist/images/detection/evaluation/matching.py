@@ -18,9 +18,9 @@ import numpy as np
 
 from ....runtime.compiled import compiled
 from ....runtime.errors import UserError
+from ..detections import Detections, as_written
 from ..run_lengths import ManyRuns
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
-from .detections import Detections, as_written
 
 _MOST_CLASSES = 1 << 16
 _NEVER = 1 - 1e-10  # the highest threshold, so that rounding cannot miss an IoU of 1; pycocotools has the same
@@ -125,18 +125,8 @@ def match_found(
     rank = np.arange(len(rows)) - np.searchsorted(labels[rows], labels[rows])  # in its class
     rows = rows[rank < max_detections[-1]]
     groups = _groups(labels[rows], true_labels[true_rows], num_classes)
-    overlaps = np.zeros(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())  # of each pair
     is_crowd = np.asarray(truth.is_crowd, bool)[true_rows]
-    if isinstance(found.shapes, Masks):
-        masks = ManyRuns.of([found.shapes.found[row] for row in rows.tolist()], found.shapes.height)
-        true = ManyRuns.of([found.shapes.true[row] for row in true_rows.tolist()], found.shapes.height)
-        _mask_overlaps(*masks, *true, is_crowd, groups, overlaps)
-        areas = masks.areas
-    else:
-        boxes = np.asarray(found.shapes, np.float64).reshape(-1, 4)[rows]
-        true_boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)[true_rows]
-        _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps)
-        areas = boxes[:, 2] * boxes[:, 3]
+    overlaps, areas = _overlaps(found.shapes, rows, truth.boxes, true_rows, is_crowd, groups)
     if found.areas is not None:
         areas = np.asarray(found.areas)[rows]
     true_areas = np.asarray(truth.areas, np.float64)[true_rows]
@@ -158,6 +148,27 @@ def match_found(
         totals,
         annotated,
     )
+
+
+def _overlaps(
+    shapes: np.ndarray | Masks,
+    rows: np.ndarray,
+    true_boxes: np.ndarray,
+    true_rows: np.ndarray,
+    is_crowd: np.ndarray,
+    groups: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """IoUs of the pairs of all groups, one behind the other, and the areas of the detections ``rows``."""
+    overlaps = np.zeros(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())
+    if isinstance(shapes, Masks):
+        masks = ManyRuns.of([shapes.found[row] for row in rows.tolist()], shapes.height)
+        true = ManyRuns.of([shapes.true[row] for row in true_rows.tolist()], shapes.height)
+        _mask_overlaps(*masks, *true, is_crowd, groups, overlaps)
+        return overlaps, masks.areas
+    boxes, others = (np.asarray(some, np.float64).reshape(-1, 4) for some in (shapes, true_boxes))
+    boxes = boxes[rows]
+    _box_overlaps(boxes, others[true_rows], is_crowd, groups, overlaps)
+    return overlaps, boxes[:, 2] * boxes[:, 3]
 
 
 def _by_class(labels: np.ndarray, num_classes: int) -> np.ndarray:

@@ -21,8 +21,8 @@ from ....runtime.transfers import constant, read, to_device
 from ...models.layers import Conv2D, LayerNorm
 from .. import key_names
 from ..boxes import inside, moved_boxes
+from ..detections import Detections
 from ..detector import Criterion, Detector, Outputs, Targets, uniform, zeros
-from ..evaluation.detections import Detections
 from ..run_lengths import encode
 from ..variants import FASTER_RCNN, MASK_RCNN, Rules
 from .criterion import MaskRcnnCriterion, mask_targets, region_targets

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ..contracts.task import Term
+from ..engine.watchers import Update, Watcher
 from ..runtime.transfers import is_on_gpu
-from .watchers import Update, Watcher
 
 # Operations whose GPU kernels add numbers in the order in which threads come by (CudaAtomicAdd in Paddle's sources, 2.6
 # and 3.x), with ``FLAGS_cudnn_deterministic``, too: node of the backward pass -> what a user calls it. Of the second
@@ -37,7 +37,7 @@ class Repeating(Watcher):
 
     def __init__(self, training: Any) -> None:
         self._record = training.record
-        self._is_due = training.config.DETERMINISTIC and is_on_gpu()
+        self._is_due = is_on_gpu()
 
     def update_done(self, update: Update) -> None:
         if self._is_due:

@@ -1,0 +1,373 @@
+"""COCO's files of annotations and of results, as an evaluation needs them, and one scored against the other."""
+
+import os
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from tqdm import tqdm
+
+from ....runtime.errors import UserError
+from ....runtime.files import open_regular
+from ..coco_files import LARGEST, CocoFile, Id, as_id, elements, in_order, segmentation_at, short
+from ..detections import BOXES, MASKS
+from ..odd_data import count
+from ..run_lengths import area_of, outline, runs_of, text_of
+from .accumulation import MAX_DETECTIONS, UNDEFINED, GrowingTable, MatchTable
+from .matching import Candidates, Federated, Masks, Truth, match_found
+
+
+class AnnotationFile(NamedTuple):
+    """The pictures, categories and annotations of a file. Annotations are ordered by picture, and those of a picture as
+    in the file.
+
+    Attributes:
+        path: of the file.
+        image_ids: ascending; as texts where one is no number.
+        sizes: int64 (pictures, 2), height and width; 0 where the file does not say.
+        category_ids: likewise; label k stands for the k-th.
+        names: of the categories, each different.
+        truth: of all pictures.
+        masks: of the annotations, as ``run_lengths.text_of`` returns them, where masks are compared.
+        first: int64 (pictures + 1,), first annotation of each picture.
+        notices: what in the file differs from what COCO's tools write.
+        checked: of each picture, what it was checked for; None where that was not asked for.
+        frequencies: of each category, such as "r" for rare; "" where the file does not say.
+    """
+
+    path: str
+    image_ids: list[Id]
+    sizes: np.ndarray
+    category_ids: list[Id]
+    names: list[str]
+    truth: Truth
+    masks: list[bytes] | None
+    first: np.ndarray
+    notices: list[str]
+    checked: list[Federated] | None = None
+    frequencies: Sequence[str] = ()
+
+    def truth_of(self, picture: int) -> Truth:
+        """The annotations of a picture, by its position."""
+        chosen = slice(self.first[picture], self.first[picture + 1])
+        return Truth(*(column[chosen] for column in self.truth))
+
+    def masks_of(self, picture: int) -> list[bytes]:
+        """The masks of a picture's annotations."""
+        return (self.masks or [])[self.first[picture] : self.first[picture + 1]]
+
+    def size_of(self, picture: int) -> tuple[int, int]:
+        """Height and width of a picture.
+
+        Raises:
+            UserError: the file does not say.
+        """
+        height, width = self.sizes[picture].tolist()
+        if height < 1 or width < 1:
+            raise _without_size(self.path, self.image_ids[picture])
+        return height, width
+
+
+def read_annotations(path: Any, kind: str = BOXES, federated: bool = False) -> AnnotationFile:
+    """Read COCO's annotations from a JSON file; lists that an evaluation does not need are passed over.
+
+    Args:
+        kind: ``BOXES`` or ``MASKS``, what is going to be compared.
+        federated: pictures say what they were checked for, as in LVIS.
+    Raises:
+        UserError: the file cannot be read, or is none of annotations; the message says where.
+    """
+    coco = CocoFile(os.fspath(path), takes_texts=True)
+    image_ids, kept = in_order(coco.positions), np.flatnonzero(coco.kept)
+    places = [coco.positions[own] for own in image_ids]  # in the file, of the pictures in order
+    pictures = np.argsort(places)[np.array(coco.owners)[kept]] if len(kept) else kept
+    order = kept[np.argsort(pictures, kind="stable")]
+    boxes, areas = np.array(coco.boxes).reshape(-1, 4)[order], np.array(coco.areas)[order]
+    masks = _masks(coco, order, boxes) if kind == MASKS else None
+    missing = np.flatnonzero(np.isnan(areas))
+    areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [area_of(masks[row]) for row in missing]
+    nothing = [] if coco.numbers else [f"{coco.file}: no annotations in it, so no score is defined"]
+    return AnnotationFile(
+        coco.file,
+        image_ids,
+        coco.sizes[places],
+        list(coco.categories),
+        different_names({own: category.name for own, category in coco.categories.items()}),
+        Truth(boxes, np.array(coco.labels)[order], areas, np.array(coco.crowds, bool)[order]),
+        masks,
+        np.searchsorted(np.sort(pictures), np.arange(len(image_ids) + 1)),
+        [*coco.odd.lines(), *nothing],
+        [_checked(coco, place) for place in places] if federated else None,
+        [str(category.frequency) for category in coco.categories.values()],
+    )
+
+
+def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
+    """Compressed run lengths of the objects ``order``; where only some have a mask, the box of the others."""
+    without = [row for row in order.tolist() if not coco.bytes[row]]
+    if len(without) == len(order) and len(order):
+        raise UserError(f"{coco.file}: no annotation has a segmentation, and masks are to be compared")
+    coco.odd.note_all("object", "without a mask: the box is taken", [coco.numbers[row] for row in without])
+    masks = []
+    with open_regular(coco.file, "rb") as stream:
+        for row, box in zip(order.tolist(), boxes.tolist()):
+            number, picture = coco.numbers[row], coco.pictures[coco.owners[row]]
+            if picture.height < 1 or picture.width < 1:
+                raise _without_size(coco.file, picture.id)
+            size = coco.bytes[row]
+            shape = segmentation_at(stream, coco.starts[row], size, number) if size else outline(box)
+            try:
+                masks.append(text_of(shape, picture.height, picture.width))
+            except ValueError as error:
+                raise UserError(f"{coco.file}: annotation {number}: its segmentation {error}") from None
+    return masks
+
+
+def _checked(coco: CocoFile, place: int) -> Federated:
+    """What the picture at this place in the file was checked for."""
+    picture = coco.pictures[place]
+    lists = picture.neg_category_ids, picture.not_exhaustive_category_ids
+    if not all(isinstance(one, list) for one in lists):
+        expected = "expected lists neg_category_ids and not_exhaustive_category_ids"
+        raise coco.error(place, picture, "", expected)
+    try:
+        return Federated(
+            *(np.array([coco.label_of[as_id(own, True) or own] for own in one], np.int64) for one in lists)
+        )
+    except (KeyError, TypeError) as error:
+        listed = f"picture {picture.id!r} lists category {error}"
+        raise UserError(f"{coco.file}: {listed}, which is not there") from None
+
+
+def _without_size(path: str, image_id: Id) -> UserError:
+    return UserError(f"{path}: picture {image_id!r} has no height and width, which its masks need")
+
+
+def different_names(categories: Mapping[Id, str]) -> list[str]:
+    """A name for each category: its own; with its id where several have the same."""
+    names, result = list(categories.values()), []
+    for own, name in categories.items():
+        if names.count(name) > 1:
+            name = f"{name} (id {own})"
+            while name in names:  # the name of another
+                name += "'"
+        result.append(name)
+    return result
+
+
+FEDERATED_LIMITS = (1, 10, 300)
+
+
+class ResultFile(NamedTuple):
+    """Detections ordered by picture, and those of a picture as in the file.
+
+    Attributes:
+        path: of the file.
+        boxes: float64 (n, 4), x, y, width, height.
+        areas: float64 (n,).
+        scores: float64 (n,).
+        labels: int64 (n,), as in the annotations, -1 for categories that they do not have.
+        masks: of each, as ``run_lengths.text_of`` returns them, where masks are compared.
+        first: int64 (pictures + 1,), first detection of each picture.
+        notices: what differs from what COCO's tools expect.
+    """
+
+    path: str
+    boxes: np.ndarray
+    areas: np.ndarray
+    scores: np.ndarray
+    labels: np.ndarray
+    masks: list[bytes] | None
+    first: np.ndarray
+    notices: list[str]
+
+    def rows_of(self, picture: int) -> slice:
+        """Where the detections of a picture are, by its position."""
+        return slice(self.first[picture], self.first[picture + 1])
+
+    def masks_of(self, picture: int) -> list[bytes]:
+        """The masks of a picture's detections."""
+        return (self.masks or [])[self.rows_of(picture)]
+
+
+def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
+    """Read a list of results from a JSON file.
+
+    Args:
+        annotations: whose pictures and categories they name.
+        kind: ``BOXES`` or ``MASKS``, what is going to be compared. As in COCO's tools the first result decides what all
+            have: with a box, boxes are compared as they are, masks are drawn from boxes where there are none, and areas
+            are those of boxes; without, boxes are drawn around masks, and areas are pixels.
+    Raises:
+        UserError: the file cannot be read, is none of results, or names pictures that the annotations do not have.
+    """
+    path = os.fspath(path)
+    position = {own: place for place, own in enumerate(annotations.image_ids)}
+    label = {own: place for place, own in enumerate(annotations.category_ids)}
+    pictures, labels, scores, shapes = array("q"), array("q"), array("d"), _Shapes(annotations, kind)
+    try:
+        lists = elements(path, {"": _Result})
+        if "" not in lists:
+            raise UserError(
+                f"{path}: expected a list of results, found an object, as annotations are; results are "
+                '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
+            )
+        for number, result, *_ in lists[""]:
+            refused = f"{path}: result {number} has"
+            if not -LARGEST < result.score < LARGEST:
+                raise UserError(f"{refused} score {result.score}: expected a finite number")
+            own = _id(refused, "image_id", result.image_id)
+            if own not in position:
+                raise UserError(f"{refused} image_id {own!r}, which is not in {annotations.path}{_hint(own, position)}")
+            pictures.append(position[own])
+            labels.append(label.get(_id(refused, "category_id", result.category_id), -1))
+            scores.append(result.score)
+            try:
+                shapes.add(pictures[-1], result)
+            except ValueError as error:
+                raise UserError(f"{refused} {error}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON as COCO's results are: {error}") from None
+    order, of_rows = np.argsort(pictures, kind="stable"), np.array(labels)
+    return ResultFile(
+        path,
+        np.array(shapes.boxes).reshape(-1, 4)[order],
+        np.array(shapes.areas)[order],
+        np.array(scores)[order],
+        of_rows[order],
+        [shapes.masks[row] for row in order.tolist()] if kind == MASKS else None,
+        np.searchsorted(np.array(pictures)[order], np.arange(len(position) + 1)),
+        _notices(path, of_rows, kind == MASKS and bool(shapes.has_boxes)),
+    )
+
+
+def _id(refused: str, name: str, value: Any) -> Id:
+    own = as_id(value, True)
+    if own is None:
+        raise UserError(f"{refused} {name} {short(value)}: expected a whole number or a text")
+    return own
+
+
+def _hint(own: Id, known: Iterable[Id]) -> str:
+    """What to say of an unknown id where ids are of another kind."""
+    example = next(iter(known))
+    if isinstance(own, str) == isinstance(example, str):
+        return ""
+    kinds = ("a text", "numbers") if isinstance(own, str) else ("a number", "texts")
+    return f"; it is {kinds[0]}, and ids of pictures are {kinds[1]} there, such as {example!r}"
+
+
+def _notices(path: str, labels: np.ndarray, have_boxes_too: bool) -> list[str]:
+    notices, unknown = [], int((labels < 0).sum())
+    if unknown:
+        notices.append(f"{path}: {count(unknown, 'result')} of categories that are not listed: left out")
+    if not len(labels):
+        notices.append(f"{path}: no results in it")
+    elif have_boxes_too:
+        what = "areas are those of the boxes, as in COCO's tools; leave bbox out for those of the masks"
+        notices.append(f"{path}: results have boxes too, so that their {what}")
+    return notices
+
+
+class _Result(msgspec.Struct, gc=False):
+    image_id: int | float | str
+    category_id: int | float | str
+    score: float
+    bbox: list[float] | None = None
+    segmentation: Any = None
+
+
+class _Shapes:
+    """Boxes, areas and masks of results, read one by one."""
+
+    def __init__(self, annotations: AnnotationFile, kind: str) -> None:
+        self.annotations, self.kind = annotations, kind
+        self.has_boxes: bool | None = None  # the first result's
+        self.boxes, self.areas = array("d"), array("d")
+        self.masks: list[bytes] = []
+
+    def add(self, picture: int, result: _Result) -> None:
+        """Take the box or the mask of a result in this picture, by its position.
+
+        Raises:
+            ValueError: it has none that can be used; the message continues "result 7 has ...".
+        """
+        if self.has_boxes is None:
+            self.has_boxes = bool(result.bbox)
+            if not (result.bbox or result.segmentation):
+                raise ValueError("neither bbox nor segmentation")
+        box: Sequence[float] = result.bbox or ()
+        if not self.has_boxes:
+            box = (0.0, 0.0, 0.0, 0.0)
+            if result.segmentation is None:
+                raise ValueError("no segmentation, unlike the first result")
+        elif len(box) != 4 or not all(-LARGEST < value < LARGEST for value in box):
+            raise ValueError(f"bbox {short(result.bbox)}: expected four finite numbers, x, y, width, height")
+        area = box[2] * box[3]
+        if self.kind == MASKS or not self.has_boxes:  # most files have no more than boxes, and may have millions
+            try:
+                box, area = self._mask(picture, result.segmentation, box, area)
+            except ValueError as error:
+                raise ValueError(f"a segmentation that {error}") from None
+        self.boxes.extend(box)
+        self.areas.append(area)
+
+    def _mask(self, picture: int, shape: Any, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
+        """Box and area of a result with a mask, which is kept where masks are compared."""
+        height, width = self.annotations.sizes[picture].tolist()
+        if self.kind == BOXES:  # the size need not be known
+            runs = runs_of(shape, *((height, width) if min(height, width) > 0 else (None, None)))
+            return runs.box(), runs.area
+        height, width = self.annotations.size_of(picture)
+        text = text_of(outline(box) if shape is None else shape, height, width)
+        self.masks.append(text)
+        return box, area if self.has_boxes else area_of(text)
+
+
+def table_of(annotations: AnnotationFile, results: ResultFile, kind: str) -> MatchTable:
+    """All pictures of the annotations, matched. ``image_ids`` of the table are positions in ``annotations.image_ids``.
+
+    Args:
+        kind: of what both were read for.
+    """
+    num_classes = len(annotations.category_ids)
+    tables = GrowingTable(num_classes)
+    pictures = range(len(annotations.image_ids))
+    for picture in tqdm(pictures, desc="matching", unit="picture", delay=1.0, disable=None, leave=False):
+        truth, rows = annotations.truth_of(picture), results.rows_of(picture)
+        scores, labels = results.scores[rows], results.labels[rows]
+        checked = annotations.checked[picture] if annotations.checked else None
+        if checked is not None:  # LVIS's tools leave out what has no area
+            labels = np.where(results.areas[rows] > 0, labels, -1)
+            truth = truth._replace(labels=np.where(truth.areas > 0, truth.labels, -1))
+        shapes: Any = results.boxes[rows]
+        if kind == MASKS:
+            height = int(annotations.sizes[picture, 0])
+            shapes = Masks(results.masks_of(picture), annotations.masks_of(picture), height)
+        found = Candidates(shapes, scores, labels, results.areas[rows])
+        tables.add(match_found(picture, truth, found, num_classes, limits_of(annotations), checked))
+    return tables.joined()
+
+
+def limits_of(annotations: AnnotationFile) -> tuple[int, ...]:
+    """The numbers of detections that recall is told for."""
+    return FEDERATED_LIMITS if annotations.checked else MAX_DETECTIONS
+
+
+def by_frequency(annotations: AnnotationFile, class_ap: np.ndarray) -> dict[str, float]:
+    """Mean AP of the categories of each frequency, by the names that the file gives them; -1 where none is annotated.
+
+    Args:
+        class_ap: float64 (categories, 3), of ``Accumulated``.
+    """
+    frequencies = np.array(annotations.frequencies)
+    result = {}
+    for name in sorted(set(annotations.frequencies) - {""}):
+        values = class_ap[frequencies == name, 0]
+        values = values[values > UNDEFINED]
+        result[name] = float(values.mean()) if len(values) else UNDEFINED
+    return result

@@ -1,0 +1,149 @@
+"""A run that only evaluates (EVAL): weights, their score on one split, and what they predict for it."""
+
+import shutil
+import signal
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from .. import wings
+from ..checkpoint import store as checkpoints
+from ..checkpoint.load import load_weights
+from ..checkpoint.weights import evaluated_weights
+from ..config import dump_yaml
+from ..contracts.prediction import Entry, PredictionWriter
+from ..engine import about
+from ..engine.introduction import start_record
+from ..engine.passes import compile_model
+from ..engine.samples_check import require_not_trained_on
+from ..engine.trainer import Trainer
+from ..engine.watchers import Watchers
+from ..observe.observer import RunFacts
+from ..parallel import LeftEarly, barrier, is_main, rank, world_size
+from ..runtime import signals
+from ..runtime.errors import UserError
+from ..runtime.files import told_if_not_written
+from ..runtime.ordered_lines import LineWriter, merged
+from ..runtime.printing import without_credentials
+
+
+def evaluate_only(run: Trainer) -> dict[str, float]:
+    """Load the named weights completely, evaluate once, say the result as the last line; returns the values, equal on
+    every rank. Every rank must call this.
+
+    Raises:
+        UserError: there are no such weights, or they do not fit the model or the data.
+    """
+    with run.until_the_end():
+        config, record, labelled = run.config, run.record, run.evaluated.labelled
+        source = _source(run)
+        lines = _load(run, source)
+        start_record(config, record, run.task, run.datasets)
+        run.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
+        for line in lines:
+            record.say(line)
+        writer = _saved_predictions(run) if config.SAVE_PREDICTIONS or not labelled else None
+        watchers = Watchers([make(run) for make in wings.chosen("EVALUATION_WATCHERS", config)])
+        watchers.tell("evaluation_started", labelled)
+        try:
+            with run.heartbeat.at("evaluating"):
+                values, line = run.evaluation("evaluation", writer, watchers=watchers)
+        except LeftEarly as left:  # the signal came while code ran in which its exception was lost
+            raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
+        for said in writer.finish() if writer else ():
+            record.say(said)
+        split = config.DATA.SPLIT
+        if not labelled:
+            number, folder = f"{len(run.evaluated):,} {run.task.sample_name}", record.folder / "predictions"
+            values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
+        weights = without_credentials(str(source))
+        run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split})
+        record.event("evaluation", {"weights": weights, "split": split, **run.evaluation.event_of(values)})
+        run.observers.evaluated(0, 0, values)
+        watchers.tell("evaluation_done", {"of": weights, "split": split})
+        record.say(line)
+        return values
+
+
+def _source(run: Trainer) -> str | Path:
+    """The weights that -pretrained, or -resume, names."""
+    source = run.config.MODEL.PRETRAINED
+    if source is None:
+        source = checkpoints.resolve(run.config.MODEL.RESUME, run.folder, run.record.say)
+        if source is None:
+            raise UserError(f"-resume=auto: no checkpoint in {run.folder} to evaluate")
+    return evaluated_weights(source)
+
+
+def _load(run: Trainer, source: str | Path) -> list[str]:
+    """Load them, see that they fit what is evaluated, and write down how they were loaded; lines for the log."""
+    config, task = run.config, run.task
+    lines = about.compare_settings(str(source), config, must_match=True)
+    lines += about.compare(str(source), config, task, must_match=True)
+    report = load_weights(run.model, source, strict=True, part=config.MODEL.PRETRAINED_PART)
+    lines += about.require_same_classes(source, config, task, run.evaluated)
+    lines += require_not_trained_on(source, config, task, config.DATA.SPLIT, run.evaluated)
+    compile_model(config, task, run.model)
+    run.record.file("eval_load_report.json", report.json())
+    return [f"weights {source}: {report.summary()}", *lines]
+
+
+def _saved_predictions(run: Trainer) -> "SavedPredictions":
+    folder = Path(run.config.SAVE) / "predictions"
+    writer = run.task.prediction_writer(folder, run.evaluated)
+    if not writer.writes_evaluations:
+        raise UserError(f"SAVE_PREDICTIONS: task {run.config.TASK} writes no predictions; leave it out")
+    folder.mkdir(parents=True, exist_ok=True)
+    return SavedPredictions(writer, folder, run.evaluation.loader.sampler.indices())
+
+
+class SavedPredictions:
+    """Hands what this rank predicts in an evaluation to a writer. Every rank makes one, at the same time.
+
+    Args:
+        writer: of the task.
+        folder: that it writes to; exists.
+        indices: of this rank's samples, in the order in which they are evaluated.
+
+    Raises:
+        UserError: the file system refuses.
+    """
+
+    def __init__(self, writer: PredictionWriter, folder: Path, indices: Iterable[int]) -> None:
+        self._writer, self._indices = writer, iter(indices)
+        self._unfinished = folder / "unfinished"
+        if is_main():
+            with told_if_not_written(self._unfinished):
+                shutil.rmtree(self._unfinished, ignore_errors=True)
+                self._unfinished.mkdir()
+        barrier()
+        self._entries = LineWriter(self._file_of(rank()))
+
+    def _file_of(self, number: int) -> Path:
+        return self._unfinished / f"entries-{number:04d}.jsonl"
+
+    def add(self, predictions: Sequence[Any], truths: Iterable[Any] = repeat(None)) -> None:
+        """Write what was predicted for the samples of a batch, in its order.
+
+        Args:
+            predictions: as ``Task.predict_step`` returns them.
+            truths: of each sample, for ``PredictionWriter.write``.
+        """
+        for prediction, truth in zip(predictions, truths):
+            index = next(self._indices)
+            self._writer.write(index, prediction, truth)
+            self._entries.add([Entry(index, [], kept=self._writer.kept(index, prediction, truth))])
+
+    def finish(self) -> list[str]:
+        """Write what is made of the samples of all ranks; lines for the log of the main process. Every rank must call
+        this, after its last batch."""
+        self._entries.close()
+        barrier()
+        if not is_main():
+            return []
+        entries = (Entry(*entry) for entry in merged(map(self._file_of, range(world_size()))))
+        with told_if_not_written(self._unfinished):
+            lines = self._writer.finish(entries)
+            shutil.rmtree(self._unfinished, ignore_errors=True)
+        return lines

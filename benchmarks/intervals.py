@@ -37,15 +37,15 @@ def classification() -> tuple[Any, list[np.ndarray]]:
 
 
 def detection(pictures: int) -> tuple[Any, list[np.ndarray]]:
-    from paddlevit_dist.images.detection.evaluation import annotation_file, result_file
+    from paddlevit_dist.images.detection.evaluation import scored_files
     from paddlevit_dist.images.detection.metrics import DetectionMetrics
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_files(folder, pictures)
-        annotations = annotation_file.read_annotations(folder / "annotations.json")
-        results = result_file.read_results(folder / "results.json", annotations)
-    matched = result_file.table_of(annotations, results, "bbox")
+        annotations = scored_files.read_annotations(folder / "annotations.json")
+        results = scored_files.read_results(folder / "results.json", annotations)
+    matched = scored_files.table_of(annotations, results, "bbox")
     metrics = DetectionMetrics(annotations.names)
     metrics.joined_tables = {"": matched}
     return metrics, [matched.image_ids]

@@ -11,7 +11,7 @@ from distributed.test_instance_metrics import NAMES, scene
 from paddlevit_dist.contracts.task import Metrics
 from paddlevit_dist.engine.confidence import Confidence, intervals_of
 from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
-from paddlevit_dist.images.detection.evaluation.detections import Detections
+from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.loading.sampler import EvaluationSampler

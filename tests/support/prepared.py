@@ -126,7 +126,8 @@ def _start_server(environment: dict[str, str]) -> Server | None:
             start_new_session=True,
         )
     atexit.register(process.wait)
-    atexit.register(ours.close)  # runs first, and ends the server
+    # Runs first, and ends the server; a process forked from this one may hold the socket, too.
+    atexit.register(ours.shutdown, socket.SHUT_RDWR)
     return Server(ours, environment) if ours.recv(1) else None
 
 

@@ -38,9 +38,7 @@ def intervals_of(metrics: Metrics, indices: Sequence[int], confidence: Confidenc
     """
     own = metrics.per_sample()
     if own is not None and any(len(column) != len(indices) for column in own):
-        own = (
-            None  # a task of somebody's own has added other rows than one for each sample: nothing is known of samples
-        )
+        own = None  # a task of somebody's own has added other rows than one for each sample
     gathered = all_gather((indices, own))
     if any(columns is None for _, columns in gathered):
         return {}

@@ -13,6 +13,7 @@ PAGES = [
     "docs/models.md",
     "docs/wrong_score.md",
     "docs/leaks.md",
+    "docs/evaluate_anything.md",
     "docs/firewall.md",
     "docs/finetune.md",
     "docs/detection.md",

@@ -51,6 +51,20 @@ class Step(NamedTuple):
     micro: int = 0
 
 
+class Kept(NamedTuple):
+    """The samples of an evaluation for a file, from which a comparison computes scores again without the metrics.
+
+    Attributes:
+        kind: of scores; the wing ``comparing`` knows which it can compute of which.
+        classes: names of classes, or of landmarks.
+        arrays: of numbers or booleans, by name.
+    """
+
+    kind: str
+    classes: Sequence[str]
+    arrays: Mapping[str, np.ndarray]
+
+
 class Metrics:
     """Additive evaluation state: sums and counts that are divided once, after those of all ranks have been added.
 
@@ -89,6 +103,10 @@ class Metrics:
             weights: float64 (draws, samples), how often each sample counts.
         """
         raise NotImplementedError
+
+    def kept(self, table: Sequence[np.ndarray]) -> Kept | None:
+        """The same table for a file. None: it is not kept. Called in the main process only, after ``resampled``."""
+        return None
 
     def beside(self, name: str, decimals: int) -> str:
         """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says

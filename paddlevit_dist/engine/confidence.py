@@ -2,10 +2,12 @@
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..contracts.task import Metrics
+import numpy as np
+
+from ..contracts.task import Kept, Metrics
 from ..intervals import Interval, bootstrap, join
 from ..parallel import all_gather, broadcast_object, is_main
 
@@ -28,13 +30,19 @@ class Confidence(NamedTuple):
         return cls(percent, resamples) if percent else None
 
 
-def intervals_of(metrics: Metrics, indices: Sequence[int], confidence: Confidence) -> dict[str, Interval]:
+def intervals_of(
+    metrics: Metrics,
+    indices: Sequence[int],
+    confidence: Confidence,
+    keep: Callable[[np.ndarray, Kept | None], None] | None = None,
+) -> dict[str, Interval]:
     """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
 
     What ranks have kept of their samples travels once, here. The main process computes, the others wait.
 
     Args:
         indices: of this rank's samples, in the order in which they were evaluated.
+        keep: called in the main process with the indices of all samples, int64 (samples,), and their ``Metrics.kept``.
     """
     own = metrics.per_sample()
     if own is not None and any(len(column) != len(indices) for column in own):
@@ -44,9 +52,11 @@ def intervals_of(metrics: Metrics, indices: Sequence[int], confidence: Confidenc
         return {}
     found: dict[str, Interval] = {}
     if is_main():
-        table = join(gathered)
-        if len(table[0]):
-            found = bootstrap(functools.partial(metrics.resampled, table), len(table[0]), *confidence)
+        joined, *table = join([(part, [np.asarray(part, np.int64), *columns]) for part, columns in gathered])
+        if len(joined):
+            found = bootstrap(functools.partial(metrics.resampled, table), len(joined), *confidence)
+            if keep is not None:
+                keep(joined, metrics.kept(table))
     return broadcast_object(found)
 
 

@@ -4,9 +4,11 @@ import contextlib
 from collections.abc import Generator
 from typing import Any
 
+import numpy as np
 import paddle
 
-from ..contracts.task import EvaluationStep, Metrics, Task
+from .. import wings
+from ..contracts.task import EvaluationStep, Kept, Metrics, Task
 from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
@@ -30,6 +32,8 @@ class Evaluation:
         loader: of this rank's share.
         facts: what stands beside its values.
         intervals: of the last evaluation, by name, of values and of more; empty where there are none.
+        kept: of the last evaluation, the indices of its samples and what was kept of them, until it is written; in the
+            main process, where there are intervals.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Evaluation:
             self.facts["without"] = samples.without
         self.confidence = Confidence.of(config)
         self.intervals: dict[str, Interval] = {}
+        self.kept: tuple[np.ndarray, Kept] | None = None
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size, rank=rank(), world_size=world_size())
         self.loader = loader_of(config, samples, sampler, task.collate, check=task.check_sample)
@@ -89,12 +94,16 @@ class Evaluation:
             if stops.leave_together(leaves):  # after waiting for all ranks
                 raise LeftEarly
             values = metrics.compute(reduce_dict(metrics.state, average=False))
-        self.intervals = {}
+        self.intervals, self.kept = {}, None
         if self.confidence is not None and self.samples.labelled and isinstance(metrics, Metrics):
-            metrics.intervals = self.intervals = intervals_of(metrics, self.loader.sampler.indices(), self.confidence)
+            indices = self.loader.sampler.indices()
+            metrics.intervals = self.intervals = intervals_of(metrics, indices, self.confidence, self._keep)
         if was_training:
             self.model.train()
         return values, " ".join([metrics.summary(values), *(f"({fact})" for fact in self.facts.values())])
+
+    def _keep(self, indices: np.ndarray, kept: Kept | None) -> None:
+        self.kept = None if kept is None else (indices, kept)
 
     def _counted(self, label: str) -> Generator[Any, None, None]:
         """This rank's batches; bar and watchdog are told when one is done."""
@@ -117,3 +126,7 @@ class Evaluation:
         """Write those of the last evaluation, also of what has no place in ``metrics.jsonl``; nothing without any."""
         if self.intervals:
             record.file(name, as_json(self.intervals, self.confidence, {**facts, **self.facts}))
+        if self.kept is not None and record.writes:
+            for write in wings.hooks("intervals_written"):
+                write(record.folder / name, self, facts)
+        self.kept = None  # of COCO's pictures 20 MB

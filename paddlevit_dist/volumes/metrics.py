@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.task import Metrics
+from ..contracts.task import Kept, Metrics
 from ..intervals import quotient, weighted_sums
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
@@ -50,6 +50,9 @@ class LandmarkMetrics(Metrics):
         for place, name in enumerate(self.names):
             values.update({f"{name} {key}": value for key, value in _described(sums[:, place]).items()})
         return values
+
+    def kept(self, table: Sequence[np.ndarray]) -> Kept:
+        return Kept("landmarks", self.names, {"sums": table[0]})
 
     def summary(self, values: dict[str, float]) -> str:
         rates = " ".join(f"{radius:g} mm {values[rate_name(radius)]:.2f}" for radius in RADII_MM)

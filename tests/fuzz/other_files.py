@@ -5,6 +5,7 @@ import json
 import pickle
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -13,6 +14,12 @@ from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.content import settings_beside
 from paddlevit_dist.checkpoint.weights import read_weights
+from paddlevit_dist.comparing.pairs import compare
+from paddlevit_dist.comparing.tables import read as read_samples
+from paddlevit_dist.comparing.tables import write_beside
+from paddlevit_dist.comparing.telling import corrected, lines_of
+from paddlevit_dist.contracts.task import Kept
+from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.observe.record import supersede
 from paddlevit_dist.runtime.errors import UserError
 
@@ -73,6 +80,43 @@ def make_archived_weights(folder):
     np.savez(folder / "a.npz", **_STATE)
     np.savez_compressed(folder / "b.npz", **_STATE)
     return sorted(folder.iterdir())
+
+
+def make_samples(folder):
+    """Of pictures and of boxes, written as an evaluation writes them."""
+    boxes = MatchTable.empty(2)._asdict()
+    boxes.update(
+        image_ids=np.arange(3),
+        counts=np.array([1, 0, 2], np.int32),
+        num_true=np.array([1, 1, 0], np.int32),
+        labels=np.array([0, 0, 1], np.uint16),
+        scores=np.array([0.5, 0.7, 0.2], np.float32),
+        found=np.array([1, 0, 0], np.uint64),
+        ignored=np.zeros(3, np.uint64),
+        totals=np.ones((2, 4), np.int64),
+        annotated=np.array([[0, 0, 1, 1, 0, 0], [1, 1, 1, 0, 1, 0]], np.int32),
+    )
+    classes = {"labels": np.array([0, 1, 1]), "places": np.array([0, 0, 1]), "losses": np.ones(3, np.float32)}
+    kinds = {"classes": ({**classes, "top": np.array([1])}, "top-1"), "boxes": ({"ids": np.arange(3), **boxes}, "AP")}
+    for kind, (arrays, score) in kinds.items():
+        evaluation = SimpleNamespace(
+            kept=(np.arange(3), Kept(kind, ["a", "b"], arrays)),
+            config=SimpleNamespace(TASK=kind, DATA=SimpleNamespace(DATASET="drawn")),
+            task=SimpleNamespace(best_metric=(score, True), about_input=lambda: {"DATA.IMAGE_SIZE": 16}),
+            samples=SimpleNamespace(describe=str),
+            facts={},
+        )
+        for name in ("first", "second"):
+            (folder / kind / name).mkdir(parents=True, exist_ok=True)
+            write_beside(folder / kind / name / "intervals.json", evaluation, {"epoch": 1})
+    return sorted(folder.rglob("*.npz"))
+
+
+def compare_samples(folder):
+    for kind in ("boxes", "classes"):
+        tables = [read_samples(str(folder / kind / name)) for name in ("first", "second")]
+        (found,) = corrected([compare(*tables)])
+        assert 0 <= found["p"] <= 1 and lines_of(tables, [found], 2)
 
 
 def read_weights_of(file):

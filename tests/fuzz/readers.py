@@ -50,6 +50,7 @@ _TABLE = [
     Reader("checkpoint's texts", other_files.make_checkpoint_texts, other_files.read_described_checkpoint, True),
     Reader("weights", other_files.make_weights, other_files.read_all_weights, packing=None),
     Reader("weights in archives", other_files.make_archived_weights, other_files.read_all_weights, packing=ZIP),
+    Reader("samples of an evaluation", other_files.make_samples, other_files.compare_samples, packing=ZIP),
     Reader("weights of Hugging Face", other_files.make_shards, other_files.read_shards, is_text=True),
     Reader("class names", pictures.make_class_names, pictures.read_class_names, True, least_refused=0.1),
     Reader("labels in a list", pictures.make_labels, pictures.read_labels, True, least_refused=0.1),

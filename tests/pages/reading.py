@@ -14,6 +14,7 @@ PAGES = [
     "docs/wrong_score.md",
     "docs/leaks.md",
     "docs/evaluate_anything.md",
+    "docs/compare.md",
     "docs/firewall.md",
     "docs/finetune.md",
     "docs/detection.md",

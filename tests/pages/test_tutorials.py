@@ -129,6 +129,23 @@ def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
 
 
 @pytest.mark.long
+def test_two_trainings_are_compared_and_the_page_shows_what_they_print(tmp_path):
+    page = "docs/compare.md"
+    printed = Session(tmp_path, page).run(page)
+    shown, several = printed[2], printed[4]
+    fixed, broken = (int(re.search(rf"^{kind} (\d+) ", shown, re.MULTILINE)[1]) for kind in ("fixed", "broken"))
+    (found,) = json.loads((tmp_path / "output" / "compared.json").read_text())["comparisons"]
+    assert [len(found["fixed"]), len(found["broken"])] == [fixed, broken] and found["finding"] == "better"
+    assert f"{100 * (fixed - broken) / 360:+.2f} [" in shown
+    assert found["difference"]["value"] == pytest.approx(8.89, abs=4)  # as the page shows, on another machine
+    lines = text_of(page).splitlines()
+    for line in shown.splitlines()[:2]:
+        assert line in lines
+    assert re.search(r"^output/again .* 1 +1 +no difference$", several, re.MULTILINE)
+    assert f"{fixed} samples are fixed" in (tmp_path / "output" / "compared.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
 def test_two_nodes_of_the_loopback_address_train(tmp_path):
     for name in ("configs", "main_multi_gpu.py"):
         (tmp_path / name).symlink_to(ROOT / name)

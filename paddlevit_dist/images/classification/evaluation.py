@@ -10,7 +10,7 @@ import paddle.nn.functional as F
 
 from ...contracts.dataset import Samples
 from ...contracts.figures import Figure
-from ...contracts.task import EvaluationStep, Metrics, Records, TaskEvaluation
+from ...contracts.task import EvaluationStep, Kept, Metrics, Records, TaskEvaluation
 from ...intervals import Classified, means
 from ...runtime.transfers import read_later
 from ..transforms.on_device import Normaliser
@@ -104,6 +104,10 @@ class ClassificationMetrics(Metrics):
         top = (1, BEST) if self.has_top5 else (1,)
         values = Classified(labels, places, self.num_classes, self.class_names, top)(weights)
         return {**values, **means({"loss": losses})(weights)}
+
+    def kept(self, table: Sequence[np.ndarray]) -> Kept:
+        top = np.array((1, BEST) if self.has_top5 else (1,), np.int32)
+        return Kept("classes", self.class_names, {**dict(zip(("labels", "places", "losses"), table)), "top": top})
 
     def summary(self, values: dict[str, float]) -> str:
         top5 = f" top-5 {values['top-5']:.2f}" if self.has_top5 else ""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.task import Metrics
+from ...contracts.task import Kept, Metrics
 from ...parallel import all_gather
 from ...runtime.errors import UserError
 from .detections import Detections
@@ -108,6 +108,14 @@ class DetectionMetrics(Metrics):
             values.update({f"{prefix}{name}": column for name, column in zip(STAT_NAMES, stats.T)})
             values.update({f"{prefix}AP {name}": column for name, column in zip(self.class_names, class_ap.T)})
         return values
+
+    def kept(self, table: Sequence[np.ndarray]) -> Kept:
+        named = {
+            f"{prefix}{name}": column
+            for prefix, matches in self.joined_tables.items()
+            for name, column in matches._asdict().items()
+        }
+        return Kept("boxes", self.class_names, {"ids": table[0], **named})
 
     def summary(self, values: dict[str, float]) -> str:
         names = ["AP", "AP50", "AP75", "AR_100", f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.task import Metrics
+from ...contracts.task import Kept, Metrics
 from ...intervals import mean_of_defined
 from ...parallel import all_gather
 from ..segmentation.metrics import SemanticMetrics
@@ -281,6 +281,17 @@ class InstanceMetrics(Metrics):
             for place, number in enumerate(self.instance_classes):
                 values[f"{kind} {self.class_names[number]}"] = per_class[:, place]
         return values
+
+    def kept(self, table: Sequence[np.ndarray]) -> Kept:
+        statistics, tables = table
+        decisions = {
+            name: np.concatenate([scene[column] for scene in tables])
+            for column, name in enumerate(MatchTable._fields[:4])
+        }
+        counts = {name: np.stack([getattr(scene, name) for scene in tables]) for name in MatchTable._fields[4:]}
+        rows = np.array([len(scene.scores) for scene in tables])
+        arrays = {"statistics": statistics, "rows": rows, **decisions, **counts}
+        return Kept("instances", self.class_names, {**arrays, "instance_classes": np.array(self.instance_classes)})
 
     def summary(self, values: dict[str, float]) -> str:
         shown = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP50", "AP25", "mIoU"))

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...contracts.task import Metrics, Term
+from ...contracts.task import Kept, Metrics, Term
 from ...intervals import confusion_scores
 from ...runtime.transfers import read_later
 from ..data.scene import IGNORED
@@ -90,6 +90,9 @@ class SemanticMetrics(Metrics):
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         return dict(confusion_scores(table[0], self.class_names)(weights))
+
+    def kept(self, table: Sequence[np.ndarray]) -> Kept:
+        return Kept("confusions", self.class_names, {"statistics": table[0]})
 
     def summary(self, values: dict[str, float]) -> str:
         return (

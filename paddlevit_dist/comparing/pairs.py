@@ -1,0 +1,202 @@
+"""One table of samples against another: how far their scores differ, in which classes, and which samples changed."""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..intervals import Interval, bootstrap
+from ..intervals.resampling import Recompute
+from ..runtime.errors import UserError
+from ..runtime.printing import shortened
+from .scores import SORTS, Sort
+from .significance import Swapped, mcnemar, permutation
+from .tables import Table
+
+PERCENT = 95
+_FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # before names of values
+_MOST_ALONE = 2_000  # samples whose own score is computed, where that takes a draw for each
+_NOT_KNOWN = object()
+
+
+class Pair(NamedTuple):
+    """Two tables of the same samples.
+
+    Attributes:
+        order: int (samples,), the row of ``second`` that is of the same sample as each row of ``first``.
+        classes: their names.
+    """
+
+    first: Table
+    second: Table
+    sort: Sort
+    order: np.ndarray
+    classes: list[str]
+
+    @classmethod
+    def of(cls, first: Table, second: Table) -> "Pair":
+        """Raises:
+        UserError: they cannot be compared.
+        """
+        ours, theirs = first.about, second.about
+        for what in ("task", "kind", "score"):
+            if ours[what] != theirs[what]:
+                raise UserError(_refused(first, second, f"{what} {ours[what]} there, {theirs[what]} here"))
+        if len(ours["classes"]) != len(theirs["classes"]):
+            said = f"{len(ours['classes'])} classes there, {len(theirs['classes'])} here"
+            raise UserError(_refused(first, second, said))
+        order, sort = _order(first, second), SORTS[ours["kind"]]
+        differs = (sort.truth(first.arrays) != sort.truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
+        if differs.any():
+            name = first.names[int(np.argmax(differs))]
+            said = f"{int(differs.sum()):,} of {len(order):,} samples have other labels there, such as {name}"
+            raise UserError(_refused(first, second, said))
+        return cls(first, second, sort, order, ours["classes"])
+
+    def both(self) -> Recompute:
+        """Of weights (draws, samples): the values of each table, and their differences."""
+        first, second = (self.sort.recompute([table.arrays], self.classes) for table in (self.first, self.second))
+
+        def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+            values, others = first(weights), second(self._of_second(weights))
+            names = [name for name in values if name in others]
+            return {
+                **{f"{_FIRST}{name}": values[name] for name in names},
+                **{f"{_SECOND}{name}": others[name] for name in names},
+                **{f"{_DIFFERENCE}{name}": others[name] - values[name] for name in names},
+            }
+
+        return recompute
+
+    def _of_second(self, weights: np.ndarray) -> np.ndarray:
+        own = np.empty_like(weights)
+        own[:, self.order] = weights
+        return own
+
+    def swapped(self) -> Swapped:
+        """Of swaps, bool (k, samples): the difference of the main score once these samples' answers are exchanged."""
+        joined = self.sort.recompute([self.first.arrays, self.second.arrays], self.classes)
+        score = self.first.about["score"]
+
+        def score_of(own: np.ndarray) -> np.ndarray:
+            """Of answers of the first table where ``own`` is 1, else of the second."""
+            return joined(np.concatenate([own, self._of_second(1 - own)], axis=1))[score]
+
+        return lambda swaps: score_of(swaps.astype(np.float64)) - score_of(1.0 - swaps)
+
+    def right(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of classified samples, whether each table has its class."""
+        return self.first.arrays["places"] == 0, self.second.arrays["places"][self.order] == 0
+
+
+def _refused(first: Table, second: Table, said: str) -> str:
+    return f"compare: {second.run} cannot be compared with {first.run}: {shortened(said)}"
+
+
+def _order(first: Table, second: Table) -> np.ndarray:
+    ours, theirs = first.names, second.names
+    if first.about["digest"] == second.about["digest"] and ours == theirs:
+        return np.arange(len(ours))
+    gone, new = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
+    if gone or new:
+        raise UserError(
+            _refused(first, second, f"other samples: {gone.total():,} of {len(ours):,} are there only")
+            + f", {new.total():,} of {len(theirs):,} here only (such as {shortened(next(iter(new or gone)), 60)}); "
+            "evaluate both on the same data and split"
+        )
+    order = np.empty(len(ours), np.int64)
+    order[sorted(range(len(ours)), key=ours.__getitem__)] = sorted(range(len(theirs)), key=theirs.__getitem__)
+    return order
+
+
+def compare(first: Table, second: Table) -> dict[str, Any]:
+    """Everything that is told of two runs, as plain values; "difference" is that of the second from the first.
+
+    Raises:
+        UserError: they cannot be compared.
+    """
+    pair = Pair.of(first, second)
+    found, score = bootstrap(pair.both(), len(pair.order), PERCENT), first.about["score"]
+    rows = {name.removeprefix(_DIFFERENCE): _row(found, name) for name in found if name.startswith(_DIFFERENCE)}
+    if score not in rows:
+        raise UserError(_refused(first, second, f"{score} is not defined for these samples"))
+    p, test = _significance(pair)
+    own = {pair.sort.of_class.format(name): name for name in pair.classes}
+    classes = [{"class": own[name], "score": name, **row} for name, row in rows.items() if name in own]
+    classes.sort(key=lambda row: -abs(row["difference"]["value"]))
+    return {
+        "first": first.run,
+        "second": second.run,
+        "score": score,
+        "more_is_better": first.about["more_is_better"],
+        "samples": len(pair.order),
+        "percent": PERCENT,
+        **rows[score],
+        "p": float(f"{p:.6g}"),
+        "test": test,
+        "warnings": warnings(first, second),
+        "values": {name: row for name, row in rows.items() if name not in own},
+        "classes": classes,
+        **_changed(pair),
+    }
+
+
+def _row(found: dict[str, Interval], name: str) -> dict[str, Any]:
+    plain = name.removeprefix(_DIFFERENCE)
+    names = {"of_first": f"{_FIRST}{plain}", "of_second": f"{_SECOND}{plain}", "difference": name}
+    return {what: found[one].plain() for what, one in names.items() if one in found}
+
+
+def _significance(pair: Pair) -> tuple[float, str]:
+    if pair.first.about["score"] == "top-1":
+        before, after = pair.right()
+        p = mcnemar(int((after & ~before).sum()), int((before & ~after).sum()))
+        return p, "McNemar's exact test"
+    p, swaps = permutation(pair.swapped(), len(pair.order), pair.sort.swaps)
+    return p, f"permutation test, {swaps:,} swaps"
+
+
+def _changed(pair: Pair) -> dict[str, Any]:
+    """The samples whose answer became right ("fixed") or wrong ("broken"); where there is no such thing, those with a
+    better and a worse score of their own, what changed most first."""
+    names, classes = pair.first.names, pair.classes
+    if pair.first.about["kind"] == "classes":
+        before, after = pair.right()
+        labels = pair.first.arrays["labels"]
+        kinds = {"fixed": after & ~before, "broken": before & ~after}
+        return {
+            kind: [{"sample": names[row], "class": classes[labels[row]]} for row in np.flatnonzero(chosen).tolist()]
+            for kind, chosen in kinds.items()
+        }
+    if len(names) > _MOST_ALONE:
+        return {}
+    alone, score = pair.both()(np.eye(len(names))), pair.first.about["score"]
+    better = alone[f"{_DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
+    by_change = np.argsort(-np.abs(np.nan_to_num(better)), kind="stable").tolist()
+    ends = alone[f"{_FIRST}{score}"], alone[f"{_SECOND}{score}"]
+    rows = [(row, {"sample": names[row], "of_first": ends[0][row], "of_second": ends[1][row]}) for row in by_change]
+    return {
+        "better": [_rounded(row) for number, row in rows if better[number] > 0],
+        "worse": [_rounded(row) for number, row in rows if better[number] < 0],
+    }
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value if isinstance(value, str) else float(f"{value:.6g}") for name, value in row.items()}
+
+
+def warnings(first: Table, second: Table) -> list[str]:
+    """What else differs that a score depends on, one line each."""
+    ours, theirs, lines = first.about, second.about, []
+    for what in ("split", "dataset", "classes"):
+        if ours[what] != theirs[what]:
+            lines.append(
+                f"{what}: {shortened(ours[what], 60)} in {first.run}, {shortened(theirs[what], 60)} in {second.run}"
+            )
+    for what in ("protocol", "input"):
+        for name in dict.fromkeys((*ours[what], *theirs[what])):
+            values = [about[what].get(name, _NOT_KNOWN) for about in (ours, theirs)]
+            if values[0] != values[1]:
+                told = ["not set" if value is _NOT_KNOWN else shortened(value, 60) for value in values]
+                lines.append(f"{what}: {name} is {told[0]} in {first.run}, {told[1]} in {second.run}")
+    return lines

@@ -1,0 +1,183 @@
+"""The scores of tables of samples, by what ``Metrics.kept`` calls their sort: without Paddle for classes, confusions
+and boxes; those of landmarks and instances are their metrics' own, which import it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..images.detection.evaluation import accumulation, resampling
+from ..intervals import Classified, confusion_scores, means
+from ..intervals.resampling import Recompute
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Sort(NamedTuple):
+    """How scores of one sort are computed.
+
+    Attributes:
+        recompute: of the arrays of one or several tables, and the names of their classes: a function of weights of the
+            samples of all of them, one table after the other.
+        fits: whether the arrays of a table are what so many samples and classes need; no others may be computed with.
+        truth: of the arrays of a table, what does not depend on a model: (samples, ...).
+        of_class: the name of a class's own score, of which "{}" is its name.
+        decimals: that are shown.
+        swaps: that a permutation test computes.
+    """
+
+    recompute: Callable[[Sequence[Arrays], Sequence[str]], Recompute]
+    fits: Callable[[Arrays, int, int], bool]
+    truth: Callable[[Arrays], np.ndarray]
+    of_class: str
+    decimals: int = 4
+    swaps: int = 10_000
+
+
+def _joined(parts: Sequence[Arrays], name: str) -> np.ndarray:
+    return np.concatenate([part[name] for part in parts])
+
+
+def _classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    labels, places = _joined(parts, "labels"), _joined(parts, "places")
+    classified = Classified(labels, places, len(names), names, parts[0]["top"].tolist())
+    loss = means({"loss": _joined(parts, "losses")})
+    return lambda weights: {**classified(weights), **loss(weights)}
+
+
+def _confusions(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    return confusion_scores(_joined(parts, "statistics"), names)
+
+
+def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    from ..volumes.metrics import LandmarkMetrics
+
+    metrics, sums = LandmarkMetrics(names), _joined(parts, "sums")
+    return lambda weights: metrics.resampled([sums], weights)
+
+
+def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    fields, curves = accumulation.MatchTable._fields, {}
+    for prefix in ("", "mask "):
+        if all(f"{prefix}image_ids" in part for part in parts):
+            tables, places, before = [], [], 0
+            for part in parts:
+                table = accumulation.MatchTable(*(part[f"{prefix}{name}"] for name in fields))
+                places.append(before + np.searchsorted(table.image_ids, part["ids"]))
+                tables.append(table._replace(image_ids=np.arange(before, before + len(table.image_ids))))
+                before += len(table.image_ids)
+            joined = accumulation.MatchTable.joined(tables)
+            curves[prefix] = resampling.Curves.of(joined), np.concatenate(places)
+
+    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+        values: dict[str, np.ndarray] = {}
+        for prefix, (of_all, places) in curves.items():
+            own = np.empty_like(weights)
+            own[:, places] = weights
+            stats, class_ap = of_all.scores(own)
+            values.update({f"{prefix}{name}": column for name, column in zip(accumulation.STAT_NAMES, stats.T)})
+            values.update({f"{prefix}AP {name}": column for name, column in zip(names, class_ap.T)})
+        return values
+
+    return recompute
+
+
+def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    from ..points.instances.metrics import InstanceMetrics, MatchTable
+
+    scenes = []
+    for part in parts:
+        ends = np.cumsum(part["rows"])
+        for number, (first, end) in enumerate(zip(ends - part["rows"], ends)):
+            decisions = (part[name][first:end] for name in MatchTable._fields[:4])
+            scenes.append(MatchTable(*decisions, part["missed"][number], part["num_true"][number]))
+    statistics = _joined(parts, "statistics")
+    metrics = InstanceMetrics(list(names), parts[0]["instance_classes"].tolist())
+    tables = np.empty(len(scenes), object)
+    tables[:] = scenes
+    return lambda weights: metrics.resampled([statistics, tables], weights)
+
+
+def _annotated(arrays: Arrays) -> np.ndarray:
+    """Annotations of each picture, by class and range of areas: int (pictures, classes, areas)."""
+    found = np.zeros((len(arrays["image_ids"]), *arrays["totals"].shape), np.int64)
+    picture, label, *counts = arrays["annotated"].T
+    found[picture, label] = np.stack(counts, axis=1)
+    return found[np.searchsorted(arrays["image_ids"], arrays["ids"])]
+
+
+# ---- what arrays must be: a file may be damaged, and compiled loops do not look ----------------------------------
+
+
+def _fit_classes(arrays: Arrays, samples: int, classes: int) -> bool:
+    columns = [arrays[name] for name in ("labels", "places", "losses")]
+    return all(column.shape == (samples,) for column in columns) and _below(arrays["labels"], classes)
+
+
+def _below(numbers: np.ndarray, limit: int) -> bool:
+    """Whether all are integers from 0 and below it."""
+    return numbers.dtype.kind in "iu" and bool(((numbers >= 0) & (numbers < limit)).all())
+
+
+def _fit_boxes(arrays: Arrays, samples: int, classes: int) -> bool:
+    return all(
+        _fits_boxes(
+            {name: arrays[f"{prefix}{name}"] for name in accumulation.MatchTable._fields}, arrays["ids"], classes
+        )
+        and len(arrays["ids"]) == samples
+        for prefix in ("", "mask ")
+        if f"{prefix}image_ids" in arrays or not prefix
+    )
+
+
+def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
+    counts, rows = table["counts"], [table[name] for name in ("labels", "scores", "found", "ignored")]
+    annotated, areas = table["annotated"], len(accumulation.AREA_RANGES)
+    return (
+        np.array_equal(np.sort(ids), table["image_ids"])
+        and bool((np.diff(table["image_ids"]) > 0).all())
+        and counts.shape == ids.shape == table["num_true"].shape
+        and _below(counts, 1 << 31)
+        and all(column.shape == (int(counts.sum()),) for column in rows)
+        and all(table[name].dtype == np.uint64 for name in ("found", "ignored"))
+        and _below(table["labels"], classes)
+        and table["totals"].shape == (classes, areas)
+        and annotated.shape == (len(annotated), 2 + areas)
+        and _below(annotated[:, 0], len(ids))
+        and _below(annotated[:, 1], classes)
+    )
+
+
+def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:
+    rows, chosen, thresholds = arrays["rows"], arrays["instance_classes"], arrays["missed"].shape[-1]
+    decisions = [arrays[name] for name in ("class_numbers", "thresholds", "scores", "is_right")]
+    return (
+        arrays["statistics"].shape == (samples, 3, classes)
+        and rows.shape == (samples,)
+        and _below(rows, 1 << 31)
+        and all(column.shape == (int(rows.sum()),) for column in decisions)
+        and _below(chosen, classes)
+        and arrays["missed"].shape == (samples, len(chosen), thresholds)
+        and arrays["num_true"].shape == (samples, len(chosen))
+        and _below(arrays["class_numbers"], len(chosen))
+        and _below(arrays["thresholds"], thresholds)
+    )
+
+
+SORTS = {
+    "classes": Sort(_classes, _fit_classes, lambda arrays: arrays["labels"], "recall {}", 2),
+    "confusions": Sort(
+        _confusions,
+        lambda arrays, samples, classes: arrays["statistics"].shape == (samples, 3, classes),
+        lambda arrays: arrays["statistics"][:, 1],
+        "IoU {}",
+    ),
+    "landmarks": Sort(
+        _landmarks,
+        lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 7),
+        lambda arrays: arrays["sums"][..., 0],
+        "{} mre_mm",
+    ),
+    "boxes": Sort(_boxes, _fit_boxes, _annotated, "AP {}", swaps=1_000),
+    "instances": Sort(_instances, _fit_instances, lambda arrays: arrays["statistics"][:, 1], "AP {}", swaps=1_000),
+}

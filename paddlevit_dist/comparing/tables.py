@@ -1,0 +1,130 @@
+"""The samples of an evaluation in a file of the run's folder, beside its intervals."""
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..checkpoint.array_files import read_npz
+from ..runtime.errors import UserError
+from ..runtime.files import atomic_file
+from ..runtime.text_files import parse_json
+from .scores import SORTS
+
+FILES = ("eval_scored_samples.npz", "scored_samples.npz")  # of an evaluation, of a training's last one
+_FORMAT = 1
+_ABOUT, _NAMES, _INDICES = "about", "names", "indices"
+_TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
+
+
+class Table(NamedTuple):
+    """What is known of the samples of an evaluation.
+
+    Attributes:
+        run: the folder, as the user named it.
+        about: of the evaluation: "task", "kind", "score" and whether "more_is_better", "classes", "split", "dataset",
+            "of" which weights, "digest" of the names, and what a score depends on: "protocol" and "input".
+        names: of the samples, whatever folder the data are in.
+        arrays: see ``contracts.task.Kept``.
+    """
+
+    run: str
+    about: dict[str, Any]
+    names: list[str]
+    arrays: dict[str, np.ndarray]
+
+
+def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> None:
+    """Write the table of the last evaluation beside the file of its intervals, whole or not at all. Called in the main
+    process.
+
+    Args:
+        evaluation: an ``engine.evaluation.Evaluation`` that has kept something.
+        facts: "epoch" of a training, or "weights" and "split".
+    Raises:
+        UserError: the file system refuses.
+    """
+    from ..config.table import effects
+
+    indices, kept = evaluation.kept
+    config, task = evaluation.config, evaluation.task
+    score, more_is_better = task.best_metric
+    effect_of, names = effects(), _names(evaluation.samples, indices)
+    settings = {name: _value(config, name) for name, effect in effect_of.items() if effect == "score"}
+    about = {
+        "format": _FORMAT,
+        "time": round(time.time(), 3),
+        "task": config.TASK,
+        "kind": kept.kind,
+        "score": score,
+        "more_is_better": more_is_better,
+        "classes": [str(name) for name in kept.classes],
+        "split": facts.get("split", "val"),
+        "dataset": str(config.DATA.DATASET),
+        "of": f"epoch {facts['epoch']}" if "epoch" in facts else str(facts.get("weights")),
+        "digest": hashlib.sha256(names).hexdigest(),
+        "protocol": {**evaluation.facts, **settings},
+        "input": task.about_input(),
+    }
+    arrays = {_ABOUT: json.dumps(about, default=str).encode(), _NAMES: names}
+    columns = {name: np.frombuffer(content, np.uint8) for name, content in arrays.items()}
+    with atomic_file(intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))) as file:
+        np.savez_compressed(file, **columns, **{_INDICES: indices.astype(np.int32)}, **kept.arrays)
+
+
+def _value(config: Any, name: str) -> Any:
+    for part in name.split("."):
+        config = getattr(config, part, None)
+    return config
+
+
+def _names(samples: Any, indices: np.ndarray) -> bytes:
+    """Of each sample what tells it from the others wherever the data are, with 0 between them."""
+    name_of = getattr(getattr(samples, "dataset", None), "identity", samples.describe)
+    return b"\0".join(name_of(int(index)).encode("utf-8", "surrogateescape") for index in indices)
+
+
+def read(run: str) -> Table:
+    """The table of a run: that of its last evaluation alone, else of its training's last.
+
+    Args:
+        run: the folder, or a file in it.
+    Raises:
+        UserError: there is none, or it is damaged.
+    """
+    file = _file_of(run)
+    arrays = dict(read_npz(file))
+    try:
+        about, names = parse_json(arrays.pop(_ABOUT).tobytes()), arrays.pop(_NAMES).tobytes().split(b"\0")
+        indices = arrays.pop(_INDICES)
+        if about["format"] != _FORMAT or len(names) != len(indices):
+            raise ValueError
+        if not all(isinstance(about[name], str) for name in _TEXTS) or not isinstance(about["classes"], list):
+            raise ValueError
+        about["protocol"].items(), about["input"].items()
+        about["more_is_better"] = bool(about["more_is_better"])
+        about["classes"] = [str(name) for name in about["classes"]]
+        sort = SORTS.get(about["kind"])
+        if sort is None or not sort.fits(arrays, len(names), len(about["classes"])):
+            raise ValueError
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise UserError(f"compare: {file} is no table of samples of this version; evaluate the run again") from None
+    return Table(run, about, [name.decode("utf-8", "surrogateescape") for name in names], arrays)
+
+
+def _file_of(run: str) -> Path:
+    place = Path(run)
+    if place.is_file():
+        return place
+    if not place.is_dir():
+        raise UserError(f"compare: {run} does not exist; give the -output folder of a training or an evaluation")
+    for name in FILES:
+        if (place / name).is_file():
+            return place / name
+    raise UserError(
+        f"compare: {run} has neither {FILES[0]} nor {FILES[1]}, which an evaluation with EVALUATION.INTERVAL writes; "
+        f"make one with: paddlevit-dist evaluate -cfg={place / 'config.yaml'} -pretrained={run} -output={run}"
+    )

@@ -1,0 +1,79 @@
+"""The command compares what trainings and evaluations leave in their folders, without Paddle and without their data."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from support import small_runs
+from support.processes import run_command
+
+from paddlevit_dist.comparing.command import run
+from paddlevit_dist.prediction.evaluation import evaluate_only
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> list[str]:
+    """Two trainings, and an evaluation of the second one's weights."""
+    folders = [str(tmp_path_factory.mktemp(name) / name) for name in ("short", "long", "again")]
+    for folder, epochs in zip(folders, ("1", "6")):
+        words = [f"-epochs={epochs}", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]
+        small_runs.build(folder, *words, train_size=1400, val_size=300).train()
+    evaluate_only(small_runs.build(folders[2], "-eval", f"-pretrained={folders[1]}", val_size=300))
+    return folders
+
+
+def test_two_runs_are_compared_without_paddle(runs):
+    program = (
+        "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
+        "from paddlevit_dist.comparing.command import run; run(sys.argv[1:])"
+    )
+    ended = run_command([sys.executable, "-c", program, *runs[:2], "-json"], timeout=60)
+    assert ended.code == 0, ended.err
+    (found,) = json.loads(ended.out)["comparisons"]
+    scores = [json.loads(Path(folder, "intervals.json").read_text())["values"]["top-1"] for folder in runs[:2]]
+    assert [found["of_first"], found["of_second"]] == scores
+    net = len(found["fixed"]) - len(found["broken"])
+    assert found["difference"]["value"] == pytest.approx(100 * net / 300, rel=1e-4)
+    assert found["samples"] == 300 and found["first"] == runs[0] and found["test"] == "McNemar's exact test"
+    assert {row["class"] for row in found["classes"]} == set("0123456789") and found["p"] == found["p_holm"]
+
+
+def test_the_terminal_says_what_the_json_has(runs, capsys):
+    run([*runs[:2], "-json"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    run(runs[:2])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"{runs[0]}: val, epoch 1", f"{runs[1]}: val, epoch 6"]
+    value = found["difference"]["value"]
+    row = next(line for line in lines[3:] if line.startswith(runs[1]))
+    assert f" {value:+.2f} [" in row and row.endswith(f"  {found['finding']}")
+    assert any(line.startswith(f"fixed {len(found['fixed'])} (wrong before, right now): sample ") for line in lines)
+    assert not any(line.startswith("warning") for line in lines)
+
+
+def test_several_runs_are_corrected_and_a_page_is_written(runs, capsys, tmp_path):
+    target = tmp_path / "new" / "all.html"
+    run([runs[1], runs[0], runs[2], f"-output={target}", "-json"])
+    worse, same = json.loads(capsys.readouterr().out)["comparisons"]
+    assert worse["p_holm"] == pytest.approx(2 * worse["p"]) and worse["finding"] == "worse"
+    assert same["p"] == same["p_holm"] == 1.0 and same["finding"] == "may be chance" and not same["fixed"]
+    page = target.read_text(encoding="utf-8")
+    assert page.count("<tr>") > 20 and "p (Holm)" in page and f"{len(worse['broken'])} samples are broken" in page
+    run([runs[1], runs[0], runs[2]])
+    shown = capsys.readouterr().out
+    assert f"{runs[2]}: val, weights {runs[1]}" in shown and re.search(
+        r"^run +top-1 +difference +p +p \(Holm\)$", shown, re.M
+    )
+
+
+def test_a_table_is_whole_or_absent_and_off_with_intervals(tmp_path):
+    folder = tmp_path / "run"
+    small_runs.build(str(folder), "-epochs=1", "-batch_size=64", "EVALUATION.INTERVAL", "off").train()
+    assert not list(folder.glob("*scored_samples.npz*"))
+    with pytest.raises(UserError, match="has neither eval_scored_samples.npz nor scored_samples.npz"):
+        run([str(folder), str(folder)])
+    with pytest.raises(UserError, match="compare: give two runs or more"):
+        run([str(folder)])

@@ -1,0 +1,222 @@
+"""Comparisons of tables agree with slow loops over samples, for each sort of scores."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+import pytest
+from distributed.test_instance_metrics import NAMES, scene
+
+from paddlevit_dist.comparing import pairs, tables
+from paddlevit_dist.comparing.pairs import Pair, compare, warnings
+from paddlevit_dist.comparing.significance import mcnemar
+from paddlevit_dist.engine.confidence import Confidence, intervals_of
+from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
+from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.evaluation.matching import Truth
+from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.metrics import LandmarkMetrics
+
+SAMPLES = 12
+
+
+# Each adds sample ``index`` as the model ``model`` answers it.
+
+
+def add_picture(metrics, index: int, model: int) -> None:
+    logits = np.random.default_rng([index, model]).normal(size=(1, 7)).astype(np.float32)
+    logits[0, index % 7] += model
+    metrics.update(paddle.to_tensor(logits), paddle.to_tensor([index % 7]))
+
+
+def add_boxes(metrics, index: int, model: int) -> None:
+    generator = np.random.default_rng(index)
+    corners = generator.uniform(0, 50, (4, 2))
+    boxes = np.concatenate([corners, generator.uniform(20, 60, (4, 2))], axis=1)
+    truth = Truth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
+    noise = np.random.default_rng([index, model])
+    moved = np.concatenate([corners, corners + boxes[:, 2:]], axis=1) + noise.normal(0, 2 + 2 * model, (4, 4))
+    found = Detections(moved.astype(np.float32), noise.random(4).astype(np.float32), np.arange(4) % 2)
+    metrics.update(1000 - index, truth, found)
+
+
+def add_scene(metrics, index: int, model: int) -> None:
+    true_class, _, _ = scene(index)
+    labels = paddle.to_tensor(true_class)
+    wrong = paddle.to_tensor(np.random.default_rng([index, model]).random(2000) < 0.2 + 0.05 * model)
+    metrics.update(paddle.where(wrong, (labels + 1) % 3, labels), labels, paddle.to_tensor(1.0))
+
+
+def add_instances(metrics, index: int, model: int) -> None:
+    true_class, true_instance, predictions = scene(index)
+    metrics.update_instances(true_class, true_instance, predictions[: 12 - 4 * model])
+    labels = paddle.to_tensor(true_class)
+    metrics.update_semantic((labels + model) % 3, labels, paddle.to_tensor(1.0))
+
+
+def add_volume(metrics, index: int, model: int) -> None:
+    metrics.update(np.random.default_rng([index, model]).gamma(2.0, 1.0, 3))
+
+
+KINDS = {
+    "pictures": (lambda: ClassificationMetrics(7, list("abcdefg")), add_picture, ("top-1", True)),
+    "boxes": (lambda: DetectionMetrics(["a", "b"]), add_boxes, ("AP", True)),
+    "scenes": (lambda: SemanticMetrics(NAMES), add_scene, ("mIoU", True)),
+    "instances": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_instances, ("AP", True)),
+    "volumes": (lambda: LandmarkMetrics(list("abc")), add_volume, ("mre_mm", False)),
+}
+
+
+def evaluated(kind: str, models: list[int], order=range(SAMPLES)):
+    """Metrics and values where sample ``index`` was answered by ``models[index]``."""
+    make, add, _ = KINDS[kind]
+    metrics = make()
+    for index in order:
+        add(metrics, index, models[index])
+    return metrics, metrics.compute(metrics.state)
+
+
+def table_of(folder: Path, kind: str, models, order=range(SAMPLES), names="abcdefghijkl", **more) -> tables.Table:
+    """What an evaluation writes, read again; the data hold the samples in this order."""
+    metrics, _ = evaluated(kind, models, order)
+    kept: list = []
+    intervals = intervals_of(metrics, range(len(order)), Confidence(95, 100), lambda *found: kept.append(found))
+    config = SimpleNamespace(TASK=kind, DATA=SimpleNamespace(DATASET="drawn"))
+    task = SimpleNamespace(best_metric=KINDS[kind][2], about_input=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
+    samples = SimpleNamespace(describe=lambda row: names[order[row]])
+    evaluation = SimpleNamespace(kept=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
+    folder.mkdir()
+    tables.write_beside(folder / "intervals.json", evaluation, {"epoch": 1})
+    table = tables.read(str(folder))
+    values = pairs.SORTS[table.about["kind"]].recompute([table.arrays], table.about["classes"])
+    again = {name: column[0] for name, column in values(np.ones((1, len(order)))).items()}
+    assert {name: again[name] for name in intervals} == pytest.approx({n: i.value for n, i in intervals.items()})
+    return table
+
+
+FIRST, SECOND = [0] * SAMPLES, [1] * SAMPLES
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exchanged_answers_score_as_an_evaluation_of_both_models(tmp_path, kind):
+    score = KINDS[kind][2][0]
+    order = np.random.default_rng(4).permutation(SAMPLES)
+    pair = Pair.of(table_of(tmp_path / "a", kind, FIRST), table_of(tmp_path / "b", kind, SECOND, order))
+    swaps = np.random.default_rng(5).random((6, SAMPLES)) < 0.5
+    swaps[0] = False
+    for swap, found in zip(swaps, pair.swapped()(swaps)):
+        ours = evaluated(kind, swap.astype(int).tolist())[1][score]
+        theirs = evaluated(kind, (~swap).astype(int).tolist())[1][score]
+        assert found == pytest.approx(theirs - ours, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
+    first, second = table_of(tmp_path / "a", kind, FIRST), table_of(tmp_path / "b", kind, SECOND)
+    found = compare(first, second)
+    turned = table_of(tmp_path / "c", kind, SECOND, range(SAMPLES)[::-1])
+    again = compare(first, turned)
+    ours, theirs = evaluated(kind, FIRST)[1], evaluated(kind, SECOND)[1]
+    score = found["score"]
+    assert found["difference"]["value"] == pytest.approx(theirs[score] - ours[score], abs=1e-4)
+    assert found["of_second"]["value"] == pytest.approx(theirs[score], rel=1e-4)
+    kinds = [kind for kind in ("fixed", "broken", "better", "worse") if kind in found]
+    assert len(kinds) == 2 and any(found[kind] for kind in kinds)
+    assert {**again, "second": 0} == {**found, "second": 0}
+    assert found["warnings"] == [] and 0 < found["p"] <= 1 and found["classes"]
+
+
+def test_the_interval_of_a_difference_is_that_of_a_slow_loop(tmp_path):
+    first, second = table_of(tmp_path / "a", "volumes", FIRST), table_of(tmp_path / "b", "volumes", SECOND)
+    errors = [
+        [np.random.default_rng([index, model]).gamma(2.0, 1.0, 3) for index in range(SAMPLES)] for model in (0, 1)
+    ]
+    generator, differences = np.random.Generator(np.random.PCG64(0)), []
+    for _ in range(1000):
+        drawn = generator.integers(0, SAMPLES, SAMPLES)
+        means = [np.mean([of_model[index] for index in drawn]) for of_model in errors]
+        differences.append(means[1] - means[0])
+    expected = np.quantile(differences, [0.025, 0.975])
+    found = compare(first, second)["difference"]
+    assert [found["low"], found["high"]] == pytest.approx(expected.tolist(), rel=1e-4)
+
+
+def test_samples_that_changed_are_named(tmp_path):
+    found = compare(table_of(tmp_path / "a", "pictures", FIRST), table_of(tmp_path / "b", "pictures", SECOND))
+    right = []
+    for model in (0, 1):
+        logits = [np.random.default_rng([index, model]).normal(size=7) for index in range(SAMPLES)]
+        for index, row in enumerate(logits):
+            row[index % 7] += model
+        right.append([int(np.argmax(row)) == index % 7 for index, row in enumerate(logits)])
+    fixed = ["abcdefghijkl"[index] for index in range(SAMPLES) if right[1][index] and not right[0][index]]
+    broken = ["abcdefghijkl"[index] for index in range(SAMPLES) if right[0][index] and not right[1][index]]
+    assert [row["sample"] for row in found["fixed"]] == fixed and [row["sample"] for row in found["broken"]] == broken
+    assert found["fixed"][0]["class"] == "abcdefg"["abcdefghijkl".index(fixed[0]) % 7]
+    assert found["p"] == pytest.approx(mcnemar(len(fixed), len(broken)), rel=1e-5)
+
+
+def test_what_else_differs_is_warned_of(tmp_path):
+    first = table_of(tmp_path / "a", "volumes", FIRST)
+    second = table_of(tmp_path / "b", "volumes", SECOND, size=32, facts={"precision": "float16"})
+    said = warnings(first, second)
+    assert said == [
+        f"protocol: precision is not set in {first.run}, float16 in {second.run}",
+        f"input: DATA.IMAGE_SIZE is 16 in {first.run}, 32 in {second.run}",
+    ]
+    of_test = second._replace(about={**first.about, "split": "test"})
+    assert warnings(first, of_test) == [f"split: val in {first.run}, test in {second.run}"]
+
+
+def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):
+    first = table_of(tmp_path / "a", "volumes", FIRST)
+    with pytest.raises(UserError, match="task volumes there, pictures here"):
+        compare(first, table_of(tmp_path / "b", "pictures", SECOND))
+    with pytest.raises(UserError, match=r"2 of 12 are there only, 2 of 12 here only \(such as y\)"):
+        compare(first, table_of(tmp_path / "c", "volumes", SECOND, names="abcdefghijyz"))
+    with pytest.raises(UserError, match=r"1 of 12 are there only, 0 of 11 here only \(such as l\)"):
+        compare(first, table_of(tmp_path / "d", "volumes", SECOND, range(11)))
+    other = dict(first.arrays, sums=first.arrays["sums"].copy())
+    other["sums"][3, 0, 0] = 0
+    with pytest.raises(UserError, match="1 of 12 samples have other labels there, such as d"):
+        compare(first, first._replace(arrays=other))
+
+
+def test_a_folder_without_a_table_and_one_that_is_damaged(tmp_path):
+    with pytest.raises(UserError, match=r"EVALUATION.INTERVAL writes; make one with: paddlevit-dist evaluate -cfg="):
+        tables.read(str(tmp_path))
+    with pytest.raises(UserError, match="does not exist"):
+        tables.read(str(tmp_path / "gone"))
+    table_of(tmp_path / "a", "pictures", FIRST)
+    file = tmp_path / "a" / "scored_samples.npz"
+    with np.load(file) as arrays:
+        changed = {**arrays, "labels": arrays["labels"] + 100}
+    np.savez_compressed(file, **changed)
+    with pytest.raises(UserError, match="is no table of samples of this version"):
+        tables.read(str(tmp_path / "a"))
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(UserError, match="damaged"):
+        tables.read(str(tmp_path / "a"))
+
+
+def test_fifty_thousand_pictures_take_less_than_a_megabyte(tmp_path):
+    generator, metrics = np.random.default_rng(0), ClassificationMetrics(1000)
+    labels = np.sort(generator.integers(0, 1000, 50_000)).astype(np.int32)
+    columns = [labels, (generator.random(50_000) ** 8 * 100).astype(np.int32), generator.gamma(1, 1, 50_000)]
+    kept = metrics.kept([*columns[:2], columns[2].astype(np.float32)])
+    numbers = generator.permutation(50_000)
+    names = [f"val/n{1_440_764 + 7919 * label:08d}/ILSVRC2012_val_{n:08d}.JPEG" for label, n in zip(labels, numbers)]
+    evaluation = SimpleNamespace(
+        kept=(np.arange(50_000), kept),
+        config=SimpleNamespace(TASK="classification", DATA=SimpleNamespace(DATASET="imagenet2012")),
+        task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
+        samples=SimpleNamespace(describe=names.__getitem__),
+        facts={},
+    )
+    tables.write_beside(tmp_path / "intervals.json", evaluation, {"epoch": 1})
+    assert (tmp_path / "scored_samples.npz").stat().st_size < 1_000_000
+    assert tables.read(str(tmp_path)).names == names

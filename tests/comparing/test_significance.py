@@ -1,0 +1,77 @@
+"""A p is what enumeration gives, and below 0.05 in one of twenty comparisons of what is alike."""
+
+import itertools
+from math import comb
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.comparing.significance import holm, mcnemar, permutation
+
+DRAWS = 500  # of data; of 500 tests at 0.05, 15 to 35 reject in 97 % of such trials
+
+
+@pytest.mark.parametrize("fixed, broken", [(0, 0), (1, 0), (5, 5), (3, 9), (21, 8), (0, 40), (400, 460)])
+def test_mcnemar_sums_the_binomial_distribution(fixed, broken):
+    thrown = fixed + broken
+    tail = sum(comb(thrown, k) for k in range(min(fixed, broken) + 1))
+    assert mcnemar(fixed, broken) == pytest.approx(min(1.0, 2 * tail / 2**thrown), rel=1e-9)
+    assert mcnemar(fixed, broken) == mcnemar(broken, fixed)
+
+
+def test_mcnemar_knows_fifty_thousand_pictures_that_changed():
+    assert mcnemar(25_000, 25_000) == pytest.approx(1.0)
+    assert 0.025 < mcnemar(24_770, 25_230) < 0.045  # 2.06 deviations from half
+
+
+def of_sums(first: np.ndarray, second: np.ndarray):
+    """The difference of means, with answers exchanged."""
+    return lambda swaps: np.where(swaps, first - second, second - first).mean(axis=1)
+
+
+def slow_p(first: np.ndarray, second: np.ndarray) -> float:
+    found, larger = abs(np.mean(second) - np.mean(first)), 0
+    for swaps in itertools.product([False, True], repeat=len(first)):
+        ours = [b if swap else a for swap, a, b in zip(swaps, first, second)]
+        theirs = [a if swap else b for swap, a, b in zip(swaps, first, second)]
+        larger += abs(np.mean(theirs) - np.mean(ours)) >= found - 1e-12
+    return larger / 2 ** len(first)
+
+
+def test_of_few_samples_all_swaps_are_enumerated():
+    first, second = np.random.default_rng(0).integers(0, 4, (2, 9)).astype(float)  # with ties
+    assert permutation(of_sums(first, second), 9, 1000) == (slow_p(first, second), 512)
+
+
+def test_of_more_samples_drawn_swaps_come_near_to_all():
+    generator = np.random.default_rng(1)
+    first = generator.normal(size=13)
+    second = first + generator.normal(1.0, 1.0, 13)
+    expected, (found, swaps) = slow_p(first, second), permutation(of_sums(first, second), 13, 5000)
+    assert swaps == 5000 and 0.02 < expected < 0.5
+    assert found == pytest.approx(expected, abs=4 * np.sqrt(expected / 5000))
+    assert permutation(of_sums(first, second), 13, 5000) == (found, swaps)
+
+
+def test_holm_corrects_the_example_by_hand():
+    # sorted: 0.005 x 4, 0.01 x 3, 0.03 x 2, and 0.04 x 1, which is raised to the one before it
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.5]) == [1.0, 1.0] and holm([0.3]) == [0.3] and holm([]) == []
+
+
+def test_models_that_are_alike_differ_in_one_of_twenty_permutation_tests():
+    generator, below = np.random.default_rng(2), 0
+    for _ in range(DRAWS):
+        hard = generator.gamma(2.0, 1.0, 40)  # of each sample, for both
+        first, second = hard + generator.gamma(1.0, 1.0, (2, 40))
+        below += permutation(of_sums(first, second), 40, 400)[0] < 0.05
+    assert 0.03 <= below / DRAWS <= 0.07
+
+
+def test_models_that_are_alike_differ_in_one_of_twenty_exact_tests():
+    generator, below = np.random.default_rng(3), 0
+    for _ in range(DRAWS):
+        share = generator.beta(2, 1, 4000)  # of each picture, how often it is right
+        first, second = generator.random((2, 4000)) < share
+        below += mcnemar(int((second & ~first).sum()), int((first & ~second).sum())) < 0.05
+    assert 0.03 <= below / DRAWS <= 0.07

@@ -5,7 +5,6 @@ import json
 import re
 
 import pytest
-from checkpoint.test_download import Server
 from support.drawn_pictures import NEW, OLD, write_drawn
 from support.processes import ROOT, run_main
 from support.runs import last_line, refusal, well
@@ -31,9 +30,8 @@ def folder(tmp_path_factory):
 def hub(folder):
     model = create_model("vit_small_patch16_224", num_classes=1000, **SMALL)
     write_safetensors(folder / "w", {name: value.numpy() for name, value in model.state_dict().items()})
-    server = Server((folder / "w").read_bytes())
-    yield server
-    server.close()
+    with Server((folder / "w").read_bytes()) as server:
+        yield server
 
 
 def start(folder, hub, data, output, *arguments):

@@ -33,6 +33,7 @@ ROOMS = {
     "points": (8000, "points"),
     "volumes": (3600, "volumes"),
     "commands": (3000, "commands"),
+    "intervals": (300, "intervals"),
     "runtime, ground files": (1600, ""),
 }
 LINES, FILES = 50_000, 320

@@ -58,7 +58,7 @@ def test_weights_by_name_epochs_by_size_resumed_evaluated_and_handed_on(folder, 
     assert "epoch 4/4 training" in grown.out and len(hub.requests) == 1
 
     evaluated = well(start(folder, hub, "mine", "look", "-eval", f"-pretrained={folder / 'run'}", "-batch_size=3"))
-    assert re.match(r"top-1 [\d.]+ loss", last_line(evaluated))
+    assert re.match(r"top-1 [\d.]+ (\[[\d., ]+\] )?loss", last_line(evaluated))
 
     others = well(start(folder, hub, "others", "next", f"-pretrained={folder / 'run'}", "-epochs=1"))
     assert f"class 0: {NEW[0]} there, {OLD[0]} here" in others.out and "whose classifier is where" in others.out

@@ -80,6 +80,27 @@ def test_files_score_as_pycocotools_says(evaluate, seed):
         assert np.isclose(said["per_category"][by_id[own]], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("percent", ["95", "99", "off"])
+def test_intervals_are_those_of_the_numbers(tmp_path, capsys, percent):
+    dataset, results = coco_peer.random_case(1)
+    files = [tmp_path / "annotations.json", tmp_path / "results.json"]
+    for file, content in zip(files, (dataset, results)):
+        file.write_text(json.dumps(content))
+    command = [*map(str, files), f"-interval={percent}"]
+    evaluate_detections.run([*command, "-json"])
+    said = json.loads(capsys.readouterr().out)
+    evaluate_detections.run(command)
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line for line in lines if f"{percent} % intervals" in line]
+    if percent == "off":
+        assert "intervals" not in said and not any("interval" in line for line in lines)
+        return
+    for name, stat in zip(("AP", "AP50", "AP75"), said["stats"]):
+        ends = said["intervals"][name]
+        assert ends["value"] == pytest.approx(stat, rel=1e-5) and ends["low"] < stat < ends["high"]
+        assert f"{name} {stat:.4f} [{ends['low']:.3f}, {ends['high']:.3f}]" in shown[0]
+
+
 def with_masks(boxes_too):
     rng = np.random.default_rng(0)
     dataset, results = copy.deepcopy(ANNOTATIONS), copy.deepcopy(RESULTS)

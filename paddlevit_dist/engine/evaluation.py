@@ -6,7 +6,7 @@ from typing import Any
 
 import paddle
 
-from ..contracts.task import EvaluationStep, Metrics, Task
+from ..contracts.task import EvaluationStep, Metrics, Records, Task
 from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
@@ -78,14 +78,12 @@ class Evaluation:
         step = EvaluationStep(metrics, writer, epoch, watchers.want_records)
         with gpu_memory.explained(gpu_memory.of_evaluation(self.config)), self.precision.forward_of(self.model):
             leaves = False
-            with contextlib.closing(self._counted(label)) as batches:
-                try:
-                    for batch in batches:
-                        watchers.tell("batch_evaluated", batch, self.task.eval_step(self.model, batch, step))
-                        if stops.wanted():
-                            raise LeftEarly
-                except LeftEarly:
-                    leaves = True
+            try:
+                with contextlib.closing(self.batches(label, step)) as batches:
+                    for batch, records in batches:
+                        watchers.tell("batch_evaluated", batch, records)
+            except LeftEarly:
+                leaves = True
             if stops.leave_together(leaves):  # after waiting for all ranks
                 raise LeftEarly
             values = metrics.compute(reduce_dict(metrics.state, average=False))
@@ -96,16 +94,23 @@ class Evaluation:
             self.model.train()
         return values, " ".join([metrics.summary(values), *(f"({fact})" for fact in self.facts.values())])
 
-    def _counted(self, label: str) -> Generator[Any, None, None]:
-        """This rank's batches; bar and watchdog are told when one is done."""
+    def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
+        """This rank's batches with their records, evaluated with the model as it is; communicates nothing. Bar and
+        watchdog are told when one is done.
+
+        Raises:
+            LeftEarly: the run was asked to stop; perhaps on this rank alone.
+        """
         total = len(self.loader)
         bar = Progress(total, label, is_main())
         self.heartbeat.at(f"in the {label}")
         try:
             for done, batch in enumerate(self.loader, 1):
-                yield batch
+                yield batch, self.task.eval_step(self.model, batch, step)
                 bar.step()
                 self.heartbeat.at(f"in the {label}, {done} of {total} batches done")
+                if stops.wanted():
+                    raise LeftEarly
         finally:
             bar.close()
 

@@ -8,6 +8,7 @@ import pytest
 from support.drawn_pictures import NEW, OLD, write_drawn
 from support.processes import ROOT, run_main
 from support.runs import last_line, refusal, well
+from support.servers import Server
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors

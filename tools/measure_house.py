@@ -18,6 +18,7 @@ ROOMS = {
     "cpu": (3500, "cpu"),
     "diagnosis": (1900, "diagnosis"),
     "report, exporting": (2400, "report exporting"),
+    "leaks": (700, "leaks"),
     "prediction": (1900, "prediction contracts/prediction.py"),
     "contracts": (950, "contracts"),
     "config, registry": (2900, "config registry.py own_code.py"),

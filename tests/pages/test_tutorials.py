@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from leaks.copies import write_leaking
 from support.processes import ROOT, run_command
 
 from .not_run import NOT_RUN
@@ -113,6 +114,18 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_with_one_process_
     assert [line for line in one.splitlines() if " of 360" in line] == shown.splitlines()
     assert [line for line in two.splitlines() if " of 360" in line] == shown.splitlines()
     assert without_paddle.count("Interval(value=") == 4
+
+
+@pytest.mark.long
+def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
+    page = "docs/leaks.md"
+    write_leaking(tmp_path / "pictures")
+    printed = Session(tmp_path, page).run(page)
+    (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
+    assert found in text_of(page).splitlines()
+    said = re.escape("(without 9 of 15 that stand in training)")
+    assert re.search(rf"^without leaks: top-1 [\d.]+ loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE)
+    assert (tmp_path / "output" / "look" / "leaks.png").is_file()
 
 
 @pytest.mark.long

@@ -165,6 +165,7 @@ ONLY_WHOLE = (
     "watchdog.py",
     "recomputation.py",
     "heatmaps.py",
+    "intervals.py",
     "scene_memory.py",
     "faults.py",
     "soak.py",

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from typing import Any
 
-WINGS = ("cpu", "diagnosis", "report", "exporting")
+WINGS = ("cpu", "diagnosis", "report", "exporting", "leaks")
 
 
 @functools.cache

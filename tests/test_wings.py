@@ -41,6 +41,7 @@ UNKNOWN = {
         "report run": "no command 'report'",
         "train REPORT false": "command line: REPORT (False) is not a known key",
     },
+    "leaks": {"train -without_leaks": "-without_leaks is not a known flag"},
     "exporting": {"export -h": "no command 'export'"},
 }
 

@@ -18,6 +18,7 @@ ROOMS = {
     "cpu": (3500, "cpu"),
     "diagnosis": (1900, "diagnosis"),
     "report, exporting": (2400, "report exporting"),
+    "leaks": (700, "leaks"),
     "prediction": (1900, "prediction contracts/prediction.py"),
     "contracts": (950, "contracts"),
     "config, registry": (2900, "config registry.py own_code.py"),
@@ -33,6 +34,7 @@ ROOMS = {
     "points": (8000, "points"),
     "volumes": (3600, "volumes"),
     "commands": (3000, "commands"),
+    "intervals": (300, "intervals"),
     "runtime, ground files": (1600, ""),
 }
 LINES, FILES = 50_000, 320

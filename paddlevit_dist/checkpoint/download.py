@@ -27,7 +27,6 @@ from tqdm import tqdm
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import shortened, without_credentials
-from .content import fingerprint
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
 SLOWEST_BYTES_PER_SECOND = 1000
@@ -83,6 +82,8 @@ def local_copy(
 
 
 def _local_copy(address: str, sha256: str | None, kept_as: str | None, say: Callable[[str], None]) -> Copy:
+    from .content import fingerprint  # only now: names of weights are known without numpy
+
     address, expected = _split(address, sha256)
     try:
         parts = urllib.parse.urlsplit(address)

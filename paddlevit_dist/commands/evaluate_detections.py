@@ -26,11 +26,15 @@ def run(words: list[str]) -> None:
     for notice in annotations.notices + results.notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     table = scored_files.table_of(annotations, results, kind)
-    accumulated = accumulate(table, scored_files.limits_of(annotations))
+    limits = scored_files.limits_of(annotations)
+    accumulated = accumulate(table, limits)
+    found = {} if options.interval == "off" else _intervals(table, limits, float(options.interval))
     rates = scored_files.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
     if options.json:
         per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
         said = {"stats": accumulated.stats().tolist(), "per_category": per_class}
+        if options.interval != "off":
+            said["intervals"] = {name: interval.plain() for name, interval in found.items()}
         print(json.dumps({**said, "per_frequency": rates} if options.federated else said))
         return
     counts = f"{len(annotations.image_ids):,} pictures, {len(annotations.truth.labels):,} annotations"
@@ -38,7 +42,10 @@ def run(words: list[str]) -> None:
         one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
     )
     of_rates = [f" AP of categories of frequency {one_line(name)}: {ap:0.3f}" for name, ap in rates.items()]
-    for line in summary(accumulated) + of_rates + _per_category(annotations, accumulated):
+    wide = [name for name in ("AP", "AP50", "AP75") if name in found and found[name].has_width()]
+    shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
+    of_pictures = [f" {', '.join(shown)}: {options.interval} % intervals over pictures"] if shown else []
+    for line in summary(accumulated) + of_pictures + of_rates + _per_category(annotations, accumulated):
         print(line)
 
 
@@ -52,8 +59,14 @@ def _options(words: list[str]) -> Namespace:
     parser.add_argument("annotations", metavar="ANNOTATIONS.json", type=path, help="COCO's annotations of the pictures")
     parser.add_argument("results", metavar="RESULTS.json", type=path, help="list of results in COCO's format")
     parser.option("iou_type", "bbox", "what is compared, boxes or masks", choices=("bbox", "segm"))
+    parser.option(
+        "interval", "95", "percent of the intervals by bootstrap over pictures; off: none", choices=("off", "95", "99")
+    )
     parser.add_argument(
-        "--json", "-json", action="store_true", help="print one line of JSON: stats, and AP per_category; -1: undefined"
+        "--json",
+        "-json",
+        action="store_true",
+        help="print one line of JSON: stats, AP per_category, intervals; -1: undefined",
     )
     parser.add_argument(
         "--federated",
@@ -62,6 +75,18 @@ def _options(words: list[str]) -> Namespace:
         help="LVIS's rules: pictures say which categories they were checked for, and 300 results of each count",
     )
     return parser.parse_args(words)
+
+
+def _intervals(table: Any, limits: tuple[int, ...], percent: float) -> dict[str, Any]:
+    """The interval of each of the twelve numbers that is defined, by name."""
+    from ..images.detection.evaluation.accumulation import STAT_NAMES
+    from ..images.detection.evaluation.resampling import Curves
+    from ..intervals import bootstrap
+
+    if not len(table.image_ids):
+        return {}
+    curves = Curves.of(table, limits)
+    return bootstrap(lambda weights: dict(zip(STAT_NAMES, curves.scores(weights)[0].T)), len(table.image_ids), percent)
 
 
 def summary(accumulated: Any) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from .. import config as configuration
+from .. import wings
 from ..runtime.errors import UserError
 from ..runtime.files import told_if_not_written
 from ..runtime.lettering import LINE_PX, legend, letters, note_of
@@ -45,18 +46,20 @@ def _draw(values: Any, target: Path) -> None:
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
     names = legend(task.picture_legend(), _TALLEST)
-    evaluated = _enlarged(task.evaluation_pictures(samples, order[: _ROWS[1]]))
+    evaluated = enlarged(task.evaluation_pictures(samples, order[: _ROWS[1]]))
     rows, epochs = _that_fit(evaluated, _WIDEST - names.width)
     columns = [("as evaluated", evaluated[:rows])]
     for epoch in range(1, epochs + 1):
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
-        columns.append((f"epoch {epoch}", _enlarged(task.pictures(samples, task.collate(readings), epoch))))
+        columns.append((f"epoch {epoch}", enlarged(task.pictures(samples, task.collate(readings), epoch))))
     contact_sheet(columns, names).save(target)
     for notice in [*task.notices, *samples.notices, *note_of(samples.class_names or ())]:
         print(one_line(notice))
     shown = f"{len(columns[0][1])} of {len(samples):,} training {task.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
+    for look in wings.hooks("data_inspected"):
+        look(values, task, samples, target.parent)
 
 
 def _that_fit(pictures: list[Shown], width: int) -> tuple[int, int]:
@@ -77,7 +80,7 @@ def _cell(pictures: list[Shown]) -> tuple[int, int]:
     return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
 
 
-def _enlarged(pictures: list[Labelled]) -> list[Shown]:
+def enlarged(pictures: list[Labelled]) -> list[Shown]:
     """Small pictures enlarged by a whole number, pixel for pixel; large ones reduced."""
     shown = []
     for pixels, caption in pictures:

@@ -118,6 +118,9 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         _find_weights(run.values, folder / "checkpoints", write_line)
     with heartbeat.at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
+    if plan.is_main and run.values.EVAL:
+        for prepare in wings.hooks("evaluation_prepared"):
+            prepare(run.values, datasets, folder)
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
     began = time.time()
     try:

@@ -150,11 +150,12 @@ class Key:
         return [value]
 
     def _parse_one(self, value: Any) -> Any:
+        if self.choices:
+            for choice in self.choices:  # of several kinds, such as off and numbers
+                if str(choice).lower() == str(value).strip().lower():
+                    return choice
         parsed = _PARSERS[self.kind](value)
         if self.choices:
-            for choice in self.choices:
-                if str(choice).lower() == str(parsed).lower():
-                    return choice
             raise Mismatch("none of the choices")
         if self.within is not None and parsed not in self.within:
             raise Mismatch("out of range")

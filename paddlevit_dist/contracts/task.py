@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import paddle
 
+from ..intervals import Interval
 from ..registry import resolve
 from ..runtime.errors import UserError
 from .adapter import adopt_class
@@ -53,8 +54,12 @@ class Step(NamedTuple):
 class Metrics:
     """Additive evaluation state: sums and counts that are divided once, after those of all ranks have been added.
 
-    A subclass keeps float64 and int64 tensors or numbers in ``state``.
+    A subclass keeps float64 and int64 tensors or numbers in ``state``. One that gives ``per_sample`` and ``resampled``
+    has intervals beside its values.
     """
+
+    #: by name of a value, when ``summary`` is called; empty where there are none
+    intervals: Mapping[str, Interval] = {}
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
@@ -66,6 +71,30 @@ class Metrics:
     def summary(self, values: dict[str, float]) -> str:
         """The one line that an evaluation ends with."""
         raise NotImplementedError
+
+    def per_sample(self) -> Sequence[np.ndarray] | None:
+        """What ``resampled`` needs of this rank's samples: arrays (samples, ...) in the order in which they were added,
+        small enough to be gathered from all ranks, of any dtype, also of objects. None: there are no intervals.
+
+        Called on each rank, once, after ``compute``: it may wait for the device, which ``update`` should not.
+        """
+        return None
+
+    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
+        """The values of samples that are drawn several times or not at all, by name, float (draws,); not a number where
+        one is not defined. Called in the main process only.
+
+        Args:
+            table: what ``per_sample`` returned, of all ranks, ordered by the samples' indices.
+            weights: float64 (draws, samples), how often each sample counts.
+        """
+        raise NotImplementedError
+
+    def beside(self, name: str, decimals: int) -> str:
+        """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says
+        nothing either: all samples are equal, and others would tell more."""
+        interval = self.intervals.get(name)
+        return f" {interval.ends(decimals)}" if interval is not None and interval.has_width() else ""
 
 
 class EvaluationStep(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import wings
 from ..runtime.errors import UserError
 from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
 from .settings import changed
@@ -16,7 +17,7 @@ _OPENED = {"train": 100, "val": 20}
 _SHOWN = 5
 _MOST_CLASSES = 20
 _UNBALANCED = 20  # times as many samples in the largest class as in the smallest
-TRAINING, VALIDATION, LABELS, SAMPLES = "training data", "validation data", "labels", "samples"
+TRAINING, VALIDATION, LABELS, SAMPLES, LEAKS = "training data", "validation data", "labels", "samples", "leaks"
 
 
 def task_of(checkup: Checkup) -> Any:
@@ -33,10 +34,15 @@ def samples_of(checkup: Checkup, split: str) -> Any:
     from ..contracts.adapter import adopt
     from ..contracts.dataset import Samples
 
+    cache = _cache(checkup)
+    return checkup.keep(split, lambda: adopt(task_of(checkup).build_dataset(split, cache), Samples))
+
+
+def _cache(checkup: Checkup) -> Path:
     own = Path(checkup.config.DATA.CACHE_FOLDER or Path(checkup.config.SAVE, "data"))
     cache = own if own.is_dir() else checkup.folder / "data"
     cache.mkdir(exist_ok=True)
-    return checkup.keep(split, lambda: adopt(task_of(checkup).build_dataset(split, cache), Samples))
+    return cache
 
 
 def split_data(checkup: Checkup, split: str) -> Finding:
@@ -201,9 +207,25 @@ def _histogram(counts: np.ndarray, names: Sequence[str] | None) -> str:
     return ", ".join(f"{name} {number:,} ({part:.0f}%)" for name, number, part in zip(shown, counts, share))
 
 
+def leaks(checkup: Checkup) -> Finding:
+    """Whether samples of the evaluation stand among those of the training, as far as a few seconds tell."""
+    train, val, task = samples_of(checkup, "train"), samples_of(checkup, "val"), task_of(checkup)
+    for look in wings.hooks("find_leaks"):
+        try:
+            number, text, facts = look(val, train, _cache(checkup), task.sample_name)
+        except UserError as error:
+            return Finding(SKIPPED, f"not looked for: {error}")
+        if number:
+            mend = "a score of them says little: inspect data shows them, evaluate -without_leaks leaves them out"
+            return Finding(WARNING, text, mend, facts)
+        return Finding(OK, text, facts=facts)
+    return Finding(SKIPPED, "not looked for")
+
+
 CHECKS = (
     Check(TRAINING, functools.partial(split_data, split="train")),
     Check(VALIDATION, functools.partial(split_data, split="val")),
     Check(SAMPLES, samples, (TRAINING,)),
     Check(LABELS, labels, (TRAINING,)),
+    *((Check(LEAKS, leaks, (TRAINING, VALIDATION)),) if any("find_leaks" in h for h in wings.offered("HOOKS")) else ()),
 )

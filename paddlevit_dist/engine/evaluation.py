@@ -6,13 +6,16 @@ from typing import Any
 
 import paddle
 
-from ..contracts.task import EvaluationStep, Task
+from ..contracts.task import EvaluationStep, Metrics, Records, Task
+from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress
+from ..observe.record import RunRecord
 from ..parallel import LeftEarly, is_main, rank, reduce_dict, stops, world_size
 from . import gpu_memory
+from .confidence import Confidence, as_json, in_event, intervals_of
 from .precision import EvaluationPrecision
 from .watchers import Watchers
 
@@ -26,6 +29,7 @@ class Evaluation:
     Attributes:
         loader: of this rank's share.
         facts: what stands beside its values.
+        intervals: of the last evaluation, by name, of values and of more; empty where there are none.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class Evaluation:
         self.facts = dict(precision.facts)
         if samples.without:
             self.facts["without"] = samples.without
+        self.confidence = Confidence.of(config)
+        self.intervals: dict[str, Interval] = {}
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size, rank=rank(), world_size=world_size())
         self.loader = loader_of(config, samples, sampler, task.collate, check=task.check_sample)
@@ -72,30 +78,47 @@ class Evaluation:
         step = EvaluationStep(metrics, writer, epoch, watchers.want_records)
         with gpu_memory.explained(gpu_memory.of_evaluation(self.config)), self.precision.forward_of(self.model):
             leaves = False
-            with contextlib.closing(self._counted(label)) as batches:
-                try:
-                    for batch in batches:
-                        watchers.tell("batch_evaluated", batch, self.task.eval_step(self.model, batch, step))
-                        if stops.wanted():
-                            raise LeftEarly
-                except LeftEarly:
-                    leaves = True
+            try:
+                with contextlib.closing(self.batches(label, step)) as batches:
+                    for batch, records in batches:
+                        watchers.tell("batch_evaluated", batch, records)
+            except LeftEarly:
+                leaves = True
             if stops.leave_together(leaves):  # after waiting for all ranks
                 raise LeftEarly
             values = metrics.compute(reduce_dict(metrics.state, average=False))
+        self.intervals = {}
+        if self.confidence is not None and self.samples.labelled and isinstance(metrics, Metrics):
+            metrics.intervals = self.intervals = intervals_of(metrics, self.loader.sampler.indices(), self.confidence)
         if was_training:
             self.model.train()
         return values, " ".join([metrics.summary(values), *(f"({fact})" for fact in self.facts.values())])
 
-    def _counted(self, label: str) -> Generator[Any, None, None]:
-        """This rank's batches; bar and watchdog are told when one is done."""
+    def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
+        """This rank's batches with their records, evaluated with the model as it is; communicates nothing. Bar and
+        watchdog are told when one is done.
+
+        Raises:
+            LeftEarly: the run was asked to stop; perhaps on this rank alone.
+        """
         total = len(self.loader)
         bar = Progress(total, label, is_main())
         self.heartbeat.at(f"in the {label}")
         try:
             for done, batch in enumerate(self.loader, 1):
-                yield batch
+                yield batch, self.task.eval_step(self.model, batch, step)
                 bar.step()
                 self.heartbeat.at(f"in the {label}, {done} of {total} batches done")
+                if stops.wanted():
+                    raise LeftEarly
         finally:
             bar.close()
+
+    def event_of(self, values: dict[str, float]) -> dict[str, Any]:
+        """The last evaluation as ``metrics.jsonl`` has it: facts, values, and the ends of their intervals."""
+        return {**self.facts, **values, **in_event(self.intervals, values, self.confidence)}
+
+    def write_intervals(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
+        """Write those of the last evaluation, also of what has no place in ``metrics.jsonl``; nothing without any."""
+        if self.intervals:
+            record.file(name, as_json(self.intervals, self.confidence, {**facts, **self.facts}))

@@ -22,7 +22,7 @@ class Reports(Watcher):
         self._record = parts.record
         self._observers = parts.observers
         self._heartbeat = parts.evaluation.heartbeat
-        self._evaluation_facts = parts.evaluation.facts
+        self._evaluation = parts.evaluation
         evaluations = sum(map(parts.evaluates, range(parts.sampler.epoch, parts.last_epoch + 1)))
         updates = parts.last_epoch * parts.updates_per_epoch - parts.sampler.updates_made
         self._remaining = RemainingTime(updates, evaluations + parts.start.evaluation_due)
@@ -130,7 +130,8 @@ class Reports(Watcher):
     def evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         self._remaining.count_evaluation()
         name, _ = self._parts.task.best_metric
-        facts = {"epoch": epoch, **self._evaluation_facts, **values}
+        facts = {"epoch": epoch, **self._evaluation.event_of(values)}
+        self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
         self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
         self._observers.evaluated(epoch * self._parts.updates_per_epoch, epoch, values)
         self._record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")

@@ -244,6 +244,21 @@ _RUN = (
         "evaluate or resume even if the checkpoint has other settings or files, or has been trained on what is "
         "evaluated; differences are reported",
     ),
+    Key(
+        "EVALUATION.INTERVAL",
+        95,
+        "switch",
+        "percent of the interval that stands beside the main score of an evaluation, by bootstrap over its samples; "
+        "off: none",
+        choices=(False, 95, 99),
+    ),
+    Key(
+        "EVALUATION.RESAMPLES",
+        1000,
+        "int",
+        "INTERVAL: sets of samples drawn with replacement from those that were evaluated",
+        Range(low=100, high=1_000_000),
+    ),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
     Key(
@@ -323,7 +338,7 @@ TABLE = Table(
             *("TRAIN.EMPTY_CACHE_FREQ", "TRAIN.BUCKET_MEGABYTES", "TRAIN.FIND_UNUSED_PARAMETERS", "TRAIN.RECOMPUTE"),
             *("TRAIN.OPTIMIZER.FUSED", "SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND"),
             *("KEEP_EPOCHS", "KEEP_UPDATES", "STOP_AFTER_SECONDS", "VALIDATE_FREQ", "REPORT_FREQ", "DETERMINISTIC"),
-            *("SAVE_PREDICTIONS", "EVAL_AMP", "TO_STATIC"),
+            *("EVALUATION.", "SAVE_PREDICTIONS", "EVAL_AMP", "TO_STATIC"),
         ),
         "machine": (
             *("DATA.DATA_PATH", "DATA.NUM_WORKERS", "DATA.PREFETCH", "DATA.CACHE_FOLDER"),

@@ -201,7 +201,7 @@ class Training(TrainingParts):
             return self._evaluated(epoch, f"evaluation {epoch}", f"in the evaluation of epoch {epoch}", True)
         when = f"in the evaluation of epoch {epoch}"
         values, line = self._evaluated(epoch, f"evaluation {epoch}", when, False)
-        self.record.event("evaluation_without_average", {"epoch": epoch, **self.evaluation.facts, **values})
+        self.record.event("evaluation_without_average", {"epoch": epoch, **self.evaluation.event_of(values)})
         self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()

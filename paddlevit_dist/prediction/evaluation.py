@@ -58,7 +58,8 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             number, folder = f"{len(run.evaluated):,} {run.task.sample_name}", record.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
-        record.event("evaluation", {"weights": weights, "split": split, **run.evaluation.facts, **values})
+        run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split})
+        record.event("evaluation", {"weights": weights, "split": split, **run.evaluation.event_of(values)})
         run.observers.evaluated(0, 0, values)
         watchers.tell("evaluation_done", {"of": weights, "split": split})
         record.say(line)

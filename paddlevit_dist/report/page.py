@@ -1,7 +1,7 @@
 """The page: what is known about the runs, section by section, with its style and scripts in it."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
 from . import curves, layouts
 from .curves import text
-from .runs import Run, flat, is_number, measured, read_runs
+from .runs import Run, flat, interval_of, is_number, measured, read_runs
 
 PAGE = "report.html"
 _STYLE, _SCRIPTS = "report.css", ("report.js", "matrix.js", "viewer.js")
@@ -176,14 +176,23 @@ def _told(values: dict[str, Any], without: Sequence[str]) -> str:
 def _best(run: Run) -> str | None:
     """The best evaluation; where none is known, what the last has found, which is then told."""
     if run.metrics.best is not None and run.metrics.training:
-        return one_line(
-            f"{run.metrics.best['name']} {run.metrics.best['value']:.4g}, epoch {run.metrics.best['epoch']}"
-        )
-    values = {name: points[-1][1] for name, points in run.metrics.evaluation.items()}
+        best = run.metrics.best
+        return one_line(f"{best['name']} {best['value']:.4g}{_ends(best)}, epoch {best['epoch']}")
+    values, intervals = {name: points[-1][1] for name, points in run.metrics.evaluation.items()}, {}
     if not values and run.metrics.evaluations:
         values = dict(measured(run.metrics.evaluations[-1]))
-    shown = [f"{name} {value:.4g}" for name, value in values.items() if not name.endswith(_COUNTS)][:3]
+        intervals = {name: interval_of(run.metrics.evaluations[-1], name) for name in values}
+    scores = {name: value for name, value in values.items() if not name.endswith(_COUNTS)}
+    shown = [f"{name} {value:.4g}{_ends(intervals.get(name, {}))}" for name, value in scores.items()][:3]
     return (", ".join(shown) + (" (the last)" if run.metrics.training else "")) if shown else None
+
+
+def _ends(found: Mapping[str, Any]) -> str:
+    """The interval of ``runs.interval_of`` in words that follow its value."""
+    if "interval" not in found:
+        return ""
+    low, high = found["interval"]
+    return f" [{low:.4g}, {high:.4g}] ({found['percent']:g} %)"
 
 
 def _duration(run: Run) -> str | None:
@@ -328,7 +337,7 @@ def _events(runs: Sequence[Run]) -> str:
     for run in runs:
         for event in [*run.metrics.events, *run.metrics.evaluations]:
             kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
-            told = _told(event, ("kind", "time", "superseded", "stages", "operators"))
+            told = _told(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
             rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:

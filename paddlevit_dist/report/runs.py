@@ -235,7 +235,8 @@ class Metrics:
         evaluations: of given weights, without an epoch: their events.
         events: what happened, in order: interruptions, resumptions, superseded evaluations, unreadable lines.
         last: the last event of the training; None: there is none.
-        best: "name", "value" and "epoch" of the best evaluation of the training; None: unknown.
+        best: "name", "value" and "epoch" of the best evaluation of the training, and "interval", its ends, with
+            "percent", where it has one; None: unknown.
     """
 
     def __init__(self) -> None:
@@ -269,7 +270,7 @@ class Metrics:
             self._of_epochs.append(event)
             name = event.get("best")
             if isinstance(name, str) and is_number(event.get(name)):
-                self.best = {"name": name, "value": event[name], "epoch": event["epoch"]}
+                self.best = {"name": name, "value": event[name], "epoch": event["epoch"], **interval_of(event, name)}
         elif kind == "evaluation":
             self.evaluations.append(event)
         elif kind not in ("epoch", "evaluation_without_average"):
@@ -329,6 +330,16 @@ def measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in event.items():
         if name not in _NOT_MEASURED and is_number(value):
             yield one_line(name), float(value)
+
+
+def interval_of(event: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """ "interval", the two ends of a value of an evaluation, and its "percent"; empty where it has none."""
+    about = event.get("interval")
+    about = about if isinstance(about, dict) else {}
+    ends = about.get(name)
+    if not (isinstance(ends, list) and len(ends) == 2 and all(map(is_number, [*ends, about.get("percent")]))):
+        return {}
+    return {"interval": tuple(ends), "percent": about["percent"]}
 
 
 def is_number(value: Any) -> bool:

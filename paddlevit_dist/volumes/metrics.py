@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..contracts.task import Metrics
+from ..intervals import quotient, weighted_sums
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
 _SUMS = 3  # columns before the hits: count, sum, sum of squares
@@ -20,13 +21,15 @@ class LandmarkMetrics(Metrics):
         super().__init__()
         self.names = list(names)
         self.state = {"table": np.zeros((len(self.names), _SUMS + len(RADII_MM)))}
+        self._volumes: list[np.ndarray] = []  # a table of each
 
     def update(self, errors_mm: np.ndarray) -> None:
         """Add one volume: float64 (landmarks,), NaN where the landmark is missing."""
         known = np.isfinite(errors_mm)
         errors = np.where(known, errors_mm, 0.0)
         hits = [(known & (errors <= radius)).astype(np.float64) for radius in RADII_MM]
-        self.state["table"] += np.stack([known.astype(np.float64), errors, errors**2, *hits], axis=1)
+        self._volumes.append(np.stack([known.astype(np.float64), errors, errors**2, *hits], axis=1))
+        self.state["table"] += self._volumes[-1]
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         table = state["table"]
@@ -36,9 +39,22 @@ class LandmarkMetrics(Metrics):
                 values.update({f"{name} {key}": value for key, value in describe(row).items()})
         return values
 
+    def per_sample(self) -> list[np.ndarray]:
+        """The table of each volume, float64 (volumes, landmarks, 7)."""
+        return [np.stack([np.zeros_like(self.state["table"]), *self._volumes])[1:]]
+
+    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        flat = table[0].reshape(len(table[0]), -1)
+        sums = weighted_sums(weights, flat).reshape(len(weights), *table[0].shape[1:])
+        values = _described(sums.sum(axis=1))
+        for place, name in enumerate(self.names):
+            values.update({f"{name} {key}": value for key, value in _described(sums[:, place]).items()})
+        return values
+
     def summary(self, values: dict[str, float]) -> str:
         rates = " ".join(f"{radius:g} mm {values[rate_name(radius)]:.2f}" for radius in RADII_MM)
-        return f"mre {values['mre_mm']:.4f} mm sd {values['sd_mm']:.4f} mm sdr {rates}"
+        interval = self.beside("mre_mm", 3)
+        return f"mre {values['mre_mm']:.4f} mm{interval} sd {values['sd_mm']:.4f} mm sdr {rates}"
 
 
 def rate_name(radius: float) -> str:
@@ -53,6 +69,15 @@ def describe(row: np.ndarray) -> dict[str, float]:
     values = {"mre_mm": mean, "sd_mm": math.sqrt(max(row[2] / count - mean**2, 0.0))}
     values.update({rate_name(radius): 100.0 * hits / count for radius, hits in zip(RADII_MM, row[_SUMS:])})
     values["landmarks"] = int(row[0])
+    return values
+
+
+def _described(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """``describe`` of each of several rows of sums (draws, 7), without the count; not a number where it is 0."""
+    count, total, squares, *hits = rows.T
+    mean = quotient(total, count)
+    values = {"mre_mm": mean, "sd_mm": np.sqrt(np.maximum(quotient(squares, count) - mean**2, 0.0))}
+    values.update({rate_name(radius): 100.0 * quotient(found, count) for radius, found in zip(RADII_MM, hits)})
     return values
 
 

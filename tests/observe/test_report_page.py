@@ -269,6 +269,11 @@ def test_the_number_comes_first(tmp_path):
     folder = write_run(tmp_path / "run", [*training(4), best])
     write_run(tmp_path / "other")
     assert "top-1 81.25, epoch 2" in page_of(folder).text.partition("Summary")[2][:120]
+    interval = {"percent": 95, "top-1": [80.03, 82.5]}
+    told = write_run(tmp_path / "told", [*training(4), {**best, "interval": interval}])
+    assert "top-1 81.25 [80.03, 82.5] (95 %), epoch 2" in page_of(told).text.partition("Summary")[2][:120]
+    damaged = write_run(tmp_path / "damaged", [*training(4), {**best, "interval": {"percent": 95, "top-1": [1, "x"]}}])
+    assert "top-1 81.25, epoch 2" in page_of(damaged).text.partition("Summary")[2][:120]
     several = re.sub(r"<[^>]+>", " ", render(read_runs([folder, tmp_path / "other"])).partition("</thead>")[2])
     assert several.split()[:5] == ["run", "top-1", "81.25,", "epoch", "2"]
 

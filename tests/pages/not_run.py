@@ -102,7 +102,7 @@ IN_TEXT = {
 # Pages without any command that a reader types: they name some, as what they explain.
 EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
 
-_SESSIONS = tuple(f"docs/{name}.md" for name in "own_pictures own_loop own_code machines detection".split())
+_SESSIONS = tuple(f"docs/{name}.md" for name in "own_pictures own_loop own_code machines detection leaks".split())
 
 # Pages whose commands another test runs, or that are about programs of hours.
 NOT_RUN_PAGES = {

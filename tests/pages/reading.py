@@ -12,6 +12,8 @@ PAGES = [
     "docs/images.md",
     "docs/models.md",
     "docs/wrong_score.md",
+    "docs/leaks.md",
+    "docs/evaluate_anything.md",
     "docs/firewall.md",
     "docs/finetune.md",
     "docs/detection.md",

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from leaks.copies import write_leaking
 from support.processes import ROOT, run_command
 
 from .not_run import NOT_RUN
@@ -84,7 +85,9 @@ def test_from_a_folder_of_pictures_to_a_table_of_new_ones(tmp_path):
 def test_from_a_file_of_boxes_to_boxes_on_new_pictures(tmp_path):
     page = "docs/detection.md"
     printed = Session(tmp_path, page).run(page)
-    scores = [value for out in printed for value in re.findall(r"^AP ([\d.]+) AP50", out, re.MULTILINE)]
+    scores = [
+        value for out in printed for value in re.findall(r"^AP ([\d.]+) (?:\[[\d., ]+\] )?AP50", out, re.MULTILINE)
+    ]
     assert len(scores) == 3  # of the training's two parts and of the evaluation
     again = next(out for out in printed if "IoU=0.50:0.95" in out)
     assert f"{float(scores[-1]):.3f}" in again
@@ -102,6 +105,27 @@ def test_from_a_file_of_boxes_to_boxes_on_new_pictures(tmp_path):
     said = next(out for out in printed if "boxes:" in out)
     shown = re.search(r"^  train 48 .*$", text_of(page), re.MULTILINE)[0]
     assert shown in said
+
+
+def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_with_one_process_and_with_two(tmp_path):
+    page = "docs/evaluate_anything.md"
+    one, two, without_paddle = Session(tmp_path, page).run(page)
+    shown = re.search(r"Both print\n\n```text\n(.*?)```", text_of(page), re.DOTALL)[1]
+    assert [line for line in one.splitlines() if " of 360" in line] == shown.splitlines()
+    assert [line for line in two.splitlines() if " of 360" in line] == shown.splitlines()
+    assert without_paddle.count("Interval(value=") == 4
+
+
+@pytest.mark.long
+def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
+    page = "docs/leaks.md"
+    write_leaking(tmp_path / "pictures")
+    printed = Session(tmp_path, page).run(page)
+    (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
+    assert found in text_of(page).splitlines()
+    said = re.escape("(without 9 of 15 that stand in training)")
+    assert re.search(rf"^without leaks: top-1 [\d.]+ loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE)
+    assert (tmp_path / "output" / "look" / "leaks.png").is_file()
 
 
 @pytest.mark.long
@@ -124,7 +148,13 @@ def test_code_of_ones_own_trains_and_evaluates(tmp_path):
 
 
 def test_every_file_that_a_tutorial_runs_is_on_its_page():
-    for page in ("docs/own_pictures.md", "docs/own_loop.md", "docs/own_code.md", "docs/machines.md"):
+    for page in (
+        "docs/own_pictures.md",
+        "docs/own_loop.md",
+        "docs/own_code.md",
+        "docs/machines.md",
+        "docs/evaluate_anything.md",
+    ):
         named = {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page)) if name}
         run = {word for command in commands_of(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}
         assert run and {word for word in run if not (ROOT / word).exists()} <= named

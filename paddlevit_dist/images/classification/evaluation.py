@@ -1,7 +1,7 @@
 """How a classifier is scored: top-1, top-5 and loss as sums and counts; and what its figures need to know of each
 picture, 48 bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import paddle.nn.functional as F
 from ...contracts.dataset import Samples
 from ...contracts.figures import Figure
 from ...contracts.task import EvaluationStep, Metrics, Records, TaskEvaluation
+from ...intervals import Classified, means
 from ...runtime.transfers import read_later
 from ..transforms.on_device import Normaliser
 from .classifier_figures import Evaluated, report_figures
@@ -31,9 +32,10 @@ class ClassifierEvaluation(TaskEvaluation):
 
     normaliser: Normaliser
     num_classes: int | None
+    evaluated_classes: Sequence[str] | None = None  # their names, where the data know them
 
     def build_metrics(self) -> "ClassificationMetrics":
-        return ClassificationMetrics(self.num_classes)
+        return ClassificationMetrics(self.num_classes, self.evaluated_classes)
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
@@ -52,10 +54,15 @@ class ClassificationMetrics(Metrics):
 
     Args:
         num_classes: number of classes; top-5 is reported from six up.
+        class_names: of all classes or of the first; None: they are called by their numbers.
     """
 
-    def __init__(self, num_classes: int) -> None:
+    def __init__(self, num_classes: int, class_names: Sequence[str] | None = None) -> None:
         super().__init__()
+        self.num_classes = num_classes
+        names = list(class_names or ())[:num_classes]
+        self.class_names = [*names, *map(str, range(len(names), num_classes))]
+        self._rows: list[Callable[[], list[np.ndarray]]] = []  # label, place and loss of the pictures of each batch
         self.has_top5 = num_classes >= _FEWEST_CLASSES_OF_TOP5
         self.state = {
             "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
@@ -74,6 +81,8 @@ class ClassificationMetrics(Metrics):
         position = ahead.astype("int64").sum(axis=-1)  # (batch,)
         # A NaN score compares as false with everything and must not count as correct.
         finite = (logits - logits == 0).all(axis=-1)  # ``isfinite`` would wait for a GPU
+        place = paddle.where(finite, position, paddle.full_like(position, self.num_classes))  # (batch,)
+        self._rows.append(read_later(labels, place, losses))
         hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
         total = paddle.full([], labels.shape[0], dtype="int64")
         self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
@@ -84,9 +93,21 @@ class ClassificationMetrics(Metrics):
         values.update({"top-1 count": top1, "top-5 count": top5, "samples": total})
         return {name: value for name, value in values.items() if self.has_top5 or not name.startswith("top-5")}
 
+    def per_sample(self) -> list[np.ndarray]:
+        """Label and place int32, loss float32, each (pictures,): 12 bytes of a picture."""
+        batches = [[column.reshape(-1) for column in read()] for read in self._rows]
+        dtypes = (np.int32, np.int32, np.float32)
+        return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
+
+    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        labels, places, losses = table
+        top = (1, BEST) if self.has_top5 else (1,)
+        values = Classified(labels, places, self.num_classes, self.class_names, top)(weights)
+        return {**values, **means({"loss": losses})(weights)}
+
     def summary(self, values: dict[str, float]) -> str:
         top5 = f" top-5 {values['top-5']:.2f}" if self.has_top5 else ""
-        return f"top-1 {values['top-1']:.2f}{top5} loss {values['loss']:.4f}"
+        return f"top-1 {values['top-1']:.2f}{self.beside('top-1', 1)}{top5} loss {values['loss']:.4f}"
 
 
 def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:

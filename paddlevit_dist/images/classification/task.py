@@ -120,6 +120,8 @@ class Classification(ClassifierTraining, ClassifierEvaluation, ClassifierPredict
         transform = self._training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
         samples = ImageSamples(dataset, transform, self.erasing if is_training else None)
         samples.notices = [*map(one_line, notes)]
+        if not is_training:
+            self.evaluated_classes = samples.class_names and list(map(str, samples.class_names))
         if is_training:
             self._crops = transform if isinstance(transform, TrainingTransform) else None
             self._apply_training_policies(samples)

@@ -63,14 +63,15 @@ class DetectionRecord(NamedTuple):
 
 
 def joined(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
-    """The table of all pictures, in all areas alone; their ids are places among the records."""
+    """The table of all pictures, in all areas alone, without ``annotated``; their ids are places among the records."""
     labels, scores, found, ignored, true, _ = (np.concatenate(column) for column in zip(*records))
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
     totals[:, 0] = np.bincount(true, minlength=num_classes)[:num_classes]
     counts = np.array([len(record.labels) for record in records], np.int32)
     num_true = np.array([len(record.true_labels) for record in records], np.int32)
     bits = (found.astype(np.uint64), ignored.astype(np.uint64))
-    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals)
+    nothing = MatchTable.empty(num_classes).annotated
+    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, nothing)
 
 
 def detection_figures(

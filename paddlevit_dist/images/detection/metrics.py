@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...contracts.task import Metrics
 from ...parallel import all_gather
 from ...runtime.errors import UserError
 from .detections import Detections
-from .evaluation.accumulation import UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
+from .evaluation.accumulation import STAT_NAMES, UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
 from .evaluation.matching import Candidates, Masks, match, match_found
+from .evaluation.resampling import Curves
 from .run_lengths import text_of
 
 _OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
@@ -23,6 +26,9 @@ class DetectionMetrics(Metrics):
         class_names: in the order of labels.
         pictures: of the whole split; None: unknown, and not checked.
         with_masks: masks are compared as well, where both annotations and detections have them.
+
+    Attributes:
+        joined_tables: the matches of all ranks, once computed, by what is before the names of their numbers.
     """
 
     def __init__(self, class_names: Sequence[str], pictures: int | None = None, with_masks: bool = False) -> None:
@@ -32,6 +38,9 @@ class DetectionMetrics(Metrics):
         self.state = {"pictures": 0, "detections": 0, "not finite": 0}
         self._boxes = GrowingTable(len(self.class_names))
         self._masks = GrowingTable(len(self.class_names)) if with_masks else None
+        self._image_ids: list[int] = []  # of this rank, in the order in which they were added
+        self._curves: dict[str, Curves] = {}  # of all ranks, by prefix
+        self.joined_tables: dict[str, MatchTable] = {}
 
     def update(
         self, image_id: int, truth: Any, detections: Detections, size: tuple[int, int] | None = None
@@ -51,6 +60,7 @@ class DetectionMetrics(Metrics):
             masks = _masks_of(image_id, truth, detections, size)
             found = Candidates(masks, detections.scores, detections.labels)
             self._masks.add(match_found(image_id, truth, found, len(self.class_names)))
+        self._image_ids.append(image_id)
         self.state["pictures"] += 1
         self.state["detections"] += len(detections.scores)
         self.state["not finite"] += given - len(detections.scores)
@@ -61,17 +71,18 @@ class DetectionMetrics(Metrics):
         "mask". A number of which nothing in the split can be found is left out, except AP and AP50, which are 0 then;
         the summary says so.
         Every rank must call this."""
-        values = self._values(self._accumulated(self._boxes), "")
+        values = self._values(self._accumulated(self._boxes, ""), "")
         if self._masks is not None:
-            values.update(self._values(self._accumulated(self._masks), _OF_MASKS))
+            values.update(self._values(self._accumulated(self._masks, _OF_MASKS), _OF_MASKS))
         values.update({name: int(number) for name, number in state.items()})
         return values
 
-    def _accumulated(self, tables: GrowingTable) -> Accumulated:
+    def _accumulated(self, tables: GrowingTable, prefix: str) -> Accumulated:
         gathered = all_gather(tables.joined().packed())
         table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
         if self.pictures is not None and len(table.image_ids) != self.pictures:
             raise RuntimeError(f"{len(table.image_ids):,} pictures were evaluated of {self.pictures:,}")
+        self.joined_tables[prefix] = table
         return accumulate(table)
 
     def _values(self, accumulated: Accumulated, prefix: str) -> dict[str, float]:
@@ -82,9 +93,26 @@ class DetectionMetrics(Metrics):
                 values[f"{prefix}AP {name}"] = ap
         return values
 
+    def per_sample(self) -> list[np.ndarray]:
+        """The id of each picture, int64 (pictures,): what they contribute has been gathered by ``compute``."""
+        return [np.array(self._image_ids, np.int64)]
+
+    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        values: dict[str, np.ndarray] = {}
+        for prefix, matches in self.joined_tables.items():
+            if prefix not in self._curves:
+                self._curves[prefix] = Curves.of(matches)
+            own = np.zeros((len(weights), len(matches.image_ids)))
+            own[:, np.searchsorted(matches.image_ids, table[0])] = weights
+            stats, class_ap = self._curves[prefix].scores(own)
+            values.update({f"{prefix}{name}": column for name, column in zip(STAT_NAMES, stats.T)})
+            values.update({f"{prefix}AP {name}": column for name, column in zip(self.class_names, class_ap.T)})
+        return values
+
     def summary(self, values: dict[str, float]) -> str:
         names = ["AP", "AP50", "AP75", "AR_100", f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]
         shown = [f"{name} {values[name]:.4f}" for name in names if name in values]
+        shown[0] += self.beside("AP", 3)
         if "AR_100" not in values:  # which is defined wherever AP is
             shown.append("(nothing is annotated: AP is not defined, -1 for COCO's tools)")
         if values["not finite"]:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...contracts.task import Metrics
+from ...intervals import mean_of_defined
 from ...parallel import all_gather
 from ..segmentation.metrics import SemanticMetrics
+from .resampling import resampled_precisions
 
 IOU_THRESHOLDS = np.append(np.arange(0.5, 0.95, 0.05), 0.25)
 SMALLEST_INSTANCE = 100  # points; smaller predictions are dropped, smaller true instances are not counted
@@ -179,18 +181,19 @@ def average_precisions(table: MatchTable) -> np.ndarray:
 
 
 def ap(precisions: np.ndarray) -> np.ndarray:
-    """Mean of each class over the thresholds 0.5 to 0.9, (classes,), from ``average_precisions``."""
-    return precisions[:, _MEAN_OF].mean(axis=1)
+    """Mean of each class over the thresholds 0.5 to 0.9, (..., classes), from ``average_precisions``
+    (..., classes, thresholds)."""
+    return precisions[..., _MEAN_OF].mean(axis=-1)
 
 
 def ap50(precisions: np.ndarray) -> np.ndarray:
-    """At an IoU of 0.5, (classes,)."""
-    return precisions[:, _AT_50]
+    """At an IoU of 0.5, (..., classes)."""
+    return precisions[..., _AT_50]
 
 
 def ap25(precisions: np.ndarray) -> np.ndarray:
-    """At an IoU of 0.25, (classes,)."""
-    return precisions[:, _AT_25]
+    """At an IoU of 0.25, (..., classes)."""
+    return precisions[..., _AT_25]
 
 
 def mean_over_classes(per_class: np.ndarray) -> float:
@@ -246,9 +249,9 @@ class InstanceMetrics(Metrics):
         renumbered = [p._replace(class_number=position.get(p.class_number, -1)) for p in predictions]
         self.tables.append(match_scene(places, true_instance, renumbered, len(self.instance_classes)))
 
-    def update_semantic(self, predictions: Any, labels: Any, loss: Any) -> None:
+    def update_semantic(self, predictions: Any, labels: Any, loss: Any, offsets: Any = None) -> None:
         """Add points, as in ``SemanticMetrics.update``."""
-        self.semantic.update(predictions, labels, loss)
+        self.semantic.update(predictions, labels, loss, offsets)
         self.state = self.semantic.state
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
@@ -256,7 +259,7 @@ class InstanceMetrics(Metrics):
         call this."""
         gathered = all_gather(MatchTable.joined(self.tables))
         precisions = average_precisions(MatchTable.joined(gathered))  # (instance classes, thresholds)
-        kinds = {"AP": ap(precisions), "AP50": ap50(precisions), "AP25": ap25(precisions)}
+        kinds = _by_kind(precisions)
         values = {kind: mean_over_classes(per_class) for kind, per_class in kinds.items()}
         values.update(self.semantic.compute(state))
         for place, number in enumerate(self.instance_classes):
@@ -265,9 +268,29 @@ class InstanceMetrics(Metrics):
                     values[f"{kind} {self.class_names[number]}"] = float(per_class[place])
         return values
 
+    def per_sample(self) -> list[np.ndarray]:
+        """Statistics of the semantic metrics, and a ``MatchTable``, for each scene."""
+        tables = np.empty(len(self.tables) - 1, object)
+        tables[:] = self.tables[1:]
+        return [*self.semantic.per_sample(), tables]
+
+    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        values = self.semantic.resampled(table[:1], weights)
+        for kind, per_class in _by_kind(resampled_precisions(table[1], weights)).items():  # (draws, classes) each
+            values[kind] = np.nan_to_num(mean_of_defined(per_class))  # 0 without any true instance, as in ``compute``
+            for place, number in enumerate(self.instance_classes):
+                values[f"{kind} {self.class_names[number]}"] = per_class[:, place]
+        return values
+
     def summary(self, values: dict[str, float]) -> str:
-        shown = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP", "AP50", "AP25", "mIoU"))
+        shown = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP50", "AP25", "mIoU"))
+        shown = f"AP {values['AP']:.4f}{self.beside('AP', 3)} {shown}"
         return f"{shown} loss {values['loss']:.4f}"
+
+
+def _by_kind(precisions: np.ndarray) -> dict[str, np.ndarray]:
+    """AP, AP50 and AP25 of each class (..., classes), from ``average_precisions`` (..., classes, thresholds)."""
+    return {"AP": ap(precisions), "AP50": ap50(precisions), "AP25": ap25(precisions)}
 
 
 def _class_of_instance(true_class: np.ndarray, true_instance: np.ndarray, position: dict[int, int]) -> np.ndarray:

@@ -171,7 +171,9 @@ class InstanceSegmentation(SceneTask):
         output = self.forward(model, batch, points, _MIDDLE, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
-        metrics.update_semantic(predicted, labels, summed_cross_entropy(output.semantic_scores, labels))
+        metrics.update_semantic(
+            predicted, labels, summed_cross_entropy(output.semantic_scores, labels), batch["offsets"]
+        )
         true_class, true_instance = labels.numpy(), points.instances
         parts, found = slices_of(batch), self._predictions(output, predicted.numpy(), batch)
         for part, predictions in zip(parts, found):

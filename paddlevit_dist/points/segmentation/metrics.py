@@ -1,5 +1,6 @@
 """Losses over points, some of which may be unlabelled, and intersection over union per class."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import paddle
 import paddle.nn.functional as F
 
 from ...contracts.task import Metrics, Term
+from ...intervals import confusion_scores
+from ...runtime.transfers import read_later
 from ..data.scene import IGNORED
 
 
@@ -28,17 +31,37 @@ class SemanticMetrics(Metrics):
             "confusion": paddle.zeros([number, number], dtype="int64"),  # rows labels, columns predictions
             "loss": paddle.zeros([], dtype="float64"),
         }
+        self._scenes: list[Callable[[], list[np.ndarray]]] = []  # gives the statistics of the scenes of a batch
 
-    def update(self, predictions: paddle.Tensor, labels: paddle.Tensor, loss: paddle.Tensor | None = None) -> None:
-        """Add points: predictions and labels int64 (points,); ``loss`` is their summed cross-entropy."""
-        number = len(self.class_names)
+    def update(
+        self,
+        predictions: paddle.Tensor,
+        labels: paddle.Tensor,
+        loss: paddle.Tensor | None = None,
+        offsets: paddle.Tensor | None = None,
+    ) -> None:
+        """Add points: predictions and labels int64 (points,); ``loss`` is their summed cross-entropy.
+
+        Args:
+            offsets: int (scenes + 1,), where the points of each scene begin; None: they are of one scene.
+        """
+        number, scenes = len(self.class_names), 1 if offsets is None else offsets.shape[0] - 1
         # An extra bin takes the ignored points, to avoid a data-dependent shape.
-        pairs = paddle.where(
-            labels == IGNORED, paddle.full_like(labels, number * number), labels * number + predictions
-        )
+        pairs = labels * number + predictions
+        if scenes > 1:
+            scene = paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(pairs.shape[0]), right=True)
+            pairs = pairs + scene * number * number
+        bins = scenes * number * number
+        pairs = paddle.where(labels == IGNORED, paddle.full_like(labels, bins), pairs)
         if pairs.shape[0]:  # Paddle cannot count empty input
-            counts = paddle.bincount(pairs, minlength=number * number + 1)[: number * number]
-            self.state["confusion"] = self.state["confusion"] + counts.astype("int64").reshape([number, number])
+            counts = paddle.bincount(pairs, minlength=bins + 1)[:bins]
+            confusions = counts.astype("int64").reshape([scenes, number, number])
+            self.state["confusion"] = self.state["confusion"] + confusions.sum(axis=0)
+        else:
+            confusions = paddle.zeros([scenes, number, number], dtype="int64")
+        right = paddle.diagonal(confusions, axis1=1, axis2=2)  # (scenes, classes), as the two sums
+        statistics = paddle.stack([right, confusions.sum(axis=2), confusions.sum(axis=1)], axis=1)
+        self._scenes.append(read_later(statistics))
         if loss is not None:
             self.state["loss"] = self.state["loss"] + loss.astype("float64")
 
@@ -60,9 +83,17 @@ class SemanticMetrics(Metrics):
                 values[f"IoU {name}"] = float(part / whole)
         return values
 
+    def per_sample(self) -> list[np.ndarray]:
+        """int64 (scenes, 3, classes), see ``intervals.confusion_scores``."""
+        none = np.zeros((0, 3, len(self.class_names)), np.int64)
+        return [np.concatenate([none, *(read()[0] for read in self._scenes)])]
+
+    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(confusion_scores(table[0], self.class_names)(weights))
+
     def summary(self, values: dict[str, float]) -> str:
         return (
-            f"mIoU {values['mIoU']:.4f} accuracy {values['accuracy']:.4f} "
+            f"mIoU {values['mIoU']:.4f}{self.beside('mIoU', 3)} accuracy {values['accuracy']:.4f} "
             f"mean class accuracy {values['mean class accuracy']:.4f} loss {values['loss']:.4f}"
         )
 

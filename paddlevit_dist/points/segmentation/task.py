@@ -89,7 +89,7 @@ class SemanticSegmentation(SceneTask):
     ) -> Records | None:
         labels, logits = batch["labels"], self._mean_logits(model, batch)
         predicted = logits.argmax(axis=-1)
-        step.metrics.update(predicted, labels, summed_cross_entropy(logits, labels))
+        step.metrics.update(predicted, labels, summed_cross_entropy(logits, labels), batch["offsets"])
         if step.writer is not None:
             classes, true, parts = predicted.numpy(), labels.numpy(), slices_of(batch)
             step.writer.add([classes[part] for part in parts], [true[part] for part in parts])

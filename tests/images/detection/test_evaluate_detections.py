@@ -80,6 +80,27 @@ def test_files_score_as_pycocotools_says(evaluate, seed):
         assert np.isclose(said["per_category"][by_id[own]], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("percent", ["95", "99", "off"])
+def test_intervals_are_those_of_the_numbers(tmp_path, capsys, percent):
+    dataset, results = coco_peer.random_case(1)
+    files = [tmp_path / "annotations.json", tmp_path / "results.json"]
+    for file, content in zip(files, (dataset, results)):
+        file.write_text(json.dumps(content))
+    command = [*map(str, files), f"-interval={percent}"]
+    evaluate_detections.run([*command, "-json"])
+    said = json.loads(capsys.readouterr().out)
+    evaluate_detections.run(command)
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line for line in lines if f"{percent} % intervals" in line]
+    if percent == "off":
+        assert "intervals" not in said and not any("interval" in line for line in lines)
+        return
+    for name, stat in zip(("AP", "AP50", "AP75"), said["stats"]):
+        ends = said["intervals"][name]
+        assert ends["value"] == pytest.approx(stat, rel=1e-5) and ends["low"] < stat < ends["high"]
+        assert f"{name} {stat:.4f} [{ends['low']:.3f}, {ends['high']:.3f}]" in shown[0]
+
+
 def with_masks(boxes_too):
     rng = np.random.default_rng(0)
     dataset, results = copy.deepcopy(ANNOTATIONS), copy.deepcopy(RESULTS)
@@ -227,8 +248,8 @@ def test_an_empty_segmentation_is_none(evaluate, nothing):
 
 
 @pytest.mark.parametrize("path, value, message", [
-    ([0, "image_id"], 4, "results.json: result 0 has image_id 4, which is not in"),
-    ([1, "image_id"], "x", "annotations.json; it is a text, and ids of pictures are numbers there, such as 3"),
+    ([0, "image_id"], 4, "results.json: 1 picture of its results are not in"),
+    ([1, "image_id"], "x", "image_id 'x' of result 1; it is a text, and ids of pictures are numbers there, such as 3"),
     ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected a whole number or a text"),
     ([1, "category_id"], del_, "[1]: Object missing required field `category_id`"),
     ([1, "score"], 1e301, "results.json: result 1 has score 1e+301: expected a finite number"),

@@ -34,6 +34,8 @@ class MatchTable(NamedTuple):
         found: uint64 (rows,), bits of true positives.
         ignored: uint64 (rows,), bits of detections that count as neither true nor false.
         totals: int64 (classes, areas), annotations that can be found in all these pictures.
+        annotated: int32 (n, 2 + areas), for each picture and class in it, in this order: position in ``image_ids``,
+            class, and its annotations that can be found in each range of areas.
     """
 
     image_ids: np.ndarray
@@ -44,13 +46,15 @@ class MatchTable(NamedTuple):
     found: np.ndarray
     ignored: np.ndarray
     totals: np.ndarray
+    annotated: np.ndarray
 
     @classmethod
     def empty(cls, num_classes: int) -> "MatchTable":
         """A table without pictures."""
         pictures = (np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int32))
         rows = (np.zeros(0, dtype) for dtype in (np.uint16, np.float32, np.uint64, np.uint64))
-        return cls(*pictures, *rows, np.zeros((num_classes, len(AREA_RANGES)), np.int64))
+        totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
+        return cls(*pictures, *rows, totals, np.zeros((0, 2 + len(AREA_RANGES)), np.int32))
 
     @classmethod
     def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
@@ -64,13 +68,19 @@ class MatchTable(NamedTuple):
         rows = [np.concatenate([table[column] for table in tables]) for column in range(3, 7)]
         num_true = np.concatenate([table.num_true for table in tables])
         totals = np.sum([table.totals for table in tables], axis=0)
+        annotated = np.concatenate([table.annotated for table in tables])
+        sizes = [len(table.image_ids) for table in tables]
+        before = np.cumsum(sizes) - sizes  # pictures of the tables before each
+        annotated[:, 0] += np.repeat(before, [len(table.annotated) for table in tables]).astype(np.int32)
         order = np.argsort(image_ids, kind="stable")
         if (np.diff(image_ids[order]) == 0).any():
             twice = image_ids[order][1:][np.diff(image_ids[order]) == 0]
             raise UserError(f"picture {int(twice[0])} was evaluated twice: pictures must have different ids")
         if (np.diff(order) != 1).any():
             rows = [column[_rows_of(order, counts)] for column in rows]
-        return cls(image_ids[order], counts[order], num_true[order], *rows, totals)
+            annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
+            annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
+        return cls(image_ids[order], counts[order], num_true[order], *rows, totals, annotated)
 
     def image_of_rows(self) -> np.ndarray:
         """Position in ``image_ids`` of each row's picture: int64 (rows,)."""
@@ -179,7 +189,7 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
     precision = np.full(shape[:1] + RECALLS.shape + shape[1:], UNDEFINED)
     order = np.argsort(table.labels, kind="stable")  # pictures stay in ascending order within a class
     bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
-    ranks = _ranks(table)
+    ranks = ranks_of(table)
     limits = np.asarray(max_detections, np.int64)
     for label in range(num_classes):
         rows = order[bounds[label] : bounds[label + 1]]
@@ -191,7 +201,7 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
     return Accumulated(precision, recall, tuple(max_detections))
 
 
-def _ranks(table: MatchTable) -> np.ndarray:
+def ranks_of(table: MatchTable) -> np.ndarray:
     """Place of each row among those of its picture and class, from 0: int64 (rows,)."""
     pictures, labels = table.image_of_rows(), table.labels
     is_first = np.ones(len(labels), bool)

@@ -135,6 +135,8 @@ def match_found(
         groups, overlaps, areas.astype(np.float64), is_excused[rows], true_areas, is_crowd, AREA_RANGES,
         IOU_THRESHOLDS, totals,
     )  # fmt: skip
+    present = np.flatnonzero(totals.any(axis=1))
+    annotated = np.column_stack([np.zeros_like(present), present, totals[present]]).astype(np.int32)
     return MatchTable(
         np.array([image_id], np.int64),
         np.array([len(rows)], np.int32),
@@ -144,6 +146,7 @@ def match_found(
         right,
         ignored,
         totals,
+        annotated,
     )
 
 

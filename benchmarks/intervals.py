@@ -1,0 +1,113 @@
+"""Seconds of one core that the intervals of an evaluation take, with 1,000 resamples.
+
+    python benchmarks/intervals.py [--resamples N] [--pictures N]
+
+Of sets as large as those that people evaluate on: ImageNet's 50,000 pictures of 1,000 classes, COCO's 5,000 with 100
+detections each (those of coco_evaluation.py), ScanNet's 312 scenes, and 150 volumes with 19 landmarks. COCO's numbers
+are all twelve and the AP of each of 80 classes, exact in each resample: the goal is 30 s. The megabytes are what all
+ranks together send for the intervals; of COCO, matches are sent for its scores in any case. Seconds are of processor
+time, because a process that waits for others on a shared machine is not slow.
+"""
+
+import argparse
+import os
+import pickle
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import numpy as np  # noqa: E402
+from coco_evaluation import write_files  # noqa: E402
+from rounds import print_machine, print_result, table  # noqa: E402
+
+from paddlevit_dist.intervals import bootstrap  # noqa: E402
+
+
+def classification() -> tuple[Any, list[np.ndarray]]:
+    from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
+
+    rng = np.random.default_rng(0)
+    places = rng.geometric(0.8, 50_000) - 1
+    labels, losses = rng.permutation(50_000) % 1000, rng.gamma(0.5, 1.6, 50_000)
+    return ClassificationMetrics(1000), [labels.astype("i4"), places.astype("i4"), losses.astype("f4")]
+
+
+def detection(pictures: int) -> tuple[Any, list[np.ndarray]]:
+    from paddlevit_dist.images.detection.evaluation import scored_files
+    from paddlevit_dist.images.detection.metrics import DetectionMetrics
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_files(folder, pictures)
+        annotations = scored_files.read_annotations(folder / "annotations.json")
+        results = scored_files.read_results(folder / "results.json", annotations)
+    matched = scored_files.table_of(annotations, results, "bbox")
+    metrics = DetectionMetrics(annotations.names)
+    metrics.joined_tables = {"": matched}
+    return metrics, [matched.image_ids]
+
+
+def scenes() -> tuple[Any, list[np.ndarray]]:
+    from paddlevit_dist.points.instances.metrics import InstanceMetrics, MatchTable
+
+    rng, classes = np.random.default_rng(0), 18
+    tables = np.empty(312, object)
+    for number in range(len(tables)):
+        size = 10 * 60  # 60 decisions at each threshold
+        num_true = rng.poisson(1.0, classes)
+        columns = rng.integers(0, classes, size), np.arange(size) % 10, rng.random(size), rng.random(size) < 0.4
+        kinds = [column.astype(kind) for column, kind in zip(columns, (np.int16, np.int8, float, bool))]
+        tables[number] = MatchTable(*kinds, rng.binomial(num_true[:, None], 0.4, (classes, 10)), num_true)
+    statistics = rng.poisson(500, (312, 3, 20))
+    statistics[:, 1:] += statistics[:, :1]
+    return InstanceMetrics(list(map(str, range(20))), list(range(2, 20))), [statistics, tables]
+
+
+def landmarks() -> tuple[Any, list[np.ndarray]]:
+    from paddlevit_dist.volumes.metrics import LandmarkMetrics
+
+    metrics, rng = LandmarkMetrics([str(number) for number in range(19)]), np.random.default_rng(0)
+    for _ in range(150):
+        metrics.update(rng.gamma(2.0, 0.7, 19))
+    return metrics, metrics.per_sample()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--resamples", type=int, default=1000)
+    parser.add_argument("--pictures", type=int, default=5000, help="of COCO")
+    options = parser.parse_args()
+    print_machine()
+    kinds: dict[str, Callable[[], tuple[Any, list[np.ndarray]]]] = {
+        "top-1, top-5, 1,000 recalls": classification,
+        "COCO": lambda: detection(options.pictures),
+        "ScanNet AP and mIoU": scenes,
+        "landmarks": landmarks,
+    }
+    rows, result = [], {}
+    for name, make in kinds.items():
+        metrics, samples = make()
+        bootstrap(
+            lambda weights, m=metrics, s=samples: m.resampled(s, weights), len(samples[0]), resamples=1
+        )  # compiles
+        began = time.process_time()
+        found = bootstrap(
+            lambda weights, m=metrics, s=samples: m.resampled(s, weights), len(samples[0]), resamples=options.resamples
+        )
+        seconds, size = time.process_time() - began, len(pickle.dumps(samples, pickle.HIGHEST_PROTOCOL)) / 1e6
+        first = next(iter(found.values()))
+        rows.append(
+            [name, f"{len(samples[0]):,}", f"{seconds:.2f}", f"{size:.2f}", f"{first.value:.4g} {first.ends(3)}"]
+        )
+        key = name.split(",")[0].split()[0].lower()
+        result.update({f"{key}_seconds": seconds, f"{key}_megabytes": size})
+    table(f"{options.resamples:,} resamples", ["", "samples", "processor, s", "MB", "first number"], rows)
+    print_result(result)
+
+
+if __name__ == "__main__":
+    main()

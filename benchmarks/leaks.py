@@ -1,0 +1,124 @@
+"""How long it takes to compare many hashes of pictures, and which copies are found among photographs.
+
+Usage: python benchmarks/leaks.py [--val 50000] [--train 1280000] [--folder PICTURES]
+
+The hashes are random, a thousandth of those of val near one of train. The rates are those of windows of the photographs
+that come with scikit-image and scikit-learn, or of the pictures in a folder, each changed in seven ways. A false pair
+is one of a changed picture and another than its own; pictures of one folder that are alike count as false too.
+"""
+
+import argparse
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageEnhance
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from photographs import sources
+
+from paddlevit_dist.leaks import comparing, perceptual
+from paddlevit_dist.parallel.devices import cpu_cores
+
+WINDOW = 400, 300  # pixels
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--val", type=int, default=50_000)
+    parser.add_argument("--train", type=int, default=1_280_000)
+    parser.add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    found = {"cores": cpu_cores(), **compare(options.val, options.train)}
+    files = sorted(options.folder.rglob("*.*")) if options.folder else sources()
+    if files:
+        found.update(rates(list(windows(files))))
+    print("RESULT", json.dumps(found))
+
+
+def compare(val: int, train: int) -> dict[str, float]:
+    """Seconds for all pairs of random hashes."""
+    generator = np.random.default_rng(0)
+
+    def random(*shape: int) -> np.ndarray:
+        return generator.integers(0, 2**64, shape, dtype=np.uint64)
+
+    queries, others = random(val, perceptual.NUM_VARIANTS), random(train)
+    for variant in range(1, perceptual.NUM_VARIANTS):
+        queries[:, variant] = queries[:, 0] ^ (random(val) & random(val) & random(val))
+    copies = max(1, val // 1000)
+    others[:copies] = queries[:copies, 1]
+    comparing.nearest(queries[:1], others[:1])  # compiles
+    started, spent = time.perf_counter(), time.process_time()
+    found, _ = comparing.nearest(queries, others)
+    assert np.array_equal(found[:copies, 0], np.arange(copies))
+    seconds, spent = time.perf_counter() - started, time.process_time() - spent
+    print(f"{val:,} x {train:,} hashes: {seconds:.1f} s, {spent:.1f} s of processors")
+    return {"val": val, "train": train, "seconds": round(seconds, 1), "cpu_seconds": round(spent, 1)}
+
+
+def windows(files: list[Path]) -> Iterator[Image.Image]:
+    """Parts of pictures that do not overlap."""
+    for file in files:
+        picture = Image.open(file).convert("RGB")
+        for top in range(0, max(picture.height - WINDOW[1], 0) + 1, WINDOW[1]):
+            for left in range(0, max(picture.width - WINDOW[0], 0) + 1, WINDOW[0]):
+                yield picture.crop((left, top, *np.minimum([left + WINDOW[0], top + WINDOW[1]], picture.size)))
+
+
+def stored(picture: Image.Image, kind: str, quality: int) -> Image.Image:
+    file = io.BytesIO()
+    picture.save(file, kind, quality=quality)
+    return Image.open(file)
+
+
+def cropped(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
+    width, height = round(picture.width * 0.95), round(picture.height * 0.95)
+    left, top = generator.integers(0, [picture.width - width, picture.height - height], endpoint=True).tolist()
+    return picture.crop((left, top, left + width, top + height))
+
+
+Change = Callable[[Image.Image, np.random.Generator], Image.Image]
+CHANGES: dict[str, Change] = {
+    "half size": lambda picture, _: picture.resize((picture.width // 2, picture.height // 2)),
+    "square": lambda picture, _: picture.resize((224, 224)),
+    "jpeg 30": lambda picture, _: stored(picture, "JPEG", 30),
+    "webp 50": lambda picture, _: stored(picture, "WEBP", 50),
+    "brighter": lambda picture, _: ImageEnhance.Brightness(picture).enhance(1.3),
+    "darker": lambda picture, _: ImageEnhance.Brightness(picture).enhance(0.7),
+    "cropped 5 %": cropped,
+}
+
+
+def rates(pictures: list[Image.Image]) -> dict[str, float]:
+    """The share of copies that are found, for each change, and of pairs that are none and are taken for one."""
+    generator = np.random.default_rng(0)
+    thumbs = [perceptual.thumbnail(picture) for picture in pictures]
+    told = [n for n, thumb in enumerate(thumbs) if perceptual.grey(thumb).std() >= perceptual.PLAIN]
+    theirs = np.array([perceptual.hashes(perceptual.grey(thumbs[n]), 1)[0] for n in told])
+    found, false = {}, 0
+    for name, change in CHANGES.items():
+        copies = [perceptual.thumbnail(change(pictures[n], generator)) for n in told]
+        hashed = np.array([perceptual.hashes(perceptual.grey(copy), perceptual.NUM_VARIANTS) for copy in copies])
+        hits = 0
+        for row, (copy, near) in enumerate(zip(copies, comparing.nearest(hashed, theirs)[0].tolist())):
+            partners = [p for p in near if p >= 0 and perceptual.likeness(copy, thumbs[told[p]]).is_copy]
+            hits += row in partners
+            false += sum(partner != row for partner in partners)
+        found[name] = round(hits / len(told), 4)
+    pairs = len(CHANGES) * len(told) * (len(told) - 1)
+    print(
+        f"{len(told)} pictures of {len(pictures)} (the others are plain), found: {found}; "
+        f"false pairs: {false} of {pairs:,}"
+    )
+    mean = round(sum(found.values()) / len(found), 4)
+    return {"pictures": len(told), "found": mean, "found_least": min(found.values()), "false_share": false / pairs}
+
+
+if __name__ == "__main__":
+    main()

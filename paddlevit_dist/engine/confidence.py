@@ -1,0 +1,67 @@
+"""The intervals of an evaluation: made once of what all ranks have kept of their samples, and recorded."""
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..contracts.task import Metrics
+from ..intervals import Interval, bootstrap, join
+from ..parallel import all_gather, broadcast_object, is_main
+
+
+class Confidence(NamedTuple):
+    """How intervals are made.
+
+    Attributes:
+        percent: of a hundred such intervals that contain what they are about.
+        resamples: see ``intervals.bootstrap``.
+    """
+
+    percent: int
+    resamples: int
+
+    @classmethod
+    def of(cls, config: Any) -> "Confidence | None":
+        """What EVALUATION.INTERVAL and EVALUATION.RESAMPLES ask for; None: nothing."""
+        percent, resamples = config.EVALUATION.INTERVAL, config.EVALUATION.RESAMPLES
+        return cls(percent, resamples) if percent else None
+
+
+def intervals_of(metrics: Metrics, indices: Sequence[int], confidence: Confidence) -> dict[str, Interval]:
+    """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
+
+    What ranks have kept of their samples travels once, here. The main process computes, the others wait.
+
+    Args:
+        indices: of this rank's samples, in the order in which they were evaluated.
+    """
+    own = metrics.per_sample()
+    if own is not None and any(len(column) != len(indices) for column in own):
+        own = None  # a task of somebody's own has added other rows than one for each sample
+    gathered = all_gather((indices, own))
+    if any(columns is None for _, columns in gathered):
+        return {}
+    found: dict[str, Interval] = {}
+    if is_main():
+        table = join(gathered)
+        if len(table[0]):
+            found = bootstrap(functools.partial(metrics.resampled, table), len(table[0]), *confidence)
+    return broadcast_object(found)
+
+
+def in_event(intervals: Mapping[str, Interval], values: Mapping[str, float], confidence: Confidence | None) -> Any:
+    """What an evaluation's event says of intervals: percent, and the ends for each value that it has; empty where
+    there are none."""
+    if not intervals or confidence is None:
+        return {}
+    found = {name: intervals[name].plain() for name in values if name in intervals}
+    ends = {name: [plain["low"], plain["high"]] for name, plain in found.items()}
+    return {"interval": {"percent": confidence.percent, **ends}}
+
+
+def as_json(intervals: Mapping[str, Interval], confidence: Confidence | None, facts: Mapping[str, Any]) -> str:
+    """The content of ``intervals.json``: all of them, with what they are of."""
+    rows = {name: interval.plain() for name, interval in intervals.items()}
+    about = {} if confidence is None else confidence._asdict()
+    return json.dumps({**facts, **about, "values": rows}, indent=1) + "\n"

@@ -1,0 +1,20 @@
+"""Intervals of scores: how much a number would change with other samples of the same kind. Needs numpy alone.
+
+- ``resampling``: draws samples with replacement and recomputes whatever a function gives for such a draw
+- ``scores``: such functions for classes, confusions, and sums of numbers
+"""
+
+from .resampling import Interval, bootstrap, join, weighted_sums
+from .scores import Classified, confusion_scores, mean_of_defined, means, quotient
+
+__all__ = [
+    "Classified",
+    "Interval",
+    "bootstrap",
+    "confusion_scores",
+    "join",
+    "mean_of_defined",
+    "means",
+    "quotient",
+    "weighted_sums",
+]

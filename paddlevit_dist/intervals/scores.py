@@ -1,0 +1,95 @@
+"""Scores of weighted samples, for ``bootstrap``."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .resampling import Recompute, weighted_sums
+
+
+class Classified(NamedTuple):
+    """What is known of n classified samples; itself a ``Recompute``.
+
+    Attributes:
+        labels: int (n,), true classes from 0.
+        places: int (n,), how many classes were preferred to the true one; at least 0. Where only the best class is
+            known: 0 if it is the true one, else 1.
+        num_classes: of the data.
+        class_names: for the names of values; None: numbers.
+        top: for each of these k the share of samples whose place is below it.
+    """
+
+    labels: np.ndarray
+    places: np.ndarray
+    num_classes: int
+    class_names: Sequence[str] | None = None
+    top: Sequence[int] = (1,)
+
+    def __call__(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """In percent: "top-1" and so on, "recall CLASS" of each class, and their mean over classes that occur,
+        "balanced accuracy", which is also called macro accuracy."""
+        total = weights.sum(axis=1)
+        hits = np.stack([self.places < k for k in self.top], axis=1)  # (samples, tops)
+        values = {f"top-{k}": 100.0 * column / total for k, column in zip(self.top, weighted_sums(weights, hits).T)}
+        recalls = 100.0 * np.stack([self._recalls(one) for one in weights])  # (draws, classes)
+        values["balanced accuracy"] = mean_of_defined(recalls)
+        names = self.class_names or range(self.num_classes)
+        values.update({f"recall {name}": column for name, column in zip(names, recalls.T)})
+        return values
+
+    def _recalls(self, weights: np.ndarray) -> np.ndarray:
+        """Share of each class that is found, (classes,); not a number where it does not occur."""
+        labels, number = np.asarray(self.labels, np.int64), self.num_classes
+        all_of_class = np.bincount(labels, weights, minlength=number)
+        found = np.bincount(labels, weights * (self.places == 0), minlength=number)
+        return quotient(found, all_of_class)
+
+
+def means(numbers: Mapping[str, np.ndarray]) -> Recompute:
+    """A function that gives the weighted mean of numbers by name, float (samples,) each; those that are not a number
+    do not count."""
+    columns = [np.asarray(column, np.float64) for column in numbers.values()]
+    known = [np.isfinite(column) for column in columns]
+    # (samples, 2 x names): what is known, and whether it is
+    statistics = np.stack([*(np.where(ok, column, 0.0) for ok, column in zip(known, columns)), *known], axis=1)
+
+    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+        sums, counts = np.split(weighted_sums(weights, statistics), 2, axis=1)
+        return dict(zip(numbers, quotient(sums, counts).T))
+
+    return recompute
+
+
+def confusion_scores(statistics: np.ndarray, class_names: Sequence[str]) -> Recompute:
+    """A function that gives mIoU, accuracy, mean class accuracy and the IoU of each class, as fractions.
+
+    Args:
+        statistics: int (samples, 3, classes): of each sample (a scene, a picture) and class the points, or pixels, that
+            are of it and taken for it, that are of it, and that are taken for it; without those that have no label.
+    """
+    flat = statistics.reshape(len(statistics), -1)
+
+    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+        sums = weighted_sums(weights, flat).reshape(len(weights), *statistics.shape[1:])
+        right, true, taken = np.moveaxis(sums, 1, 0)  # (draws, classes) each
+        ious = quotient(right, true + taken - right)
+        values = {
+            "mIoU": mean_of_defined(ious),
+            "accuracy": quotient(right.sum(axis=1), true.sum(axis=1)),
+            "mean class accuracy": mean_of_defined(quotient(right, true)),
+        }
+        return {**values, **{f"IoU {name}": column for name, column in zip(class_names, ious.T)}}
+
+    return recompute
+
+
+def quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Element by element; not a number where ``whole`` is 0."""
+    return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
+
+
+def mean_of_defined(values: np.ndarray) -> np.ndarray:
+    """Mean over the last axis of what is a number; not a number where nothing is."""
+    known = ~np.isnan(values)
+    return quotient(np.where(known, values, 0.0).sum(axis=-1), known.sum(axis=-1))

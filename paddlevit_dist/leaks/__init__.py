@@ -1,0 +1,24 @@
+"""Samples of validation that stand in the training set: found, shown, left out of a score. A wing: it can be deleted
+(see ``wings``).
+
+- ``perceptual``: a hash of pictures, and a second look at two of them; ``comparing``: many hashes with many
+- ``fingerprints``: what is kept of each sample of a data set, also of scenes and volumes
+- ``search``: the pairs of two data sets
+- ``telling``: for ``inspect data`` and ``doctor``; ``evaluation``: for ``evaluate -without_leaks``; ``settings``: keys
+"""
+
+FLAGS = {
+    "without_leaks": (
+        None,
+        "WITHOUT_LEAKS",
+        "data",
+        "evaluate also without the samples that stand in the training set",
+    ),
+}
+KEYS = ".leaks.settings:TABLE"
+EVALUATION_WATCHERS = {"WITHOUT_LEAKS": ".leaks.evaluation:WithoutLeaks"}
+HOOKS = {
+    "data_inspected": ".leaks.telling:show",
+    "find_leaks": ".leaks.telling:look_briefly",
+    "evaluation_prepared": ".leaks.evaluation:find_in_training",
+}

@@ -1,0 +1,87 @@
+"""What ``inspect data`` and ``doctor`` tell of samples of validation that stand in training."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ..commands.inspect_data import contact_sheet, enlarged
+from ..contracts.task import Task
+from ..images.data.image_dataset import ImageDataset
+from ..observe.record import cache_folder
+from ..runtime.errors import UserError
+from ..runtime.printing import one_line
+from .fingerprints import pixels_of
+from .search import FILE, NEAR, Search, find, write
+
+_SHEET = "leaks.png"
+_MOST_SHOWN = 8  # pairs on the sheet
+_SHOWN_PX = 256
+_NAMED = 3  # pairs in a line
+_LONGEST_NAME = 24  # letters of it, from its end
+SECONDS = 15.0  # for each split, where it is one check of many
+
+
+def show(config: Any, task: Task, train: Any, folder: Path) -> None:
+    """After ``inspect data`` has written its sheet: compare all samples of "val" with all of "train", tell what was
+    found, and write ``leaks.json`` and, of pictures, ``leaks.png`` into ``folder``."""
+    try:
+        samples = task.build_dataset("val", cache_folder(config))
+        val, train = (getattr(one, "dataset", None) for one in (samples, train))
+        search = find(val, train, cache_folder(config))
+    except UserError as error:
+        print(one_line(f"samples of val in train: not looked for: {error}"))
+        return
+    print(one_line(f"leaks: {search.summary('val', task.sample_name)}"))
+    for file in (folder / FILE, folder / _SHEET):
+        file.unlink(missing_ok=True)  # of an earlier look
+    if not search.pairs:
+        return
+    write(folder / FILE, search, val, train)
+    files = [folder / FILE]
+    if isinstance(val, ImageDataset):
+        sheet(search, val, train).save(folder / _SHEET)
+        files.append(folder / _SHEET)
+    print(one_line(f"each with its partner: {', '.join(map(str, files))}; evaluate -without_leaks scores without them"))
+
+
+def sheet(search: Search, val: Any, train: Any) -> Image.Image:
+    """Pairs side by side: near duplicates first, the least alike of them on top."""
+    chosen = sorted(search.pairs, key=lambda pair: (pair.kind != NEAR, pair.likeness))[:_MOST_SHOWN]
+    captions = [pair.kind + (f" {pair.likeness:.2f}" if pair.kind == NEAR else "") for pair in chosen]
+    columns = []
+    sides: tuple[tuple[str, Any, Callable[[Any], int]], ...] = (
+        ("val", val, lambda pair: pair.val),
+        ("train", train, lambda pair: pair.train),
+    )
+    for heading, dataset, index_of in sides:
+        pictures = []
+        for pair, caption in zip(chosen, captions):
+            name = dataset.identity(index_of(pair))
+            picture = Image.fromarray(pixels_of(dataset, index_of(pair)))
+            picture.thumbnail((_SHOWN_PX, _SHOWN_PX))
+            pictures.append((np.asarray(picture), f"{caption}: {name[-_LONGEST_NAME:]}"))
+        columns.append((heading, enlarged(pictures)))
+    return contact_sheet(columns, Image.new("RGB", (0, 0)))
+
+
+def look_briefly(val: Any, train: Any, cache: Path, sample_name: str) -> tuple[int, str, dict[str, Any]]:
+    """For ``doctor``: as many samples as a few seconds allow.
+
+    Args:
+        val, train: samples.
+        cache: where data sets keep what they have made; what ``inspect data`` has kept there is used.
+    Returns:
+        How many leaks there are, what was seen, and the same as plain values.
+    Raises:
+        UserError: they cannot be compared.
+    """
+    val, train = (getattr(one, "dataset", None) for one in (val, train))
+    search = find(val, train, cache, SECONDS)
+    text = search.summary("val", sample_name)
+    named = [f"{val.describe(pair.val)} = {train.describe(pair.train)}" for pair in search.pairs[:_NAMED]]
+    if named:
+        text += f": {'; '.join(named)}{'; ...' if len(search.pairs) > _NAMED else ''}"
+    return len(search.pairs), text, {"leaks": len(search.pairs), "compared": search.looked, "samples": search.totals}

@@ -1,0 +1,107 @@
+"""Intervals do not depend on which process evaluates which sample."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+import pytest
+from support.processes import run_workers, succeeded
+
+from distributed.test_instance_metrics import NAMES, scene
+from paddlevit_dist.contracts.task import Metrics
+from paddlevit_dist.engine.confidence import Confidence, intervals_of
+from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
+from paddlevit_dist.images.detection.detections import Detections
+from paddlevit_dist.images.detection.evaluation.matching import Truth
+from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.loading.sampler import EvaluationSampler
+from paddlevit_dist.parallel import rank, reduce_dict, world_size
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.volumes.metrics import LandmarkMetrics
+
+SAMPLES, BATCH = 11, 2
+CONFIDENCE = Confidence(95, 100)
+
+
+def add_pictures(metrics: ClassificationMetrics, indices: list) -> None:
+    logits = np.random.default_rng(0).normal(size=(SAMPLES, 7)).astype(np.float32)
+    labels = np.arange(SAMPLES) % 7
+    metrics.update(paddle.to_tensor(logits[indices]), paddle.to_tensor(labels[indices]))
+
+
+def add_boxes(metrics: DetectionMetrics, indices: list) -> None:
+    for index in indices:
+        generator = np.random.default_rng(index)
+        corners = generator.uniform(0, 50, (4, 2))
+        boxes = np.concatenate([corners, generator.uniform(20, 60, (4, 2))], axis=1)
+        truth = Truth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
+        moved = np.concatenate([corners, corners + boxes[:, 2:]], axis=1) + generator.normal(0, 3, (4, 4))
+        found = Detections(moved.astype(np.float32), generator.random(4).astype(np.float32), np.arange(4) % 2)
+        metrics.update(1000 - index, truth, found)
+
+
+def add_scenes(metrics: InstanceMetrics, indices: list) -> None:
+    for index in indices:
+        true_class, true_instance, predictions = scene(index)
+        metrics.update_instances(true_class, true_instance, predictions)
+        labels = paddle.to_tensor(true_class)
+        metrics.update_semantic((labels + index) % 3, labels, paddle.to_tensor(1.0))
+
+
+def add_volumes(metrics: LandmarkMetrics, indices: list) -> None:
+    for index in indices:
+        metrics.update(np.random.default_rng(index).gamma(2.0, 1.0, 5))
+
+
+KINDS = {
+    "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_pictures),
+    "boxes": (lambda: DetectionMetrics(["a", "b"], SAMPLES), add_boxes),
+    "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
+    "volumes": (lambda: LandmarkMetrics(list("abcde")), add_volumes),
+}
+
+
+def evaluate_share() -> dict:
+    """Intervals of all samples of each kind, of which this rank has seen its share."""
+    found = {}
+    for kind, (make, add) in KINDS.items():
+        metrics = make()
+        sampler = EvaluationSampler(range(SAMPLES), BATCH, rank=rank(), world_size=world_size())
+        for keys in sampler:
+            add(metrics, [key.index for key in keys])
+        values = metrics.compute(reduce_dict(metrics.state, average=False))
+        found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE)
+        for name, interval in found[kind].items():
+            assert name not in values or values[name] == pytest.approx(interval.value), name
+    return found
+
+
+@pytest.fixture(scope="module")
+def of_one_process() -> dict:
+    return evaluate_share()
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_all_ranks_get_the_intervals_of_one_process(processes, of_one_process):
+    ended = succeeded(run_workers("distributed.test_intervals:evaluate_share", processes=processes))
+    assert ended.results == [of_one_process] * processes
+
+
+def test_intervals_are_of_the_main_numbers_and_their_parts(of_one_process):
+    main = {"pictures": "top-1", "boxes": "AP", "scenes": "AP", "volumes": "mre_mm"}
+    for kind, name in main.items():
+        interval = of_one_process[kind][name]
+        assert interval.low < interval.value < interval.high, kind
+    assert {"top-5", "loss", "balanced accuracy", "recall a", "recall 6"} <= set(of_one_process["pictures"])
+    assert {"AP50", "AR_100", "AP a"} <= set(of_one_process["boxes"])
+    assert {"AP25", "mIoU", "IoU chair", "AP chair"} <= set(of_one_process["scenes"])
+    assert {"sdr_2mm", "sd_mm", "c mre_mm"} <= set(of_one_process["volumes"])
+
+
+def test_metrics_that_know_no_samples_have_no_intervals():
+    assert intervals_of(Metrics(), [0, 1], CONFIDENCE) == {}
+    twice = LandmarkMetrics(["a"])
+    for _ in range(3):
+        twice.update(np.ones(1))
+    assert intervals_of(twice, [0, 1], CONFIDENCE) == {}  # more rows than samples
+    assert Confidence.of(SimpleNamespace(EVALUATION=SimpleNamespace(INTERVAL=False, RESAMPLES=100))) is None

@@ -1,0 +1,75 @@
+"""Evaluations of a run show and record their intervals, which are those of its table of pictures."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import small_runs
+
+from paddlevit_dist.config import load
+from paddlevit_dist.prediction.evaluation import evaluate_only
+from paddlevit_dist.runtime.errors import UserError
+
+
+def events_of(folder: Path) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [event for event in map(json.loads, lines) if event["kind"] == "evaluation"]
+
+
+def quantiles(right: int, samples: int) -> np.ndarray:
+    """Of how many of so many are right in a draw, in percent: the binomial distribution's own."""
+    draws = np.random.default_rng(5).binomial(samples, right / samples, 200_000)
+    return 100 * np.quantile(draws, [0.025, 0.975]) / samples
+
+
+def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path):
+    trained, evaluated = tmp_path / "run", tmp_path / "evaluation"
+    small_runs.build(str(trained), "-epochs=1", "-batch_size=64", val_size=200).train()
+    again = small_runs.build(str(evaluated), "-eval", f"-pretrained={trained}", val_size=200)
+    evaluate_only(again)
+    (first,), (second,) = events_of(trained), events_of(evaluated)
+    assert first["interval"] == second["interval"] and first["interval"]["percent"] == 95
+    assert set(first["interval"]) == {"percent", "top-1", "top-5", "loss"}  # of what the event has
+    low, high = first["interval"]["top-1"]
+    assert [low, high] == pytest.approx(quantiles(first["top-1 count"], 200).tolist(), abs=1.0)  # two pictures
+    shown = f"top-1 {first['top-1']:.2f} [{low:.1f}, {high:.1f}] top-5 {first['top-5']:.2f} loss {first['loss']:.4f}"
+    assert (trained / "log.txt").read_text().splitlines()[-1].endswith(f" {shown} (last and best, epoch 1)")
+    assert (evaluated / "log.txt").read_text().splitlines()[-1].endswith(f" {shown}")
+    best = json.loads((trained / "checkpoints" / "best" / "evaluation.json").read_text())["best"]
+    assert best["line"] == shown
+    written = json.loads((trained / "intervals.json").read_text())
+    of_evaluation = json.loads((evaluated / "eval_intervals.json").read_text())
+    assert written["values"] == of_evaluation["values"] and written["epoch"] == 1 and of_evaluation["split"] == "val"
+    assert [written["percent"], written["resamples"]] == [95, 1000]
+    assert {"balanced accuracy", "recall 0", "recall 9"} < set(written["values"])
+    assert written["values"]["top-1"] == {"value": first["top-1"], "low": low, "high": high}
+
+
+@pytest.mark.parametrize("words", [["off"], ["False"], ["99", "EVALUATION.RESAMPLES", "300"]])
+def test_the_key_says_which_interval(tmp_path, words):
+    trainer = small_runs.build(str(tmp_path), "-epochs=1", "-batch_size=64", "EVALUATION.INTERVAL", *words, val_size=64)
+    values, line = trainer.evaluation("evaluation")
+    if words[0] == "99":
+        assert trainer.evaluation.confidence == (99, 300) and " [" in line and trainer.evaluation.intervals
+        assert trainer.evaluation.event_of(values)["interval"]["percent"] == 99
+    else:
+        assert re.fullmatch(r"top-1 [\d.]+ top-5 [\d.]+ loss [\d.]+", line) and not trainer.evaluation.intervals
+        assert "interval" not in trainer.evaluation.event_of(values)
+
+
+def test_the_keys_take_what_they_say():
+    for given, expected in (("off", False), ("95", 95), ("99", 99)):
+        assert load(["EVALUATION.INTERVAL", given]).values.EVALUATION.INTERVAL is expected
+    with pytest.raises(UserError, match="EVALUATION.INTERVAL"):
+        load(["EVALUATION.INTERVAL", "90"])
+    with pytest.raises(UserError, match="EVALUATION.RESAMPLES"):
+        load(["EVALUATION.RESAMPLES", "3"])
+
+
+def test_an_interval_without_width_is_recorded_and_not_shown(tmp_path):
+    trainer = small_runs.build(str(tmp_path), "-epochs=1", "-batch_size=1", val_size=1)
+    values, line = trainer.evaluation("evaluation")
+    assert re.fullmatch(r"top-1 [\d.]+ top-5 [\d.]+ loss [\d.]+", line)
+    assert trainer.evaluation.event_of(values)["interval"]["top-1"] == [values["top-1"]] * 2

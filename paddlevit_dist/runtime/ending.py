@@ -40,8 +40,8 @@ def end(code: int) -> NoReturn:
     """End this process as Python does, exit handlers and open files included, but for the destructors."""
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
     atexit._run_exitfuncs()
-    for thing in [*gc.get_objects(), sys.stdout, sys.stderr]:
-        if issubclass(type(thing), io.IOBase):  # Python would close files that own code has left open
-            with contextlib.suppress(OSError, ValueError):  # not for writing, or nobody reads it any more
-                thing.flush()
+    left_open = [thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase)]  # Python would close these
+    for stream in [sys.stdout, sys.stderr, *left_open]:
+        with contextlib.suppress(Exception):  # not for writing, nobody reads it any more, or somebody's class fails
+            stream.flush()
     os._exit(code)

@@ -335,14 +335,14 @@ class _Best(msgspec.Struct):
     name: str
     value: float
     epoch: _Count
-    line: str = ""
+    line: str
 
 
 class _Evaluation(msgspec.Struct):
     best: _Best
 
 
-class _Skipped(msgspec.Struct, frozen=True):
+class _Skipped(msgspec.Struct):
     total: _Count
     in_a_row: _Count
 
@@ -351,8 +351,8 @@ class _Extra(msgspec.Struct):
     best: _Best | None
     global_batch_size: Annotated[int, Meta(gt=0, le=1 << 53)]
     scaler: dict[str, Any]  # empty, or a ``_Scaler``
-    skipped_updates: _Skipped = _Skipped(0, 0)
-    evaluation_due: bool = False
+    skipped_updates: _Skipped
+    evaluation_due: bool
     weights_digest: str = ""
     paddle: str = ""
     seed: int = 0

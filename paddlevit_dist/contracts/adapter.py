@@ -5,15 +5,24 @@ import functools
 from collections.abc import Callable
 from typing import Any, cast
 
+from ..runtime.errors import UserError
+
 
 def adopt(instance: Any, contract: type) -> Any:
     """``instance`` as one of ``contract``: itself if it is one, else its own attributes and methods override the
     defaults of ``contract``.
 
     Its class changes, nothing is copied; its pickle is that of its own class.
+
+    Raises:
+        UserError: its class is of a kind that cannot change, such as one with ``__slots__``.
     """
     if not isinstance(instance, contract):
-        instance.__class__ = _mixed(cast(Any, type(instance)), contract)  # mypy considers no class hashable
+        own = cast(Any, type(instance))  # mypy considers no class hashable
+        try:
+            object.__setattr__(instance, "__class__", _mixed(own, contract))  # a frozen dataclass refuses its own
+        except TypeError as error:
+            raise UserError(f"{own.__name__} cannot serve as {contract.__name__}: derive it from that class") from error
     return instance
 
 

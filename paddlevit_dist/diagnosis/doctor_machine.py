@@ -30,8 +30,7 @@ def versions(checkup: Checkup) -> Finding:
     from ..observe.record import versions as recorded
 
     facts: dict[str, Any] = {**recorded()}
-    installed = {package.metadata["Name"] for package in metadata.distributions()}
-    wheels = sorted({"paddlepaddle", "paddlepaddle-gpu"} & installed)
+    wheels = [name for name in ("paddlepaddle", "paddlepaddle-gpu") if any(metadata.distributions(name=name))]
     if len(wheels) > 1:
         mend = "python -m pip uninstall paddlepaddle paddlepaddle-gpu, then install the one that you want"
         return Finding(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend, facts)

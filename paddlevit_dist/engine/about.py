@@ -165,17 +165,23 @@ def epochs_by_size(config: Any) -> int | None:
 def compare(source: str, config: Any, task: Task, *, must_match: bool) -> list[str]:
     """Compare what the checkpoint at ``source`` says of its input with this run's; returns lines for the log.
 
-    Weights other than our checkpoints say nothing, and nothing is compared; nor is a name that only one side has.
+    Weights other than our checkpoints say nothing, and nothing is compared; nor is a name that only one side has. A
+    checkpoint whose ``about.yaml`` was lost or removed gets a line.
 
     Args:
         must_match: for an evaluation or a resumed training; weights to start a training from may differ, with a line.
     Raises:
         UserError: the two differ, they must not, and -allow_changes was not given.
     """
-    theirs = (checkpoints.read_about(source) or {}).get("input") or {}
+    about = checkpoints.read_about(source)
+    if about is None:
+        return []
+    theirs, ours = about.get("input"), task.about_input()
+    if not isinstance(theirs, dict) or (ours and not theirs):
+        return [f"note: {source} does not say how it was trained (about.yaml): that cannot be checked against this run"]
     changes = [
         Change(name, theirs[name], value, alters=True)
-        for name, value in task.about_input().items()
+        for name, value in ours.items()
         if name in theirs and _plain(value) != _plain(theirs[name])
     ]
     remedy = " and ".join(dict.fromkeys(task.remedy_for_input(change.name, change.before) for change in changes))

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from .. import wings
-from ..contracts.task import EvaluationStep, Kept, Metrics, Task
+from ..contracts.task import EvaluationStep, Kept, Metrics, Records, Task
 from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
@@ -83,14 +83,12 @@ class Evaluation:
         step = EvaluationStep(metrics, writer, epoch, watchers.want_records)
         with gpu_memory.explained(gpu_memory.of_evaluation(self.config)), self.precision.forward_of(self.model):
             leaves = False
-            with contextlib.closing(self._counted(label)) as batches:
-                try:
-                    for batch in batches:
-                        watchers.tell("batch_evaluated", batch, self.task.eval_step(self.model, batch, step))
-                        if stops.wanted():
-                            raise LeftEarly
-                except LeftEarly:
-                    leaves = True
+            try:
+                with contextlib.closing(self.batches(label, step)) as batches:
+                    for batch, records in batches:
+                        watchers.tell("batch_evaluated", batch, records)
+            except LeftEarly:
+                leaves = True
             if stops.leave_together(leaves):  # after waiting for all ranks
                 raise LeftEarly
             values = metrics.compute(reduce_dict(metrics.state, average=False))
@@ -105,16 +103,23 @@ class Evaluation:
     def _keep(self, indices: np.ndarray, kept: Kept | None) -> None:
         self.kept = None if kept is None else (indices, kept)
 
-    def _counted(self, label: str) -> Generator[Any, None, None]:
-        """This rank's batches; bar and watchdog are told when one is done."""
+    def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
+        """This rank's batches with their records, evaluated with the model as it is; communicates nothing. Bar and
+        watchdog are told when one is done.
+
+        Raises:
+            LeftEarly: the run was asked to stop; perhaps on this rank alone.
+        """
         total = len(self.loader)
         bar = Progress(total, label, is_main())
         self.heartbeat.at(f"in the {label}")
         try:
             for done, batch in enumerate(self.loader, 1):
-                yield batch
+                yield batch, self.task.eval_step(self.model, batch, step)
                 bar.step()
                 self.heartbeat.at(f"in the {label}, {done} of {total} batches done")
+                if stops.wanted():
+                    raise LeftEarly
         finally:
             bar.close()
 

@@ -107,7 +107,8 @@ def unused(given: Given) -> Iterator[Unused]:
         if value_of(values, chooser) not in readers:
             yield Unused(names, chooser, f"it is for {' and '.join(readers)}, and {{}}")
     if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
-        yield Unused(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", "it dampens that of SGD, and {}")
+        reason = "it dampens the momentum of SGD, and {}"
+        yield Unused(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", reason)
     if "TRAIN.NUM_SAMPLES" not in given:
         yield Unused(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):

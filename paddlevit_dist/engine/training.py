@@ -111,9 +111,8 @@ class Training(TrainingParts):
                 tell("update_done", Update(step, terms, self.updater.finite, rate, made, is_last))
                 if self.checkpointer.is_due():
                     self._save_update(evaluation_due=is_last and self.evaluates(epoch))
-                if (
-                    self.checkpointer.agreement.stops_at(self.schedule.update) and not is_last
-                ):  # after the last, the epoch is saved
+                stops = self.checkpointer.agreement.stops_at(self.schedule.update)
+                if stops and not is_last:  # after the last, the epoch is saved
                     self._stop()
         finally:
             tell("epoch_left")

@@ -104,7 +104,7 @@ def observers_of(names: Sequence[str]) -> dict[str, Any]:
 
 def make_observers(names: Sequence[str]) -> list[Any]:
     """The observers with these names; raises as ``observers_of`` does."""
-    return [make() for make in observers_of(names).values()]
+    return [adopt_class(make, Observer)() for make in observers_of(names).values()]
 
 
 class Observers:

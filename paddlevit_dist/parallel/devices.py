@@ -105,7 +105,7 @@ def _has_launcher() -> bool:
 
 def cpu_cores() -> int:
     """Number of cores this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_launched() -> bool:

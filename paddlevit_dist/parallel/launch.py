@@ -219,7 +219,9 @@ def _leave(number: int, again: bool) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, for whatever reason."""
+    """Have the kernel kill this process when its parent ends, for whatever reason (Linux)."""
+    if sys.platform != "linux":
+        return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the line above
         os._exit(1)

@@ -101,7 +101,8 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
         wanted["KMP_BLOCKTIME"] = "1"  # ms that a thread without work spins, in the way of others; 200 if not set
         wanted["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's: loader processes, of which each would take all cores
     if tuned:
-        wanted.update(_MALLOC)
+        if platform.libc_ver()[0] == "glibc":  # elsewhere a single process works, too
+            wanted.update(_MALLOC)
         kernels = math_kernels(processor())
         if kernels:
             wanted["MKL_DEBUG_CPU_TYPE"] = kernels
@@ -173,13 +174,16 @@ def one_thread_here() -> Iterator[None]:
 @functools.cache
 def _openmp_libraries() -> list[ctypes.CDLL]:
     """Those that this process has loaded."""
-    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
     return [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if _OPENMP.search(line)})]
 
 
 def give_back_memory() -> None:
     """Return this process's unused heap to the kernel: the variables above keep malloc from doing so itself."""
-    ctypes.CDLL(None).malloc_trim(0)
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):  # glibc
+        library.malloc_trim(0)
 
 
 def settings() -> dict[str, str]:

@@ -8,7 +8,6 @@ ends it.
 import faulthandler
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -117,7 +116,7 @@ def describe(rank: int, seen: dict[int, Seen], now: float, process: str, limit: 
 
 def stacks() -> str:
     """The stacks of this process's threads without those that only watch."""
-    with tempfile.TemporaryFile() as file:
+    with open(os.memfd_create("stacks"), "w+b") as file:  # folders may be full, or not for writing
         faulthandler.dump_traceback(file)
         file.seek(0)
         return _own_stacks(file.read())

@@ -1,14 +1,13 @@
 """The report of a run and its figures: what is kept of an evaluation for them, and when they are made.
 
-Whatever goes wrong in here costs the report its figures, and the run nothing but a line in its log; an evaluation that
-fails ends the run as any other does.
+Whatever goes wrong in here costs the report its figures, and the run nothing but a line in its log.
 """
 
 import contextlib
 import pickle
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,32 @@ import paddle
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..contracts.figures import Figure
-from ..contracts.task import Records, Task
-from ..engine.watchers import Watcher, Watchers
+from ..contracts.task import EvaluationStep, Records, Task
+from ..engine.evaluation import Evaluation
+from ..engine.watchers import Watcher
 from ..parallel import LeftEarly, all_gather, is_main
 from ..runtime.errors import UserError
 from . import store
 from .page import PAGE, write_page
 
 IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
+
+
+class HostArrays(Mapping):
+    """A batch as numpy arrays; each is copied from the device when it is asked for."""
+
+    def __init__(self, batch: dict[str, Any]) -> None:
+        self._batch = batch
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._batch[name]
+        return value.numpy() if isinstance(value, paddle.Tensor) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batch)
+
+    def __len__(self) -> int:
+        return len(self._batch)
 
 
 class RecordKeeper:
@@ -52,9 +69,26 @@ class RecordKeeper:
             except Exception:
                 self._problem = traceback.format_exc()
 
+    def evaluate(self, evaluation: Evaluation) -> None:
+        """Evaluate this rank's samples for their records alone; communicates nothing and raises nothing."""
+        model = evaluation.model
+        was_training = model.training
+        model.eval()
+        try:
+            step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
+            batches = contextlib.closing(evaluation.batches("evaluation for the report", step))
+            with paddle.no_grad(), evaluation.precision.forward_of(model), batches as evaluated:
+                for batch, records in evaluated:
+                    self.add(model, batch, records)
+        except LeftEarly:
+            self._problem = "the run was asked to stop"
+        except Exception:
+            self._problem = traceback.format_exc()
+        if was_training:
+            model.train()
+
     def _predicted(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Records:
-        on_host = {name: value.numpy() if isinstance(value, paddle.Tensor) else value for name, value in batch.items()}
-        records = list(self.task.figure_records(on_host, self.task.predict_step(model, batch)))
+        records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(model, batch)))
         return lambda: records
 
     def gather(self) -> tuple[IndexedRecords, list[str]]:
@@ -121,19 +155,14 @@ class ReportWatcher(Watcher):
         return RecordKeeper(self._task, [key.index for keys in self._evaluation.loader.sampler for key in keys])
 
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
-        model, evaluation = self._run.model, self._evaluation
-        with weights_of(model, checkpoint) as is_loaded:
+        with weights_of(self._run.model, checkpoint) as is_loaded:
             if not is_loaded:
                 self._record.say(f"note: the report shows no figures: {checkpoint} cannot be read by every process")
                 return
             self._record.say(f"the report shows the best weights, of epoch {best['epoch']}: evaluating them once more")
-            self._keeper = self._new_keeper()
-            try:
-                evaluation("evaluation for the report", watchers=Watchers([self]))
-            except LeftEarly:  # on every rank
-                self._record.say("note: the report shows no figures: the run was asked to stop")
-                return
-            self._write_figures(self._keeper, _facts_of(best))
+            keeper = self._new_keeper()
+            keeper.evaluate(self._evaluation)
+            self._write_figures(keeper, _facts_of(best))
 
     def _write_figures(self, keeper: RecordKeeper | None, facts: dict[str, Any]) -> None:
         """Make the figures and write them to the run's folder. Every rank must call this.

@@ -29,10 +29,13 @@ def note_group() -> None:
 
 
 def end_if_in_danger(code: int) -> None:
-    """End this process with ``code`` if it has joined a group, or a thread is left running."""
+    """End this process with ``code`` if it has joined a group, or a thread is left running: then at once, as that may
+    wait for other threads, and exit handlers would clear libraries beneath it."""
     for thread in _left_running:
         thread.join(_LAST_SECONDS)
-    if _has_group or any(thread.is_alive() for thread in _left_running):
+    if any(thread.is_alive() for thread in _left_running):
+        _flush_and_leave(code)
+    if _has_group:
         end(code)
 
 
@@ -40,8 +43,12 @@ def end(code: int) -> NoReturn:
     """End this process as Python does, exit handlers and open files included, but for the destructors."""
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
     atexit._run_exitfuncs()
-    for thing in [*gc.get_objects(), sys.stdout, sys.stderr]:
-        if issubclass(type(thing), io.IOBase):  # Python would close files that own code has left open
-            with contextlib.suppress(OSError, ValueError):  # not for writing, or nobody reads it any more
-                thing.flush()
+    _flush_and_leave(code)
+
+
+def _flush_and_leave(code: int) -> NoReturn:
+    left_open = [thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase)]  # Python would close these
+    for stream in [sys.stdout, sys.stderr, *left_open]:
+        with contextlib.suppress(Exception):  # not for writing, nobody reads it any more, or somebody's class fails
+            stream.flush()
     os._exit(code)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.processes import ROOT, run_command
-from support.runs import DIGITS
+from support.runs import DIGITS, STATE
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.store import HostTensor
@@ -35,8 +35,7 @@ ADVICE = {
 
 def save(folder: Path, epoch: int) -> Path:
     weights = {"weight": HostTensor(np.zeros(20_000, np.float32), "linear_0.w_0")}
-    extra = {"scaler": {}, "best": None, "global_batch_size": 8}
-    state = checkpoints.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {}, extra)
+    state = checkpoints.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {}, STATE)
     return checkpoints.save(folder, checkpoints.epoch_name(epoch), weights, state)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+from support.runs import STATE
 
 from paddlevit_dist.checkpoint import array_files, content, finding, store
 from paddlevit_dist.checkpoint import store as checkpoints
@@ -18,14 +19,13 @@ from paddlevit_dist.checkpoint.store import HostTensor
 from paddlevit_dist.runtime import files
 
 TRACED = {module.__file__ for module in (files, array_files, content, finding, store, shutil)}
-BEST = {"name": "loss", "value": 0.5, "epoch": 1}
+BEST = {"name": "loss", "value": 0.5, "epoch": 1, "line": "loss 0.5"}
 
 
 def save(folder: Path, epoch: int, value: float) -> None:
     """All that a run does for a checkpoint, from the first file to the removal of the one before."""
     weights = {"weight": HostTensor(np.full(2000, value, np.float32), "linear_0.w_0")}
-    extra = {"scaler": {}, "best": None, "global_batch_size": 8}
-    state = checkpoints.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {"moment": np.ones(9)}, extra)
+    state = checkpoints.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {"moment": np.ones(9)}, STATE)
     directory = checkpoints.save(folder, checkpoints.epoch_name(epoch), weights, state, weights, {"input": {}})
     checkpoints.link(folder, "last", directory)
     checkpoints.write_evaluation(directory, BEST)

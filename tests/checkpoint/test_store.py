@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from support.runs import STATE
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.runtime.errors import UserError
-
-PLAIN = {"scaler": {}, "best": None, "global_batch_size": 8}
 
 
 @pytest.fixture()
@@ -22,14 +21,14 @@ def model():
 
 def save(folder: Path, epoch: int, model) -> Path:
     position = {"epoch": epoch, "consumed": 0, "update": 10 * epoch}
-    state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, {**PLAIN, "evaluation_due": True})
+    state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, {**STATE, "evaluation_due": True})
     return checkpoints.save(folder, checkpoints.epoch_name(epoch), model.state_dict(), state)
 
 
 def save_update(folder: Path, update: int, model) -> Path:
     """In the middle of an epoch of 10 updates of 8 samples."""
     position = {"epoch": update // 10, "consumed": update % 10 * 8, "update": update}
-    state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, PLAIN)
+    state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, STATE)
     return checkpoints.save(folder, checkpoints.update_name(update), model.state_dict(), state)
 
 
@@ -174,14 +173,20 @@ def test_a_discarded_checkpoint_hands_the_link_on(tmp_path, model):
 
 def test_an_evaluation_is_due_until_it_is_noted_with_the_best_one(tmp_path, model):
     directory = save(tmp_path, 1, model)
-    assert checkpoints.read(directory).extra == {**PLAIN, "evaluation_due": True}
-    checkpoints.write_evaluation(directory, {"name": "loss", "value": 0.5, "epoch": 1})
+    assert checkpoints.read(directory).extra == {**STATE, "evaluation_due": True}
+    best = {"name": "loss", "value": 0.5, "epoch": 1, "line": "loss 0.5"}
+    checkpoints.write_evaluation(directory, best)
     checkpoints.verify(directory)
-    assert checkpoints.read(directory).extra == {
-        **PLAIN,
-        "best": {"name": "loss", "value": 0.5, "epoch": 1},
-        "evaluation_due": False,
-    }
+    assert checkpoints.read(directory).extra == {**STATE, "best": best}
+
+
+@pytest.mark.parametrize("name", STATE)
+def test_a_state_without_what_a_run_needs_is_told(tmp_path, name):
+    extra = {key: value for key, value in STATE.items() if key != name}
+    state = checkpoints.RunState({"epoch": 1, "consumed": 0, "update": 2}, {}, extra)
+    directory = checkpoints.save(tmp_path, checkpoints.epoch_name(1), {}, state)
+    with pytest.raises(UserError, match=f"`{name}`.*continue from another checkpoint"):
+        checkpoints.read(directory)
 
 
 @pytest.mark.parametrize(

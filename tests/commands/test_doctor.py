@@ -60,6 +60,17 @@ def test_gpus_are_tried_in_their_own_precision_and_given_back(tmp_path, monkeypa
     assert devices_set == ["gpu:0", "gpu:1", "cpu"]
 
 
+def test_two_paddles_in_one_place_are_told_however_their_names_are_spelt(tmp_path, monkeypatch):
+    for name in ("paddlepaddle", "paddlepaddle_gpu"):
+        metadata = tmp_path / f"{name}-9.0.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\n")
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = doctor_machine.versions(Checkup(None, tmp_path, 1, False))
+    assert found.status == "failure" and "paddlepaddle and paddlepaddle-gpu are both installed" in found.text
+
+
 class Pictures:
     """Grey pictures; ``train`` and ``val`` are the labels of the two splits."""
 

@@ -1,5 +1,6 @@
 """Classes registered without our base classes: their own attributes first, then our defaults, in every process."""
 
+import dataclasses
 import pickle
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,24 @@ def test_what_has_the_base_class_stays_what_it_is():
 
     own = Own()
     assert adopt(own, Samples) is own and type(own) is Own
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    name: str
+
+
+class Slotted:
+    __slots__ = ("name",)
+
+
+def test_instances_of_frozen_classes_and_classes_with_slots_are_adopted():
+    assert adopt(Frozen("one"), Samples).name == "one"
+    slotted: Any = adopt_class(Slotted, Samples)()
+    slotted.name = "two"
+    assert isinstance(slotted, Samples) and slotted.name == "two"
+    with pytest.raises(UserError, match="Slotted cannot serve as Samples: derive it from that class"):
+        adopt(Slotted(), Samples)
 
 
 def test_a_data_set_of_other_samples_is_refused_with_those_that_fit():

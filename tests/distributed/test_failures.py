@@ -78,6 +78,50 @@ def leave_a_destructor_that_aborts(folder: str) -> None:
     native.__cxa_atexit(native.abort, None, None)
 
 
+OWN_STREAMS = """
+import io, sys
+from paddlevit_dist.runtime import ending
+
+class Failing(io.RawIOBase):
+    def flush(self):
+        raise RuntimeError("it cannot")
+
+class Kept:  # not of Python's kinds
+    def write(self, text):
+        self.text = text
+    def flush(self):
+        sys.__stdout__.write(self.text)
+
+failing, sys.stdout = Failing(), Kept()
+sys.stdout.write("a line")
+ending.end(3)
+"""
+
+
+def test_streams_of_any_kind_are_flushed_at_the_end_and_none_changes_the_exit_code():
+    ended = run_command([sys.executable, "-c", OWN_STREAMS], timeout=60)
+    assert (ended.code, ended.out, ended.err) == (3, "a line", "")
+
+
+LEFT_RUNNING = """
+import atexit, threading
+from paddlevit_dist.runtime import ending
+
+for daemon in (False, True):
+    thread = threading.Thread(target=threading.Event().wait, daemon=daemon)
+    thread.start()
+ending.leave_running(thread)
+atexit.register(print, "clears a library")
+print("a line")
+ending.end_if_in_danger(75)
+"""
+
+
+def test_beside_a_thread_that_is_left_running_nothing_is_waited_for_and_no_library_is_cleared():
+    ended = run_command([sys.executable, "-c", LEFT_RUNNING], timeout=30)
+    assert (ended.code, ended.out, ended.err) == (75, "a line\n", "")
+
+
 OWN_PROGRAM = """
 import atexit, os, sys
 from distributed.test_failures import leave_a_destructor_that_aborts

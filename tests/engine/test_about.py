@@ -24,10 +24,17 @@ def checkpoint(tmp_path):
 
     def write(content):
         (tmp_path / "state.json").write_text("{}")
-        (tmp_path / "about.yaml").write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        if content is not None:
+            (tmp_path / "about.yaml").write_text(content if isinstance(content, str) else yaml.safe_dump(content))
         return str(tmp_path)
 
     return write
+
+
+@pytest.mark.parametrize("content", [None, {}, {"input": {}}, {"input": None}])
+def test_a_checkpoint_without_a_description_is_told(checkpoint, content):
+    (unchecked,) = compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True)
+    assert "cannot be checked" in unchecked
 
 
 def test_equal_input_is_silent_also_as_lists_and_with_further_names(checkpoint):

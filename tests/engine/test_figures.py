@@ -26,12 +26,18 @@ class Falling(Classification):
     """Its score falls from epoch to epoch, so that the first one is the best."""
 
     best_metric = ("score", True)
+    evaluations = computed = 0
 
     def build_metrics(self) -> Any:
         metrics = super().build_metrics()
         compute = metrics.compute
-        self.evaluations = getattr(self, "evaluations", 0) + 1
-        metrics.compute = lambda state: {**compute(state), "score": -float(self.evaluations)}
+        self.evaluations += 1
+
+        def falling(state: Any) -> dict[str, float]:
+            self.computed += 1
+            return {**compute(state), "score": -float(self.evaluations)}
+
+        metrics.compute = falling
         return metrics
 
 
@@ -59,6 +65,8 @@ def test_figures_are_of_the_best_weights_and_the_model_keeps_its_own(tmp_path, c
     figures = store.load(tmp_path / "other" / store.EVALUATION).figures
     alone = next(figure["cells"] for figure in figures if figure["kind"] == "matrix")
     assert alone == confusion(tmp_path / "run") and sum(alone[2::3]) == 64
+    evaluated = 4 if averaged == "True" else 2
+    assert trainer.task.computed == evaluated  # not again for the report
 
 
 def test_the_last_evaluation_serves_where_it_is_the_best(tmp_path, capsys):
@@ -102,6 +110,23 @@ def test_a_failure_costs_the_figures_and_not_the_run(tmp_path, capsys, task):
     assert "holds no figures" in Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
 
 
+class FailingAgain(Falling):
+    """Its third evaluation, of the best weights for the report, fails."""
+
+    def eval_step(self, model: Any, batch: Any, step: Any) -> Any:
+        if self.evaluations == 3:
+            raise MemoryError("of the GPU")
+        return super().eval_step(model, batch, step)
+
+
+def test_a_training_ends_well_where_its_best_weights_cannot_be_evaluated_again(tmp_path, capsys):
+    trainer = build(tmp_path, "-epochs=2", task=FailingAgain)
+    values = trainer.train()
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: the report: ")]
+    assert len(notes) == 1 and "MemoryError: of the GPU" in notes[0] and values["score"] == -2
+    assert trainer.model.training
+
+
 class Plain(Classification):
     """Its ``eval_step`` keeps no records, and its records are what it predicts."""
 
@@ -109,6 +134,7 @@ class Plain(Classification):
         super().eval_step(model, batch, step)
 
     def figure_records(self, batch: Any, predictions: Any) -> Any:
+        assert batch["labels"] is not batch["labels"]  # copied from the device when asked for, and only then
         return [int(p.argmax()) if label else None for p, label in zip(predictions, batch["labels"].tolist())]
 
     def figures(self, samples: Any, records: Any, model: Any) -> Any:

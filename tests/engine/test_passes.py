@@ -174,12 +174,14 @@ def test_results_are_compared_by_the_size_of_their_numbers():
     assert difference(one, [*one[:2], one[3], None]) == float("inf")
 
 
-def test_on_a_gpu_gradients_are_equal_up_to_rounding():
-    config = CfgNode({"AMP": True, "AMP_DTYPE": "bfloat16"})
-    assert allowed_difference(config, on_gpu=False) == 0.0
-    coarse = allowed_difference(config, on_gpu=True)
-    config.AMP = False
-    assert 0.0 < allowed_difference(config, on_gpu=True) < coarse < 0.2
+def test_on_a_gpu_gradients_are_equal_up_to_the_rounding_that_is_in_force(monkeypatch):
+    def allowed(amp: bool, tf32: bool, on_gpu: bool = True) -> float:
+        monkeypatch.setattr(passes.gpu, "rounds_to_tf32", lambda: tf32)
+        return allowed_difference(CfgNode({"AMP": amp, "AMP_DTYPE": "bfloat16"}), on_gpu)
+
+    assert allowed(amp=True, tf32=True, on_gpu=False) == 0.0
+    plain, tf32, half = allowed(False, False), allowed(False, True), allowed(True, True)
+    assert 0.0 < plain <= 1e-4 < tf32 < half < 0.2
 
 
 def test_passes_are_timed_between_waits_and_nothing_is_copied_to_the_host(monkeypatch):

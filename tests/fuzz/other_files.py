@@ -144,10 +144,18 @@ def make_checkpoint(folder):
     place.mkdir(parents=True)
     (place / "model.pdparams").write_bytes(pickle.dumps(_STATE, 4))
     np.savez(place / "optimizer.npz", moment=np.zeros(3, np.float32))
-    best = {"name": "acc@1", "value": 0.5, "epoch": 2}
+    best = {"name": "acc@1", "value": 0.5, "epoch": 2, "line": "acc@1 50.00"}
+    skipped = {"total": 0, "in_a_row": 0}
     state = {
         "position": {"epoch": 3, "consumed": 0, "update": 12},
-        "extra": {"best": best, "scaler": {}, "global_batch_size": 8, "evaluation_due": False, "seed": 0},
+        "extra": {
+            "best": best,
+            "scaler": {},
+            "global_batch_size": 8,
+            "evaluation_due": False,
+            "skipped_updates": skipped,
+            "seed": 0,
+        },
     }
     (place / "state.json").write_text(json.dumps(state))
     (place / "evaluation.json").write_text(json.dumps({"best": {**best, "epoch": 3}}))

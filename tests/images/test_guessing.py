@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.data import box_layouts, formats
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.registry import DATASETS, resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -212,3 +213,12 @@ def test_it_needs_no_paddle(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=60)
     assert run.stdout == "folder\n", run.stderr
+
+
+def test_of_a_folder_with_very_many_names_some_are_looked_at(tmp_path, monkeypatch):
+    seen = set()
+    monkeypatch.setattr(box_layouts, "_MOST_NAMES", 10)
+    monkeypatch.setattr(formats, "is_hidden", lambda name: seen.add(name))
+    write(tmp_path, *(f"pictures/{number:02d}.jpg" for number in range(50)))
+    assert guess(tmp_path) is None
+    assert len(seen - {b"pictures"}) == 10

@@ -5,10 +5,10 @@ import json
 import re
 
 import pytest
-from checkpoint.test_download import Server
 from support.drawn_pictures import NEW, OLD, write_drawn
 from support.processes import ROOT, run_main
 from support.runs import last_line, refusal, well
+from support.servers import Server
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors
@@ -31,9 +31,8 @@ def folder(tmp_path_factory):
 def hub(folder):
     model = create_model("vit_small_patch16_224", num_classes=1000, **SMALL)
     write_safetensors(folder / "w", {name: value.numpy() for name, value in model.state_dict().items()})
-    server = Server((folder / "w").read_bytes())
-    yield server
-    server.close()
+    with Server((folder / "w").read_bytes()) as server:
+        yield server
 
 
 def start(folder, hub, data, output, *arguments):

@@ -131,6 +131,15 @@ def test_more_gpus_than_visible_is_the_users_to_mend():
     assert devices.plan_processes(2, gpus=4) == (2, True, False, [])
 
 
+def test_a_single_process_asks_other_systems_for_nothing_that_only_linux_has(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(tuning.platform, "libc_ver", lambda: ("", ""))
+    monkeypatch.setattr(tuning.ctypes, "CDLL", lambda name: object())
+    assert devices.cpu_cores() == os.cpu_count()
+    assert not [name for name in tuning.environment(1, True, {}) if name.startswith("MALLOC_")]
+    tuning.give_back_memory()
+
+
 def test_without_a_gpu_processes_are_asked_for_and_too_many_are_noticed():
     assert devices.plan_processes(-1, gpus=0).processes == 1
     plan = devices.plan_processes(1000, gpus=0)

@@ -180,11 +180,15 @@ def test_running_statistics_keep_that_share():
 
 
 @pytest.mark.parametrize(
-    "words", (["-dataset=digits"], ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.OPTIMIZER.MOMENTUM", "0"])
+    "words, reason",
+    (
+        (["-dataset=digits"], "it is for SGD"),
+        (["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.OPTIMIZER.MOMENTUM", "0"], "it dampens the momentum of SGD"),
+    ),
 )
-def test_dampening_without_momentum_is_told(words):
+def test_dampening_without_momentum_is_told(words, reason):
     (notice,) = config.load([*words, "TRAIN.OPTIMIZER.DAMPENING", "0.1"]).notices
-    assert notice.startswith("TRAIN.OPTIMIZER.DAMPENING 0.1 (command line): no effect: it dampens the momentum of SGD")
+    assert notice.startswith(f"TRAIN.OPTIMIZER.DAMPENING 0.1 (command line): no effect: {reason}, and")
 
 
 @pytest.mark.parametrize("features, see", (("[height, rgb]", "colours"), ("[ones]", "classes")))

@@ -15,6 +15,9 @@ MAIN = ROOT / "main_multi_gpu.py"
 TINY = ["-image_size=16", "MODEL.PATCH_SIZE", "8", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2"]
 PLAIN = f"-cfg={Path(__file__).with_name('plain.yaml')}"  # a recipe that sets nothing but the model
 DIGITS = [PLAIN, *TINY, "-dataset=digits", "-batch_size=64", "-num_workers=0", "-epochs=1", "DATA.IMAGE_CHANNELS", "1"]
+# What a checkpoint's state says besides the position, of a run that has neither evaluated nor skipped anything.
+STATE = {"scaler": {}, "best": None, "global_batch_size": 8, "evaluation_due": False}
+STATE["skipped_updates"] = {"total": 0, "in_a_row": 0}
 PICTURES = [PLAIN, *TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
 
 

@@ -14,6 +14,7 @@ VOC_PICTURES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # come before others
 _SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 _HEAD_BYTES = 1 << 16
+_MOST_NAMES = 20_000  # of a folder; it may have a million, and a guess looks at many folders, some of them often
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
 _LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 _VOC = re.compile(rb"<annotation[\s>]")
@@ -34,6 +35,16 @@ class Guess(NamedTuple):
     reason: str
 
 
+def first_names(folder: str) -> list[str]:
+    """The names that a guess looks at; none where the folder cannot be listed."""
+    return names_in(folder, may_be_absent=True, most=_MOST_NAMES)
+
+
+def first_folders(folder: str) -> list[str]:
+    """The paths of the folders that a guess looks into; none where the folder cannot be listed."""
+    return folder_paths(folder, may_be_absent=True, most=_MOST_NAMES)
+
+
 def find_boxes(root: str, shown: str) -> list[Guess]:
     """The datasets of pictures with boxes that a folder holds, usually none or one.
 
@@ -52,11 +63,12 @@ def find_boxes(root: str, shown: str) -> list[Guess]:
     return found
 
 
-def json_files(root: str) -> list[str]:
-    """The JSON files in a folder and in its sub-folders, one level down."""
+def json_files(root: str, most: int | None = None) -> list[str]:
+    """The JSON files in a folder and in its sub-folders, one level down; ``most``: names that are read of each."""
     found = []
-    for folder in (root, *folder_paths(root)):
-        found += [os.path.join(folder, name) for name in names_in(folder, True) if name.lower().endswith(".json")]
+    for folder in (root, *folder_paths(root, most=most)):
+        names = names_in(folder, may_be_absent=True, most=most)
+        found += [os.path.join(folder, name) for name in names if name.lower().endswith(".json")]
     return found
 
 
@@ -67,7 +79,7 @@ def is_coco(file: str) -> bool:
 
 def refuse_labelme(path: str) -> None:
     """Raise a UserError that says what to do with labelme's own files, one for each picture, where they are there."""
-    folder, files = (os.path.dirname(path), [path]) if os.path.isfile(path) else (path, json_files(path))
+    folder, files = (os.path.dirname(path), [path]) if os.path.isfile(path) else (path, json_files(path, _MOST_NAMES))
     if files and _LABELME.search(_head(files[0])):
         raise UserError(
             f"data path {path}: {os.path.basename(files[0])} is labelme's, of one picture; join all of them to "
@@ -76,12 +88,12 @@ def refuse_labelme(path: str) -> None:
 
 
 def _coco(root: str) -> str | None:
-    return next(filter(is_coco, json_files(root)), None)
+    return next(filter(is_coco, json_files(root, _MOST_NAMES)), None)
 
 
 def _voc(root: str) -> str | None:
     tops = [root, os.path.join(root, "VOCdevkit")]
-    tops += [folder for top in tops for folder in folder_paths(top)]
+    tops += [folder for top in tops for folder in first_folders(top)]
     places = [root, *(os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS)]
     places += [os.path.join(root, name) for name in _SPLIT_FOLDERS]
     return _first(places, ".xml", _VOC)
@@ -93,7 +105,7 @@ def yolo_descriptions(root: str) -> list[str]:
     usual = [file for file in usual if os.path.isfile(file)]
     if usual:
         return usual[:1]
-    files = [os.path.join(root, name) for name in names_in(root, True) if name.lower().endswith((".yaml", ".yml"))]
+    files = [os.path.join(root, name) for name in first_names(root) if name.lower().endswith((".yaml", ".yml"))]
     return [file for file in files if _YOLO.search(_head(file)) and _YOLO_PLACES.search(_head(file))]
 
 
@@ -102,7 +114,7 @@ def _yolo(root: str) -> str | None:
     if described:
         return described[0]
     labels = os.path.join(root, "labels")
-    places = [labels, *folder_paths(labels), *(os.path.join(root, split, "labels") for split in _SPLIT_FOLDERS)]
+    places = [labels, *first_folders(labels), *(os.path.join(root, split, "labels") for split in _SPLIT_FOLDERS)]
     file = _first(places, ".txt", _LABEL)
     if file is None:  # beside the pictures, as labelImg writes them
         places = [root, *(os.path.join(root, split) for split in _SPLIT_FOLDERS)]
@@ -116,7 +128,7 @@ def is_beside_a_picture(file: str) -> bool:
     stem = os.path.splitext(name)[0]
     return any(
         os.path.splitext(other)[0] == stem and suffix_of(os.fsencode(other)) in readable_suffixes()
-        for other in names_in(folder, True)
+        for other in first_names(folder)
     )
 
 
@@ -125,7 +137,7 @@ def _first(
 ) -> str | None:
     """The first file with this suffix that begins as it should, of some in each folder."""
     for folder in folders:
-        files = [os.path.join(folder, name) for name in names_in(folder, True) if name.lower().endswith(suffix)]
+        files = [os.path.join(folder, name) for name in first_names(folder) if name.lower().endswith(suffix)]
         for file in files[:20]:
             head = _head(file)
             if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head) and fits(file):

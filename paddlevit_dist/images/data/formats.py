@@ -3,6 +3,7 @@ none is dropped silently."""
 
 import functools
 import importlib
+import itertools
 import os
 import re
 from collections import Counter
@@ -124,31 +125,33 @@ def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[o
                 yield entry
 
 
-def entries_in(folder: str, may_be_absent: bool = False) -> list[os.DirEntry[str]]:
-    """What is in a folder by its name, without what is hidden.
+def entries_in(folder: str, may_be_absent: bool = False, most: int | None = None) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder, in no order, without what is hidden.
 
     Args:
         may_be_absent: nothing is in a folder that is not there, or cannot be listed.
+        most: entries that are looked at; None: all.
     Raises:
         UserError: it cannot be listed.
     """
     try:
         with os.scandir(folder) as entries:
-            return sorted((one for one in entries if not is_hidden(os.fsencode(one.name))), key=lambda one: one.name)
+            for entry in itertools.islice(entries, most):
+                if not is_hidden(os.fsencode(entry.name)):
+                    yield entry
     except OSError as error:
-        if may_be_absent:
-            return []
-        raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
+        if not may_be_absent:
+            raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
 
 
-def names_in(folder: str, may_be_absent: bool = False) -> list[str]:
-    """The names of ``entries_in``."""
-    return [entry.name for entry in entries_in(folder, may_be_absent)]
+def names_in(folder: str, may_be_absent: bool = False, most: int | None = None) -> list[str]:
+    """The sorted names of ``entries_in``."""
+    return sorted(entry.name for entry in entries_in(folder, may_be_absent, most))
 
 
-def folder_paths(folder: str, may_be_absent: bool = True) -> list[str]:
-    """The paths of the folders among ``entries_in``."""
-    return [entry.path for entry in entries_in(folder, may_be_absent) if is_folder(entry)]
+def folder_paths(folder: str, may_be_absent: bool = True, most: int | None = None) -> list[str]:
+    """The sorted paths of the folders among ``entries_in``."""
+    return sorted(entry.path for entry in entries_in(folder, may_be_absent, most) if is_folder(entry))
 
 
 def stems(names: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Guess from its contents which dataset a folder holds, without Paddle, from names and the beginnings of files."""
+"""Guess from its contents which dataset a folder holds, without Paddle, from some names and the beginnings of files."""
 
 import gzip
 import os
@@ -11,10 +11,10 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.text_files import read_json
-from .box_layouts import Guess, find_boxes, is_coco, refuse_labelme
+from .box_layouts import Guess, find_boxes, first_folders, first_names, is_coco, refuse_labelme
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import VAL_FOLDERS
-from .formats import folder_paths, hint_of, names_in, readable_suffixes, suffix_of
+from .formats import hint_of, readable_suffixes, suffix_of
 from .imagenet import FIRST_OF_KIT, LISTS
 from .reading import SPLITS
 from .small_sets import idx_file
@@ -94,7 +94,7 @@ def _class_folders(root: str, shown: str) -> Guess | None:
         return Guess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation pictures")
     if splits:
         return Guess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
-    paths = folder_paths(root)
+    paths = first_folders(root)
     if any(_NO_CLASS.fullmatch(os.path.basename(path)) for path in paths):
         return None
     classes = [os.path.basename(path) for path in paths if _has_picture(path, deepest=0)]
@@ -106,24 +106,24 @@ def _class_folders(root: str, shown: str) -> Guess | None:
 
 def _has_classes(root: str) -> bool:
     """Whether any folder that may be a class holds pictures, below a split or not."""
-    below = (path for folder in (root, *folder_paths(root)) for path in folder_paths(folder))
+    below = (path for folder in (root, *first_folders(root)) for path in first_folders(folder))
     return any(_has_picture(path, 0) for path in below if not _NO_CLASS.fullmatch(os.path.basename(path)))
 
 
 def _has_class_folders(folder: str) -> bool:
-    return any(_has_picture(path, _DEEPEST) for path in folder_paths(folder))
+    return any(_has_picture(path, _DEEPEST) for path in first_folders(folder))
 
 
 def _has_picture(folder: str, deepest: int) -> bool:
     """Whether a folder holds images up to ``deepest`` levels down, including formats that cannot be opened."""
-    for name in names_in(folder, True):
+    for name in first_names(folder):
         suffix = suffix_of(os.fsencode(name))
         if name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
             continue
         is_picture = suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))
         if is_picture and not os.path.isdir(os.path.join(folder, name)):
             return True
-    return deepest > 0 and any(_has_picture(path, deepest - 1) for path in folder_paths(folder))
+    return deepest > 0 and any(_has_picture(path, deepest - 1) for path in first_folders(folder))
 
 
 def _tars(root: str, shown: str, or_packed: bool) -> Guess | None:
@@ -199,9 +199,9 @@ def _scenes(root: str, shown: str) -> Guess | None:
 def _volumes(root: str, shown: str) -> Guess | None:
     for split in ("train", "val"):
         folder = os.path.join(root, split)
-        names = [name.lower() for name in names_in(folder, True)]
+        names = [name.lower() for name in first_names(folder)]
         files = [name for name in names if name.endswith(_VOLUME_SUFFIXES)]
-        files += [f"{os.path.basename(path)}/*.dcm" for path in folder_paths(folder) if _is_series(path)]
+        files += [f"{os.path.basename(path)}/*.dcm" for path in first_folders(folder) if _is_series(path)]
         if any(name.endswith(_LANDMARK_SUFFIXES) for name in names):
             files += [name for name in names if name.endswith(_ARRAY_SUFFIXES)]
         if files:
@@ -212,7 +212,7 @@ def _volumes(root: str, shown: str) -> Guess | None:
 
 def _is_series(folder: str) -> bool:
     """Whether the first file in a folder is a slice of a DICOM series, by its suffix or first bytes."""
-    files = filter(os.path.isfile, (os.path.join(folder, name) for name in names_in(folder, True)))
+    files = filter(os.path.isfile, (os.path.join(folder, name) for name in first_names(folder)))
     first = next(files, None)
     if first is None or first.lower().endswith(_DICOM_SUFFIXES):
         return first is not None
@@ -225,8 +225,8 @@ def _is_series(folder: str) -> bool:
 
 def _refuse_point_clouds(root: str, shown: str) -> None:
     """Raise an error naming the command that turns raw point clouds into a dataset."""
-    for folder in (root, *folder_paths(root)):
-        names = names_in(folder, True)
+    for folder in (root, *first_folders(root)):
+        names = first_names(folder)
         for suffix, command in (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply")):
             example = next((name for name in names if name.endswith(suffix)), None)
             if example is not None:

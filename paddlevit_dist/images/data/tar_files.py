@@ -158,7 +158,7 @@ def find_shards(root: str, split: str) -> list[str]:
     pattern = re.compile(rf"(?:.*[._-])?(?:{'|'.join(map(re.escape, words))})(?:[^a-zA-Z].*)?", re.DOTALL)
     for folder in ("", *words):
         try:
-            names = sorted(os.listdir(os.path.join(root, folder)))
+            names = sorted(filter(_SUFFIX.search, os.listdir(os.path.join(root, folder))))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

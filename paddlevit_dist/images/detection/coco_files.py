@@ -74,8 +74,8 @@ def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[Elemen
 
 
 def _elements(name: str, member: Any, first_byte: int, decode: Callable[[Any], Any], label: str) -> Iterator[Element]:
-    if bytes(memoryview(member)[:1]) == b"{":
-        raise ValueError(f"{name}: expected a list of objects, found an object")
+    if name and bytes(memoryview(member)[:1]) != b"[":
+        raise ValueError(f"{name}: expected a list of objects")
     parts = _LIST.decode(member)
     for number, part in enumerate(tqdm(parts, desc=f"{label} {name}".rstrip(), delay=1.0, disable=None, leave=False)):
         try:

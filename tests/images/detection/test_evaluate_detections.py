@@ -248,8 +248,8 @@ def test_an_empty_segmentation_is_none(evaluate, nothing):
 
 
 @pytest.mark.parametrize("path, value, message", [
-    ([0, "image_id"], 4, "results.json: result 0 has image_id 4, which is not in"),
-    ([1, "image_id"], "x", "annotations.json; it is a text, and ids of pictures are numbers there, such as 3"),
+    ([0, "image_id"], 4, "results.json: 1 picture of its results are not in"),
+    ([1, "image_id"], "x", "image_id 'x' of result 1; it is a text, and ids of pictures are numbers there, such as 3"),
     ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected a whole number or a text"),
     ([1, "category_id"], del_, "[1]: Object missing required field `category_id`"),
     ([1, "score"], 1e301, "results.json: result 1 has score 1e+301: expected a finite number"),

@@ -263,7 +263,7 @@ def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: OddData
         if len(shares) == 4 and min(shares[2:]) <= 0:
             odd.note("box", "without an area: not learnt", file)
         if (label, *shares) in seen:
-            odd.note("line", "that is there twice: both are kept", file)
+            odd.note("line", "repeated in the same file: all are kept", file)
         seen.add((label, *shares))
         where = (len(line), begin) if len(shares) > 4 else (0, 0)
         rows.append((*_box_and_area(shares, *size), 0, label, False, *where))

@@ -207,6 +207,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
     position = {own: place for place, own in enumerate(annotations.image_ids)}
     label = {own: place for place, own in enumerate(annotations.category_ids)}
     pictures, labels, scores, shapes = array("q"), array("q"), array("d"), _Shapes(annotations, kind)
+    unknown: dict[Id, int] = {}  # pictures that the annotations do not have -> their first result
     try:
         lists = elements(path, {"": _Result})
         if "" not in lists:
@@ -220,7 +221,8 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
                 raise UserError(f"{refused} score {result.score}: expected a finite number")
             own = _id(refused, "image_id", result.image_id)
             if own not in position:
-                raise UserError(f"{refused} image_id {own!r}, which is not in {annotations.path}{_hint(own, position)}")
+                unknown.setdefault(own, number)
+                continue
             pictures.append(position[own])
             labels.append(label.get(_id(refused, "category_id", result.category_id), -1))
             scores.append(result.score)
@@ -232,6 +234,10 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise UserError(f"{path} is not JSON as COCO's results are: {error}") from None
+    if unknown:
+        own, number = next(iter(unknown.items()))
+        told = f"{count(len(unknown), 'picture')} of its results are not in {annotations.path}"
+        raise UserError(f"{path}: {told}, as image_id {own!r} of result {number}{_hint(own, position)}")
     order, of_rows = np.argsort(pictures, kind="stable"), np.array(labels)
     return ResultFile(
         path,

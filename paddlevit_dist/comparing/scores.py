@@ -90,7 +90,7 @@ def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
         ends = np.cumsum(part["rows"])
         for number, (first, end) in enumerate(zip(ends - part["rows"], ends)):
             decisions = (part[name][first:end] for name in MatchTable._fields[:4])
-            scenes.append(MatchTable(*decisions, part["missed"][number], part["num_true"][number]))
+            scenes.append(MatchTable._make([*decisions, part["missed"][number], part["num_true"][number]]))
     statistics = _joined(parts, "statistics")
     metrics = InstanceMetrics(list(names), parts[0]["instance_classes"].tolist())
     tables = np.empty(len(scenes), object)

@@ -25,7 +25,7 @@ def run(request):
 def test_the_folder_is_flat_and_holds_the_named_files(run):
     names = {path.name for path in run.output.iterdir()}
     records = {"config.yaml", "run.json", "log.txt", "metrics.jsonl", "checkpoints", "data"}
-    assert names == {*records, "report.html", "report_data.zip"}
+    assert names == {*records, "report.html", "report_data.zip", "intervals.json", "scored_samples.npz"}
 
 
 def test_the_configuration_loads_back_to_the_same_values(run):
@@ -67,9 +67,11 @@ def test_the_last_lines_are_the_last_evaluation_and_the_best(run):
     evaluations = [line for line in events(run.output) if line["kind"] == "evaluation"]
     most = max(values["top-1"] for values in evaluations)
     best = [values["epoch"] for values in evaluations if values["top-1"] == most][-1]
-    told = [
-        f"top-1 {values['top-1']:.2f} top-5 {values['top-5']:.2f} loss {values['loss']:.4f}" for values in evaluations
-    ]
+    told = []
+    for values in evaluations:
+        low, high = values["interval"]["top-1"]
+        shown = f"top-1 {values['top-1']:.2f} [{low:.1f}, {high:.1f}] top-5 {values['top-5']:.2f}"
+        told.append(f"{shown} loss {values['loss']:.4f}")
     expected = [f"{told[-1]} (last, epoch {EPOCHS})", f"{told[best - 1]} (best, epoch {best})"]
     if best == EPOCHS:
         expected = [f"{told[-1]} (last and best, epoch {EPOCHS})"]
@@ -85,7 +87,8 @@ def test_an_evaluation_of_the_saved_weights_ends_with_the_same_line_and_its_own_
     last = run.ended.out.partition(f"epoch {EPOCHS} evaluation: ")[2].splitlines()[0]
     assert last_line(ended) == last.removesuffix(" (best top-1)")
     after = contents(output)
-    assert set(after) - set(before) == {"eval_config.yaml", "eval_load_report.json", "eval_run.json"}
+    of_scores = {"eval_intervals.json", "eval_scored_samples.npz"}
+    assert set(after) - set(before) == {"eval_config.yaml", "eval_load_report.json", "eval_run.json", *of_scores}
     assert json.loads((output / "eval_load_report.json").read_text())["loaded_fraction"] == 1.0
     assert all(after[name] == value for name, value in before.items() if name != "metrics.jsonl")
     assert events(output)[-1]["kind"] == "evaluation"

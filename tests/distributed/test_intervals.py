@@ -8,14 +8,14 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from distributed.test_instance_metrics import NAMES, scene
-from paddlevit_dist.contracts.task import Metrics
+from paddlevit_dist.contracts.task import Kept, Metrics
 from paddlevit_dist.engine.confidence import Confidence, intervals_of
 from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.loading.sampler import EvaluationSampler
-from paddlevit_dist.parallel import rank, reduce_dict, world_size
+from paddlevit_dist.parallel import broadcast_object, is_main, rank, reduce_dict, world_size
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.volumes.metrics import LandmarkMetrics
 
@@ -61,8 +61,12 @@ KINDS = {
 }
 
 
+def plain(indices: np.ndarray, kept: Kept) -> list:
+    return [indices.tolist(), kept.kind, {name: array.tolist() for name, array in kept.arrays.items()}]
+
+
 def evaluate_share() -> dict:
-    """Intervals of all samples of each kind, of which this rank has seen its share."""
+    """Intervals of all samples of each kind, and what is kept of them; this rank has seen its share."""
     found = {}
     for kind, (make, add) in KINDS.items():
         metrics = make()
@@ -70,7 +74,9 @@ def evaluate_share() -> dict:
         for keys in sampler:
             add(metrics, [key.index for key in keys])
         values = metrics.compute(reduce_dict(metrics.state, average=False))
-        found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE)
+        kept: list = []
+        found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE, lambda *given, kept=kept: kept.extend(given))
+        found[f"what is kept of {kind}"] = broadcast_object(plain(*kept) if is_main() else None)
         for name, interval in found[kind].items():
             assert name not in values or values[name] == pytest.approx(interval.value), name
     return found

@@ -41,7 +41,9 @@ def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes
         f"{pictures}/train/ant/03.jpg",
     ]
     (evaluation,) = (line for line in events(output) if line["kind"] == "evaluation")
-    assert last_line(trained).startswith(f"top-1 {evaluation['top-1']:.2f} loss {evaluation['loss']:.4f} (")
+    low, high = evaluation["interval"]["top-1"]
+    told = f"top-1 {evaluation['top-1']:.2f} [{low:.1f}, {high:.1f}] loss {evaluation['loss']:.4f} ("
+    assert last_line(trained).startswith(told)
     assert "top-5" not in evaluation and "top-5 count" not in evaluation
     if processes == 2:
         return

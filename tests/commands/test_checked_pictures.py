@@ -42,8 +42,8 @@ def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes
     ]
     (evaluation,) = (line for line in events(output) if line["kind"] == "evaluation")
     low, high = evaluation["interval"]["top-1"]
-    said = f"top-1 {evaluation['top-1']:.2f} [{low:.1f}, {high:.1f}] loss {evaluation['loss']:.4f} ("
-    assert last_line(trained).startswith(said)
+    told = f"top-1 {evaluation['top-1']:.2f} [{low:.1f}, {high:.1f}] loss {evaluation['loss']:.4f} ("
+    assert last_line(trained).startswith(told)
     assert "top-5" not in evaluation and "top-5 count" not in evaluation
     if processes == 2:
         return

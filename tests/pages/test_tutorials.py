@@ -124,7 +124,9 @@ def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
     (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
     assert found in text_of(page).splitlines()
     said = re.escape("(without 9 of 15 that stand in training)")
-    assert re.search(rf"^without leaks: top-1 [\d.]+ loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE)
+    assert re.search(
+        rf"^without leaks: top-1 [\d.]+ \[[\d., ]+\] loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE
+    )
     assert (tmp_path / "output" / "look" / "leaks.png").is_file()
 
 

@@ -1,6 +1,7 @@
 """The scores of tables of samples, by what ``Metrics.kept`` calls their sort: without Paddle for classes, confusions
 and boxes; those of landmarks and instances are their metrics' own, which import it."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -68,18 +69,7 @@ def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
                 before += len(table.image_ids)
             joined = accumulation.MatchTable.joined(tables)
             curves[prefix] = resampling.Curves.of(joined), np.concatenate(places)
-
-    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        values: dict[str, np.ndarray] = {}
-        for prefix, (of_all, places) in curves.items():
-            own = np.empty_like(weights)
-            own[:, places] = weights
-            stats, class_ap = of_all.scores(own)
-            values.update({f"{prefix}{name}": column for name, column in zip(accumulation.STAT_NAMES, stats.T)})
-            values.update({f"{prefix}AP {name}": column for name, column in zip(names, class_ap.T)})
-        return values
-
-    return recompute
+    return functools.partial(resampling.named_scores, curves, names)
 
 
 def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:

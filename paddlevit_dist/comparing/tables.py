@@ -47,13 +47,13 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
     Raises:
         UserError: the file system refuses.
     """
-    from ..config.table import effects
+    from ..config.table import effects, leaves
 
     indices, kept = evaluation.kept
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
     effect_of, names = effects(), _names(evaluation.samples, indices)
-    settings = {name: _value(config, name) for name, effect in effect_of.items() if effect == "score"}
+    settings = {name: value for name, value in leaves(config) if effect_of[name] == "score"}
     about = {
         "format": _FORMAT,
         "time": round(time.time(), 3),
@@ -73,12 +73,6 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
     columns = {name: np.frombuffer(content, np.uint8) for name, content in arrays.items()}
     with atomic_file(intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))) as file:
         np.savez_compressed(file, **columns, **{_INDICES: indices.astype(np.int32)}, **kept.arrays)
-
-
-def _value(config: Any, name: str) -> Any:
-    for part in name.split("."):
-        config = getattr(config, part, None)
-    return config
 
 
 def _names(samples: Any, indices: np.ndarray) -> bytes:

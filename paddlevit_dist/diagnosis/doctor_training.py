@@ -47,12 +47,13 @@ def _in_place(checkup: Checkup, function: Any) -> Any:
 
 
 def _trial(checkup: Checkup) -> Any:
-    from .trial import OneBatchTraining, Usable
+    from ..contracts.dataset import Chosen
+    from .trial import OneBatchTraining
 
     def make() -> OneBatchTraining:
         task, samples = task_of(checkup), samples_of(checkup, "train")
         if checkup.found[SAMPLES].status == FAILURE:  # the others show what the model makes of them
-            samples = Usable(samples, checkup.found[SAMPLES].facts.get("usable") or range(len(samples)))
+            samples = Chosen(samples, checkup.found[SAMPLES].facts.get("usable") or range(len(samples)))
         size = min(checkup.config.DATA.BATCH_SIZE, _LARGEST_BATCH, len(samples))
         values = {**_OFF, **task.of_each_rank, "SAVE": str(checkup.folder), "DATA.BATCH_SIZE": size}
         return OneBatchTraining(changed(checkup.config, values), task, samples, checkup.folder)

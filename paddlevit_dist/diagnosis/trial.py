@@ -5,7 +5,6 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ import numpy as np
 import paddle
 
 from ..checkpoint import store as checkpoints
-from ..contracts.dataset import Samples
 from ..contracts.task import Step, Task, Term
 from ..engine import gpu_memory
 from ..engine.steps import accumulation_groups
@@ -24,22 +22,6 @@ from .selftest import silent_training
 
 _LEAST_UPDATES = 5
 _SLOW_SECONDS = 60.0
-
-
-class Usable(Samples):
-    """Those of the samples with these indices."""
-
-    def __init__(self, samples: Any, indices: Sequence[int]) -> None:
-        self._samples, self._indices = samples, list(indices)
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def sample(self, index: int, generator: np.random.Generator) -> Any:
-        return self._samples.sample(self._indices[index], generator)
-
-    def describe(self, index: int) -> str:
-        return self._samples.describe(self._indices[index])
 
 
 class OneBatchTraining:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..contracts.dataset import Samples
+from ..contracts.dataset import Chosen
 from ..contracts.task import Task, make_task
 from ..engine.evaluation import Evaluation
 from ..engine.watchers import Watcher
@@ -56,7 +56,7 @@ def _training_set(config: Any) -> Any:
     return getattr(make_task(values).build_dataset("train", cache_folder(config)), "dataset", None)
 
 
-class Remaining(Samples):
+class Remaining(Chosen):
     """Samples without some of them; everything else about them is theirs.
 
     Args:
@@ -64,24 +64,15 @@ class Remaining(Samples):
     """
 
     def __init__(self, samples: Any, kept: Sequence[int]) -> None:
+        super().__init__(samples, kept)
         left_out = len(samples) - len(kept)
-        self.samples, self.kept = samples, list(kept)
         self.labelled, self.class_names = samples.labelled, samples.class_names
         self.without = f"without {left_out:,} of {len(samples):,} that stand in training"
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("samples", "kept"):  # not there yet, in a copy
+        if name in ("samples", "indices"):  # not there yet, in a copy
             raise AttributeError(name)
         return getattr(self.samples, name)
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    def sample(self, index: int, generator: np.random.Generator) -> Any:
-        return self.samples.sample(self.kept[index], generator)
-
-    def describe(self, index: int) -> str:
-        return self.samples.describe(self.kept[index])
 
 
 class _TaskOfRemaining:

@@ -139,9 +139,13 @@ def pixels_of(dataset: Any, index: int) -> np.ndarray:
     Raises:
         UserError: it cannot be read.
     """
+    return np.asarray(_picture(dataset, index, None))
+
+
+def _picture(dataset: Any, index: int, draft: tuple[int, int] | None) -> Image.Image:
     if dataset.reading is None:
-        return np.asarray(dataset.read(index)[0].convert("RGB"))
-    return np.asarray(_decoded(dataset.encoded(index), dataset, index, None))
+        return dataset.read(index)[0].convert("RGB")
+    return _decoded(dataset.encoded(index), dataset, index, draft)
 
 
 def thumbnails(dataset: Any, indices: Sequence[int], label: str) -> dict[int, np.ndarray]:
@@ -152,9 +156,7 @@ def thumbnails(dataset: Any, indices: Sequence[int], label: str) -> dict[int, np
 
 def _thumbnail(dataset: Any, index: int) -> np.ndarray | None:
     try:
-        if dataset.reading is None:
-            return perceptual.thumbnail(dataset.read(index)[0])
-        return perceptual.thumbnail(_decoded(dataset.encoded(index), dataset, index, (_DRAFT_PX, _DRAFT_PX)))
+        return perceptual.thumbnail(_picture(dataset, index, (_DRAFT_PX, _DRAFT_PX)))
     except UserError:
         return None
 

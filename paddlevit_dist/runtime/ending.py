@@ -1,5 +1,5 @@
 """How a process ends where the destructors of native libraries may abort it (SIGABRT), which would fail a run that has
-done its work: those of a group do so in one of twenty runs on a busy machine, and those of a library in which a thread
+done its work: those of a group did so in one of thirty runs on a busy machine, and those of a library in which a thread
 is still at work. Needs nothing but Python."""
 
 import atexit

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 from distributed.test_instance_metrics import NAMES, scene
+from yacs.config import CfgNode
 
 from paddlevit_dist.comparing import pairs, tables
 from paddlevit_dist.comparing.pairs import Pair, compare, warnings
@@ -85,7 +86,7 @@ def table_of(folder: Path, kind: str, models, order=range(SAMPLES), names="abcde
     metrics, _ = evaluated(kind, models, order)
     kept: list = []
     intervals = intervals_of(metrics, range(len(order)), Confidence(95, 100), lambda *found: kept.append(found))
-    config = SimpleNamespace(TASK=kind, DATA=SimpleNamespace(DATASET="drawn"))
+    config = CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}})
     task = SimpleNamespace(best_metric=KINDS[kind][2], about_input=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
     samples = SimpleNamespace(describe=lambda row: names[order[row]])
     evaluation = SimpleNamespace(kept=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
@@ -212,7 +213,7 @@ def test_fifty_thousand_pictures_take_less_than_a_megabyte(tmp_path):
     names = [f"val/n{1_440_764 + 7919 * label:08d}/ILSVRC2012_val_{n:08d}.JPEG" for label, n in zip(labels, numbers)]
     evaluation = SimpleNamespace(
         kept=(np.arange(50_000), kept),
-        config=SimpleNamespace(TASK="classification", DATA=SimpleNamespace(DATASET="imagenet2012")),
+        config=CfgNode({"TASK": "classification", "DATA": {"DATASET": "imagenet2012"}}),
         task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
         samples=SimpleNamespace(describe=names.__getitem__),
         facts={},

@@ -9,9 +9,9 @@ from ...contracts.task import Kept, Metrics
 from ...parallel import all_gather
 from ...runtime.errors import UserError
 from .detections import Detections
-from .evaluation.accumulation import STAT_NAMES, UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
+from .evaluation.accumulation import UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
 from .evaluation.matching import Candidates, Masks, match, match_found
-from .evaluation.resampling import Curves
+from .evaluation.resampling import Curves, named_scores
 from .run_lengths import text_of
 
 _OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
@@ -39,7 +39,7 @@ class DetectionMetrics(Metrics):
         self._boxes = GrowingTable(len(self.class_names))
         self._masks = GrowingTable(len(self.class_names)) if with_masks else None
         self._image_ids: list[int] = []  # of this rank, in the order in which they were added
-        self._curves: dict[str, Curves] = {}  # of all ranks, by prefix
+        self._curves: dict[str, tuple[Curves, np.ndarray]] = {}  # of all ranks, by prefix; see ``named_scores``
         self.joined_tables: dict[str, MatchTable] = {}
 
     def update(
@@ -98,16 +98,10 @@ class DetectionMetrics(Metrics):
         return [np.array(self._image_ids, np.int64)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        values: dict[str, np.ndarray] = {}
         for prefix, matches in self.joined_tables.items():
             if prefix not in self._curves:
-                self._curves[prefix] = Curves.of(matches)
-            own = np.zeros((len(weights), len(matches.image_ids)))
-            own[:, np.searchsorted(matches.image_ids, table[0])] = weights
-            stats, class_ap = self._curves[prefix].scores(own)
-            values.update({f"{prefix}{name}": column for name, column in zip(STAT_NAMES, stats.T)})
-            values.update({f"{prefix}AP {name}": column for name, column in zip(self.class_names, class_ap.T)})
-        return values
+                self._curves[prefix] = Curves.of(matches), np.searchsorted(matches.image_ids, table[0])
+        return named_scores(self._curves, self.class_names, weights)
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         named = {

@@ -6,13 +6,13 @@ sorted once. In a draw, precision is needed at true positives alone, of which th
 falls. A picture that is there several times has its copies of a detection one after the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ....runtime.compiled import compiled
-from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, RECALLS, MatchTable, ranks_of
+from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, RECALLS, STAT_NAMES, MatchTable, ranks_of
 
 
 class Curves(NamedTuple):
@@ -26,7 +26,7 @@ class Curves(NamedTuple):
         kinds: int8 (m,), -1 of what does not count; else the first of ``max_detections`` that takes it in.
         curves: int64 (curves + 1,), bounds of each curve in them.
         annotated: int32 (t, 6), see ``MatchTable``.
-        num_classes, num_limits: how many there are.
+        num_pictures, num_classes, num_limits: how many there are.
     """
 
     pictures: np.ndarray
@@ -35,6 +35,7 @@ class Curves(NamedTuple):
     kinds: np.ndarray
     curves: np.ndarray
     annotated: np.ndarray
+    num_pictures: int
     num_classes: int
     num_limits: int
 
@@ -54,7 +55,8 @@ class Curves(NamedTuple):
         places, kinds = np.empty(curves[-1], np.int32), np.empty(curves[-1], np.int8)
         _fill(found, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds)
         annotated = table.annotated.astype(np.int32)
-        return cls(pictures[chosen], groups, places, kinds, curves, annotated, num_classes, len(max_detections))
+        numbers = len(table.image_ids), num_classes, len(max_detections)
+        return cls(pictures[chosen], groups, places, kinds, curves, annotated, *numbers)
 
     def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """COCO's twelve numbers, float64 (draws, 12), and AP of each class (draws, classes); not a number where one is
@@ -71,6 +73,26 @@ class Curves(NamedTuple):
                 RECALLS, np.empty(room[0]), np.empty(room[1]), np.empty(room[1]), stats[draw], class_ap[draw],
             )  # fmt: skip
         return stats, class_ap
+
+
+def named_scores(
+    curves: Mapping[str, tuple[Curves, np.ndarray]], class_names: Sequence[str], weights: np.ndarray
+) -> dict[str, np.ndarray]:
+    """``Curves.scores`` by name, (draws,) each: COCO's numbers, and AP of each class.
+
+    Args:
+        curves: what is before the names -> the curves, and the position in them of each sample's picture, int
+            (samples,).
+        weights: (draws, samples), how often a draw has each sample.
+    """
+    values: dict[str, np.ndarray] = {}
+    for prefix, (of_all, places) in curves.items():
+        own = np.zeros((len(weights), of_all.num_pictures))
+        own[:, places] = weights
+        stats, class_ap = of_all.scores(own)
+        values.update({f"{prefix}{name}": column for name, column in zip(STAT_NAMES, stats.T)})
+        values.update({f"{prefix}AP {name}": column for name, column in zip(class_names, class_ap.T)})
+    return values
 
 
 @compiled

@@ -8,4 +8,4 @@
 """
 
 COMMANDS = {"compare": (".comparing.command:run", "whether runs differ by more than chance, and on which samples")}
-HOOKS = {"intervals_written": ".comparing.tables:write_beside"}
+HOOKS = {"intervals_written": ".comparing.tables:write_beside", "results_scored": ".comparing.tables:write_scored"}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.task import Kept, Metrics
+from ..contracts.task import Metrics
 from ..intervals import Interval, bootstrap, join
 from ..parallel import all_gather, broadcast_object, is_main
 
@@ -33,8 +33,8 @@ class Confidence(NamedTuple):
 def intervals_of(
     metrics: Metrics,
     indices: Sequence[int],
-    confidence: Confidence,
-    keep: Callable[[np.ndarray, Kept | None], None] | None = None,
+    confidence: Confidence | None,
+    keep: Callable[[np.ndarray, Sequence[np.ndarray]], None] | None = None,
 ) -> dict[str, Interval]:
     """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
 
@@ -42,7 +42,9 @@ def intervals_of(
 
     Args:
         indices: of this rank's samples, in the order in which they were evaluated.
-        keep: called in the main process with the indices of all samples, int64 (samples,), and their ``Metrics.kept``.
+        confidence: None: no intervals are made, and samples are joined for ``keep`` alone.
+        keep: called in the main process with the indices of all samples, int64 (samples,), ascending, and the arrays
+            of ``Metrics.per_sample`` of all of them.
     """
     own = metrics.per_sample()
     if own is not None and any(len(column) != len(indices) for column in own):
@@ -54,9 +56,10 @@ def intervals_of(
     if is_main():
         joined, *table = join([(part, [np.asarray(part, np.int64), *columns]) for part, columns in gathered])
         if len(joined):
-            found = bootstrap(functools.partial(metrics.resampled, table), len(joined), *confidence)
+            if confidence is not None:
+                found = bootstrap(functools.partial(metrics.resampled, table), len(joined), *confidence)
             if keep is not None:
-                keep(joined, metrics.kept(table))
+                keep(joined, table)
     return broadcast_object(found)
 
 

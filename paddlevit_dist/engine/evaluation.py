@@ -1,7 +1,8 @@
 """The evaluation of a run: one split, each sample once over all ranks."""
 
 import contextlib
-from collections.abc import Generator
+import functools
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,15 +94,20 @@ class Evaluation:
                 raise LeftEarly
             values = metrics.compute(reduce_dict(metrics.state, average=False))
         self.intervals, self.kept = {}, None
-        if self.confidence is not None and self.samples.labelled and isinstance(metrics, Metrics):
+        is_needed = self.confidence is not None or watchers.want_samples
+        if is_needed and self.samples.labelled and isinstance(metrics, Metrics):
             indices = self.loader.sampler.indices()
-            metrics.intervals = self.intervals = intervals_of(metrics, indices, self.confidence, self._keep)
+            keep = functools.partial(self._keep, metrics, watchers)
+            metrics.intervals = self.intervals = intervals_of(metrics, indices, self.confidence, keep)
         if was_training:
             self.model.train()
         return values, " ".join([metrics.summary(values), *(f"({fact})" for fact in self.facts.values())])
 
-    def _keep(self, indices: np.ndarray, kept: Kept | None) -> None:
+    def _keep(self, metrics: Metrics, watchers: Watchers, indices: np.ndarray, table: Sequence[np.ndarray]) -> None:
+        kept = None if self.confidence is None else metrics.kept(table)
         self.kept = None if kept is None else (indices, kept)
+        if watchers.want_samples:
+            watchers.tell("samples_joined", indices, metrics.columns(table))
 
     def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
         """This rank's batches with their records, evaluated with the model as it is; communicates nothing. Bar and

@@ -4,8 +4,10 @@ They are told in their order, on every rank, and act alike on all of them where 
 ``Observer`` (``observe.observer``), which only learns what a report or an evaluation has found.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..contracts.task import Records, Step, Term
 
@@ -72,6 +74,18 @@ class Watcher:
     def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
         """A batch was evaluated; ``records`` as ``Task.eval_step`` returned them."""
 
+    #: from ``evaluation_started`` on: what is known of each sample is to be told (``samples_joined``)
+    wants_samples = False
+
+    def samples_joined(self, indices: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> None:
+        """All samples of a labelled split are evaluated, and the metrics know each of them. Told in the main process
+        only.
+
+        Args:
+            indices: int64 (samples,), ascending.
+            columns: see ``Metrics.columns``.
+        """
+
     def evaluation_done(self, facts: dict[str, Any]) -> None:
         """A run that only evaluates is over; ``facts`` are plain values that tell what was evaluated."""
 
@@ -91,3 +105,8 @@ class Watchers:
     def want_records(self) -> bool:
         """Whether any of them does (see ``Watcher.wants_records``)."""
         return any(watcher.wants_records for watcher in self._watchers)
+
+    @property
+    def want_samples(self) -> bool:
+        """Whether any of them does (see ``Watcher.wants_samples``)."""
+        return any(watcher.wants_samples for watcher in self._watchers)

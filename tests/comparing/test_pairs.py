@@ -85,7 +85,8 @@ def table_of(folder: Path, kind: str, models, order=range(SAMPLES), names="abcde
     """What an evaluation writes, read again; the data hold the samples in this order."""
     metrics, _ = evaluated(kind, models, order)
     kept: list = []
-    intervals = intervals_of(metrics, range(len(order)), Confidence(95, 100), lambda *found: kept.append(found))
+    keep = lambda indices, table: kept.append((indices, metrics.kept(table)))  # noqa: E731
+    intervals = intervals_of(metrics, range(len(order)), Confidence(95, 100), keep)
     config = CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}})
     task = SimpleNamespace(best_metric=KINDS[kind][2], about_input=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
     samples = SimpleNamespace(describe=lambda row: names[order[row]])

@@ -1,5 +1,6 @@
 """Intervals do not depend on which process evaluates which sample."""
 
+import functools
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from distributed.test_instance_metrics import NAMES, scene
-from paddlevit_dist.contracts.task import Kept, Metrics
+from paddlevit_dist.contracts.task import Metrics
 from paddlevit_dist.engine.confidence import Confidence, intervals_of
 from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections
@@ -61,8 +62,10 @@ KINDS = {
 }
 
 
-def plain(indices: np.ndarray, kept: Kept) -> list:
-    return [indices.tolist(), kept.kind, {name: array.tolist() for name, array in kept.arrays.items()}]
+def plain(metrics: Metrics, indices: np.ndarray, table: list) -> list:
+    kept, columns = metrics.kept(table), metrics.columns(table)
+    arrays = {name: array.tolist() for name, array in kept.arrays.items()}
+    return [indices.tolist(), kept.kind, arrays, {name: list(map(str, column)) for name, column in columns.items()}]
 
 
 def evaluate_share() -> dict:
@@ -75,7 +78,8 @@ def evaluate_share() -> dict:
             add(metrics, [key.index for key in keys])
         values = metrics.compute(reduce_dict(metrics.state, average=False))
         kept: list = []
-        found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE, lambda *given, kept=kept: kept.extend(given))
+        keep = functools.partial(lambda kept, metrics, *of_all: kept.extend([metrics, *of_all]), kept, metrics)
+        found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE, keep)
         found[f"what is kept of {kind}"] = broadcast_object(plain(*kept) if is_main() else None)
         for name, interval in found[kind].items():
             assert name not in values or values[name] == pytest.approx(interval.value), name

@@ -12,6 +12,6 @@ FLAGS = {
     "per_sample": ("FILE", "PER_SAMPLE", "run", "with -eval: a row for each sample, as .csv or .parquet"),
 }
 KEYS = ".comparing.settings:TABLE"
-EVALUATION_WATCHERS = {"PER_SAMPLE": ".comparing.per_sample:SampleTable"}
+EVALUATION_WATCHERS = {"PER_SAMPLE": ".comparing.per_sample:PerSample"}
 COMMANDS = {"compare": (".comparing.command:run", "whether runs differ by more than chance, and on which samples")}
 HOOKS = {"intervals_written": ".comparing.tables:write_beside"}

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..contracts.task import Metrics
 from ..engine.watchers import Watcher
+from ..parallel import is_main
 from ..prediction.journal import cell
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
@@ -18,18 +19,16 @@ from .tables import name_of
 _DIGITS = 6
 
 
-class SampleTable(Watcher):
+class PerSample(Watcher):
     """Writes the table of an evaluation. Every rank has one.
 
     Args:
         run: a ``Trainer``.
     """
 
-    wants_samples = True
-
     def __init__(self, run: Any) -> None:
         self._run, self._target = run, Path(run.config.PER_SAMPLE)
-        self._rows: int | None = None
+        run.evaluation.keeps_table = True
 
     def evaluation_started(self, is_shown: bool) -> None:
         """Raises:
@@ -42,27 +41,31 @@ class SampleTable(Watcher):
             )
         kind = type(self._run.task.build_metrics())
         if not issubclass(kind, Metrics) or kind.per_sample is Metrics.per_sample:
-            raise UserError(
-                f"-per_sample: the metrics of task {config.TASK} keep nothing of each sample: give them per_sample and "
-                "resampled, as docs/evaluate_anything.md says, or leave it out"
-            )
+            raise UserError(self._nothing_kept())
 
-    def samples_joined(self, indices: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> None:
+    def evaluation_done(self, facts: dict[str, Any]) -> None:
         """Raises:
-        UserError: the file system refuses.
+        UserError: the file system refuses, or the metrics have no row for each sample.
         """
-        samples = self._run.evaluated
-        names = [name_of(samples, index) for index in indices.tolist()]
+        if not is_main():
+            return
+        table, samples = self._run.evaluation.table, self._run.evaluated
+        if table is None:
+            raise UserError(self._nothing_kept())
+        names = [name_of(samples, index) for index in table.indices.tolist()]
+        columns = table.metrics.columns(table.columns)
         rounded = {name: [_plain(value) for value in column] for name, column in columns.items()}
         write = _parquet if self._target.suffix.lower() == ".parquet" else _csv
         content = write({"name": names, **rounded})
         with atomic_file(self._target) as file:
             file.write(content)
-        self._rows = len(names)
+        self._run.record.say(f"a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}")
 
-    def evaluation_done(self, facts: dict[str, Any]) -> None:
-        if self._rows is not None:
-            self._run.record.say(f"a row for each of {self._rows:,} {self._run.task.sample_name}: {self._target}")
+    def _nothing_kept(self) -> str:
+        return (
+            f"-per_sample: the metrics of task {self._run.config.TASK} keep nothing of each sample: give them "
+            "per_sample and resampled, as docs/evaluate_anything.md says, or leave it out"
+        )
 
 
 def _plain(value: Any) -> Any:

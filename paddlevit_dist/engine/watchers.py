@@ -4,10 +4,8 @@ They are told in their order, on every rank, and act alike on all of them where 
 ``Observer`` (``observe.observer``), which only learns what a report or an evaluation has found.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ..contracts.task import Records, Step, Term
 
@@ -59,6 +57,9 @@ class Watcher:
     def evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         """The weights that count were evaluated, in a pause; ``values`` and ``line`` are the task's."""
 
+    #: why the training is to end here, after ``evaluated`` or before it begins; equal on every rank
+    ends_training = ""
+
     def resumed(self) -> None:
         """What was a pause is over."""
 
@@ -73,18 +74,6 @@ class Watcher:
 
     def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
         """A batch was evaluated; ``records`` as ``Task.eval_step`` returned them."""
-
-    #: from ``evaluation_started`` on: what is known of each sample is to be told (``samples_joined``)
-    wants_samples = False
-
-    def samples_joined(self, indices: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> None:
-        """All samples of a labelled split are evaluated, and the metrics know each of them. Told in the main process
-        only.
-
-        Args:
-            indices: int64 (samples,), ascending.
-            columns: see ``Metrics.columns``.
-        """
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
         """A run that only evaluates is over; ``facts`` are plain values that tell what was evaluated."""
@@ -102,11 +91,11 @@ class Watchers:
             getattr(watcher, event)(*arguments)
 
     @property
+    def end_training(self) -> str:
+        """Why the training is to end here, empty where none of them says so (see ``Watcher.ends_training``)."""
+        return next((watcher.ends_training for watcher in self._watchers if watcher.ends_training), "")
+
+    @property
     def want_records(self) -> bool:
         """Whether any of them does (see ``Watcher.wants_records``)."""
         return any(watcher.wants_records for watcher in self._watchers)
-
-    @property
-    def want_samples(self) -> bool:
-        """Whether any of them does (see ``Watcher.wants_samples``)."""
-        return any(watcher.wants_samples for watcher in self._watchers)

@@ -16,7 +16,7 @@ from images.detection.drawn_detections import NAMES as ANIMALS
 from support import small_runs
 
 from paddlevit_dist import config
-from paddlevit_dist.comparing.per_sample import SampleTable
+from paddlevit_dist.comparing.per_sample import PerSample
 from paddlevit_dist.contracts.task import Metrics
 from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections, as_written
@@ -210,15 +210,17 @@ class Own(Metrics):
 def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv") -> Path:
     """The file of samples with these names."""
     target, said = folder / f"table{suffix}", []
+    table = SimpleNamespace(
+        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns)
+    )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),
         evaluated=SimpleNamespace(describe=names.__getitem__),
+        evaluation=SimpleNamespace(table=table),
         record=SimpleNamespace(say=said.append),
         task=SimpleNamespace(sample_name="pictures"),
     )
-    watcher = SampleTable(run)
-    watcher.samples_joined(np.arange(len(names)), columns)
-    watcher.evaluation_done({})
+    PerSample(run).evaluation_done({})
     assert said == [f"a row for each of {len(names):,} pictures: {target}"]
     assert list(folder.iterdir()) == [target]
     return target
@@ -270,11 +272,15 @@ def test_what_cannot_be_written_is_refused_before_anything_starts(tmp_path, monk
 def test_metrics_that_know_no_samples_and_samples_without_labels_are_refused():
     task = SimpleNamespace(build_metrics=Metrics)
     settings = SimpleNamespace(PER_SAMPLE="a.csv", TASK="counting", DATA=SimpleNamespace(SPLIT="test"))
-    watcher = SampleTable(SimpleNamespace(config=settings, task=task))
+    watcher = PerSample(
+        SimpleNamespace(config=settings, task=task, evaluated=None, evaluation=SimpleNamespace(table=None))
+    )
     with pytest.raises(UserError, match="the metrics of task counting keep nothing of each sample"):
         watcher.evaluation_started(True)
     with pytest.raises(UserError, match="the samples of test have no labels"):
         watcher.evaluation_started(False)
+    with pytest.raises(UserError, match="keep nothing of each sample"):
+        watcher.evaluation_done({})
 
 
 def test_an_evaluation_writes_its_table_with_and_without_intervals(tmp_path):

@@ -48,7 +48,7 @@ class DetectionMetrics(Metrics):
         self._boxes = GrowingTable(len(self.class_names))
         self._masks = GrowingTable(len(self.class_names)) if with_masks else None
         self._image_ids: list[int] = []  # of this rank, in the order in which they were added
-        self._curves: dict[str, tuple[Curves, np.ndarray]] = {}  # of all ranks, by prefix; see ``named_scores``
+        self._curves: dict[str, Curves] = {}  # of all ranks, by prefix
         self.joined_tables: dict[str, MatchTable] = {}
 
     def update(
@@ -107,13 +107,15 @@ class DetectionMetrics(Metrics):
         return [np.array(self._image_ids, np.int64)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        return named_scores(self._joined_curves(table[0]), self.class_names, weights)
+        return named_scores(self._curves_and_places(table[0]), self.class_names, weights)
 
-    def _joined_curves(self, image_ids: np.ndarray) -> dict[str, tuple[Curves, np.ndarray]]:
+    def _curves_and_places(self, image_ids: np.ndarray) -> dict[str, tuple[Curves, np.ndarray]]:
+        found = {}
         for prefix, matches in self.joined_tables.items():
             if prefix not in self._curves:
-                self._curves[prefix] = Curves.of(matches), np.searchsorted(matches.image_ids, image_ids)
-        return self._curves
+                self._curves[prefix] = Curves.of(matches)
+            found[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, image_ids)
+        return found
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         named = {
@@ -126,7 +128,7 @@ class DetectionMetrics(Metrics):
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """See ``picture_columns``."""
         values: dict[str, Sequence[Any]] = {}
-        for prefix, (curves, places) in self._joined_curves(table[0]).items():
+        for prefix, (curves, places) in self._curves_and_places(table[0]).items():
             of_all = picture_columns(self.joined_tables[prefix], curves, self.class_names, self.least_score)
             values.update({f"{prefix}{name}": [column[place] for place in places] for name, column in of_all.items()})
         return values
@@ -137,7 +139,7 @@ class DetectionMetrics(Metrics):
         shown[0] += self.beside("AP", 3)
         if "AR_100" not in values:  # which is defined wherever AP is
             shown.append("(nothing is annotated: AP is not defined, -1 for COCO's tools)")
-        if values["not finite"]:
+        if values.get("not finite"):  # not known of some of the pictures
             shown.append(f"({values['not finite']:,} detections are not finite)")
         return " ".join(shown)
 

@@ -8,7 +8,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...contracts.task import Kept, Metrics, Term
-from ...intervals import confusion_scores, quotient
+from ...intervals import confusion_scores
 from ...runtime.transfers import read_later
 from ..data.scene import IGNORED
 
@@ -31,7 +31,7 @@ class SemanticMetrics(Metrics):
             "confusion": paddle.zeros([number, number], dtype="int64"),  # rows labels, columns predictions
             "loss": paddle.zeros([], dtype="float64"),
         }
-        self._scenes: list[Callable[[], list[np.ndarray]]] = []  # the columns of ``per_sample``, of each batch
+        self._scenes: list[Callable[[], list[np.ndarray]]] = []  # gives the statistics of the scenes of a batch
 
     def update(
         self,
@@ -40,10 +40,10 @@ class SemanticMetrics(Metrics):
         loss: paddle.Tensor | None = None,
         offsets: paddle.Tensor | None = None,
     ) -> None:
-        """Add points: predictions and labels int64 (points,).
+        """Add points: predictions and labels int64 (points,); ``loss`` is their cross-entropy, 0 of those without a
+        label, (points,).
 
         Args:
-            loss: float32 (points,), the cross-entropy of each, 0 where it has no label.
             offsets: int (scenes + 1,), where the points of each scene begin; None: they are of one scene.
         """
         number, scenes = len(self.class_names), 1 if offsets is None else offsets.shape[0] - 1
@@ -62,10 +62,10 @@ class SemanticMetrics(Metrics):
             confusions = paddle.zeros([scenes, number, number], dtype="int64")
         right = paddle.diagonal(confusions, axis1=1, axis2=2)  # (scenes, classes), as the two sums
         statistics = paddle.stack([right, confusions.sum(axis=2), confusions.sum(axis=1)], axis=1)
-        losses = paddle.full([scenes], float("nan"), dtype="float64")
+        losses = paddle.zeros([scenes], dtype="float64")
         if loss is not None:
-            self.state["loss"] = self.state["loss"] + loss.sum().astype("float64")
-            losses = _sums_between(loss, offsets)
+            self.state["loss"] = self.state["loss"] + loss.astype("float64").sum()
+            losses = loss.astype("float64").sum().unsqueeze(0) if offsets is None else _sums(loss, offsets)
         self._scenes.append(read_later(statistics, losses))
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
@@ -87,20 +87,19 @@ class SemanticMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """int64 (scenes, 3, classes), see ``intervals.confusion_scores``; and summed losses, float64 (scenes,)."""
+        """int64 (scenes, 3, classes), see ``intervals.confusion_scores``, and the summed loss, float64 (scenes,)."""
         none = [np.zeros((0, 3, len(self.class_names)), np.int64), np.zeros(0)]
         return [np.concatenate(parts) for parts in zip(none, *(read() for read in self._scenes))]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(confusion_scores(table[0], self.class_names)(weights))
+        return dict(confusion_scores(table[0], self.class_names, table[1])(weights))
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
-        return Kept("confusions", self.class_names, {"statistics": table[0]})
+        return Kept("confusions", self.class_names, dict(zip(("statistics", "losses"), table)))
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """The number of labelled points, their mean loss, and the scores of each scene."""
-        points = table[0][:, 1].sum(axis=1)
-        return {"points": points, "loss": quotient(table[1], points), **super().columns(table)}
+        """The number of labelled points, and the scores of each scene."""
+        return {"points": table[0][:, 1].sum(axis=1), **super().columns(table)}
 
     def summary(self, values: dict[str, float]) -> str:
         return (
@@ -109,22 +108,10 @@ class SemanticMetrics(Metrics):
         )
 
 
-def _sums_between(values: paddle.Tensor, offsets: paddle.Tensor | None) -> paddle.Tensor:
-    """Sums of values (n,) from each offset to the next, float64 (offsets - 1,); None: of all, (1,). Nothing waits for
-    the device, and a sum does not depend on what else is in the batch, up to rounding of float64."""
-    values = values.astype("float64")
-    if offsets is None:
-        return values.sum().reshape([1])
-    if not values.shape[0]:
-        return paddle.zeros([offsets.shape[0] - 1], dtype="float64")
-    until = paddle.concat([paddle.zeros([1], dtype="float64"), values.cumsum()])
-    ends = paddle.gather(until, offsets.astype("int64"))
-    return ends[1:] - ends[:-1]
-
-
-def point_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
-    """Cross-entropy of each point, float32 (P,), 0 without a label; arguments as in ``summed_cross_entropy``."""
-    return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none").reshape([-1])
+def _sums(of_points: paddle.Tensor, offsets: paddle.Tensor) -> paddle.Tensor:
+    """Of each scene, float64 (scenes,)."""
+    sums = paddle.concat([paddle.zeros([1], "float64"), of_points.astype("float64").cumsum()])
+    return paddle.gather(sums, offsets[1:]) - paddle.gather(sums, offsets[:-1])
 
 
 def summed_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
@@ -135,6 +122,11 @@ def summed_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle
         labels: int64 (P,), -100 for none.
     """
     return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+
+
+def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Of each point, float32 (P,), 0 without a label; arguments as in ``summed_cross_entropy``."""
+    return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none").reshape([-1])
 
 
 def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float = 1.0) -> tuple[Term, Term]:

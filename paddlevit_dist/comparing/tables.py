@@ -45,17 +45,19 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
     process.
 
     Args:
-        evaluation: an ``engine.evaluation.Evaluation`` that has kept something.
+        evaluation: an ``engine.evaluation.Evaluation`` that has a table.
         facts: "epoch" of a training, or "weights" and "split".
     Raises:
         UserError: the file system refuses.
     """
     from ..config.table import effects, leaves
 
-    indices, kept = evaluation.kept
+    indices, kept = evaluation.table.indices, evaluation.table.kept()
+    if kept is None:
+        return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
-    effect_of, names = effects(), _names(evaluation.samples, indices)
+    effect_of, names = effects(), [name_of(evaluation.samples, index) for index in indices.tolist()]
     settings = {name: value for name, value in leaves(config) if effect_of[name] == "score"}
     about = {
         "task": config.TASK,
@@ -104,10 +106,10 @@ def _write(file: Path, about: dict[str, Any], names: Sequence[str], arrays: Mapp
         np.savez_compressed(out, **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()}, **arrays)
 
 
-def _names(samples: Any, indices: np.ndarray) -> list[str]:
-    """Of each sample what tells it from the others wherever the data are."""
-    name_of = getattr(getattr(samples, "dataset", None), "identity", samples.describe)
-    return [name_of(int(index)) for index in indices]
+def name_of(samples: Any, index: int) -> str:
+    """What tells a sample from the others wherever the data are."""
+    name: str = getattr(getattr(samples, "dataset", None), "identity", samples.describe)(index)
+    return name
 
 
 def read(run: str) -> Table:

@@ -83,7 +83,8 @@ class Metrics:
         raise NotImplementedError
 
     def summary(self, values: dict[str, float]) -> str:
-        """The one line that an evaluation ends with."""
+        """The one line that an evaluation ends with. It is also asked for some of the samples: with the values that
+        ``resampled`` gives, and no others."""
         raise NotImplementedError
 
     def per_sample(self) -> Sequence[np.ndarray] | None:
@@ -107,6 +108,14 @@ class Metrics:
     def kept(self, table: Sequence[np.ndarray]) -> Kept | None:
         """The same table for a file. None: it is not kept. Called in the main process only, after ``resampled``."""
         return None
+
+    def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
+        """What a table for people says of each sample, by column, in the order of ``table``: numbers (an empty cell
+        where one is not finite), booleans or texts; by default the values of the sample alone. Called in the main
+        process only, after ``compute``."""
+        rows = [[column[row : row + 1] for column in table] for row in range(len(table[0]))]
+        alone = [self.resampled(row, np.ones((1, 1))) for row in rows]
+        return {name: [float(values[name][0]) for values in alone] for name in alone[0]}
 
     def beside(self, name: str, decimals: int) -> str:
         """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says

@@ -43,7 +43,10 @@ UNKNOWN = {
     },
     "leaks": {"train -without_leaks": "-without_leaks is not a known flag"},
     "comparing": {"compare run run": "no command 'compare'"},
-    "exporting": {"export -h": "no command 'export'"},
+    "exporting": {
+        "export -h": "no command 'export'",
+        "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
+    },
 }
 
 

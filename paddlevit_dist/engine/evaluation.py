@@ -31,6 +31,7 @@ class Evaluation:
     Attributes:
         loader: of this rank's share.
         facts: what stands beside its values.
+        values: of the last evaluation.
         intervals: of the last evaluation, by name, of values and of more; empty where there are none.
         kept: of the last evaluation, the indices of its samples and what was kept of them, until it is written; in the
             main process, where there are intervals.
@@ -55,6 +56,7 @@ class Evaluation:
         if samples.without:
             self.facts["without"] = samples.without
         self.confidence = Confidence.of(config)
+        self.values: dict[str, float] = {}
         self.intervals: dict[str, Interval] = {}
         self.kept: tuple[np.ndarray, Kept] | None = None
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
@@ -91,7 +93,7 @@ class Evaluation:
                 leaves = True
             if stops.leave_together(leaves):  # after waiting for all ranks
                 raise LeftEarly
-            values = metrics.compute(reduce_dict(metrics.state, average=False))
+            self.values = values = metrics.compute(reduce_dict(metrics.state, average=False))
         self.intervals, self.kept = {}, None
         if self.confidence is not None and self.samples.labelled and isinstance(metrics, Metrics):
             indices = self.loader.sampler.indices()

@@ -47,7 +47,7 @@ def _classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
 
 
 def _confusions(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
-    return confusion_scores(_joined(parts, "statistics"), names)
+    return confusion_scores(_joined(parts, "statistics"), names, _joined(parts, "losses"))
 
 
 def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
@@ -81,11 +81,11 @@ def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
         for number, (first, end) in enumerate(zip(ends - part["rows"], ends)):
             decisions = (part[name][first:end] for name in MatchTable._fields[:4])
             scenes.append(MatchTable._make([*decisions, part["missed"][number], part["num_true"][number]]))
-    statistics = _joined(parts, "statistics")
+    statistics, losses = (_joined(parts, name) for name in ("statistics", "losses"))
     metrics = InstanceMetrics(list(names), parts[0]["instance_classes"].tolist())
     tables = np.empty(len(scenes), object)
     tables[:] = scenes
-    return lambda weights: metrics.resampled([statistics, tables], weights)
+    return lambda weights: metrics.resampled([statistics, losses, tables], weights)
 
 
 def _annotated(arrays: Arrays) -> np.ndarray:
@@ -138,11 +138,15 @@ def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
     )
 
 
+def _fit_confusions(arrays: Arrays, samples: int, classes: int) -> bool:
+    return arrays["statistics"].shape == (samples, 3, classes) and arrays["losses"].shape == (samples,)
+
+
 def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:
     rows, chosen, thresholds = arrays["rows"], arrays["instance_classes"], arrays["missed"].shape[-1]
     decisions = [arrays[name] for name in ("class_numbers", "thresholds", "scores", "is_right")]
     return (
-        arrays["statistics"].shape == (samples, 3, classes)
+        _fit_confusions(arrays, samples, classes)
         and rows.shape == (samples,)
         and _below(rows, 1 << 31)
         and all(column.shape == (int(rows.sum()),) for column in decisions)
@@ -158,7 +162,7 @@ SORTS = {
     "classes": Sort(_classes, _fit_classes, lambda arrays: arrays["labels"], "recall {}", 2),
     "confusions": Sort(
         _confusions,
-        lambda arrays, samples, classes: arrays["statistics"].shape == (samples, 3, classes),
+        _fit_confusions,
         lambda arrays: arrays["statistics"][:, 1],
         "IoU {}",
     ),

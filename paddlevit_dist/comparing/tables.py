@@ -42,14 +42,16 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
     process.
 
     Args:
-        evaluation: an ``engine.evaluation.Evaluation`` that has kept something.
+        evaluation: an ``engine.evaluation.Evaluation`` that has a table.
         facts: "epoch" of a training, or "weights" and "split".
     Raises:
         UserError: the file system refuses.
     """
     from ..config.table import effects, leaves
 
-    indices, kept = evaluation.kept
+    indices, kept = evaluation.table.indices, evaluation.table.kept()
+    if kept is None:
+        return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
     effect_of, names = effects(), _names(evaluation.samples, indices)

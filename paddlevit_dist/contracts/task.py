@@ -83,7 +83,8 @@ class Metrics:
         raise NotImplementedError
 
     def summary(self, values: dict[str, float]) -> str:
-        """The one line that an evaluation ends with."""
+        """The one line that an evaluation ends with. It is also asked for some of the samples: with the values that
+        ``resampled`` gives, and no others."""
         raise NotImplementedError
 
     def per_sample(self) -> Sequence[np.ndarray] | None:

@@ -30,11 +30,45 @@ class Confidence(NamedTuple):
         return cls(percent, resamples) if percent else None
 
 
+class SampleTable(NamedTuple):
+    """What the metrics of an evaluation have kept of its samples, joined over ranks; in the main process.
+
+    Attributes:
+        metrics: that have kept it.
+        indices: int64 (samples,), ascending.
+        columns: see ``Metrics.per_sample``.
+    """
+
+    metrics: Metrics
+    indices: np.ndarray
+    columns: list[np.ndarray]
+
+    def kept(self) -> Kept | None:
+        """See ``Metrics.kept``."""
+        return self.metrics.kept(self.columns)
+
+    def without(self, indices: Sequence[int]) -> "SampleTable":
+        """The other samples."""
+        stays = ~np.isin(self.indices, indices)
+        return SampleTable(self.metrics, self.indices[stays], [column[stays] for column in self.columns])
+
+    def values(self) -> dict[str, float]:
+        """What is defined of ``Metrics.resampled`` for these samples, at least one."""
+        found = self.metrics.resampled(self.columns, np.ones((1, len(self.indices))))
+        return {name: float(value[0]) for name, value in found.items() if not np.isnan(value[0])}
+
+    def intervals(self, confidence: Confidence | None) -> dict[str, Interval]:
+        """By name; empty where none are wanted."""
+        if confidence is None:
+            return {}
+        return bootstrap(functools.partial(self.metrics.resampled, self.columns), len(self.indices), *confidence)
+
+
 def intervals_of(
     metrics: Metrics,
     indices: Sequence[int],
-    confidence: Confidence,
-    keep: Callable[[np.ndarray, Kept | None], None] | None = None,
+    confidence: Confidence | None,
+    keep: Callable[[SampleTable], None] | None = None,
 ) -> dict[str, Interval]:
     """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
 
@@ -42,21 +76,22 @@ def intervals_of(
 
     Args:
         indices: of this rank's samples, in the order in which they were evaluated.
-        keep: called in the main process with the indices of all samples, int64 (samples,), and their ``Metrics.kept``.
+        keep: called in the main process with the table of all samples, where there is one.
     """
     own = metrics.per_sample()
     if own is not None and any(len(column) != len(indices) for column in own):
         own = None  # a task of somebody's own has added other rows than one for each sample
     gathered = all_gather((indices, own))
-    if any(columns is None for _, columns in gathered):
+    if any(arrays is None for _, arrays in gathered):
         return {}
     found: dict[str, Interval] = {}
     if is_main():
-        joined, *table = join([(part, [np.asarray(part, np.int64), *columns]) for part, columns in gathered])
+        joined, *columns = join([(part, [np.asarray(part, np.int64), *arrays]) for part, arrays in gathered])
         if len(joined):
-            found = bootstrap(functools.partial(metrics.resampled, table), len(joined), *confidence)
+            table = SampleTable(metrics, joined, columns)
+            found = table.intervals(confidence)
             if keep is not None:
-                keep(joined, metrics.kept(table))
+                keep(table)
     return broadcast_object(found)
 
 

@@ -4,11 +4,10 @@ import contextlib
 from collections.abc import Generator
 from typing import Any
 
-import numpy as np
 import paddle
 
 from .. import wings
-from ..contracts.task import EvaluationStep, Kept, Metrics, Records, Task
+from ..contracts.task import EvaluationStep, Metrics, Records, Task
 from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
@@ -17,7 +16,7 @@ from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import LeftEarly, is_main, rank, reduce_dict, stops, world_size
 from . import gpu_memory
-from .confidence import Confidence, as_json, in_event, intervals_of
+from .confidence import Confidence, SampleTable, as_json, in_event, intervals_of
 from .precision import EvaluationPrecision
 from .watchers import Watchers
 
@@ -33,8 +32,8 @@ class Evaluation:
         facts: what stands beside its values.
         values: of the last evaluation.
         intervals: of the last evaluation, by name, of values and of more; empty where there are none.
-        kept: of the last evaluation, the indices of its samples and what was kept of them, until it is written; in the
-            main process, where there are intervals.
+        table: of the samples of the last evaluation, in the main process; where there are intervals, or
+            ``keeps_table`` is set, and the metrics have one.
     """
 
     def __init__(
@@ -58,7 +57,8 @@ class Evaluation:
         self.confidence = Confidence.of(config)
         self.values: dict[str, float] = {}
         self.intervals: dict[str, Interval] = {}
-        self.kept: tuple[np.ndarray, Kept] | None = None
+        self.keeps_table = self.confidence is not None
+        self.table: SampleTable | None = None
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size, rank=rank(), world_size=world_size())
         self.loader = loader_of(config, samples, sampler, task.collate, check=task.check_sample)
@@ -94,16 +94,31 @@ class Evaluation:
             if stops.leave_together(leaves):  # after waiting for all ranks
                 raise LeftEarly
             self.values = values = metrics.compute(reduce_dict(metrics.state, average=False))
-        self.intervals, self.kept = {}, None
-        if self.confidence is not None and self.samples.labelled and isinstance(metrics, Metrics):
+        self.intervals, self.table = {}, None
+        if self.keeps_table and self.samples.labelled and isinstance(metrics, Metrics):
             indices = self.loader.sampler.indices()
             metrics.intervals = self.intervals = intervals_of(metrics, indices, self.confidence, self._keep)
         if was_training:
             self.model.train()
-        return values, " ".join([metrics.summary(values), *(f"({fact})" for fact in self.facts.values())])
+        return values, _line(metrics, values, self.facts)
 
-    def _keep(self, indices: np.ndarray, kept: Kept | None) -> None:
-        self.kept = None if kept is None else (indices, kept)
+    def _keep(self, table: SampleTable) -> None:
+        self.table = table
+
+    def scored(self, part: SampleTable, facts: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """Event and line of an evaluation of some samples of ``table``, with what an evaluation of these would find;
+        counts of anything are left out of both.
+
+        Args:
+            facts: of this part, beside those of the evaluation.
+        Raises:
+            KeyError: the line needs a value that the metrics do not give for chosen samples.
+        """
+        values = {name: value for name, value in part.values().items() if name in self.values}
+        part.metrics.intervals = intervals = part.intervals(self.confidence)
+        facts = {**self.facts, **facts}
+        event = {**facts, **values, **in_event(intervals, values, self.confidence)}
+        return event, _line(part.metrics, values, facts)
 
     def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
         """This rank's batches with their records, evaluated with the model as it is; communicates nothing. Bar and
@@ -133,7 +148,10 @@ class Evaluation:
         """Write those of the last evaluation, also of what has no place in ``metrics.jsonl``; nothing without any."""
         if self.intervals:
             record.file(name, as_json(self.intervals, self.confidence, {**facts, **self.facts}))
-        if self.kept is not None and record.writes:
+        if self.intervals and self.table is not None and record.writes:
             for write in wings.hooks("intervals_written"):
                 write(record.folder / name, self, facts)
-        self.kept = None  # of COCO's pictures 20 MB
+
+
+def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:
+    return " ".join([metrics.summary(values), *(f"({fact})" for fact in facts.values())])

@@ -132,6 +132,7 @@ class Reports(Watcher):
         name, _ = self._parts.task.best_metric
         facts = {"epoch": epoch, **self._evaluation.event_of(values)}
         self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
+        self._evaluation.table = None  # of COCO's pictures 20 MB
         self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
         self._observers.evaluated(epoch * self._parts.updates_per_epoch, epoch, values)
         self._record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")

@@ -61,12 +61,13 @@ def means(numbers: Mapping[str, np.ndarray]) -> Recompute:
     return recompute
 
 
-def confusion_scores(statistics: np.ndarray, class_names: Sequence[str]) -> Recompute:
-    """A function that gives mIoU, accuracy, mean class accuracy and the IoU of each class, as fractions.
+def confusion_scores(statistics: np.ndarray, class_names: Sequence[str], losses: np.ndarray | None = None) -> Recompute:
+    """A function that gives mIoU, accuracy, mean class accuracy and the IoU of each class, as fractions, and the loss.
 
     Args:
         statistics: int (samples, 3, classes): of each sample (a scene, a picture) and class the points, or pixels, that
             are of it and taken for it, that are of it, and that are taken for it; without those that have no label.
+        losses: float (samples,), summed over its points; None: there is no loss.
     """
     flat = statistics.reshape(len(statistics), -1)
 
@@ -79,6 +80,8 @@ def confusion_scores(statistics: np.ndarray, class_names: Sequence[str]) -> Reco
             "accuracy": quotient(right.sum(axis=1), true.sum(axis=1)),
             "mean class accuracy": mean_of_defined(quotient(right, true)),
         }
+        if losses is not None:
+            values["loss"] = quotient(weighted_sums(weights, losses[:, None])[:, 0], true.sum(axis=1))
         return {**values, **{f"IoU {name}": column for name, column in zip(class_names, ious.T)}}
 
     return recompute

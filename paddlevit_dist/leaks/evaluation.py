@@ -1,20 +1,13 @@
 """``evaluate -without_leaks``: the score without the samples that stand in the training set, beside the other."""
 
-import signal
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
-
-from ..contracts.dataset import Chosen
-from ..contracts.task import Task, make_task
-from ..engine.evaluation import Evaluation
+from ..contracts.task import make_task
 from ..engine.watchers import Watcher
 from ..observe.progress import write_line
 from ..observe.record import cache_folder
-from ..parallel import LeftEarly, all_gather, is_main
-from ..runtime import signals
+from ..parallel import is_main
 from ..runtime.errors import UserError
 from .search import FILE, find, read, write
 
@@ -56,46 +49,8 @@ def _training_set(config: Any) -> Any:
     return getattr(make_task(values).build_dataset("train", cache_folder(config)), "dataset", None)
 
 
-class Remaining(Chosen):
-    """Samples without some of them; everything else about them is theirs.
-
-    Args:
-        kept: indices of those that remain, ascending.
-    """
-
-    def __init__(self, samples: Any, kept: Sequence[int]) -> None:
-        super().__init__(samples, kept)
-        left_out = len(samples) - len(kept)
-        self.labelled, self.class_names = samples.labelled, samples.class_names
-        self.without = f"without {left_out:,} of {len(samples):,} that stand in training"
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("samples", "indices"):  # not there yet, in a copy
-            raise AttributeError(name)
-        return getattr(self.samples, name)
-
-
-class _TaskOfRemaining:
-    """A task whose metrics expect ``number`` samples, where they count them (``DetectionMetrics.pictures``)."""
-
-    def __init__(self, task: Any, number: int) -> None:
-        self._task, self._number = task, number
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # not there yet, in a copy
-            raise AttributeError(name)
-        return getattr(self._task, name)
-
-    def build_metrics(self) -> Any:
-        metrics = self._task.build_metrics()
-        if getattr(metrics, "pictures", None) is not None:
-            metrics.pictures = self._number
-        return metrics
-
-
 class WithoutLeaks(Watcher):
-    """Evaluates once more without the samples in ``leaks.json``, and tells it before the score of all. Every rank has
-    one.
+    """Tells, before the score of all samples, that of those that are not in ``leaks.json``. Every rank has one.
 
     Args:
         run: a ``Trainer``.
@@ -103,23 +58,25 @@ class WithoutLeaks(Watcher):
 
     def __init__(self, run: Any) -> None:
         self._run = run
+        run.evaluation.keeps_table = True
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
-        run = self._run
-        samples, record = run.evaluated, run.record
-        if not samples.labelled:
+        evaluation, record = self._run.evaluation, self._run.record
+        if not is_main() or not evaluation.samples.labelled:
             return
-        listed = all_gather(read(record.folder / FILE) if is_main() else None)[0]
-        kept = np.setdiff1d(np.arange(len(samples)), listed).tolist()
-        if not kept or len(kept) == len(samples):
+        total, listed, table = len(evaluation.samples), read(record.folder / FILE), evaluation.table
+        if not 0 < len(listed) < total:
             which = "all of them stand in training" if listed else "none of them stands in training: the same score"
             record.say(f"without leaks: {which}")
             return
-        before, task = run.evaluation, cast(Task, _TaskOfRemaining(run.task, len(kept)))
-        again = Evaluation(run.config, task, run.model, Remaining(samples, kept), before.precision, run.heartbeat)
+        without = {"without": f"without {len(listed):,} of {total:,} that stand in training"}
         try:
-            values, line = again("evaluation without leaks")
-        except LeftEarly as left:
-            raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
-        record.event("evaluation_without_leaks", {**facts, "left_out": len(listed), "samples": len(kept), **values})
+            if table is None:
+                raise KeyError("score")
+            values, line = evaluation.scored(table.without(listed), without)
+        except KeyError as missing:  # of a task of somebody's own
+            record.say(f"without leaks: not known: the task's metrics give no {missing} of the other samples alone")
+            return
+        counts = {"left_out": len(listed), "samples": total - len(listed)}
+        record.event("evaluation_without_leaks", {**facts, **counts, **values})
         record.say(f"without leaks: {line}")

@@ -12,7 +12,7 @@ from yacs.config import CfgNode
 from paddlevit_dist.comparing import pairs, tables
 from paddlevit_dist.comparing.pairs import Pair, compare, warnings
 from paddlevit_dist.comparing.significance import mcnemar
-from paddlevit_dist.engine.confidence import Confidence, intervals_of
+from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
 from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
@@ -85,11 +85,11 @@ def table_of(folder: Path, kind: str, models, order=range(SAMPLES), names="abcde
     """What an evaluation writes, read again; the data hold the samples in this order."""
     metrics, _ = evaluated(kind, models, order)
     kept: list = []
-    intervals = intervals_of(metrics, range(len(order)), Confidence(95, 100), lambda *found: kept.append(found))
+    intervals = intervals_of(metrics, range(len(order)), Confidence(95, 100), kept.append)
     config = CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}})
     task = SimpleNamespace(best_metric=KINDS[kind][2], about_input=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
     samples = SimpleNamespace(describe=lambda row: names[order[row]])
-    evaluation = SimpleNamespace(kept=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
+    evaluation = SimpleNamespace(table=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
     folder.mkdir()
     tables.write_beside(folder / "intervals.json", evaluation, {"epoch": 1})
     table = tables.read(str(folder))
@@ -208,11 +208,11 @@ def test_fifty_thousand_pictures_take_less_than_a_megabyte(tmp_path):
     generator, metrics = np.random.default_rng(0), ClassificationMetrics(1000)
     labels = np.sort(generator.integers(0, 1000, 50_000)).astype(np.int32)
     columns = [labels, (generator.random(50_000) ** 8 * 100).astype(np.int32), generator.gamma(1, 1, 50_000)]
-    kept = metrics.kept([*columns[:2], columns[2].astype(np.float32)])
+    columns[2] = columns[2].astype(np.float32)
     numbers = generator.permutation(50_000)
     names = [f"val/n{1_440_764 + 7919 * label:08d}/ILSVRC2012_val_{n:08d}.JPEG" for label, n in zip(labels, numbers)]
     evaluation = SimpleNamespace(
-        kept=(np.arange(50_000), kept),
+        table=SampleTable(metrics, np.arange(50_000), columns),
         config=CfgNode({"TASK": "classification", "DATA": {"DATASET": "imagenet2012"}}),
         task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
         samples=SimpleNamespace(describe=names.__getitem__),

@@ -8,8 +8,8 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from distributed.test_instance_metrics import NAMES, scene
-from paddlevit_dist.contracts.task import Kept, Metrics
-from paddlevit_dist.engine.confidence import Confidence, intervals_of
+from paddlevit_dist.contracts.task import Metrics
+from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
 from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
@@ -61,8 +61,9 @@ KINDS = {
 }
 
 
-def plain(indices: np.ndarray, kept: Kept) -> list:
-    return [indices.tolist(), kept.kind, {name: array.tolist() for name, array in kept.arrays.items()}]
+def plain(table: SampleTable) -> list:
+    kept = table.kept()
+    return [table.indices.tolist(), kept.kind, {name: array.tolist() for name, array in kept.arrays.items()}]
 
 
 def evaluate_share() -> dict:
@@ -75,7 +76,7 @@ def evaluate_share() -> dict:
             add(metrics, [key.index for key in keys])
         values = metrics.compute(reduce_dict(metrics.state, average=False))
         kept: list = []
-        found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE, lambda *given, kept=kept: kept.extend(given))
+        found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE, kept.append)
         found[f"what is kept of {kind}"] = broadcast_object(plain(*kept) if is_main() else None)
         for name, interval in found[kind].items():
             assert name not in values or values[name] == pytest.approx(interval.value), name
@@ -102,6 +103,32 @@ def test_intervals_are_of_the_main_numbers_and_their_parts(of_one_process):
     assert {"AP50", "AR_100", "AP a"} <= set(of_one_process["boxes"])
     assert {"AP25", "mIoU", "IoU chair", "AP chair"} <= set(of_one_process["scenes"])
     assert {"sdr_2mm", "sd_mm", "c mre_mm"} <= set(of_one_process["volumes"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(kind):
+    """Values, line and intervals: what ``evaluate -without_leaks`` prints."""
+    make, add = KINDS[kind]
+    left_out, tables = [0, 3, 4, 11], []
+    others = np.setdiff1d(range(SAMPLES), left_out)
+    for chosen in (range(SAMPLES), others):
+        metrics = make()
+        if kind == "boxes":
+            metrics.pictures = None
+        add(metrics, list(chosen))
+        values = metrics.compute(metrics.state)
+        intervals_of(metrics, chosen, CONFIDENCE, tables.append)
+    table = tables[0].without(left_out)
+    assert table.indices.tolist() == others.tolist()
+    found = table.values()
+    assert set(values) - set(found) <= {
+        "top-1 count", "top-5 count", "samples", "pictures", "detections", "not finite", "points", "landmarks",
+        *(f"{name} landmarks" for name in "abcde"),
+    }  # fmt: skip
+    shared = set(found) & set(values)
+    assert {name: found[name] for name in shared} == pytest.approx({name: values[name] for name in shared}, rel=1e-6)
+    assert table.intervals(CONFIDENCE) == tables[1].intervals(CONFIDENCE) and table.intervals(None) == {}
+    assert table.metrics.summary(found) == metrics.summary(values)
 
 
 def test_metrics_that_know_no_samples_have_no_intervals():

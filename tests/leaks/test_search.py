@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from paddlevit_dist import config
 from paddlevit_dist.diagnosis import doctor_data
 from paddlevit_dist.diagnosis.doctor_checks import Checkup
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.leaks import evaluation, fingerprints, search
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
@@ -195,11 +195,11 @@ def command(name: str, data: Path, output: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "paddlevit_dist", *words]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_an_evaluation_prints_the_score_without_them_and_that_of_all(leaking, weights, tmp_path, processes):
-    scored = command("evaluate", leaking, tmp_path / "all", f"-pretrained={weights}", f"-ngpus={processes}")
+@pytest.mark.parametrize("processes, more", [(1, ()), (2, ("EVALUATION.INTERVAL", "off"))])
+def test_an_evaluation_prints_the_score_without_them_and_that_of_all(leaking, weights, tmp_path, processes, more):
+    scored = command("evaluate", leaking, tmp_path / "all", f"-pretrained={weights}", f"-ngpus={processes}", *more)
     plain = succeeded(run_command(scored, timeout=120)).out.splitlines()[-1]
-    again = command("evaluate", leaking, tmp_path / "both", f"-pretrained={weights}", f"-ngpus={processes}")
+    again = command("evaluate", leaking, tmp_path / "both", f"-pretrained={weights}", f"-ngpus={processes}", *more)
     *_, without, last = succeeded(run_command([*again, "-without_leaks"], timeout=120)).out.splitlines()
     assert last == plain
     assert without.startswith("without leaks: top-1 ") and "(without 9 of 16 that stand in training)" in without
@@ -217,6 +217,7 @@ def test_an_evaluation_prints_the_score_without_them_and_that_of_all(leaking, we
         for name, kind in (("both", "evaluation_without_leaks"), ("alone", "evaluation"))
     )
     assert (found["left_out"], found["samples"]) == (9, 7)
+    assert found.get("interval") == (None if more else expected["interval"])
     assert found["top-1"] == expected["top-1"] and found["loss"] == pytest.approx(expected["loss"], abs=1e-5)
 
 
@@ -238,12 +239,15 @@ def test_where_it_means_nothing_it_is_refused(words, said):
     assert said in refused(*TINY, "-dataset=digits", "-cfg=vit_digits", "-without_leaks", *words)
 
 
-def test_the_metrics_of_boxes_expect_what_remains():
-    class Boxes:
-        sample_name = "images"
+def test_metrics_that_keep_nothing_of_single_samples_are_told_in_a_line(tmp_path):
+    class Samples(list):
+        labelled = True
 
-        def build_metrics(self) -> DetectionMetrics:
-            return DetectionMetrics(["thing"], pictures=8)
-
-    task = evaluation._TaskOfRemaining(Boxes(), 6)
-    assert task.build_metrics().pictures == 6 and task.sample_name == "images"
+    said: list[str] = []
+    (tmp_path / "leaks.json").write_text('{"pairs": [{"sample": 1}]}')
+    evaluated = SimpleNamespace(samples=Samples("abc"), table=None, keeps_table=False)
+    record = SimpleNamespace(folder=tmp_path, say=said.append)
+    evaluation.WithoutLeaks(SimpleNamespace(evaluation=evaluated, record=record)).evaluation_done({})
+    assert evaluated.keeps_table  # also where no intervals are made
+    (line,) = said
+    assert line == "without leaks: not known: the task's metrics give no 'score' of the other samples alone"

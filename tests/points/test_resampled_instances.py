@@ -28,7 +28,7 @@ def test_scores_of_a_draw_are_those_of_repeated_scenes():
         again = scored(np.repeat(np.arange(6), counts))
         expected = again.compute(again.state)
         names = {name for name, column in found.items() if not np.isnan(column[draw])}
-        assert names == {name for name in expected if name not in ("loss", "points")}
+        assert names == {name for name in expected if name != "points"}
         assert {name: found[name][draw] for name in names} == pytest.approx({name: expected[name] for name in names})
 
 
@@ -39,7 +39,12 @@ def test_scenes_of_a_batch_are_told_apart_by_their_offsets():
     taken = generator.integers(0, 4, len(labels))
     offsets = np.cumsum([0, *sizes]).astype(np.int32)
     together, apart = SemanticMetrics(NAMES), SemanticMetrics(NAMES)
-    together.update(paddle.to_tensor(taken), paddle.to_tensor(labels), None, paddle.to_tensor(offsets))
+    losses = np.where(labels >= 0, generator.random(len(labels)), 0).astype(np.float32)
+    of_points = [paddle.to_tensor(column) for column in (taken, labels, losses)]
+    together.update(*of_points, paddle.to_tensor(offsets))
+    expected_losses = [losses[first:end].sum(dtype=float) for first, end in zip(offsets[:-1], offsets[1:])]
+    assert together.per_sample()[1] == pytest.approx(np.array(expected_losses))
+    assert together.state["loss"].item() == pytest.approx(sum(expected_losses))
     for first, end in zip(offsets[:-1], offsets[1:]):
         if end > first:
             apart.update(paddle.to_tensor(taken[first:end]), paddle.to_tensor(labels[first:end]))

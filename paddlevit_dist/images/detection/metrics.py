@@ -39,7 +39,7 @@ class DetectionMetrics(Metrics):
         self._boxes = GrowingTable(len(self.class_names))
         self._masks = GrowingTable(len(self.class_names)) if with_masks else None
         self._image_ids: list[int] = []  # of this rank, in the order in which they were added
-        self._curves: dict[str, tuple[Curves, np.ndarray]] = {}  # of all ranks, by prefix; see ``named_scores``
+        self._curves: dict[str, Curves] = {}  # of all ranks, by prefix
         self.joined_tables: dict[str, MatchTable] = {}
 
     def update(
@@ -98,10 +98,12 @@ class DetectionMetrics(Metrics):
         return [np.array(self._image_ids, np.int64)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        curves = {}
         for prefix, matches in self.joined_tables.items():
             if prefix not in self._curves:
-                self._curves[prefix] = Curves.of(matches), np.searchsorted(matches.image_ids, table[0])
-        return named_scores(self._curves, self.class_names, weights)
+                self._curves[prefix] = Curves.of(matches)
+            curves[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, table[0])
+        return named_scores(curves, self.class_names, weights)
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         named = {
@@ -117,7 +119,7 @@ class DetectionMetrics(Metrics):
         shown[0] += self.beside("AP", 3)
         if "AR_100" not in values:  # which is defined wherever AP is
             shown.append("(nothing is annotated: AP is not defined, -1 for COCO's tools)")
-        if values["not finite"]:
+        if values.get("not finite"):  # not known of some of the pictures
             shown.append(f"({values['not finite']:,} detections are not finite)")
         return " ".join(shown)
 

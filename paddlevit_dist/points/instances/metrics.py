@@ -269,28 +269,28 @@ class InstanceMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """Statistics of the semantic metrics, and a ``MatchTable``, for each scene."""
+        """What the semantic metrics keep, and a ``MatchTable``, for each scene."""
         tables = np.empty(len(self.tables) - 1, object)
         tables[:] = self.tables[1:]
         return [*self.semantic.per_sample(), tables]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        values = self.semantic.resampled(table[:1], weights)
-        for kind, per_class in _by_kind(resampled_precisions(table[1], weights)).items():  # (draws, classes) each
+        values = self.semantic.resampled(table[:-1], weights)
+        for kind, per_class in _by_kind(resampled_precisions(table[-1], weights)).items():  # (draws, classes) each
             values[kind] = np.nan_to_num(mean_of_defined(per_class))  # 0 without any true instance, as in ``compute``
             for place, number in enumerate(self.instance_classes):
                 values[f"{kind} {self.class_names[number]}"] = per_class[:, place]
         return values
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
-        statistics, tables = table
+        statistics, losses, tables = table
         decisions = {
             name: np.concatenate([scene[column] for scene in tables])
             for column, name in enumerate(MatchTable._fields[:4])
         }
         counts = {name: np.stack([getattr(scene, name) for scene in tables]) for name in MatchTable._fields[4:]}
         rows = np.array([len(scene.scores) for scene in tables])
-        arrays = {"statistics": statistics, "rows": rows, **decisions, **counts}
+        arrays = {"statistics": statistics, "losses": losses, "rows": rows, **decisions, **counts}
         return Kept("instances", self.class_names, {**arrays, "instance_classes": np.array(self.instance_classes)})
 
     def summary(self, values: dict[str, float]) -> str:

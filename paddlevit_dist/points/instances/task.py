@@ -23,7 +23,7 @@ from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..scene_figures import Layers, confusion_of, semantic_layers
 from ..scene_task import SceneTask, slices_of
-from ..segmentation.metrics import semantic_terms, summed_cross_entropy
+from ..segmentation.metrics import cross_entropies, semantic_terms
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
 from .grouping import Clusters, proposal_ious
@@ -171,9 +171,8 @@ class InstanceSegmentation(SceneTask):
         output = self.forward(model, batch, points, _MIDDLE, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
-        metrics.update_semantic(
-            predicted, labels, summed_cross_entropy(output.semantic_scores, labels), batch["offsets"]
-        )
+        losses = cross_entropies(output.semantic_scores, labels)
+        metrics.update_semantic(predicted, labels, losses, batch["offsets"])
         true_class, true_instance = labels.numpy(), points.instances
         parts, found = slices_of(batch), self._predictions(output, predicted.numpy(), batch)
         for part, predictions in zip(parts, found):

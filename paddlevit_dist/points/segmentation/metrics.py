@@ -40,7 +40,8 @@ class SemanticMetrics(Metrics):
         loss: paddle.Tensor | None = None,
         offsets: paddle.Tensor | None = None,
     ) -> None:
-        """Add points: predictions and labels int64 (points,); ``loss`` is their summed cross-entropy.
+        """Add points: predictions and labels int64 (points,); ``loss`` is their cross-entropy, 0 of those without a
+        label, (points,).
 
         Args:
             offsets: int (scenes + 1,), where the points of each scene begin; None: they are of one scene.
@@ -61,9 +62,11 @@ class SemanticMetrics(Metrics):
             confusions = paddle.zeros([scenes, number, number], dtype="int64")
         right = paddle.diagonal(confusions, axis1=1, axis2=2)  # (scenes, classes), as the two sums
         statistics = paddle.stack([right, confusions.sum(axis=2), confusions.sum(axis=1)], axis=1)
-        self._scenes.append(read_later(statistics))
+        losses = paddle.zeros([scenes], dtype="float64")
         if loss is not None:
-            self.state["loss"] = self.state["loss"] + loss.astype("float64")
+            self.state["loss"] = self.state["loss"] + loss.astype("float64").sum()
+            losses = loss.astype("float64").sum().unsqueeze(0) if offsets is None else _sums(loss, offsets)
+        self._scenes.append(read_later(statistics, losses))
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """mIoU, accuracy and mean class accuracy as fractions, the loss, and the IoU of each class that occurs."""
@@ -84,21 +87,27 @@ class SemanticMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """int64 (scenes, 3, classes), see ``intervals.confusion_scores``."""
-        none = np.zeros((0, 3, len(self.class_names)), np.int64)
-        return [np.concatenate([none, *(read()[0] for read in self._scenes)])]
+        """int64 (scenes, 3, classes), see ``intervals.confusion_scores``, and the summed loss, float64 (scenes,)."""
+        none = [np.zeros((0, 3, len(self.class_names)), np.int64), np.zeros(0)]
+        return [np.concatenate(parts) for parts in zip(none, *(read() for read in self._scenes))]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(confusion_scores(table[0], self.class_names)(weights))
+        return dict(confusion_scores(table[0], self.class_names, table[1])(weights))
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
-        return Kept("confusions", self.class_names, {"statistics": table[0]})
+        return Kept("confusions", self.class_names, dict(zip(("statistics", "losses"), table)))
 
     def summary(self, values: dict[str, float]) -> str:
         return (
             f"mIoU {values['mIoU']:.4f}{self.beside('mIoU', 3)} accuracy {values['accuracy']:.4f} "
             f"mean class accuracy {values['mean class accuracy']:.4f} loss {values['loss']:.4f}"
         )
+
+
+def _sums(of_points: paddle.Tensor, offsets: paddle.Tensor) -> paddle.Tensor:
+    """Of each scene, float64 (scenes,)."""
+    sums = paddle.concat([paddle.zeros([1], "float64"), of_points.astype("float64").cumsum()])
+    return paddle.gather(sums, offsets[1:]) - paddle.gather(sums, offsets[:-1])
 
 
 def summed_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
@@ -109,6 +118,11 @@ def summed_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle
         labels: int64 (P,), -100 for none.
     """
     return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+
+
+def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Of each point, float32 (P,), 0 without a label; arguments as in ``summed_cross_entropy``."""
+    return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none").reshape([-1])
 
 
 def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float = 1.0) -> tuple[Term, Term]:

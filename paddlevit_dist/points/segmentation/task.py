@@ -26,7 +26,7 @@ from ..scene_figures import Layers, confusion_of, semantic_layers
 from ..scene_task import SceneTask, slices_of
 from ..sparse import Plan, SparseTensor
 from .input import PointSamples, feature_channels, training_steps
-from .metrics import SemanticMetrics, lovasz_softmax, semantic_terms, summed_cross_entropy
+from .metrics import SemanticMetrics, cross_entropies, lovasz_softmax, semantic_terms
 
 
 class SemanticSegmentation(SceneTask):
@@ -89,7 +89,7 @@ class SemanticSegmentation(SceneTask):
     ) -> Records | None:
         labels, logits = batch["labels"], self._mean_logits(model, batch)
         predicted = logits.argmax(axis=-1)
-        step.metrics.update(predicted, labels, summed_cross_entropy(logits, labels), batch["offsets"])
+        step.metrics.update(predicted, labels, cross_entropies(logits, labels), batch["offsets"])
         if step.writer is not None:
             classes, true, parts = predicted.numpy(), labels.numpy(), slices_of(batch)
             step.writer.add([classes[part] for part in parts], [true[part] for part in parts])

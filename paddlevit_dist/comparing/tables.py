@@ -78,9 +78,14 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
 
 
 def _names(samples: Any, indices: np.ndarray) -> bytes:
-    """Of each sample what tells it from the others wherever the data are, with 0 between them."""
-    name_of = getattr(getattr(samples, "dataset", None), "identity", samples.describe)
-    return b"\0".join(name_of(int(index)).encode("utf-8", "surrogateescape") for index in indices)
+    """Of each sample its name, with 0 between them."""
+    return b"\0".join(name_of(samples, index).encode("utf-8", "surrogateescape") for index in indices.tolist())
+
+
+def name_of(samples: Any, index: int) -> str:
+    """What tells a sample from the others wherever the data are."""
+    name: str = getattr(getattr(samples, "dataset", None), "identity", samples.describe)(index)
+    return name
 
 
 def read(run: str) -> Table:

@@ -175,6 +175,14 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
     return given, overrides
 
 
+def takes_next_word(word: str) -> bool:
+    """Whether a flag, or a key, needs a value that is not in the same word."""
+    if not _is_flag(word):
+        return "=" not in word
+    flag = FLAGS.get(word.lstrip("-").replace("-", "_"))  # none with = and its value
+    return flag is not None and flag.argument is not None
+
+
 def _is_flag(word: str) -> bool:
     if not word.startswith("-"):
         return False

@@ -54,7 +54,7 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
         return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
-    effect_of, names = effects(), _names(evaluation.samples, indices)
+    effect_of, names = effects(), evaluation.samples.names(indices)
     settings = {name: value for name, value in leaves(config) if effect_of[name] == "score"}
     about = {
         "format": _FORMAT,
@@ -77,21 +77,18 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
         np.savez_compressed(file, **columns, **{_INDICES: indices.astype(np.int32)}, **kept.arrays)
 
 
-def _names(samples: Any, indices: np.ndarray) -> bytes:
-    """Of each sample what tells it from the others wherever the data are, with 0 between them."""
-    name_of = getattr(getattr(samples, "dataset", None), "identity", samples.describe)
-    return b"\0".join(name_of(int(index)).encode("utf-8", "surrogateescape") for index in indices)
-
-
 def read(run: str) -> Table:
-    """The table of a run: that of its last evaluation alone, else of its training's last.
+    """The table of a run: of its last evaluation, in its training or alone.
 
     Args:
         run: the folder, or a file in it.
     Raises:
         UserError: there is none, or it is damaged.
     """
-    file = _file_of(run)
+    return max((_read(run, file) for file in _files_of(run)), key=lambda table: table.about["time"])
+
+
+def _read(run: str, file: Path) -> Table:
     arrays = dict(read_npz(file))
     try:
         about, names = parse_json(arrays.pop(_ABOUT).tobytes()), arrays.pop(_NAMES).tobytes().split(b"\0")
@@ -101,6 +98,7 @@ def read(run: str) -> Table:
         if not all(isinstance(about[name], str) for name in _TEXTS) or not isinstance(about["classes"], list):
             raise ValueError
         about["protocol"].items(), about["input"].items()
+        about["time"] = float(about["time"])
         about["more_is_better"] = bool(about["more_is_better"])
         about["classes"] = [str(name) for name in about["classes"]]
         sort = SORTS.get(about["kind"])
@@ -111,15 +109,15 @@ def read(run: str) -> Table:
     return Table(run, about, [name.decode("utf-8", "surrogateescape") for name in names], arrays)
 
 
-def _file_of(run: str) -> Path:
+def _files_of(run: str) -> list[Path]:
     place = Path(run)
     if place.is_file():
-        return place
+        return [place]
     if not place.is_dir():
         raise UserError(f"compare: {run} does not exist; give the -output folder of a training or an evaluation")
-    for name in FILES:
-        if (place / name).is_file():
-            return place / name
+    found = [place / name for name in FILES if (place / name).is_file()]
+    if found:
+        return found
     raise UserError(
         f"compare: {run} has neither {FILES[0]} nor {FILES[1]}, which an evaluation with EVALUATION.INTERVAL writes; "
         f"make one with: paddlevit-dist evaluate -cfg={place / 'config.yaml'} -pretrained={run} -output={run}"

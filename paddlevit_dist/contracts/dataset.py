@@ -104,7 +104,7 @@ class Samples:
     labelled: bool = True
     #: what a score of it leaves out, such as "without 3 pictures not opened here"; told beside it
     without: str = ""
-    #: what is trained on and what is held out was drawn from one dataset: checkpoints list the samples of each
+    #: what is trained on and what is held out was drawn from one dataset
     is_share: bool = False
     #: name of each class, or of each landmark, in the order of their numbers; None: they have none
     class_names: Sequence[str] | None = None
@@ -115,7 +115,16 @@ class Samples:
         """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as
         its path in their folder; None: not known."""
         dataset = self._dataset()
-        return None if dataset is None else dataset.identities()
+        if dataset is None:
+            return None
+        is_elsewhere = dataset.root is None and len(dataset) > 0 and os.path.isabs(dataset.identity(0))
+        return None if is_elsewhere and not self.is_share else dataset.identities()
+
+    def names(self, indices: Iterable[int]) -> bytes:
+        """Of samples what tells them from all others, or their descriptions, with zeros between them."""
+        dataset = self._dataset()
+        name_of = self.describe if dataset is None else dataset.identity
+        return b"\0".join(name_of(int(index)).encode("utf-8", "surrogateescape") for index in indices)
 
     def listed_digests(self) -> dict[str, bytes]:
         """A digest of each part of ``Dataset.listed``."""

@@ -54,7 +54,7 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
         return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
-    effect_of, names = effects(), evaluation.samples.names(indices)
+    effect_of, names = effects(), evaluation.samples.joined_names(indices)
     settings = {name: value for name, value in leaves(config) if effect_of[name] == "score"}
     about = {
         "format": _FORMAT,

@@ -120,11 +120,14 @@ class Samples:
         is_elsewhere = dataset.root is None and len(dataset) > 0 and os.path.isabs(dataset.identity(0))
         return None if is_elsewhere and not self.is_share else dataset.identities()
 
-    def names(self, indices: Iterable[int]) -> bytes:
-        """Of samples what tells them from all others, or their descriptions, with zeros between them."""
+    def name(self, index: int) -> str:
+        """What tells a sample from all others wherever the data are stored, or else its description."""
         dataset = self._dataset()
-        name_of = self.describe if dataset is None else dataset.identity
-        return b"\0".join(name_of(int(index)).encode("utf-8", "surrogateescape") for index in indices)
+        return self.describe(index) if dataset is None else dataset.identity(index)
+
+    def joined_names(self, indices: Iterable[int]) -> bytes:
+        """Those of samples, with zeros between them."""
+        return b"\0".join(self.name(int(index)).encode("utf-8", "surrogateescape") for index in indices)
 
     def listed_digests(self) -> dict[str, bytes]:
         """A digest of each part of ``Dataset.listed``."""

@@ -109,6 +109,14 @@ class Metrics:
         """The same table for a file. None: it is not kept. Called in the main process only, after ``resampled``."""
         return None
 
+    def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
+        """What a table for people says of each sample, by column, in the order of ``table``: numbers (an empty cell
+        where one is not finite), booleans or texts; by default the values of the sample alone. Called in the main
+        process only, after ``compute``."""
+        rows = [[column[row : row + 1] for column in table] for row in range(len(table[0]))]
+        alone = [self.resampled(row, np.ones((1, 1))) for row in rows]
+        return {name: [float(values[name][0]) for values in alone] for name in alone[0]}
+
     def beside(self, name: str, decimals: int) -> str:
         """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says
         nothing either: all samples are equal, and others would tell more."""

@@ -84,6 +84,21 @@ _TRAIN = (
     ),
     Key("TRAIN.EPOCH_LIMITS", (10, 100), "int", "NUM_SAMPLES: fewest and most epochs", AT_LEAST_1, None, True, 2),
     optional("TRAIN.STOP_AFTER_EPOCH", "int", "stop here, keeping NUM_EPOCHS' schedule, to resume later", AT_LEAST_1),
+    Key(
+        "TRAIN.PATIENCE",
+        0,
+        "int",
+        "the training ends after this many evaluations in a row that do not improve the score of the best checkpoint; "
+        "0: never early",
+        AT_LEAST_0,
+    ),
+    Key(
+        "TRAIN.MIN_IMPROVEMENT",
+        0.0,
+        "float",
+        "PATIENCE: only more than this is an improvement, in the unit of the score in metrics.jsonl",
+        AT_LEAST_0,
+    ),
     Key("TRAIN.WARMUP_EPOCHS", 0, "number", "epochs of linear warm-up, fractions allowed", AT_LEAST_0),
     optional("TRAIN.WARMUP_STEPS", "int", "updates of linear warm-up, instead of WARMUP_EPOCHS", AT_LEAST_0),
     Key("TRAIN.WEIGHT_DECAY", 0.05, "float", "not on biases, norms, position embeddings and tokens", AT_LEAST_0),
@@ -335,6 +350,7 @@ TABLE = Table(
         "neutral": (
             *("DATA.BATCH_SIZE", "DATA.GLOBAL_BATCH_SIZE", "DATA.BATCH_SIZE_EVAL", "TRAIN.ACCUM_ITER"),
             *("TRAIN.NUM_SAMPLES", "TRAIN.EPOCH_LIMITS", "TRAIN.STOP_AFTER_EPOCH", "TRAIN.MAX_SKIPPED_UPDATES"),
+            *("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT"),
             *("TRAIN.EMPTY_CACHE_FREQ", "TRAIN.BUCKET_MEGABYTES", "TRAIN.FIND_UNUSED_PARAMETERS", "TRAIN.RECOMPUTE"),
             *("TRAIN.OPTIMIZER.FUSED", "SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND"),
             *("KEEP_EPOCHS", "KEEP_UPDATES", "STOP_AFTER_SECONDS", "VALIDATE_FREQ", "REPORT_FREQ", "DETERMINISTIC"),

@@ -109,6 +109,8 @@ def unused(given: Given) -> Iterator[Unused]:
     if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
         reason = "it dampens the momentum of SGD, and {}"
         yield Unused(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", reason)
+    if not train.PATIENCE:
+        yield Unused(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for ending early, and {}")
     if "TRAIN.NUM_SAMPLES" not in given:
         yield Unused(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):

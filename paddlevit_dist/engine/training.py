@@ -9,6 +9,7 @@ from .. import wings
 from ..contracts.task import Step
 from ..parallel import LeftEarly, broadcast_statistics, stops, world_size
 from ..runtime.errors import Stopped, UserError
+from .early_stopping import EarlyStopping
 from .gpu_memory import EmptyingCache
 from .introduction import introduce
 from .parts import TrainingParts
@@ -34,6 +35,7 @@ class Training(TrainingParts):
                 *([] if self.ema is None else [self.ema]),
                 EmptyingCache(self),
                 Reports(self),
+                *([EarlyStopping(self)] if self.config.TRAIN.PATIENCE else []),
                 *(make(self) for make in wings.chosen("TRAINING_WATCHERS", self.config)),
                 PassesTrial(self),  # the last: it may take minutes, which are no wait for data to those before it
             ]
@@ -54,8 +56,10 @@ class Training(TrainingParts):
 
     def _run(self) -> dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
-        if first > self.last_epoch and not self.start.evaluation_due:
-            self.record.say(f"nothing to do: epoch {first - 1} of {self.last_epoch} is already done")
+        nothing_left = f"epoch {first - 1} of {self.last_epoch} is already done" if first > self.last_epoch else ""
+        nothing_left = nothing_left or self.watchers.end_training
+        if nothing_left and not self.start.evaluation_due:
+            self.record.say(f"nothing to do: {nothing_left}")
             return {}
         introduce(self)
         values: dict[str, float] = {}
@@ -75,6 +79,8 @@ class Training(TrainingParts):
                     self._stop()
                 if is_evaluated:
                     values, line = self._evaluate_epoch(epoch)
+                if epoch == self.last_epoch:  # it may come early
+                    break
         self.watchers.tell("paused", "writing the last checkpoint")
         self.checkpointer.finish()
         if values:
@@ -187,12 +193,15 @@ class Training(TrainingParts):
         raise Stopped(stops.reason(), place)
 
     def _evaluate_epoch(self, epoch: int) -> tuple[dict[str, float], str]:
-        """Evaluate the weights, and the averaged ones if there are any, whose values then count."""
+        """Evaluate the weights, and the averaged ones if there are any, whose values then count; perhaps the training
+        ends with them."""
         with self._paused(f"in the evaluation {epoch}"):
             values, line = self._evaluate_weights(epoch)
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
             self.watchers.tell("evaluated", epoch, values, line, is_best)
+        if self.watchers.end_training:
+            self.last_epoch = epoch
         return values, line
 
     def _evaluate_weights(self, epoch: int) -> tuple[dict[str, float], str]:

@@ -57,6 +57,9 @@ class Watcher:
     def evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         """The weights that count were evaluated, in a pause; ``values`` and ``line`` are the task's."""
 
+    #: why the training is to end here, after ``evaluated`` or before it begins; equal on every rank
+    ends_training = ""
+
     def resumed(self) -> None:
         """What was a pause is over."""
 
@@ -86,6 +89,11 @@ class Watchers:
         """Call the method of this name of each, in their order."""
         for watcher in self._watchers:
             getattr(watcher, event)(*arguments)
+
+    @property
+    def end_training(self) -> str:
+        """Why the training is to end here, empty where none of them says so (see ``Watcher.ends_training``)."""
+        return next((watcher.ends_training for watcher in self._watchers if watcher.ends_training), "")
 
     @property
     def want_records(self) -> bool:

@@ -18,6 +18,7 @@ ABOUT = {
         (
             "-cfg=finetune_pictures -data_path=my_data -output=output/look",
             "-cfg=vit_tiny_patch16_224 -data_path=/imagenet -output=output/look",
+            "-cfg=detr_shapes -output=output/look",
         ),
     )
 }

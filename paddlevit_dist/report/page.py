@@ -152,6 +152,8 @@ def _state(run: Run) -> str:
     epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
     if last.get("kind") == "interruption":
         return one_line(f"interrupted after epoch {epoch} of {epochs}: {last.get('reason', '')}")
+    if last.get("kind") == "ended_early":
+        return one_line(f"ended early after epoch {epoch} of {epochs}")
     if last.get("kind") == "evaluation" and str(epoch) in (epochs, run.settings.get("TRAIN.STOP_AFTER_EPOCH")):
         return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
     if run.is_running is False:

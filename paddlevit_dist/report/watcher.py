@@ -143,8 +143,8 @@ class ReportWatcher(Watcher):
     def training_done(self) -> None:
         checkpointer, ema = self._run.checkpointer, self._run.ema
         best = checkpointer.best
-        if self._keeper is not None and best is not None:
-            if best["epoch"] != self._run.last_epoch:
+        if self._task.makes_figures and best is not None:
+            if self._keeper is None or best["epoch"] != self._run.last_epoch:  # or it has ended early
                 self._write_best(checkpointer.folder / "best", best)
             else:
                 with contextlib.nullcontext() if ema is None else ema.in_place():

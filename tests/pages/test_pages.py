@@ -43,6 +43,7 @@ _SHORTER = [
     (r"dist evaluate.*-output=\./output/mine", _SMALL),
     (r"-output=\./output/offline", f"{_SMALL} -epochs=1"),
     (r"-cfg=output/mine/config.yaml", ""),
+    (r"-output=\./output/early", "MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 -epochs=3 TRAIN.PATIENCE 1"),
     (r"inspect data", "-image_size=64"),
     (r"run_train.*-output=\./output/small", "-image_size=64 -epochs=1"),
     (r"-output=\./output/ten", "-epochs=1"),

@@ -42,7 +42,7 @@ UNKNOWN = {
         "train REPORT false": "command line: REPORT (False) is not a known key",
     },
     "leaks": {"train -without_leaks": "-without_leaks is not a known flag"},
-    "comparing": {"compare run run": "no command 'compare'"},
+    "comparing": {"compare run run": "no command 'compare'", "train -seeds=2": "-seeds is not a known flag"},
     "exporting": {"export -h": "no command 'export'"},
 }
 

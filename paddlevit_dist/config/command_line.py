@@ -175,6 +175,21 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
     return given, overrides
 
 
+def without(argv: Sequence[str], dropped: Sequence[str]) -> list[str]:
+    """The words of a command line that has been read, without flags and overrides of these keys."""
+    kept: list[str] = []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        name, equals, _ = word.partition("=")
+        flag = FLAGS[name.lstrip("-").replace("-", "_")] if _is_flag(word) else None
+        has_another = not equals and (flag is None or flag.argument is not None)
+        taken = [word, *([words.pop(0)] if has_another else [])]
+        if (name if flag is None else flag.key) not in dropped:
+            kept += taken
+    return kept
+
+
 def _is_flag(word: str) -> bool:
     if not word.startswith("-"):
         return False

@@ -42,8 +42,15 @@ UNKNOWN = {
         "train REPORT false": "command line: REPORT (False) is not a known key",
     },
     "leaks": {"train -without_leaks": "-without_leaks is not a known flag"},
-    "comparing": {"compare run run": "no command 'compare'", "train -seeds=2": "-seeds is not a known flag"},
-    "exporting": {"export -h": "no command 'export'"},
+    "comparing": {
+        "compare run run": "no command 'compare'",
+        "train -per_sample=a.csv": "-per_sample is not a known flag",
+        "train -seeds=2": "-seeds is not a known flag",
+    },
+    "exporting": {
+        "export -h": "no command 'export'",
+        "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
+    },
 }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..runtime.printing import one_line, shortened
 from .significance import holm
-from .tables import Table
+from .tables import RESULTS, Table
 
 _MOST_CLASSES, _MOST_SAMPLES = 10, 5
 _SURE = 0.05  # p below it: a difference that is called one
@@ -30,8 +30,9 @@ def _finding(comparison: dict[str, Any], p: float, comparisons: int) -> str:
 
 def about(table: Table) -> str:
     """Which evaluation a table is of."""
-    of = table.about["of"]
-    return one_line(f"{table.run}: {table.about['split']}, {of if of.startswith('epoch ') else f'weights {of}'}")
+    of, split = table.about["of"], table.about["split"]
+    whose = of if of.startswith(("epoch ", RESULTS)) else f"weights {of}"
+    return one_line(f"{table.run}: {f'{split}, ' if split else ''}{whose}")
 
 
 def decimals_of(values: Sequence[float]) -> int:

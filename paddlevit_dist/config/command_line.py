@@ -181,13 +181,20 @@ def without(argv: Sequence[str], dropped: Sequence[str]) -> list[str]:
     words = list(argv)
     while words:
         word = words.pop(0)
-        name, equals, _ = word.partition("=")
+        name = word.partition("=")[0]
         flag = FLAGS[name.lstrip("-").replace("-", "_")] if _is_flag(word) else None
-        has_another = not equals and (flag is None or flag.argument is not None)
-        taken = [word, *([words.pop(0)] if has_another else [])]
+        taken = [word, *([words.pop(0)] if takes_next_word(word) else [])]
         if (name if flag is None else flag.key) not in dropped:
             kept += taken
     return kept
+
+
+def takes_next_word(word: str) -> bool:
+    """Whether a flag, or a key, needs a value that is not in the same word."""
+    if not _is_flag(word):
+        return "=" not in word
+    flag = FLAGS.get(word.lstrip("-").replace("-", "_"))  # none with = and its value
+    return flag is not None and flag.argument is not None
 
 
 def _is_flag(word: str) -> bool:

@@ -109,6 +109,14 @@ class Metrics:
         """The same table for a file. None: it is not kept. Called in the main process only, after ``resampled``."""
         return None
 
+    def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
+        """What a table for people says of each sample, by column, in the order of ``table``: numbers (an empty cell
+        where one is not finite), booleans or texts; by default the values of the sample alone. Called in the main
+        process only, after ``compute``."""
+        rows = [[column[row : row + 1] for column in table] for row in range(len(table[0]))]
+        alone = [self.resampled(row, np.ones((1, 1))) for row in rows]
+        return {name: [float(values[name][0]) for values in alone] for name in alone[0]}
+
     def beside(self, name: str, decimals: int) -> str:
         """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says
         nothing either: all samples are equal, and others would tell more."""
@@ -146,6 +154,7 @@ class ExportParts(NamedTuple):
         paddlex: the content of PaddleX's ``inference.yml`` for this model, apart from its name; None: PaddleX has no
             reader for it.
         output_name: of the output; None: that of a classifier, or of heatmaps.
+        output_shape: of the output behind the batch, where None stands for any length; None: not known.
     """
 
     channels: int
@@ -155,6 +164,7 @@ class ExportParts(NamedTuple):
     example: Mapping[str, np.ndarray] = {}
     paddlex: dict[str, Any] | None = None
     output_name: str | None = None
+    output_shape: tuple[int | None, ...] | None = None
 
 
 class TaskTraining:
@@ -274,6 +284,10 @@ class TaskExport:
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         """A trained model as a function of one tensor that gives one tensor; by default as it is."""
         return model
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        """The other way round: what ``eval_step`` takes, of such a function; by default as it is."""
+        return function
 
 
 class Task(TaskTraining, TaskEvaluation, TaskPrediction, TaskExport):

@@ -21,7 +21,7 @@ from . import sliding_window
 from .dataset import VolumeDataset
 from .decoding import decode
 from .export import export_parts
-from .geometry import Geometry
+from .geometry import Geometry, convert
 from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
 from .inputs import InputVolumes, VolumeInputs, find_volumes
 from .landmark_figures import LandmarkRecord, landmark_figures
@@ -194,8 +194,11 @@ class LandmarkDetection(Task):
         predictions = self.predict_step(model, batch)
         truths, records = [], []
         for found, places in zip(predictions, points):
-            errors = np.linalg.norm(found.world - found.geometry.world(places), axis=-1)
-            step.metrics.update(errors)
+            true = found.geometry.world(places)
+            errors = np.linalg.norm(found.world - true, axis=-1)
+            convention = self._cases[found.index][1]
+            written = [convert(found.world, convention), convert(true, convention), found.confidences[:, None]]
+            step.metrics.update(errors, np.concatenate(written, axis=1), convention.upper())
             truths.append(Truth(errors, places))
             if step.keeps_records:
                 records.append(LandmarkRecord(errors.astype(np.float32), found.voxels.astype(np.float32)))

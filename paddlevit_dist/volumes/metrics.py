@@ -10,6 +10,7 @@ from ..contracts.task import Kept, Metrics
 from ..intervals import quotient, weighted_sums
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
+_PLACES = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")
 _SUMS = 3  # columns before the hits: count, sum, sum of squares
 
 
@@ -22,9 +23,19 @@ class LandmarkMetrics(Metrics):
         self.names = list(names)
         self.state = {"table": np.zeros((len(self.names), _SUMS + len(RADII_MM)))}
         self._volumes: list[np.ndarray] = []  # a table of each
+        self._places: list[np.ndarray] = []
+        self._worlds: list[str] = []
 
-    def update(self, errors_mm: np.ndarray) -> None:
-        """Add one volume: float64 (landmarks,), NaN where the landmark is missing."""
+    def update(self, errors_mm: np.ndarray, places: np.ndarray | None = None, world: str = "") -> None:
+        """Add one volume: float64 (landmarks,), NaN where the landmark is missing.
+
+        Args:
+            places: float64 (landmarks, 7), x, y, z in mm of where each was found and of where it is, and how sure that
+                is; None: unknown.
+            world: the convention of ``places``, such as "RAS".
+        """
+        self._places.append(np.full((len(self.names), len(_PLACES)), np.nan) if places is None else places)
+        self._worlds.append(world)
         known = np.isfinite(errors_mm)
         errors = np.where(known, errors_mm, 0.0)
         hits = [(known & (errors <= radius)).astype(np.float64) for radius in RADII_MM]
@@ -40,8 +51,11 @@ class LandmarkMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """The table of each volume, float64 (volumes, landmarks, 7)."""
-        return [np.stack([np.zeros_like(self.state["table"]), *self._volumes])[1:]]
+        """The table of each volume, float64 (volumes, landmarks, 7); places, of the same shape, and their worlds, text
+        (volumes,), see ``update``."""
+        places = np.array(self._places).reshape(-1, len(self.names), len(_PLACES))
+        tables = np.array(self._volumes).reshape(-1, *self.state["table"].shape)
+        return [tables, places, np.array(self._worlds, "U8")]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         flat = table[0].reshape(len(table[0]), -1)
@@ -53,6 +67,15 @@ class LandmarkMetrics(Metrics):
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         return Kept("landmarks", self.names, {"sums": table[0]})
+
+    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
+        """Errors of each volume, and of each landmark its error, where it was found and is, and how sure that was."""
+        sums, places, worlds = table
+        values: dict[str, Sequence[Any]] = dict(_described(sums.sum(axis=1)))
+        for number, name in enumerate(self.names):
+            values[f"{name} error_mm"] = quotient(sums[:, number, 1], sums[:, number, 0])
+            values.update({f"{name} {what}": places[:, number, place] for place, what in enumerate(_PLACES)})
+        return {**values, "world": worlds.tolist()}
 
     def summary(self, values: dict[str, float]) -> str:
         rates = " ".join(f"{radius:g} mm {values[rate_name(radius)]:.2f}" for radius in RADII_MM)

@@ -62,8 +62,9 @@ KINDS = {
 
 
 def plain(table: SampleTable) -> list:
-    kept = table.kept()
-    return [table.indices.tolist(), kept.kind, {name: array.tolist() for name, array in kept.arrays.items()}]
+    kept, columns = table.kept(), table.metrics.columns(table.columns)
+    rows = {name: [str(value) for value in column] for name, column in columns.items()}
+    return [table.indices.tolist(), kept.kind, {name: array.tolist() for name, array in kept.arrays.items()}, rows]
 
 
 def evaluate_share() -> dict:

@@ -107,13 +107,21 @@ def test_from_a_file_of_boxes_to_boxes_on_new_pictures(tmp_path):
     assert shown in said
 
 
-def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_with_one_process_and_with_two(tmp_path):
+@pytest.mark.long
+def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_their_rows(tmp_path):
     page = "docs/evaluate_anything.md"
-    one, two, without_paddle = Session(tmp_path, page).run(page)
+    printed = Session(tmp_path, page).run(page)
+    one, two = (out for out in printed if out.count(" of 360\n") == 4)
     shown = re.search(r"Both print\n\n```text\n(.*?)```", text_of(page), re.DOTALL)[1]
     assert [line for line in one.splitlines() if " of 360" in line] == shown.splitlines()
     assert [line for line in two.splitlines() if " of 360" in line] == shown.splitlines()
-    assert without_paddle.count("Interval(value=") == 4
+    assert printed[-1].count("Interval(value=") == 4
+    trained, difference, last = next(out for out in printed if "after the export" in out).splitlines()[-3:]
+    assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
+    assert difference.startswith("after the export: top-1 +0.00; 0 of 360 images have another answer; ")
+    heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert heading in text_of(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
+    assert any(f"a row for each of {len(rows)} images: samples.csv\n" in out for out in printed)
 
 
 @pytest.mark.long

@@ -62,7 +62,7 @@ class ClassificationMetrics(Metrics):
         self.num_classes = num_classes
         names = list(class_names or ())[:num_classes]
         self.class_names = [*names, *map(str, range(len(names), num_classes))]
-        self._rows: list[Callable[[], list[np.ndarray]]] = []  # label, place and loss of the pictures of each batch
+        self._rows: list[Callable[[], list[np.ndarray]]] = []  # the columns of ``per_sample``, of each batch
         self.has_top5 = num_classes >= _FEWEST_CLASSES_OF_TOP5
         self.state = {
             "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
@@ -82,7 +82,9 @@ class ClassificationMetrics(Metrics):
         # A NaN score compares as false with everything and must not count as correct.
         finite = (logits - logits == 0).all(axis=-1)  # ``isfinite`` would wait for a GPU
         place = paddle.where(finite, position, paddle.full_like(position, self.num_classes))  # (batch,)
-        self._rows.append(read_later(labels, place, losses))
+        best = paddle.where(finite, logits.argmax(axis=-1), paddle.full_like(position, -1))  # (batch,)
+        confidence = F.softmax(logits, axis=-1).max(axis=-1)  # (batch,)
+        self._rows.append(read_later(labels, place, losses, best, confidence))
         hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
         total = paddle.full([], labels.shape[0], dtype="int64")
         self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
@@ -94,20 +96,36 @@ class ClassificationMetrics(Metrics):
         return {name: value for name, value in values.items() if self.has_top5 or not name.startswith("top-5")}
 
     def per_sample(self) -> list[np.ndarray]:
-        """Label and place int32, loss float32, each (pictures,): 12 bytes of a picture."""
+        """Label and place int32, loss float32, best class int32 (-1 where scores are not finite) and its probability
+        float32, each (pictures,): 20 bytes of a picture."""
         batches = [[column.reshape(-1) for column in read()] for read in self._rows]
-        dtypes = (np.int32, np.int32, np.float32)
+        dtypes = (np.int32, np.int32, np.float32, np.int32, np.float32)
         return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        labels, places, losses = table
+        labels, places, losses, *_ = table
         top = (1, BEST) if self.has_top5 else (1,)
         values = Classified(labels, places, self.num_classes, self.class_names, top)(weights)
         return {**values, **means({"loss": losses})(weights)}
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         top = np.array((1, BEST) if self.has_top5 else (1,), np.int32)
-        return Kept("classes", self.class_names, {**dict(zip(("labels", "places", "losses"), table)), "top": top})
+        names = ("labels", "places", "losses", "predictions")
+        return Kept("classes", self.class_names, {**dict(zip(names, table)), "top": top})
+
+    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
+        """Names of the true and of the best class, whether they are one, probability of the best, place of the true
+        class from 1, and the loss."""
+        labels, places, losses, best, confidences = table
+        is_known = best >= 0
+        return {
+            "truth": [self.class_names[label] for label in labels.tolist()],
+            "prediction": [self.class_names[label] if label >= 0 else None for label in best.tolist()],
+            "correct": places == 0,
+            "confidence": np.where(is_known, confidences, np.nan),
+            "rank": [place + 1 if known else None for place, known in zip(places.tolist(), is_known)],
+            "loss": losses,
+        }
 
     def summary(self, values: dict[str, float]) -> str:
         top5 = f" top-5 {values['top-5']:.2f}" if self.has_top5 else ""

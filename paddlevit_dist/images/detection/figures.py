@@ -18,6 +18,7 @@ from .evaluation.accumulation import (
     MatchTable,
     accumulate,
 )
+from .evaluation.pictures import Quality, quality
 
 _SHOWN = 12  # pictures of the gallery
 _MOST_CURVES = 8
@@ -108,7 +109,7 @@ def detection_figures(
 def _hardest(
     samples: Any,
     chosen: Sequence[tuple[int, int]],
-    went: "Quality",
+    went: Quality,
     names: Sequence[str],
     least_score: float,
     predict: Callable[[int], Detections],
@@ -252,37 +253,3 @@ def confusion(all_pairs: Iterable[np.ndarray], num_classes: int) -> np.ndarray:
     for some in all_pairs:
         np.add.at(matrix, some[:, 0].astype(np.int64) * (num_classes + 1) + some[:, 1], 1)
     return matrix.reshape(num_classes + 1, num_classes + 1)
-
-
-class Quality(NamedTuple):
-    """How well each picture of a table went, at an IoU of 0.5.
-
-    Attributes:
-        right, wrong, missed: int64 (pictures,), true and false detections, and annotations that none finds.
-        f1: float64 (pictures,), 1 for a picture in which nothing is annotated and nothing was found.
-    """
-
-    right: np.ndarray
-    wrong: np.ndarray
-    missed: np.ndarray
-    f1: np.ndarray
-
-    def hardest(self, most: int) -> np.ndarray:
-        """Positions of the pictures that went worst, by F1 and then by the number of mistakes; those without mistakes
-        are not among them."""
-        mistakes = self.wrong + self.missed
-        order = np.lexsort((-mistakes, self.f1))  # stable
-        return order[mistakes[order] > 0][:most]
-
-
-def quality(table: MatchTable, least_score: float) -> Quality:
-    """How each picture of a table went, by its detections that have at least this score."""
-    bit = np.uint64(1) << np.uint64(_AT_50)
-    counts = table.scores >= least_score
-    found = counts & ((table.found & bit) != 0)
-    false = counts & ((table.found & bit) == 0) & ((table.ignored & bit) == 0)
-    pictures, number = table.image_of_rows(), len(table.image_ids)
-    right, wrong = (np.bincount(pictures[which], minlength=number).astype(np.int64) for which in (found, false))
-    missed = np.maximum(table.num_true - right, 0)
-    total = 2 * right + wrong + missed
-    return Quality(right, wrong, missed, np.where(total > 0, 2 * right / np.maximum(total, 1), 1.0))

@@ -11,6 +11,7 @@ from ...runtime.errors import UserError
 from .detections import Detections
 from .evaluation.accumulation import UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
 from .evaluation.matching import Candidates, Masks, match, match_found
+from .evaluation.pictures import picture_columns
 from .evaluation.resampling import Curves, named_scores
 from .run_lengths import text_of
 
@@ -26,13 +27,21 @@ class DetectionMetrics(Metrics):
         class_names: in the order of labels.
         pictures: of the whole split; None: unknown, and not checked.
         with_masks: masks are compared as well, where both annotations and detections have them.
+        least_score: of detections that count where those of one picture are counted.
 
     Attributes:
         joined_tables: the matches of all ranks, once computed, by what is before the names of their numbers.
     """
 
-    def __init__(self, class_names: Sequence[str], pictures: int | None = None, with_masks: bool = False) -> None:
+    def __init__(
+        self,
+        class_names: Sequence[str],
+        pictures: int | None = None,
+        with_masks: bool = False,
+        least_score: float = 0.0,
+    ) -> None:
         super().__init__()
+        self.least_score = least_score
         self.class_names = list(class_names)
         self.pictures = pictures
         self.state = {"pictures": 0, "detections": 0, "not finite": 0}
@@ -98,12 +107,15 @@ class DetectionMetrics(Metrics):
         return [np.array(self._image_ids, np.int64)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        curves = {}
+        return named_scores(self._curves_and_places(table[0]), self.class_names, weights)
+
+    def _curves_and_places(self, image_ids: np.ndarray) -> dict[str, tuple[Curves, np.ndarray]]:
+        found = {}
         for prefix, matches in self.joined_tables.items():
             if prefix not in self._curves:
                 self._curves[prefix] = Curves.of(matches)
-            curves[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, table[0])
-        return named_scores(curves, self.class_names, weights)
+            found[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, image_ids)
+        return found
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         named = {
@@ -112,6 +124,14 @@ class DetectionMetrics(Metrics):
             for name, column in matches._asdict().items()
         }
         return Kept("boxes", self.class_names, {"ids": table[0], **named})
+
+    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
+        """See ``picture_columns``."""
+        values: dict[str, Sequence[Any]] = {}
+        for prefix, (curves, places) in self._curves_and_places(table[0]).items():
+            of_all = picture_columns(self.joined_tables[prefix], curves, self.class_names, self.least_score)
+            values.update({f"{prefix}{name}": [column[place] for place in places] for name, column in of_all.items()})
+        return values
 
     def summary(self, values: dict[str, float]) -> str:
         names = ["AP", "AP50", "AP75", "AR_100", f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]

@@ -326,7 +326,8 @@ class Detection(Task):
         if self.evaluated is None:
             return DetectionMetrics(self.class_names)
         with_masks = self._family.learns_masks and self.evaluated.has_masks
-        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks)
+        least = self.config.DETECTION.SHOWN_SCORE
+        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks, least)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         if self.evaluated is None:

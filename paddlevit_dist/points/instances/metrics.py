@@ -293,6 +293,22 @@ class InstanceMetrics(Metrics):
         arrays = {"statistics": statistics, "losses": losses, "rows": rows, **decisions, **counts}
         return Kept("instances", self.class_names, {**arrays, "instance_classes": np.array(self.instance_classes)})
 
+    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
+        """How many instances there are, were found, made up and missed at an IoU of 0.5; AP of each scene, not a number
+        where there is none to find; the columns of the semantic metrics, and AP of each class."""
+        *semantic, tables = table
+        values = {**self.semantic.columns(semantic), **super().columns(table)}
+        number = np.array([scene.num_true.sum() for scene in tables])
+        at_50 = [scene.is_right[scene.thresholds == _AT_50] for scene in tables]
+        return {
+            "instances": number,
+            "true positives": [int(decisions.sum()) for decisions in at_50],
+            "false positives": [int((~decisions).sum()) for decisions in at_50],
+            "missed": [int(scene.missed[:, _AT_50].sum()) for scene in tables],
+            **{kind: np.where(number > 0, values.pop(kind), np.nan) for kind in ("AP", "AP50", "AP25")},
+            **values,
+        }
+
     def summary(self, values: dict[str, float]) -> str:
         shown = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP50", "AP25", "mIoU"))
         shown = f"AP {values['AP']:.4f}{self.beside('AP', 3)} {shown}"

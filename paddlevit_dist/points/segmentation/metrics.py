@@ -97,6 +97,10 @@ class SemanticMetrics(Metrics):
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         return Kept("confusions", self.class_names, dict(zip(("statistics", "losses"), table)))
 
+    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
+        """The number of labelled points, and the scores of each scene."""
+        return {"points": table[0][:, 1].sum(axis=1), **super().columns(table)}
+
     def summary(self, values: dict[str, float]) -> str:
         return (
             f"mIoU {values['mIoU']:.4f}{self.beside('mIoU', 3)} accuracy {values['accuracy']:.4f} "

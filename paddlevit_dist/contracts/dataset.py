@@ -125,10 +125,6 @@ class Samples:
         dataset = self._dataset()
         return self.describe(index) if dataset is None else dataset.identity(index)
 
-    def joined_names(self, indices: Iterable[int]) -> bytes:
-        """Those of samples, with zeros between them."""
-        return b"\0".join(self.name(int(index)).encode("utf-8", "surrogateescape") for index in indices)
-
     def listed_digests(self) -> dict[str, bytes]:
         """A digest of each part of ``Dataset.listed``."""
         dataset, names = self._dataset(), map(self.describe, range(len(self)))

@@ -28,7 +28,8 @@ def listed(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> di
     lists = {split: identities for split, identities in found.items() if identities is not None}
     if _VAL in lists:
         val = datasets[_VAL]
-        lists[_NAMES] = np.frombuffer(val.joined_names(range(len(val))), np.uint8)
+        names = "\0".join(map(val.name, range(len(val)))).encode("utf-8", "surrogateescape")
+        lists[_NAMES] = np.frombuffer(names, np.uint8)
     earlier = np.setdiff1d(_trained_on(before), lists.get(_TRAIN, _NONE))
     return {**lists, _EARLIER: earlier} if len(earlier) else lists
 

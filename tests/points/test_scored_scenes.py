@@ -19,12 +19,21 @@ from paddlevit_dist.runtime.errors import UserError
 
 from .raw_scenes import write_scannet
 
-ROOMS = ["-cfg=pointgroup_synthetic_rooms"]
+NUMBER = 5
 
 
 @pytest.fixture(scope="module")
-def scenes():
-    rooms = resolve("dataset", "synthetic_rooms").open(config.load(ROOMS).values, "val", None)
+def recipe(tmp_path_factory):
+    """The flag of one with few rooms."""
+    file = tmp_path_factory.mktemp("recipe") / "rooms.yaml"
+    rooms = f"POINTS: {{ROOMS: {{VAL: {NUMBER}}}}}\n"
+    file.write_text(f"BASE: {config.folder() / 'pointgroup_synthetic_rooms.yaml'}\n{rooms}")
+    return f"-cfg={file}"
+
+
+@pytest.fixture(scope="module")
+def scenes(recipe):
+    rooms = resolve("dataset", "synthetic_rooms").open(config.load([recipe]).values, "val", None)
     return [rooms.read(index) for index in range(len(rooms))], rooms
 
 
@@ -59,26 +68,27 @@ def evaluate(capsys, *words):
     return json.loads(captured.out), captured.err
 
 
-def test_classes_score_as_in_an_evaluation(scenes, found, capsys):
+def test_classes_score_as_in_an_evaluation(scenes, found, capsys, recipe):
     folder, labels, _ = found
     metrics = SemanticMetrics(list(scenes[1].class_names))
     for scene, own in zip(scenes[0], labels):
         metrics.update(paddle.to_tensor(own), paddle.to_tensor(scene.semantic.astype("int64")))
     values = metrics.compute(metrics.state)
-    said, told = evaluate(capsys, folder / "semantic", *ROOMS)
+    said, told = evaluate(capsys, folder / "semantic", recipe)
     assert said["scores"] == pytest.approx({name: values[name] for name in said["scores"]}, abs=1e-12)
     assert {name for name in values if name.startswith("IoU")} < set(said["scores"]) and told == ""
 
 
-def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, capsys, tmp_path):
+def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, capsys, tmp_path, recipe):
     folder, _, instances = found
     names = list(scenes[1].class_names)
     metrics = InstanceMetrics(names, list(range(2, 20)))
     for scene, own in zip(scenes[0], instances):
         metrics.update_instances(scene.semantic, scene.instance, own)
-        metrics.update_semantic(*(paddle.to_tensor(scene.semantic.astype("int64")) for _ in range(2)), paddle.zeros([]))
+        labels = paddle.to_tensor(scene.semantic.astype("int64"))
+        metrics.update_semantic(labels.clip(0), labels, paddle.zeros([1], dtype="float64"))
     values = metrics.compute(metrics.state)
-    said, _ = evaluate(capsys, folder / "instances", *ROOMS, f"-output={tmp_path}")
+    said, _ = evaluate(capsys, folder / "instances", recipe, f"-output={tmp_path}")
     assert said["scores"] == pytest.approx({name: values[name] for name in said["scores"]}, abs=1e-12)
     assert 0.1 < said["scores"]["AP"] < said["scores"]["AP25"] and "mIoU" not in said["scores"]
     theirs = read(str(tmp_path))
@@ -87,16 +97,18 @@ def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, 
     assert row["difference"]["value"] == 0 and row["of_first"]["value"] == pytest.approx(values["AP"], abs=1e-5)
 
 
-def test_an_archive_is_read_as_well(found, capsys, tmp_path):
+def test_an_archive_is_read_as_well(found, capsys, tmp_path, recipe):
     folder = found[0] / "semantic"
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for file in folder.iterdir():
             archive.write(file, file.name)
-    assert evaluate(capsys, tmp_path / "all.zip", *ROOMS)[0]["scores"] == evaluate(capsys, folder, *ROOMS)[0]["scores"]
+    assert evaluate(capsys, tmp_path / "all.zip", recipe)[0]["scores"] == evaluate(capsys, folder, recipe)[0]["scores"]
 
 
 def test_the_download_itself_is_the_truth(tmp_path, capsys):
-    write_scannet(tmp_path / "raw", ["scene0000_00"], ["scene0001_00"])
+    for split, name in (("train", "scene0000_00"), ("val", "scene0001_00")):
+        write_scannet(tmp_path / "raw" / name, name)
+        (tmp_path / "raw" / f"scannetv2_{split}.txt").write_text(f"{name}\n")
     from paddlevit_dist.points.prepare.scannet import ScanNetReader
 
     reader = ScanNetReader()
@@ -115,19 +127,19 @@ def test_the_download_itself_is_the_truth(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("val_00003.txt", None, "1 of 24 scenes of .* have no file, such as val_00003.txt"),
+        ("val_00003.txt", None, "1 of 5 scenes of .* have no file, such as val_00003.txt"),
         ("val_00003.txt", "1\n2\n", "val_00003.txt has 2 lines, but the scene has"),
         ("val_00003.txt", "1.5\n" * 5, "has 5 lines"),
     ],
 )
-def test_classes_that_cannot_be_scored(found, tmp_path, name, content, complaint):
+def test_classes_that_cannot_be_scored(found, tmp_path, name, content, complaint, recipe):
     for file in (found[0] / "semantic").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / name).unlink()
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=complaint):
-        evaluate_results.run_scenes([str(tmp_path), *ROOMS])
+        evaluate_results.run_scenes([str(tmp_path), recipe])
 
 
 @pytest.mark.parametrize(
@@ -139,10 +151,10 @@ def test_classes_that_cannot_be_scored(found, tmp_path, name, content, complaint
         ("predicted_masks/a.txt 5 0.5", "predicted_masks/a.txt has 2 lines, but the scene has"),
     ],
 )
-def test_instances_that_cannot_be_scored(scenes, tmp_path, line, complaint):
+def test_instances_that_cannot_be_scored(scenes, tmp_path, line, complaint, recipe):
     (tmp_path / "predicted_masks").mkdir()
     (tmp_path / "predicted_masks" / "a.txt").write_text("0\n1\n")
     for scene in scenes[0]:
         (tmp_path / f"{scene.name}.txt").write_text(f"{line}\n")
     with pytest.raises(UserError, match=complaint):
-        evaluate_results.run_scenes([str(tmp_path), *ROOMS])
+        evaluate_results.run_scenes([str(tmp_path), recipe])

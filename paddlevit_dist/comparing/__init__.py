@@ -5,7 +5,8 @@
 - ``significance``: whether a difference may be chance
 - ``pairs``: one table against another: difference, classes, samples that changed
 - ``per_sample``: the table of samples of ``evaluate -per_sample``; ``settings``: its key
-- ``command``: the command ``compare``; ``telling``: its lines; ``page``: its page
+- ``command``: the command ``compare``; ``telling``: its lines; ``page``: its page; ``pictures``: of
+  samples on it
 """
 
 FLAGS = {

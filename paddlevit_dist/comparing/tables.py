@@ -96,7 +96,7 @@ def read(run: str) -> Table:
     Raises:
         UserError: there is none, or it is damaged.
     """
-    file = _file_of(run)
+    file = file_of(run)
     arrays = dict(read_npz(file))
     try:
         about, names = parse_json(arrays.pop(_ABOUT).tobytes()), arrays.pop(_NAMES).tobytes().split(b"\0")
@@ -116,7 +116,8 @@ def read(run: str) -> Table:
     return Table(run, about, [name.decode("utf-8", "surrogateescape") for name in names], arrays)
 
 
-def _file_of(run: str) -> Path:
+def file_of(run: str) -> Path:
+    """The file that ``read`` reads."""
     place = Path(run)
     if place.is_file():
         return place

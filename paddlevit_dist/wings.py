@@ -7,6 +7,7 @@ What a wing adds stands in plain tables of its ``__init__``, which imports nothi
 - ``JOBS``: a key -> the function that the main job calls with its ``Configuration`` where the key is set
 - ``TRAINING_WATCHERS``, ``EVALUATION_WATCHERS``: a key -> what is made of the ``Training``, or of the ``Trainer`` of an
   evaluation, where the key is set: an ``engine.watchers.Watcher``
+- ``EVALUATED``: a key -> what makes, of configuration and task, the model that an evaluation scores where it is set
 - ``HOOKS``: the name of a place in the core -> the function that is called there, such as ``run_failed``
 """
 

@@ -45,8 +45,12 @@ UNKNOWN = {
     "comparing": {
         "compare run run": "no command 'compare'",
         "train -per_sample=a.csv": "-per_sample is not a known flag",
+        "train -seeds=2": "-seeds is not a known flag",
     },
-    "exporting": {"export -h": "no command 'export'"},
+    "exporting": {
+        "export -h": "no command 'export'",
+        "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
+    },
 }
 
 

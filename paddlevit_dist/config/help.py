@@ -33,7 +33,7 @@ ABOUT = {
         ),
     ),
     "evaluate": About(
-        "Evaluate trained weights on all devices of this machine.",
+        "Evaluate trained weights, or an exported model by its name (MODEL.onnx), on all devices of this machine.",
         (
             "-cfg=vit_digits -pretrained=output/vit_digits",
             "-cfg=finetune_pictures -data_path=my_data -pretrained=output/mine",

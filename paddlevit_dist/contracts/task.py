@@ -154,6 +154,7 @@ class ExportParts(NamedTuple):
         paddlex: the content of PaddleX's ``inference.yml`` for this model, apart from its name; None: PaddleX has no
             reader for it.
         output_name: of the output; None: that of a classifier, or of heatmaps.
+        output_shape: of the output behind the batch, where None stands for any length; None: not known.
     """
 
     channels: int
@@ -163,6 +164,7 @@ class ExportParts(NamedTuple):
     example: Mapping[str, np.ndarray] = {}
     paddlex: dict[str, Any] | None = None
     output_name: str | None = None
+    output_shape: tuple[int | None, ...] | None = None
 
 
 class TaskTraining:
@@ -282,6 +284,10 @@ class TaskExport:
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         """A trained model as a function of one tensor that gives one tensor; by default as it is."""
         return model
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        """The other way round: what ``eval_step`` takes, of such a function; by default as it is."""
+        return function
 
 
 class Task(TaskTraining, TaskEvaluation, TaskPrediction, TaskExport):

@@ -185,7 +185,7 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> list[s
         if name in theirs and _plain(value) != _plain(theirs[name])
     ]
     remedy = " and ".join(dict.fromkeys(task.remedy_for_input(change.name, change.before) for change in changes))
-    return _differing(source, "was trained on other input", changes, config, must_match, remedy)
+    return differing(source, "was trained on other input", changes, config, must_match, remedy)
 
 
 def compare_settings(source: str, config: Any, *, must_match: bool) -> list[str]:
@@ -204,12 +204,12 @@ def compare_settings(source: str, config: Any, *, must_match: bool) -> list[str]
     of_network = [change for change in changes if effect_of[change.name] == "network"]
     others = [change for change in changes if effect_of[change.name] == "score"] if must_match else []
     return [
-        *_differing(source, "is of another network", of_network, config, must_match),
-        *_differing(source, "was evaluated otherwise in its training", others, config, False),
+        *differing(source, "is of another network", of_network, config, must_match),
+        *differing(source, "was evaluated otherwise in its training", others, config, False),
     ]
 
 
-def _differing(
+def differing(
     source: str,
     what: str,
     changes: list[Change],
@@ -217,7 +217,14 @@ def _differing(
     must_match: bool,
     remedy: str = "use the same settings",
 ) -> list[str]:
-    """The line about what differs, or the error where nothing may."""
+    """The line about what differs, or the error where nothing may.
+
+    Args:
+        what: in words between ``source`` and the changes.
+        must_match: nothing may differ, unless -allow_changes was given.
+    Raises:
+        UserError: something does.
+    """
     if not changes:
         return []
     said = f"{source} {what}: {'; '.join(f'{c.name} {shown(c.before)} there, {shown(c.now)} here' for c in changes)}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from .. import __version__
+from .. import __version__, wings
 from ..checkpoint.load import statistics_in
 from ..config import dump_yaml
 from ..config.course import effective_batch_size
@@ -44,7 +44,8 @@ def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
 
 def first_lines(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
-    lines = [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
+    model = next((config[key] for key in wings.table("EVALUATED") if config[key]), config.MODEL.NAME)
+    lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")
     return lines

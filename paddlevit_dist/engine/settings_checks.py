@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from yacs.config import CfgNode
 
+from .. import wings
 from ..config.key import Given, Unused, value_of
 from ..runtime.errors import UserError
 
@@ -23,7 +24,7 @@ def check(given: Given) -> list[str]:
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
         raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:
-        if not pretrained and not resume:
+        if not (pretrained or resume or any(values[key] for key in wings.table("EVALUATED"))):
             raise UserError(
                 f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
             )

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import wings
 from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.task import Task
@@ -58,7 +59,7 @@ class Trainer:
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             told = len(task.notices)
-            self.model = build_model(config, task)
+            self.model = next(iter(wings.chosen("EVALUATED", config)), build_model)(config, task)
         for line in task.notices[told:]:  # such as where parts of it come from
             self.record.say(line)
         self.evaluated = self.datasets[config.DATA.SPLIT if config.EVAL else "val"]

@@ -15,7 +15,7 @@ from ..runtime.printing import one_line
 from .descriptions import as_yaml, paddlex_description
 
 # Of outputs, relative to the largest: float32 is computed in different orders, float16 has 11 bits.
-_LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
+LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
 FORMATS = ("paddle", "onnx", "onnxruntime")
 _OUTPUTS = ("logits", "probabilities")
 
@@ -74,7 +74,7 @@ def _parse(words: list[str]) -> Any:
         choice(*FORMATS),
     )
     parser.option(
-        "precision", "float32", "of weights, input and computation; float16 for ONNX", choice(*_LARGEST_DIFFERENCE)
+        "precision", "float32", "of weights, input and computation; float16 for ONNX", choice(*LARGEST_DIFFERENCE)
     )
     parser.option("outputs", "logits", "logits, or probabilities: PaddleX shows them as they are", choice(*_OUTPUTS))
     parser.option("model", None, "registered name; needed if there is no config.yaml of a run beside the weights")
@@ -288,7 +288,7 @@ def _compare(expected: Any, exported: Any, precision: str, output: str) -> Diffe
     import numpy as np
 
     difference = Difference(float(np.abs(expected - exported).max()), float(np.abs(expected).max()))
-    if not difference.absolute <= _LARGEST_DIFFERENCE[precision] * max(1.0, difference.largest):
+    if not difference.absolute <= LARGEST_DIFFERENCE[precision] * max(1.0, difference.largest):
         raise RuntimeError(
             f"{output} gives other outputs than the model it was exported from: {difference.absolute:g}; "
             "nothing was written"

@@ -37,8 +37,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
     """
     with run.until_the_end():
         config, record, labelled = run.config, run.record, run.evaluated.labelled
-        source = _source(run)
-        lines = _load(run, source)
+        source, lines = wings.made("evaluated_weights", load_trained, run, run.model)
         start_record(config, record, run.task, run.datasets)
         run.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
@@ -76,17 +75,22 @@ def _source(run: Trainer) -> str | Path:
     return evaluated_weights(source)
 
 
-def _load(run: Trainer, source: str | Path) -> list[str]:
-    """Load them, see that they fit what is evaluated, and write down how they were loaded; lines for the log."""
-    config, task = run.config, run.task
+def load_trained(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
+    """Load the named weights into a model, see that they fit what is evaluated, and write down how they were loaded;
+    which they are, and lines for the log.
+
+    Raises:
+        UserError: there are none, or they do not fit.
+    """
+    config, task, source = run.config, run.task, _source(run)
     lines = about.compare_settings(str(source), config, must_match=True)
     lines += about.compare(str(source), config, task, must_match=True)
-    report = load_weights(run.model, source, strict=True, part=config.MODEL.PRETRAINED_PART)
+    report = load_weights(model, source, strict=True, part=config.MODEL.PRETRAINED_PART)
     lines += about.require_same_classes(source, config, task, run.evaluated)
     lines += require_not_trained_on(source, config, task, config.DATA.SPLIT, run.evaluated)
-    compile_model(config, task, run.model)
+    compile_model(config, task, model)
     run.record.file("eval_load_report.json", report.json())
-    return [f"weights {source}: {report.summary()}", *lines]
+    return source, [f"weights {source}: {report.summary()}", *lines]
 
 
 def _saved_predictions(run: Trainer) -> "SavedPredictions":

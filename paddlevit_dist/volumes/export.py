@@ -49,7 +49,8 @@ def export_parts(
         "output": "one heatmap per landmark, of the input's size",
         "postprocessing": postprocessing,
     }
-    return ExportParts(1, about, size, "volume", {"input": _example(size)})
+    shape = (len(names) or None, *size)
+    return ExportParts(1, about, size, "volume", {"input": _example(size)}, output_shape=shape)
 
 
 _POSITION = {

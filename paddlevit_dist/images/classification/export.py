@@ -16,6 +16,8 @@ _TOP = 5
 class ClassifierExport(TaskExport):
     """An exported classifier."""
 
+    num_classes: int | None
+
     def export_parts(self) -> ExportParts:
         data = self.config.DATA
         kind, channels, size = dataset_of(self.config).kind, data.IMAGE_CHANNELS, data.IMAGE_SIZE
@@ -41,7 +43,8 @@ class ClassifierExport(TaskExport):
             "output": "logits of the classes; their softmax is the probability of each",
         }
         paddlex = _paddlex(size, shorter, mean, deviation) if channels == 3 else None
-        return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex)
+        outputs = None if self.num_classes is None else (self.num_classes,)
+        return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
 
 
 def _example(data: Any, kind: str) -> dict[str, np.ndarray]:

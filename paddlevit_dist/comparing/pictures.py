@@ -8,7 +8,7 @@ import numpy as np
 from ..registry import EMBEDDED
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
-from .tables import Table, file_of, name_of
+from .tables import Table
 
 _MOST = 12  # of a kind
 _CONFIGURATIONS = ("config.yaml", "eval_config.yaml")  # of a training, of an evaluation
@@ -56,11 +56,13 @@ def draw(table: Table, names: Sequence[str], data_path: str | None) -> Pictures:
 
 def _drawn(table: Table, names: Sequence[str], data_path: str | None) -> dict[str, np.ndarray]:
     from ..checkpoint.content import read_about_file
+    from ..contracts.adapter import adopt
+    from ..contracts.dataset import Samples
     from ..contracts.task import make_task
     from ..observe.record import cache_folder
     from ..prediction.trained import configuration_of
 
-    file = file_of(table.run)
+    file = table.file
     ordered = sorted(_CONFIGURATIONS, key=lambda name: name.startswith("eval_") != file.name.startswith("eval_"))
     found = next((path for path in (file.with_name(name) for name in ordered) if path.is_file()), None)
     if found is None:
@@ -74,8 +76,8 @@ def _drawn(table: Table, names: Sequence[str], data_path: str | None) -> dict[st
     task = make_task(config)
     if not task.draws_samples:
         raise UserError(f"task {config.TASK} has no pictures of its samples")
-    samples = task.build_dataset(config.DATA.SPLIT, cache_folder(config))
-    places = {name_of(samples, index): index for index in range(len(samples))}
+    samples = adopt(task.build_dataset(config.DATA.SPLIT, cache_folder(config)), Samples)
+    places = {samples.name(index): index for index in range(len(samples))}
     drawn = {}
     for name in dict.fromkeys(names):
         try:

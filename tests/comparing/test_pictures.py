@@ -49,7 +49,7 @@ def evaluated(folder: Path, digits: list, wrong: list[int], **keys: str) -> str:
         table=SimpleNamespace(indices=np.arange(SAMPLES), kept=lambda: Kept("classes", NAMES, arrays)),
         config=values,
         task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
-        samples=SimpleNamespace(describe="val {}".format),
+        samples=SimpleNamespace(name="val {}".format),
         facts={},
     )
     tables.write_beside(folder / "intervals.json", evaluation, {"epoch": 1})

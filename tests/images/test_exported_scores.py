@@ -62,7 +62,7 @@ def test_an_export_has_the_score_of_its_weights_and_says_so(trained, tmp_path, p
     log = (trained / "checked" / "log.txt").read_text().splitlines()[-1]
     assert last.endswith("(Paddle's inference model on cpu)") and last.rpartition(" (")[0] in log
     assert trained_line.startswith("trained weights: top-1 ")
-    assert difference.startswith("after the export: top-1 +0.00; 0 of 360 images have another answer; outputs up to ")
+    assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; outputs up to ")
     event = events(tmp_path / "scored")[-1]
     assert event["kind"] == "difference_of_export" and event["changed"] == 0
     assert 0 <= event["largest_difference"] < 1e-5 < event["of_outputs_up_to"]

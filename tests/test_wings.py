@@ -45,6 +45,7 @@ UNKNOWN = {
     "comparing": {
         "compare run run": "no command 'compare'",
         "train -per_sample=a.csv": "-per_sample is not a known flag",
+        "train -seeds=2": "-seeds is not a known flag",
     },
     "exporting": {
         "export -h": "no command 'export'",

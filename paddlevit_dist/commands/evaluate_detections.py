@@ -1,28 +1,57 @@
-"""``python -m paddlevit_dist evaluate detections ANNOTATIONS.json RESULTS.json``: COCO's twelve numbers of any results.
+"""``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers of any results.
 
-Needs no Paddle and no pictures.
+Needs no Paddle, and no pictures where files of COCO have the truth.
 """
 
 import json
+import os
 import sys
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ..contracts.scored import Origin, Scored
+from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .parser import CommandParser, path
-
-_MOST_SHOWN = 100  # categories; -json has all
+from .scored import MOST_SHOWN, add_data, add_output, data_set, takes_data, write
 
 
 def run(words: list[str]) -> None:
-    """Read both files, match, and print."""
+    """Read both sides, match, print, and write."""
+    from ..images.detection.evaluation import scored_files, yolo_results
+
+    options = _options(words)
+    kind, origin = options.iou_type, Origin()
+    if not takes_data(options):
+        annotations = scored_files.read_annotations(options.truth, kind, options.federated)
+        label_of = {number: number for number in range(len(annotations.names))}
+    elif options.federated:
+        raise UserError("-federated: only a file of LVIS says what pictures were checked for; give it as TRUTH")
+    else:
+        from ..contracts.dataset import dataset_class
+        from ..images.detection.data.detection_dataset import DetectionDataset
+
+        with data_set(options) as (values, cache, origin):
+            dataset = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
+            annotations = yolo_results.annotations_of(dataset, kind)
+        of_yolo = origin.dataset == "yolo"  # whose categories are the numbers in its files
+        label_of = {own if of_yolo else label: label for label, own in enumerate(dataset.category_ids)}
+    if os.path.isdir(options.results):
+        results = yolo_results.read_yolo(options.results, annotations, label_of, kind)
+    else:
+        results = scored_files.read_results(options.results, annotations, kind)
+    _tell(options, annotations, results, origin)
+
+
+def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin) -> None:
+    """Match results with annotations, print scores, and write them where -output says."""
     from ..images.detection.evaluation import scored_files
     from ..images.detection.evaluation.accumulation import accumulate
 
-    options = _options(words)
     kind = options.iou_type
-    annotations = scored_files.read_annotations(options.annotations, kind, options.federated)
-    results = scored_files.read_results(options.results, annotations, kind)
     for notice in annotations.notices + results.notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     table = scored_files.table_of(annotations, results, kind)
@@ -30,12 +59,17 @@ def run(words: list[str]) -> None:
     accumulated = accumulate(table, limits)
     found = {} if options.interval == "off" else _intervals(table, limits, float(options.interval))
     rates = scored_files.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
+    per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
+    said: dict[str, Any] = {"stats": accumulated.stats().tolist(), "per_category": per_class}
+    if options.interval != "off":
+        said["intervals"] = {name: interval.plain() for name, interval in found.items()}
+    if options.federated:
+        said["per_frequency"] = rates
+    if options.output:
+        scored = None if options.federated else _scored(annotations, table, origin)  # 'compare' has COCO's rules
+        write(scored, said, Path(options.output), options.results)
     if options.json:
-        per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
-        said = {"stats": accumulated.stats().tolist(), "per_category": per_class}
-        if options.interval != "off":
-            said["intervals"] = {name: interval.plain() for name, interval in found.items()}
-        print(json.dumps({**said, "per_frequency": rates} if options.federated else said))
+        print(json.dumps(said))
         return
     counts = f"{len(annotations.image_ids):,} pictures, {len(annotations.truth.labels):,} annotations"
     print(
@@ -53,11 +87,16 @@ def _options(words: list[str]) -> Namespace:
     parser = CommandParser(
         "evaluate detections",
         "COCO's twelve numbers and the AP of each category for a file of results, equal to those of pycocotools. Needs "
-        "neither Paddle nor the pictures.",
-        ("things/annotations/val.json output/things_eval/predictions/results.json",),
+        "neither Paddle nor, with COCO's annotations, the pictures.",
+        ("things/annotations/val.json output/things_eval/predictions/results.json", "things runs/detect/val/labels"),
+        imports=True,
     )
-    parser.add_argument("annotations", metavar="ANNOTATIONS.json", type=path, help="COCO's annotations of the pictures")
-    parser.add_argument("results", metavar="RESULTS.json", type=path, help="list of results in COCO's format")
+    truth = "COCO's annotations of the pictures, a JSON file; or a folder, as -data_path"
+    parser.add_argument("truth", metavar="TRUTH", nargs="?", type=path, help=truth)
+    meaning = "list of results in COCO's format, a JSON file; or a folder of YOLO's, with a line for each box"
+    parser.add_argument("results", metavar="RESULTS", type=path, help=meaning)
+    add_data(parser)
+    add_output(parser)
     parser.option("iou_type", "bbox", "what is compared, boxes or masks", choices=("bbox", "segm"))
     parser.option(
         "interval", "95", "percent of the intervals by bootstrap over pictures; off: none", choices=("off", "95", "99")
@@ -89,6 +128,30 @@ def _intervals(table: Any, limits: tuple[int, ...], percent: float) -> dict[str,
     return bootstrap(lambda weights: dict(zip(STAT_NAMES, curves.scores(weights)[0].T)), len(table.image_ids), percent)
 
 
+def _scored(annotations: Any, table: Any, origin: Origin) -> Scored:
+    """What ``compare`` needs of the matches; pictures are known to it by their ids where these are numbers."""
+    ids = annotations.image_ids
+    if all(isinstance(own, int) for own in ids):
+        table = table._replace(image_ids=np.array(ids, np.int64))
+    names = [name or f"picture {own}" for name, own in zip(annotations.file_names, ids)]
+    arrays = {"ids": table.image_ids, **table._asdict()}
+    return Scored(
+        "",
+        names,
+        "picture",
+        lambda _: {},
+        {"AP": 4},
+        None,
+        annotations.names,
+        [],
+        [],
+        "detection",
+        "boxes",
+        arrays,
+        origin=origin,
+    )
+
+
 def summary(accumulated: Any) -> list[str]:
     """The twelve lines, as COCO's tools print them."""
     last = accumulated.max_detections[-1]
@@ -106,7 +169,7 @@ def summary(accumulated: Any) -> list[str]:
 
 def _per_category(annotations: Any, accumulated: Any) -> list[str]:
     """AP and AP50 of each category, or where they are found."""
-    if len(annotations.names) > _MOST_SHOWN:
+    if len(annotations.names) > MOST_SHOWN:
         return [f"{len(annotations.names):,} categories: -json prints the AP of each"]
     names = [one_line(name) for name in annotations.names]
     width = max([len(name) for name in names] + [len("category")])

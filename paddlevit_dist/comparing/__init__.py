@@ -1,17 +1,22 @@
-"""Two runs, or several, compared sample by sample. A wing: it can be deleted (see ``wings``).
+"""Two runs, or several, compared sample by sample, and groups of runs that differ by their seed. A wing: it can be
+deleted (see ``wings``).
 
 - ``tables``: what an evaluation leaves of its samples in the run's folder, written and read
 - ``scores``: the scores of such tables, of each sort of task
 - ``significance``: whether a difference may be chance
 - ``pairs``: one table against another: difference, classes, samples that changed
-- ``per_sample``: the table of samples of ``evaluate -per_sample``; ``settings``: its key
-- ``command``: the command ``compare``; ``telling``: its lines; ``page``: its page
+- ``per_sample``: the table of samples of ``evaluate -per_sample``
+- ``seeds``: the trainings of ``-seeds``; ``groups``: what they have reached, and how far two groups differ;
+  ``group_pairs``: groups and single runs side by side
+- ``command``: the command ``compare``; ``telling``: its lines; ``page``: its page; ``settings``: keys
 """
 
 FLAGS = {
     "per_sample": ("FILE", "PER_SAMPLE", "run", "with -eval: a row for each sample, as .csv or .parquet"),
+    "seeds": ("N", "SEEDS", "training", "train with N seeds, each in its own folder; says mean and deviation"),
 }
 KEYS = ".comparing.settings:TABLE"
 EVALUATION_WATCHERS = {"PER_SAMPLE": ".comparing.per_sample:PerSample"}
 COMMANDS = {"compare": (".comparing.command:run", "whether runs differ by more than chance, and on which samples")}
-HOOKS = {"intervals_written": ".comparing.tables:write_beside"}
+JOBS = {"SEEDS": ".comparing.seeds:run"}
+HOOKS = {"intervals_written": ".comparing.tables:write_beside", "results_scored": ".comparing.tables:write_scored"}

@@ -3,11 +3,14 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from ..commands.parser import CommandParser, path
 from ..runtime import printing
 from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
+from .group_pairs import compare_groups
+from .groups import is_group
 from .page import write_page
 from .pairs import compare
 from .scores import SORTS
@@ -24,7 +27,8 @@ def run(arguments: list[str]) -> None:
     about = (
         "Compare the last evaluations of runs sample by sample: the difference of their scores with its 95 % interval, "
         "whether it may be chance (p), classes, and the samples that changed. Several runs are each compared with the "
-        "first, and their p corrected after Holm. Exit code: 0, or 2 where they cannot be compared."
+        "first, and their p corrected after Holm. Groups of seeds (-seeds) are compared by the scores of their seeds. "
+        "Exit code: 0, or 2 where they cannot be compared."
     )
     parser = CommandParser(
         "compare", about, ("output/mine output/mine-2", "output/a output/b output/c -output=all.html")
@@ -37,6 +41,9 @@ def run(arguments: list[str]) -> None:
     if len(given.runs) < 2:
         parser.error("give two runs or more")
     printing.never_fail()
+    if any(map(is_group, given.runs)):
+        _compare_groups(parser, given)
+        return
     first, *others = tables = [read(folder) for folder in given.runs]
     comparisons = corrected([compare(first, other) for other in others])
     decimals = SORTS[first.about["kind"]].decimals
@@ -49,3 +56,10 @@ def run(arguments: list[str]) -> None:
         sys.stdout.write(json.dumps({"comparisons": comparisons}, indent=1) + "\n")
     else:
         print("\n".join(lines_of(tables, comparisons, decimals)))
+
+
+def _compare_groups(parser: CommandParser, given: Any) -> None:
+    if given.output:
+        parser.error("-output is for runs: 'report GROUP' draws groups of seeds, -json has all numbers")
+    found, lines = compare_groups(given.runs)
+    print(json.dumps(found, indent=1) if given.json else "\n".join(lines))

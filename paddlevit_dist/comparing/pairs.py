@@ -11,7 +11,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .scores import SORTS, Sort
 from .significance import Swapped, mcnemar, permutation
-from .tables import Table
+from .tables import RESULTS, Table
 
 PERCENT = 95
 _FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # before names of values
@@ -97,6 +97,11 @@ def _order(first: Table, second: Table) -> np.ndarray:
     ours, theirs = first.names, second.names
     if first.about["digest"] == second.about["digest"] and ours == theirs:
         return np.arange(len(ours))
+    ids = [table.arrays["ids"] for table in (first, second) if "ids" in table.arrays]
+    if len(ids) == 2 and RESULTS in first.about["of"][: len(RESULTS)] + second.about["of"][: len(RESULTS)]:
+        order = np.argsort(ids[1])  # annotations know pictures by their numbers, wherever their files are
+        if np.array_equal(np.sort(ids[0]), ids[1][order]):
+            return order[np.argsort(np.argsort(ids[0]))]
     gone, new = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
     if gone or new:
         raise UserError(
@@ -189,10 +194,14 @@ def warnings(first: Table, second: Table) -> list[str]:
     """What else differs that a score depends on, one line each."""
     ours, theirs, lines = first.about, second.about, []
     for what in ("split", "dataset", "classes"):
-        if ours[what] != theirs[what]:
+        if ours[what] != theirs[what] and ours[what] and theirs[what]:  # of others' results they may not be known
             lines.append(
                 f"{what}: {shortened(ours[what], 60)} in {first.run}, {shortened(theirs[what], 60)} in {second.run}"
             )
+    for table in (first, second):
+        if table.about["of"].startswith(RESULTS):
+            lines.append(f"protocol, input: not known of {table.run}, which this package did not make")
+            return lines
     for what in ("protocol", "input"):
         for name in dict.fromkeys((*ours[what], *theirs[what])):
             values = [about[what].get(name, _NOT_KNOWN) for about in (ours, theirs)]

@@ -3,18 +3,21 @@
 import hashlib
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checkpoint.array_files import read_npz
+from ..contracts.scored import Scored
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.text_files import parse_json
 from .scores import SORTS
 
 FILES = ("eval_scored_samples.npz", "scored_samples.npz")  # of an evaluation, of a training's last one
+RESULTS = "results "  # before what results of others are called: nothing is known of their weights
 _FORMAT = 1
 _ABOUT, _NAMES, _INDICES = "about", "names", "indices"
 _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
@@ -54,11 +57,9 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
         return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
-    effect_of, names = effects(), _names(evaluation.samples, indices)
+    effect_of, names = effects(), [name_of(evaluation.samples, index) for index in indices.tolist()]
     settings = {name: value for name, value in leaves(config) if effect_of[name] == "score"}
     about = {
-        "format": _FORMAT,
-        "time": round(time.time(), 3),
         "task": config.TASK,
         "kind": kept.kind,
         "score": score,
@@ -67,19 +68,42 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
         "split": facts.get("split", "val"),
         "dataset": str(config.DATA.DATASET),
         "of": f"epoch {facts['epoch']}" if "epoch" in facts else str(facts.get("weights")),
-        "digest": hashlib.sha256(names).hexdigest(),
         "protocol": {**evaluation.facts, **settings},
         "input": task.about_input(),
     }
-    arrays = {_ABOUT: json.dumps(about, default=str).encode(), _NAMES: names}
-    columns = {name: np.frombuffer(content, np.uint8) for name, content in arrays.items()}
-    with atomic_file(intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))) as file:
-        np.savez_compressed(file, **columns, **{_INDICES: indices.astype(np.int32)}, **kept.arrays)
+    file = intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))
+    _write(file, about, names, {_INDICES: indices.astype(np.int32), **kept.arrays})
 
 
-def _names(samples: Any, indices: np.ndarray) -> bytes:
-    """Of each sample its name, with 0 between them."""
-    return b"\0".join(name_of(samples, index).encode("utf-8", "surrogateescape") for index in indices.tolist())
+def write_scored(file: Path, scored: Scored, results: str) -> None:
+    """Write the table of results that this package did not make, whole or not at all.
+
+    Args:
+        results: their file or folder.
+    Raises:
+        UserError: the file system refuses.
+    """
+    about = {
+        "task": scored.task,
+        "kind": scored.kind,
+        "score": next(iter(scored.shown)),
+        "more_is_better": scored.more_is_better,
+        "classes": list(scored.classes),
+        "split": scored.origin.split,
+        "dataset": scored.origin.dataset,
+        "of": f"{RESULTS}{results}",
+        "protocol": {},
+        "input": {},
+    }
+    _write(file, about, scored.names, {_INDICES: np.arange(len(scored.names), dtype=np.int32), **scored.arrays})
+
+
+def _write(file: Path, about: dict[str, Any], names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> None:
+    joined = b"\0".join(name.encode("utf-8", "surrogateescape") for name in names)
+    facts = {"format": _FORMAT, "time": round(time.time(), 3), "digest": hashlib.sha256(joined).hexdigest()}
+    texts = {_ABOUT: json.dumps({**facts, **about}, default=str).encode(), _NAMES: joined}
+    with atomic_file(file) as out:
+        np.savez_compressed(out, **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()}, **arrays)
 
 
 def name_of(samples: Any, index: int) -> str:

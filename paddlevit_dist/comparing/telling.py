@@ -5,32 +5,39 @@ from typing import Any
 
 from ..runtime.printing import one_line, shortened
 from .significance import holm
-from .tables import Table
+from .tables import RESULTS, Table
 
 _MOST_CLASSES, _MOST_SAMPLES = 10, 5
 _SURE = 0.05  # p below it: a difference that is called one
 _LONGEST_NAME = 60
+TOO_FEW = "too few seeds"  # whatever they had scored, p would not have been below ``_SURE``
 RIGHT = {"fixed": "wrong before, right now", "broken": "right before, wrong now"}
 
 
 def corrected(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same comparisons with "p_holm", the p corrected for their number, and what follows from it in words."""
     ps = holm([comparison["p"] for comparison in comparisons])
-    return [{**one, "p_holm": p, "finding": _finding(one, p)} for one, p in zip(comparisons, ps)]
+    return [{**one, "p_holm": p, "finding": _finding(one, p, len(ps))} for one, p in zip(comparisons, ps)]
 
 
-def _finding(comparison: dict[str, Any], p: float) -> str:
+def _finding(comparison: dict[str, Any], p: float, comparisons: int) -> str:
     if not comparison["difference"]["value"]:
         return "no difference"
     if p >= _SURE:
-        return "may be chance"
+        return TOO_FEW if comparisons * comparison.get("smallest_p", 0.0) >= _SURE else "may be chance"
     return "better" if (comparison["difference"]["value"] > 0) == comparison["more_is_better"] else "worse"
 
 
 def about(table: Table) -> str:
     """Which evaluation a table is of."""
-    of = table.about["of"]
-    return one_line(f"{table.run}: {table.about['split']}, {of if of.startswith('epoch ') else f'weights {of}'}")
+    of, split = table.about["of"], table.about["split"]
+    whose = of if of.startswith(("epoch ", RESULTS)) else f"weights {of}"
+    return one_line(f"{table.run}: {f'{split}, ' if split else ''}{whose}")
+
+
+def decimals_of(values: Sequence[float]) -> int:
+    """Of scores of any task: two for percent and millimetres, four for shares."""
+    return 2 if any(abs(value) >= 2 for value in values) else 4
 
 
 def number(value: float, decimals: int, signed: bool = False) -> str:

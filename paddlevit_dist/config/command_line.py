@@ -175,6 +175,20 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
     return given, overrides
 
 
+def without(argv: Sequence[str], dropped: Sequence[str]) -> list[str]:
+    """The words of a command line that has been read, without flags and overrides of these keys."""
+    kept: list[str] = []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        name = word.partition("=")[0]
+        flag = FLAGS[name.lstrip("-").replace("-", "_")] if _is_flag(word) else None
+        taken = [word, *([words.pop(0)] if takes_next_word(word) else [])]
+        if (name if flag is None else flag.key) not in dropped:
+            kept += taken
+    return kept
+
+
 def takes_next_word(word: str) -> bool:
     """Whether a flag, or a key, needs a value that is not in the same word."""
     if not _is_flag(word):

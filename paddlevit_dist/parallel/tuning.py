@@ -125,6 +125,12 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
         restart()
 
 
+def before(current: Mapping[str, str]) -> dict[str, str]:
+    """The variables without those that ``restart_with_environment`` has added: for a process that adds its own."""
+    ours = {_MARK, *current.get(_MARK, "").split(",")}
+    return {name: value for name, value in current.items() if name not in ours}
+
+
 def take_effect(added: Mapping[str, str]) -> bool:
     """Do what these variables, which have just been set, would have done at the process's start.
 

@@ -30,9 +30,9 @@ from .prepare.scannet import LIST_NAME, POINTS
 SEMANTIC, INSTANCES = "semantic", "instances"
 _LABELS = {b"%d" % number for number in NYU40_NUMBERS}
 _INSTANCE_LABELS = {b"%d" % number for name, number in zip(CLASS_NAMES, NYU40_NUMBERS) if name not in STUFF}
-_LONGEST_LINE = 1024  # bytes of a line of an index
+LONGEST_LINE = 1024  # bytes of a line of an index
 _MOST_OF_A_SCENE = 3  # problems that are told
-_MOST_INSTANCES = 10_000  # of a scene
+MOST_INSTANCES = 10_000  # of a scene
 
 
 class Files:
@@ -126,7 +126,7 @@ def check(files: Files, scenes: Mapping[str, int], kind: str | None = None) -> F
         kind: None: found out from what the files hold.
     """
     there = set(files.names)
-    kind = kind or _kind_of(files, [f"{name}.txt" for name in scenes if f"{name}.txt" in there])
+    kind = kind or kind_of(files, [f"{name}.txt" for name in scenes if f"{name}.txt" in there])
     problems: list[str] = []
     packed: list[str] = []
     instances = 0
@@ -164,7 +164,12 @@ def _elsewhere(name: str, names: list[str]) -> str:
     return f" in the root; there is {found}" if found else ""
 
 
-def _kind_of(files: Files, indices: list[str]) -> str:
+def kind_of(files: Files, indices: list[str]) -> str:
+    """SEMANTIC or INSTANCES, from what the first file of a scene that says anything holds.
+
+    Raises:
+        UserError: there is no such file.
+    """
     for index in indices:
         try:
             lines = files.read(index, 1 << 30).split(b"\n", 1)
@@ -180,14 +185,15 @@ def _kind_of(files: Files, indices: list[str]) -> str:
     )
 
 
-def _lines(content: bytes) -> list[bytes]:
+def lines_of(content: bytes) -> list[bytes]:
+    """The lines of a file, also where the last one has no end."""
     lines = content.split(b"\n")
     return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
 
 
 def _wrong_labels(files: Files, index: str, vertices: int) -> Iterator[str]:
     try:
-        lines = _lines(files.read(index, 8 * vertices + _LONGEST_LINE))
+        lines = lines_of(files.read(index, 8 * vertices + LONGEST_LINE))
     except ValueError as error:
         yield f"{index}: {error}; expected a number for each of {vertices:,} vertices"
         return
@@ -201,7 +207,7 @@ def _wrong_labels(files: Files, index: str, vertices: int) -> Iterator[str]:
 def _wrong_instances(files: Files, index: str, vertices: int, there: set[str], masks: list[str]) -> Iterator[str]:
     """Problems of a scene; the names of its mask files are added to ``masks``."""
     try:
-        lines = _lines(files.read(index, _MOST_INSTANCES * _LONGEST_LINE))
+        lines = lines_of(files.read(index, MOST_INSTANCES * LONGEST_LINE))
     except ValueError as error:
         yield f"{index}: {error}"
         return
@@ -229,7 +235,7 @@ def _wrong_instances(files: Files, index: str, vertices: int, there: set[str], m
 
 def _wrong_mask(files: Files, mask: str, vertices: int) -> Iterator[str]:
     try:
-        content = files.read(mask, 4 * vertices + _LONGEST_LINE)
+        content = files.read(mask, 4 * vertices + LONGEST_LINE)
     except ValueError as error:
         yield f"{mask}: {error}; expected a 0 or 1 for each of {vertices:,} vertices"
         return
@@ -237,7 +243,7 @@ def _wrong_mask(files: Files, mask: str, vertices: int) -> Iterator[str]:
     if len(letters) == 2 * vertices and (letters[1::2] == ord("\n")).all():  # as they are written here
         values = {bytes([value]) for value in np.unique(letters[::2]).tolist()}
     else:
-        lines = _lines(content)
+        lines = lines_of(content)
         values = set(lines)
         if len(lines) != vertices:
             yield f"{mask} has {len(lines):,} lines, but the scene has {vertices:,} vertices"

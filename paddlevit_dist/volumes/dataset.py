@@ -64,6 +64,11 @@ class VolumeDataset(Dataset):
         """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""
         raise NotImplementedError
 
+    def world(self, index: int) -> np.ndarray:
+        """The same landmarks in millimetres, float64 (landmarks, 3): x, y, z to the right, to the front, upwards."""
+        decoded, points = self.read(index)
+        return decoded.geometry.world(points)
+
     def placed(self) -> list[int]:
         """Number of volumes in which each landmark is present."""
         raise NotImplementedError

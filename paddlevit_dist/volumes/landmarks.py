@@ -90,6 +90,9 @@ class Landmarks(VolumeDataset):
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return geometry.voxels(self.cases[index].world)
 
+    def world(self, index: int) -> np.ndarray:
+        return self.cases[index].world
+
     def placed(self) -> list[int]:
         return np.sum([np.isfinite(case.world).all(axis=1) for case in self.cases], axis=0).tolist()
 

@@ -85,8 +85,15 @@ def read_class_names(root: str) -> list[str] | None:
         UserError: it cannot be read, is empty, or has a blank line or a duplicate name.
     """
     path = os.path.join(root, FILE)
-    if not os.path.lexists(path):
-        return None
+    return names_in_file(path) if os.path.lexists(path) else None
+
+
+def names_in_file(path: str) -> list[str]:
+    """The lines of a file of class names.
+
+    Raises:
+        UserError: as ``read_class_names``; also where it does not exist.
+    """
     try:
         names = [line.strip() for line in read_text(path, "utf-8-sig").rstrip().splitlines()]
     except UnicodeDecodeError as error:

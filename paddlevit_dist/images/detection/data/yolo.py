@@ -266,11 +266,11 @@ def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: OddData
             odd.note("line", "repeated in the same file: all are kept", file)
         seen.add((label, *shares))
         where = (len(line), begin) if len(shares) > 4 else (0, 0)
-        rows.append((*_box_and_area(shares, *size), 0, label, False, *where))
+        rows.append((*box_and_area(shares, *size), 0, label, False, *where))
     return rows
 
 
-def _box_and_area(shares: list[float], height: int, width: int) -> tuple[tuple[float, ...], float]:
+def box_and_area(shares: list[float], height: int, width: int) -> tuple[tuple[float, ...], float]:
     """A line's box in pixels, x, y, width, height, and its area: that of the outline where there is one."""
     if len(shares) == 4:
         x, y, across, down = shares

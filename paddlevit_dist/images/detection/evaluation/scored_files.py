@@ -35,6 +35,7 @@ class AnnotationFile(NamedTuple):
         notices: what in the file differs from what COCO's tools write.
         checked: of each picture, what it was checked for; None where that was not asked for.
         frequencies: of each category, such as "r" for rare; "" where the file does not say.
+        file_names: of the pictures; "" where the file does not say.
     """
 
     path: str
@@ -48,6 +49,7 @@ class AnnotationFile(NamedTuple):
     notices: list[str]
     checked: list[Federated] | None = None
     frequencies: Sequence[str] = ()
+    file_names: Sequence[str] = ()
 
     def truth_of(self, picture: int) -> Truth:
         """The annotations of a picture, by its position."""
@@ -101,6 +103,7 @@ def read_annotations(path: Any, kind: str = BOXES, federated: bool = False) -> A
         [*coco.odd.lines(), *nothing],
         [_checked(coco, place) for place in places] if federated else None,
         [str(category.frequency) for category in coco.categories.values()],
+        [str(coco.pictures[place].file_name or coco.pictures[place].coco_url or "") for place in places],
     )
 
 

@@ -1,0 +1,178 @@
+"""``paddlevit-dist evaluate classes|masks|scenes|landmarks [TRUTH] RESULTS``: scores of results that this package did
+not make. ``evaluate_detections`` has those of boxes."""
+
+import argparse
+import contextlib
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from ..runtime.errors import UserError
+from ..runtime.printing import one_line
+from .parser import CommandParser, path
+from .scored import add_options, data_set, takes_data, tell
+
+
+def run_classes(words: list[str]) -> None:
+    """``evaluate classes [TRUTH] RESULTS``"""
+    parser = CommandParser(
+        "evaluate classes",
+        "Top-1, top-5, balanced accuracy and loss of a table of classes: a column with the picture's name and one for "
+        "each class (probabilities, or logits), or the best class or classes. Pictures are found by their names, with "
+        "or without folders and suffix; all need a row. Needs no Paddle.",
+        ("predictions.csv -data_path=pets", "truth.csv predictions.csv", "probs.csv -cfg=output/run/config.yaml"),
+        imports=True,
+    )
+    add_options(parser, "table with the class of each picture", "table of results, .csv or .tsv", "pictures")
+    parser.add_argument("--logits", "-logits", action="store_true", help="scores are logits: loss is of their softmax")
+    options = parser.parse_args(words)
+
+    from ..images.classification.result_scores import score
+
+    if not takes_data(options):
+        tell(score(options.results, options.truth, options.logits), options)
+        return
+    from ..images.classification.result_tables import Truth
+    from ..images.data.held_out import open_pictures
+
+    with data_set(options) as (values, cache, origin):
+        dataset, _ = open_pictures(values, origin.split, cache)
+        if dataset.labels is None:
+            raise UserError(f"dataset {origin.dataset} has no class for each picture")
+        number = max(values.MODEL.NUM_CLASSES or 0, dataset.num_classes)
+        names = list(dataset.class_names or ())
+        classes = [*names, *map(str, range(len(names), number))]
+        pictures = list(map(dataset.identity, range(len(dataset))))
+        if dataset.is_share:
+            print(
+                one_line(f"note: truth are the {len(pictures):,} pictures that are held out of training"),
+                file=sys.stderr,
+            )
+        truth = Truth(pictures, dataset.labels.astype("int64"), classes, f"{origin.dataset} ({origin.split})")
+        tell(score(options.results, truth, options.logits, origin), options)
+
+
+def run_masks(words: list[str]) -> None:
+    """``evaluate masks TRUTH RESULTS``"""
+    from ..images.data.image_dataset import names_in_file
+    from ..images.label_maps import Rules, score
+
+    parser = CommandParser(
+        "evaluate masks",
+        "IoU of each class and mIoU of label maps: two folders of PNG files, grey (8 or 16 bits) or with a palette, "
+        "whose pixels are numbers of classes. Files are found by their names; each in TRUTH needs one of its size in "
+        "RESULTS. Needs no Paddle.",
+        ("labels/val predictions", "gtFine/val found -truth_suffix=_gtFine_labelTrainIds.png -classes=cityscapes.txt"),
+    )
+    add_options(parser, "folder of true label maps", "folder of label maps to score", "pictures", data=False)
+    parser.option("classes", None, "file with a class's name on each line, from 0 on (default: those that occur)", path)
+    parser.option("ignore", 255, "number of pixels in TRUTH that count in nothing, or none", _ignored, metavar="N")
+    meaning = "0 in TRUTH is ignored, and k is class k - 1, as ADE20K's files have it; RESULTS are not changed"
+    parser.add_argument("--reduce_zero_label", "-reduce_zero_label", action="store_true", help=meaning)
+    parser.option("truth_suffix", ".png", "what names of files in TRUTH end with", metavar="TEXT")
+    parser.option("result_suffix", ".png", "what names of files in RESULTS end with", metavar="TEXT")
+    options = parser.parse_args(words)
+    classes = None if options.classes is None else names_in_file(options.classes)
+    ends = options.truth_suffix, options.result_suffix
+    rules = Rules(classes, options.ignore, options.reduce_zero_label, *ends)
+    tell(score(options.truth, options.results, rules), options)
+
+
+def _ignored(text: str) -> int | None:
+    """A number of a pixel, or none."""
+    if text == "none":
+        return None
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"'{text}' is neither a number from 0 to 65535 nor none")
+    return int(text)
+
+
+def run_scenes(words: list[str]) -> None:
+    """``evaluate scenes [TRUTH] RESULTS``"""
+    from ..points.submission import INSTANCES, SEMANTIC
+
+    parser = CommandParser(
+        "evaluate scenes",
+        "ScanNet's IoU of classes, or AP of instances, of predictions in the format of its benchmark: NAME.txt with a "
+        "class for each vertex, or with a mask file, a class and a confidence for each instance. TRUTH is a prepared "
+        "store or ScanNet's download.",
+        ("/dataset/scannet_prepared predictions", "predictions.zip -cfg=pointgroup_synthetic_rooms"),
+        imports=True,
+    )
+    add_options(parser, "prepared store, or ScanNet's download", "folder or zip archive with NAME.txt", "scenes")
+    parser.option("list", None, "file of scene names, in place of the split's, of a download", path, metavar="FILE")
+    parser.option("kind", None, "found out if not given", choices=(SEMANTIC, INSTANCES))
+    options = parser.parse_args(words)
+
+    from ..points.scored_scenes import score
+
+    takes_data(options, is_truth=lambda _: False)
+    with scenes_of(options) as truth:
+        tell(score(options.results, truth, options.kind), options)
+
+
+@contextlib.contextmanager
+def scenes_of(options: Namespace) -> Iterator[Any]:
+    """The truth of scenes, as ``scored_scenes.Scenes``."""
+    from ..contracts.dataset import dataset_class
+    from ..points.data.scannet_classes import CLASS_NAMES, STUFF
+    from ..points.data.scene_store import CLASSES_FILE
+    from ..points.data.scenes import SceneDataset, looks_raw
+    from ..points.scored_scenes import Scenes
+
+    folder = options.data_path
+    is_folder = folder is not None and os.path.isdir(folder) and options.cfg is None
+    if is_folder and not os.path.exists(os.path.join(folder, CLASSES_FILE)) and looks_raw(folder):
+        from ..points.prepare.scannet import ScanNetReader
+
+        reader = ScanNetReader()
+        splits = reader.sources(folder, {options.split: options.list})
+        sources = splits.get(options.split, [])
+        if not sources or not sources[0].labelled:
+            raise UserError(f"{folder} has no labelled scenes of {options.split}; it has {', '.join(splits)}")
+        names, things = [one.name for one in sources], [k for k, own in enumerate(CLASS_NAMES) if own not in STUFF]
+        yield Scenes(names, map(reader.read, sources), names, list(CLASS_NAMES), things, folder)
+        return
+    if options.list:
+        raise UserError("-list is for ScanNet's download: a prepared store has its own lists, which -split names")
+    with data_set(options) as (values, cache, origin):
+        dataset = dataset_class(values, SceneDataset).open(values, origin.split, cache)
+        called = [dataset.read(index).name for index in range(len(dataset))]  # read again one by one: all may be large
+        names = list(dataset.class_names or ())
+        things = [number for number, name in enumerate(names) if name not in values.POINTS.INSTANCES.STUFF]
+        identities = list(map(dataset.identity, range(len(dataset))))
+        scenes, source = map(dataset.read, range(len(dataset))), f"{origin.dataset} ({origin.split})"
+        yield Scenes(called, scenes, identities, names, things, source, origin)
+
+
+def run_landmarks(words: list[str]) -> None:
+    """``evaluate landmarks [TRUTH] RESULTS``"""
+    parser = CommandParser(
+        "evaluate landmarks",
+        "Mean radial error in millimetres and detection rates of landmarks in volumes: a folder with a file for each, "
+        ".fcsv or .mrk.json of 3D Slicer, .json or .csv, against such a folder or a data set. LPS and RAS are "
+        "converted as files say.",
+        ("truth found", "found -cfg=output/heads/config.yaml", "heads found -split=val"),
+        imports=True,
+    )
+    add_options(parser, "folder of landmark files", "folder of landmark files to score", "volumes")
+    parser.option("world", None, "what positions are in files that do not say", choices=("ras", "lps"))
+    options = parser.parse_args(words)
+
+    from ..volumes import landmark_files, scored_landmarks
+
+    if not takes_data(options, is_truth=lambda place: os.path.isdir(place) and landmark_files.list_files(place)):
+        truth = scored_landmarks.of_folder(options.truth)
+        tell(scored_landmarks.score(options.results, truth, options.truth, world=options.world), options)
+        return
+    from ..contracts.dataset import dataset_class
+    from ..volumes.dataset import VolumeDataset
+
+    with data_set(options) as (values, cache, origin):
+        dataset = dataset_class(values, VolumeDataset).open(values, origin.split, cache)
+        identities = list(map(dataset.identity, range(len(dataset))))
+        truth, source = scored_landmarks.of_data_set(dataset), f"{origin.dataset} ({origin.split})"
+        about = dataset.names, options.world, identities, origin
+        tell(scored_landmarks.score(options.results, truth, source, *about), options)

@@ -1,0 +1,150 @@
+"""Groups of seeds side by side, and single runs beside a group: what of a difference may be the seeds' chance."""
+
+import contextlib
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..config.table import effects, leaves
+from ..runtime.errors import UserError
+from ..runtime.printing import one_line, shortened
+from . import groups
+from .groups import Group
+from .pairs import warnings
+from .tables import read
+from .telling import TOO_FEW, columns, corrected, decimals_of, number, rows_of
+
+_NOT_COMPARED = ("start", "place", "machine")  # effects of settings that change no score
+
+
+def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """What ``compare`` finds where one of the folders is a group's: plain values, and lines for a terminal.
+
+    Args:
+        runs: folders; each group is compared with the first, and each single training, too.
+    Raises:
+        UserError: they cannot be compared.
+    """
+    read_in = [groups.read_group(run) for run in runs if groups.is_group(run)]
+    first, *others = read_in
+    for group in read_in:
+        _require_alike(first, group)
+    single = [_single(run, first) for run in runs if not groups.is_group(run)]
+    comparisons = corrected([_compared(first, other) for other in others])
+    decimals = decimals_of(first.scores)
+    lines = [line for group in read_in for line in _about(group, decimals)]
+    lines += _lines(comparisons, decimals) if comparisons else []
+    lines += [line for row in single for line in ("", _told(row, decimals))]
+    lines += [f"warning: {one_line(line)}" for other in comparisons for line in other["warnings"]]
+    return {"comparisons": comparisons, "single_runs": single}, [one_line(line) for line in lines]
+
+
+def _require_alike(first: Group, other: Group) -> None:
+    for what in ("task", "score"):
+        if first.about[what] != other.about[what]:
+            said = f"{what} {first.about[what]} there, {other.about[what]} here"
+            raise UserError(f"compare: {other.run} cannot be compared with {first.run}: {shortened(said)}")
+    if len(other.scores) < 2:
+        raise UserError(
+            f"compare: {other.run} has {len(other.scores)} finished seed(s): expected two or more; continue it with "
+            "the -seeds command that made it"
+        )
+
+
+def _compared(first: Group, second: Group) -> dict[str, Any]:
+    names = ("value", "low", "high")
+    p, test = groups.permutation_of_seeds(first.scores, second.scores)
+    means = [dict(zip(names, (statistics.fmean(g.scores), *_mean_ends(g)))) for g in (first, second)]
+    return {
+        "first": first.run,
+        "second": second.run,
+        "score": first.about["score"],
+        "more_is_better": first.about["more_is_better"],
+        "seeds": [len(first.scores), len(second.scores)],
+        "percent": groups.PERCENT,
+        "of_first": means[0],
+        "of_second": means[1],
+        "difference": dict(zip(names, groups.difference(first.scores, second.scores))),
+        "p": float(f"{p:.6g}"),
+        "smallest_p": groups.smallest_p(len(first.scores), len(second.scores)),
+        "test": test,
+        "settings": _settings_that_differ(first, second),
+        "warnings": _warnings(first, second),
+    }
+
+
+def _mean_ends(group: Group) -> tuple[float, float]:
+    return groups.around(group.scores, 1 / len(group.scores))
+
+
+def _settings_that_differ(first: Group, second: Group) -> dict[str, list[Any]]:
+    effect_of = effects()
+    before, now = (dict(leaves(group.about["settings"])) for group in (first, second))
+    shared = [name for name in now if name in before and effect_of.get(name) not in (None, *_NOT_COMPARED)]
+    return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}
+
+
+def _warnings(first: Group, second: Group) -> list[str]:
+    """What else a score depends on, as far as evaluations have left tables of their samples."""
+    with contextlib.suppress(UserError):
+        ours, theirs = (
+            read(str(Path(group.run, next(row["folder"] for row in group.seeds if row["state"] == groups.FINISHED))))
+            for group in (first, second)
+        )
+        found = warnings(ours, theirs)
+        if sorted(ours.names) != sorted(theirs.names):
+            found.insert(0, f"samples: {ours.run} and {theirs.run} were evaluated on others")
+        return found
+    return []
+
+
+def _single(run: str, group: Group) -> dict[str, Any]:
+    """The best score of a training beside those of a group."""
+    if not Path(run).is_dir():
+        raise UserError(f"compare: {run} is no folder; give folders of -seeds or of a training")
+    best = groups.best_of(Path(run), group.about["score"])
+    if not best:
+        raise UserError(
+            f"compare: {run} has no best {group.about['score']} of a training in metrics.jsonl, which a group of seeds "
+            "could be compared with; give folders of -seeds or of a training"
+        )
+    low, high = groups.around(group.scores, 1 + 1 / len(group.scores))
+    where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
+    return {"run": run, "group": group.run, **best, "seeds_low": low, "seeds_high": high, "where": where}
+
+
+# ---- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _about(group: Group, decimals: int) -> list[str]:
+    told = groups.in_words(group.scores, decimals)
+    left = len(group.seeds) - len(group.scores)
+    return [f"{group.run}: {len(group.scores)} seeds{f' ({left} unfinished)' if left else ''}, {told}"]
+
+
+def _lines(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
+    rows = rows_of(comparisons, decimals)
+    rows[0][:2] = ["group", f"mean of best {comparisons[0]['score']}"]
+    tests = ", ".join(dict.fromkeys(other["test"] for other in comparisons))
+    lines = ["", *columns(rows), f"{groups.PERCENT} % intervals (Student's, Welch's) and p ({tests}) of the seeds"]
+    for other in comparisons:
+        reach = number((other["difference"]["high"] - other["difference"]["low"]) / 2, decimals)
+        lines.append(f"between {other['first']} and {other['second']} a difference of up to {reach} is noise")
+        if other["finding"] == TOO_FEW:
+            few, least = " and ".join(map(str, other["seeds"])), f"{other['smallest_p']:.2g}"
+            lines.append(f"{few} seeds are too few to say more: their smallest possible p is {least}, of 4 and 4 0.029")
+        told = ", ".join(
+            f"{name} {shortened(a, 40)} -> {shortened(b, 40)}" for name, (a, b) in other["settings"].items()
+        )
+        lines += [f"settings that differ: {told}"] if told else []
+    return lines
+
+
+def _told(row: dict[str, Any], decimals: int) -> str:
+    ends = f"[{number(row['seeds_low'], decimals)}, {number(row['seeds_high'], decimals)}]"
+    meant = "may be the chance of its seed" if row["where"] == "within" else "hardly the chance of its seed alone"
+    return (
+        f"{row['run']}: one run, best {number(row['value'], decimals)} in epoch {row['epoch']}: {row['where']} {ends}, "
+        f"where {groups.PERCENT} % of single seeds of {row['group']} lie: {meant}"
+    )

@@ -1,0 +1,211 @@
+"""Scores of somebody else's table of classes, by the rules of ``evaluation.ClassificationMetrics``. Needs no Paddle."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...contracts.scored import Origin, Scored
+from ...intervals import Classified, means
+from ...runtime.errors import UserError
+from ...runtime.printing import shortened
+from ..result_names import Names
+from .result_tables import Layout, Row, Truth, layout_of, listed_classes, numbers_of
+
+_BEST = 5
+_FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
+_MOST_NUMBERS = 1 << 21  # at a time, 16 MiB
+_ROUNDED = 0.01  # a thousand probabilities with four digits do not add up better
+_SMALLEST = 1e-15  # a probability below it counts as it: one sure mistake would make the mean infinite
+
+
+class Answers(NamedTuple):
+    """What a table says of the pictures, in the order of the truth.
+
+    Attributes:
+        places: int32 (pictures,), how many classes are preferred to the true one.
+        losses: float32 (pictures,); not a number where there are none.
+        top: the k whose top-k is known.
+        protocol, notices: lines.
+    """
+
+    places: np.ndarray
+    losses: np.ndarray
+    top: tuple[int, ...]
+    protocol: list[str]
+    notices: list[str]
+
+
+def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin = Origin()) -> Scored:  # noqa: B008
+    """Read a table of results and compare it with the truth.
+
+    Args:
+        truth: or the file of a table with the class of each picture.
+        softmax: scores are logits.
+        origin: of the truth.
+    Raises:
+        UserError: a file is none of these, or lacks pictures, or names others.
+    """
+    layout = layout_of(path, None if isinstance(truth, str) else truth.classes)
+    if isinstance(truth, str):
+        truth = _truth_of(truth, path, layout)
+    if layout.scores and len(layout.scores) != len(truth.classes):
+        said = f"{len(layout.scores):,} columns of classes, but {truth.source} has {len(truth.classes):,} classes"
+        raise UserError(f"{path}: {said}")
+    finder = _Finder(path, layout, truth)
+    answers = _from_scores(finder, softmax) if layout.scores else _from_best(finder, softmax)
+    finder.require_all()
+    classified = Classified(truth.labels, answers.places, len(truth.classes), truth.classes, answers.top)
+    loss = means({"loss": answers.losses})
+    has_loss = bool(np.isfinite(answers.losses).any())
+    return Scored(
+        f"{len(truth.names):,} pictures of {len(truth.classes):,} classes: {path}, truth of {truth.source}",
+        truth.names,
+        "picture",
+        lambda weights: {**classified(weights), **loss(weights)},
+        {**{f"top-{k}": 2 for k in answers.top}, "balanced accuracy": 2, **({"loss": 4} if has_loss else {})},
+        ("recall {}", 2),
+        truth.classes,
+        answers.protocol,
+        answers.notices,
+        "classification",
+        "classes",
+        {
+            "labels": truth.labels.astype(np.int32),
+            "places": answers.places,
+            "losses": answers.losses,
+            "top": np.array(answers.top, np.int32),
+        },
+        origin=origin,
+    )
+
+
+def _truth_of(file: str, path: str, layout: Layout) -> Truth:
+    """The truth of a table: its classes are those of the results where these have a column for each, else all that
+    either names."""
+    listed = listed_classes(file)
+    if layout.classes is not None:
+        classes = layout.classes
+    elif layout.scores:
+        classes = [str(number) for number in range(len(layout.scores))]
+    else:
+        there = {row.cells[column].strip() for row in layout.rows(path) for column in layout.best}
+        classes = sorted(there | set(listed.values()), key=lambda one: (not one.isdecimal(), one.zfill(20), one))
+    label_of = _labels(classes)
+    unknown = [name for name, own in listed.items() if own not in label_of]
+    if unknown:
+        said = f"{unknown[0]} is of class {shortened(listed[unknown[0]], 40)}"
+        raise UserError(f"{file}: {said}, which {path} has no column for; it has {shortened(', '.join(classes), 80)}")
+    labels = np.array([label_of[own] for own in listed.values()], np.int64)
+    return Truth(list(listed), labels, classes, file)
+
+
+def _labels(classes: Sequence[str]) -> dict[str, int]:
+    """Label of each class, by its name, and by its number where no class is called so."""
+    return {**{str(label): label for label in range(len(classes))}, **{name: k for k, name in enumerate(classes)}}
+
+
+class _Finder:
+    """The picture of each row."""
+
+    def __init__(self, path: str, layout: Layout, truth: Truth) -> None:
+        self.path, self.layout, self.truth = path, layout, truth
+        self._names = Names(truth.names, truth.source)
+        self._lines = np.zeros(len(truth.names), np.int64)  # of each picture; 0: none so far
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Each row, with the position of its picture.
+
+        Raises:
+            UserError: it has none, or another row has the same.
+        """
+        for row in self.layout.rows(self.path):
+            name = row.cells[self.layout.name]
+            place = self._names.row(name)
+            where = f"{self.path}, line {row.line}: {shortened(repr(name), 80)}"
+            if place is None:
+                known = f"{len(self.truth.names):,} pictures of {self.truth.source}, such as {self.truth.names[0]}"
+                raise UserError(f"{where} is none of the {known}")
+            if self._lines[place]:
+                raise UserError(f"{where} is the picture of line {self._lines[place]} already; keep one")
+            self._lines[place] = row.line
+            yield place, row
+
+    def require_all(self) -> None:
+        """Raises UserError where pictures have no row: the mean of the others is another score."""
+        without = np.flatnonzero(self._lines == 0)
+        if len(without):
+            said = f"{len(without):,} of {len(self._lines):,} pictures of {self.truth.source} have no row"
+            raise UserError(f"{self.path}: {said}, such as {self.truth.names[without[0]]}; a score is of all of them")
+
+
+def _from_scores(finder: _Finder, softmax: bool) -> Answers:
+    truth, layout = finder.truth, finder.layout
+    number, classes = len(truth.names), np.arange(len(truth.classes))
+    places, losses = np.zeros(number, np.int32), np.full(number, np.nan, np.float32)
+    are_probabilities, not_finite, smallest = True, 0, 0
+    rows = finder.rows()
+    while batch := list(itertools.islice(rows, max(1, _MOST_NUMBERS // len(classes)))):
+        chosen = np.array([place for place, _ in batch])
+        scores = np.array([numbers_of(finder.path, row, layout.scores, layout.separator) for _, row in batch])
+        labels = truth.labels[chosen]
+        true = np.take_along_axis(scores, labels[:, None], axis=1)  # (rows, 1)
+        ahead = (scores > true) | ((scores == true) & (classes < labels[:, None]))
+        finite = np.isfinite(scores).all(axis=1)
+        places[chosen] = np.where(finite, ahead.sum(axis=1), len(classes))
+        not_finite += int((~finite).sum())
+        if softmax:
+            with np.errstate(invalid="ignore"):
+                shifted = scores - scores.max(axis=1, keepdims=True)
+                losses[chosen] = (
+                    np.log(np.exp(shifted).sum(axis=1)) - np.take_along_axis(shifted, labels[:, None], 1)[:, 0]
+                )
+            continue
+        own = scores[finite]
+        sums = own.sum(axis=1)
+        are_probabilities &= bool((own >= 0).all() and (np.abs(sums - 1) <= _ROUNDED).all())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            losses[chosen] = -np.log(np.maximum(true[:, 0], _SMALLEST))
+        smallest += int((true < _SMALLEST).sum())
+    has_loss = (softmax or are_probabilities) and not not_finite
+    top = (1, _BEST) if len(classes) >= _FEWEST_CLASSES_OF_TOP5 else (1,)
+    protocol = ["top-k: of classes with equal scores the first counts first; a row that is not finite is wrong"]
+    notices = []
+    if not_finite:
+        notices.append(f"{finder.path}: {not_finite:,} rows with NaN or infinity: wrong, and loss is left out")
+    elif not has_loss:
+        why = "some are negative, or rows do not add up to 1"
+        notices.append(
+            f"{finder.path}: scores, not probabilities ({why}): loss left out; -logits: that of their softmax"
+        )
+    else:
+        what = "the scores' softmax" if softmax else "the probabilities"
+        protocol.append(f"loss: mean of -ln of the true class's share, of {what}")
+    if has_loss and smallest:
+        notices.append(f"{finder.path}: {smallest:,} true classes below {_SMALLEST:g}: taken as that, as Kaggle does")
+    return Answers(places, losses if has_loss else np.full(number, np.nan, np.float32), top, protocol, notices)
+
+
+def _from_best(finder: _Finder, softmax: bool) -> Answers:
+    if softmax:
+        raise UserError(
+            f"-logits: {finder.path} has no scores of classes, but {len(finder.layout.best)} best; leave it out"
+        )
+    truth, columns = finder.truth, finder.layout.best
+    label_of = _labels(truth.classes)
+    places = np.zeros(len(truth.names), np.int32)
+    for place, row in finder.rows():
+        called = [row.cells[column].strip() for column in columns]
+        unknown = [one for one in called if one not in label_of]
+        if unknown:
+            said = f"{shortened(repr(unknown[0]), 60)} is no class of {truth.source}"
+            raise UserError(f"{finder.path}, line {row.line}: {said}; it has {shortened(', '.join(truth.classes), 80)}")
+        labels = [label_of[one] for one in called]
+        places[place] = labels.index(truth.labels[place]) if truth.labels[place] in labels else len(columns)
+    has_top5 = len(columns) >= _BEST and len(truth.classes) >= _FEWEST_CLASSES_OF_TOP5
+    said = f"the first {len(columns)} classes" if len(columns) > 1 else "one class"
+    protocol = [f"top-k: {said} of each row, in their order; no scores, so that there is no loss"]
+    return Answers(
+        places, np.full(len(truth.names), np.nan, np.float32), (1, _BEST) if has_top5 else (1,), protocol, []
+    )

@@ -1,0 +1,163 @@
+"""Scores of somebody else's label maps: pictures whose pixels are numbers of classes. Needs no Paddle."""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ..contracts.scored import Scored
+from ..intervals import confusion_scores
+from ..runtime.errors import UserError
+from ..runtime.files import open_regular
+from .data.inspection import in_threads
+from .result_names import Names
+
+_MODES = ("1", "L", "P", "I;16", "I;16B", "I")  # one number a pixel; of a palette its places
+_UNNAMED = 256  # classes, where nobody says how many there are
+
+_END = ".png"  # of the names of both, whatever their files end with
+
+
+class Rules(NamedTuple):
+    """How label maps are read and compared.
+
+    Attributes:
+        classes: their names; None: those that occur, called by their numbers.
+        ignored: number of the pixels in the truth that count in nothing; None: all count.
+        reduce_zero_label: 0 in the truth is ignored, and k is class k - 1, as in ADE20K's files.
+        truth_suffix, result_suffix: what names of files end with.
+    """
+
+    classes: list[str] | None = None
+    ignored: int | None = 255
+    reduce_zero_label: bool = False
+    truth_suffix: str = ".png"
+    result_suffix: str = ".png"
+
+
+def score(truth: str, results: str, rules: Rules) -> Scored:
+    """Compare the label maps of two folders.
+
+    Raises:
+        UserError: a file cannot be read, is no label map, or has no counterpart of its size.
+    """
+    true_files, files = _maps_in(truth, rules.truth_suffix), _maps_in(results, rules.result_suffix)
+    pairs, left_over = _paired(truth, true_files, results, files)
+    number = _UNNAMED if rules.classes is None else len(rules.classes)
+
+    def compare(paths: list[tuple[str, str]], index: int) -> tuple[np.ndarray, int, int]:
+        return _compared(*paths[index], rules, number)
+
+    found = list(in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
+    statistics = np.stack([one for one, *_ in found])
+    ignored, outside = (sum(one[place] for one in found) for place in (1, 2))
+    if not statistics[:, 1].any():
+        raise UserError(f"{truth}: all pixels are {rules.ignored}, which is ignored: there is nothing to compare with")
+    occurring = np.flatnonzero(statistics.any(axis=(0, 1)))
+    classes = rules.classes
+    if classes is None:
+        classes, statistics = list(map(str, occurring.tolist())), statistics[:, :, occurring]
+    notices = [f"{results}: {left_over:,} maps of no picture in {truth}: left out"] if left_over else []
+    if outside:
+        notices.append(f"{results}: {outside:,} pixels of no class where the truth has one: wrong")
+    if ignored and (statistics[:, 1].sum(axis=0) > 0).sum() == 1:
+        notices.append(
+            f"{truth}: one class beside {rules.ignored}, which is ignored; -ignore=none if it is a class, too"
+        )
+    without = f", without {ignored:,} where the truth is {rules.ignored}" if rules.ignored is not None else ""
+    shift = "; 0 in the truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
+    return Scored(
+        f"{len(pairs):,} pictures of {len(classes):,} classes: {results}, truth of {truth}",
+        list(true_files),
+        "picture",
+        confusion_scores(statistics, classes),
+        {"mIoU": 4, "accuracy": 4, "mean class accuracy": 4},
+        ("IoU {}", 4),
+        classes,
+        [
+            f"IoU: of the pixels of all pictures together{without}{shift}",
+            f"mIoU: mean over the classes that occur in truth or results, {len(occurring):,} of {len(classes):,}",
+        ],
+        notices,
+        "masks",
+        "confusions",
+        {"statistics": statistics},
+    )
+
+
+def _maps_in(folder: str, suffix: str) -> dict[str, str]:
+    """The files below a folder whose names end so: name relative to it, with the end of all -> path."""
+    if not os.path.isdir(folder):
+        raise UserError(f"{folder} is not a folder; expected one with a label map for each picture")
+    found = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        for name in sorted(names):
+            if name.endswith(suffix) and not name.startswith("."):
+                path = os.path.join(place, name)
+                found[os.path.relpath(path, folder)[: -len(suffix)] + _END] = path
+    if not found:
+        raise UserError(f"{folder} has no file that ends with {suffix}; -truth_suffix and -result_suffix name the ends")
+    return found
+
+
+def _paired(
+    truth: str, true_files: dict[str, str], results: str, files: dict[str, str]
+) -> tuple[list[tuple[str, str]], int]:
+    """The path of each picture's truth and of its result, and how many results are of no picture."""
+    finder = Names(list(files), results, "map")
+    pairs = []
+    for name, path in true_files.items():
+        row = finder.row(name)
+        if row is None:
+            missing = [other for other in true_files if finder.row(other) is None]
+            said = f"{len(missing):,} of {len(true_files):,} label maps of {truth} have no counterpart"
+            raise UserError(f"{results}: {said}, as {missing[0]}; it has {next(iter(files))}, for example")
+        pairs.append((path, list(files.values())[row]))
+    return pairs, len(files) - len({result for _, result in pairs})
+
+
+def _compared(truth: str, result: str, rules: Rules, number: int) -> tuple[np.ndarray, int, int]:
+    """Statistics of one picture, int64 (3, classes), as ``confusion_scores`` takes them; pixels that are ignored; and
+    those that have a class, for which the result has none."""
+    true, found = _read(truth), _read(result)
+    if true.shape != found.shape:
+        sizes = [f"{width} x {height}" for height, width in (found.shape, true.shape)]
+        raise UserError(f"{result} has {sizes[0]} pixels (width x height), but {truth} has {sizes[1]}")
+    is_ignored = np.zeros(true.shape, bool) if rules.ignored is None else true == rules.ignored
+    if rules.reduce_zero_label:
+        is_ignored |= true == 0
+        true = true - 1
+    true, found = true[~is_ignored], found[~is_ignored]
+    if len(true) and (true.min() < 0 or true.max() >= number):
+        wrong = int(true[(true < 0) | (true >= number)][0]) + int(rules.reduce_zero_label)
+        raise UserError(
+            f"{truth} has pixels of class {wrong}, but classes are 0 to {number - 1}; -classes=FILE names them, "
+            "-ignore=N says which number has none"
+        )
+    is_class = (found >= 0) & (found < number) & (found != (-1 if rules.ignored is None else rules.ignored))
+    statistics = [true[true == found], true, found[is_class]]
+    return (
+        np.stack([np.bincount(values, minlength=number) for values in statistics]),
+        int(is_ignored.sum()),
+        int((~is_class).sum()),
+    )
+
+
+def _read(path: str) -> np.ndarray:
+    """The numbers of a label map, int32 (height, width).
+
+    Raises:
+        UserError: it cannot be read, or has colours in place of numbers.
+    """
+    try:
+        with open_regular(path, "rb") as stream, Image.open(stream) as image:
+            if image.mode not in _MODES:
+                raise UserError(
+                    f"{path} has colours ({image.mode}), expected the number of a class for each pixel: grey with 8 or "
+                    "16 bits, or a palette"
+                )
+            return np.asarray(image).astype(np.int32)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error

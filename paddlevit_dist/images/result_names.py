@@ -1,0 +1,59 @@
+"""Finds samples by the names that somebody else's results give them."""
+
+import os
+from collections.abc import Sequence
+
+from ..runtime.errors import UserError
+
+
+class Names:
+    """The samples of the truth by their names: as paths that end alike, or without the suffix of the file.
+
+    How much of a name counts is decided by the first that is looked up: as many of the last folders as both know.
+
+    Args:
+        names: of the samples.
+        source: what they are the samples of, for messages.
+        kind: what one is.
+    """
+
+    def __init__(self, names: Sequence[str], source: str, kind: str = "picture") -> None:
+        self.names, self.source, self.kind = names, source, kind
+        self._paths = [_plain(name) for name in names]
+        self._depth: int | None = None
+        self._rows: dict[str, int] = {}
+
+    def row(self, name: str) -> int | None:
+        """Which sample is called like this; None: none.
+
+        Raises:
+            UserError: several are, as far as names of results can tell.
+        """
+        path = _plain(name)
+        if self._depth is None:
+            self._decide(path)
+        return self._rows.get(_end(path, self._depth or 0))
+
+    def _decide(self, path: str) -> None:
+        for depth in [*range(path.count("/") + 1, 0, -1), 0]:
+            rows = {_end(own, depth): row for row, own in enumerate(self._paths)}
+            if _end(path, depth) not in rows:
+                continue
+            if len(rows) < len(self.names):
+                last = set(rows.values())
+                twice = next(own for row, own in enumerate(self.names) if row not in last)
+                raise UserError(
+                    f"{self.source}: several {self.kind}s are called {_end(_plain(twice), depth)}, as names like "
+                    f"'{path}' go: results need more of the path, such as {twice}"
+                )
+            self._depth, self._rows = depth, rows
+            return
+
+
+def _plain(name: str) -> str:
+    return os.path.normpath(name.strip().replace("\\", "/")) if name.strip() else ""
+
+
+def _end(path: str, depth: int) -> str:
+    """The last ``depth`` parts of a path; 0: its last part without the suffix."""
+    return "/".join(path.split("/")[-depth:]) if depth else os.path.splitext(path.rpartition("/")[2])[0]

@@ -1,0 +1,146 @@
+"""How far groups of seeds differ: their numbers against closed forms and slow loops, and what is said of them."""
+
+import itertools
+import json
+import statistics
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.comparing import groups
+from paddlevit_dist.comparing.command import run
+from paddlevit_dist.runtime.errors import UserError
+
+SETTINGS = {"TRAIN": {"BASE_LR": 0.002}, "SAVE": "a", "SEED": 0}
+
+
+def write_group(folder, scores, settings=None, unfinished=(), **about) -> str:
+    folder.mkdir()
+    rows = [
+        {"seed": n, "folder": f"seed_{n}", "state": "finished", "value": s, "epoch": 9} for n, s in enumerate(scores)
+    ]
+    rows += [{"seed": 90 + n, "folder": f"seed_{n}", "state": state} for n, state in enumerate(unfinished)]
+    described = {"task": "classification", "dataset": "digits", "score": "top-1", "more_is_better": True, **about}
+    groups.Group(str(folder), {**described, "settings": settings or SETTINGS}, rows).write()
+    return str(folder)
+
+
+def write_run(folder, score) -> str:
+    folder.mkdir()
+    events = [{"kind": "evaluation", "epoch": 3, "top-1": score, "best": "top-1"}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"), [(1, 12.7062), (2, 4.30265), (4, 2.77645), (8, 2.30600), (30, 2.04227), (1000, 1.96234)]
+)
+def test_the_quantiles_of_student_are_those_of_the_tables(freedom, expected):
+    assert groups.student_quantile(0.975, freedom) == pytest.approx(expected, rel=1e-5)
+    assert groups.student_quantile(0.5, freedom) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_quantile_of_a_fraction_of_a_degree_lies_between_its_neighbours():
+    assert groups.student_quantile(0.975, 3) < groups.student_quantile(0.975, 2.5) < groups.student_quantile(0.975, 2)
+
+
+def test_the_permutation_test_is_the_share_of_ways_that_differ_as_much():
+    generator = np.random.default_rng(0)
+    for sizes in ((2, 3), (4, 4), (5, 3), (1, 6)):
+        scores = generator.integers(0, 20, sum(sizes)) / 4
+        first, second = scores[: sizes[0]].tolist(), scores[sizes[0] :].tolist()
+        found = abs(statistics.fmean(first) - statistics.fmean(second))
+        ways = [
+            abs(statistics.fmean([scores[n] for n in own]) - statistics.fmean([scores[n] for n in others]))
+            for own in itertools.combinations(range(len(scores)), sizes[0])
+            for others in [[n for n in range(len(scores)) if n not in own]]
+        ]
+        expected = sum(way >= found - 1e-9 for way in ways) / len(ways)
+        assert groups.permutation_of_seeds(first, second)[0] == pytest.approx(expected)
+
+
+def test_apart_groups_reach_the_smallest_p_and_many_seeds_are_drawn():
+    for sizes in ((3, 3), (4, 4), (3, 5)):
+        low, high = [float(n) for n in range(sizes[0])], [100.0 + n for n in range(sizes[1])]
+        assert groups.permutation_of_seeds(low, high)[0] == pytest.approx(groups.smallest_p(*sizes))
+    assert groups.smallest_p(3, 3) == pytest.approx(0.1)
+    generator = np.random.default_rng(1)
+    first, second = generator.normal(0, 1, 15).tolist(), generator.normal(0.8, 1, 15).tolist()
+    p, test = groups.permutation_of_seeds(first, second)
+    drawn = [generator.permutation([*first, *second]) for _ in range(20_000)]
+    found = abs(np.mean(first) - np.mean(second))
+    share = np.mean([abs(one[:15].mean() - one[15:].mean()) >= found for one in drawn])
+    assert "drawn" in test and p == pytest.approx(share, abs=0.01)
+
+
+def test_the_interval_covers_the_true_difference_and_noise_what_equal_groups_do():
+    generator = np.random.default_rng(2)
+    covered, within = 0, 0
+    for _ in range(400):
+        first, second = generator.normal(90, 0.5, 5).tolist(), generator.normal(91, 1.5, 4).tolist()
+        _, low, high = groups.difference(first, second)
+        covered += low <= 1.0 <= high
+        same = generator.normal(90, 0.5, 5)
+        within += abs(statistics.fmean(first) - same.mean()) <= groups.noise(first)
+    assert 0.92 <= covered / 400 <= 0.985  # 0.95, within three deviations
+    assert 0.90 <= within / 400 <= 0.98  # of one group's deviation alone it is less exact
+
+
+def test_welch_of_groups_that_do_not_vary_is_a_point():
+    assert groups.difference([1.0, 1.0], [2.0, 2.0]) == (1.0, 1.0, 1.0)
+
+
+def test_two_groups_in_the_terminal_and_as_json(tmp_path, capsys):
+    first = write_group(tmp_path / "a", [90.0, 90.4, 90.2, 90.6, 90.8])
+    other = {"TRAIN": {"BASE_LR": 0.001}, "SAVE": "b", "SEED": 0}
+    second = write_group(tmp_path / "b", [91.0, 91.4, 91.2, 91.6, 91.8], other, unfinished=["failed"])
+    run([first, second, "-json"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert found["difference"]["value"] == pytest.approx(1.0) and found["p"] == pytest.approx(2 / 252, rel=1e-4)
+    assert found["finding"] == "better" and found["settings"] == {"TRAIN.BASE_LR": [0.002, 0.001]}
+    run([first, second])
+    said = capsys.readouterr().out
+    assert f"{second}: 5 seeds (1 unfinished), mean 91.40, standard deviation 0.32, minimum 91.00" in said
+    assert (
+        "settings that differ: TRAIN.BASE_LR 0.002 -> 0.001" in said and "+1.00 [+0.54, +1.46]  0.0079  better" in said
+    )
+    assert "a difference of up to 0.46 is noise" in said
+
+
+def test_three_and_three_seeds_are_too_few_whatever_they_score(tmp_path, capsys):
+    first, second = (
+        write_group(tmp_path / name, [base, base + 0.1, base + 0.2]) for name, base in (("a", 50), ("b", 90))
+    )
+    run([first, second])
+    said = capsys.readouterr().out
+    assert "0.1  too few seeds" in said and "their smallest possible p is 0.1, of 4 and 4 0.029" in said
+
+
+@pytest.mark.parametrize(("score", "where"), [(90.5, "within"), (99.0, "above"), (80.0, "below")])
+def test_one_run_beside_a_group_is_one_line(tmp_path, capsys, score, where):
+    group = write_group(tmp_path / "a", [90.0, 90.4, 90.2, 90.6, 90.8])
+    single = write_run(tmp_path / "run", score)
+    for words in ([group, single], [single, group]):
+        run(words)
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(single)]
+        # t of 4 degrees, 2.776, times the deviation 0.3162 times sqrt(1 + 1/5)
+        assert f"best {score:.2f} in epoch 3: {where} [89.44, 91.36], where 95 % of single seeds" in line
+
+
+def test_what_cannot_be_compared_is_one_line(tmp_path):
+    group = write_group(tmp_path / "a", [90.0, 90.4])
+    with pytest.raises(UserError, match="has 1 finished seed.s.: expected two or more"):
+        run([group, write_group(tmp_path / "b", [90.0], unfinished=["unfinished"])])
+    with pytest.raises(UserError, match="score top-1 there, AP here"):
+        run([group, write_group(tmp_path / "c", [0.5, 0.6], score="AP")])
+    with pytest.raises(UserError, match="nowhere is no folder"):
+        run([group, str(tmp_path / "nowhere")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="has no best top-1 of a training in metrics.jsonl"):
+        run([group, str(tmp_path / "empty")])
+    with pytest.raises(UserError, match="-output is for runs"):
+        run([group, group, "-output=page.html"])
+    for content in (b"", b"[]", b"{}", b'{"format": 1, "seeds": 3}', "{}".encode("utf-16")):
+        (tmp_path / "a" / "seeds.json").write_bytes(content)
+        with pytest.raises(UserError, match="is no file of this version about several seeds"):
+            run([group, group])

@@ -1,0 +1,139 @@
+"""-seeds: several trainings in one folder, one after another or side by side, stopped, resumed and refused."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.processes import ended_by_itself, run_command, run_main, start_command, wait_until
+from support.runs import DIGITS, events, refused, well
+
+from paddlevit_dist.comparing import seeds
+from paddlevit_dist.config.command_line import without
+from paddlevit_dist.runtime.errors import UserError
+
+HERE = Path(__file__).parent
+SHORT = [*DIGITS, "-ngpus=1", "REPORT", "False", "EVALUATION.RESAMPLES", "100", "-batch_size=400"]
+
+
+def group_of(folder: Path) -> dict:
+    return json.loads((folder / "seeds.json").read_text(encoding="utf-8"))
+
+
+def config_of(**values) -> SimpleNamespace:
+    return SimpleNamespace(**{"SEEDS": 4, "SEEDS_AT_ONCE": None, "NGPUS": 1, **values})
+
+
+def test_a_user_with_four_gpus_gets_four_trainings_of_one_at_once(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-a,1,0")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    places = seeds.places_of(config_of(), processes=1, gpus=4)
+    assert [place.visible for place in places] == ["3", "GPU-a", "1", "0"]
+    assert [place.cores for place in places] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert [place.visible for place in seeds.places_of(config_of(), 2, gpus=4)] == ["0,1", "2,3"]
+    assert [place.visible for place in seeds.places_of(config_of(SEEDS=2), 1, gpus=4)] == ["0", "1"]
+    assert [place.visible for place in seeds.places_of(config_of(), 4, gpus=4)] == [None]
+    assert [place.visible for place in seeds.places_of(config_of(), 3, gpus=4)] == [None]
+    assert len(seeds.places_of(config_of(), 1, gpus=0)) == 1  # a CPU
+    assert [place.visible for place in seeds.places_of(config_of(SEEDS_AT_ONCE=4), 2, gpus=0)] == [None] * 4
+    for gpus, said in ((4, "5 trainings of 1 process.es. each do not fit on 4 visible GPU"), (0, "fit on 8 core")):
+        with pytest.raises(UserError, match=said):
+            seeds.places_of(config_of(SEEDS_AT_ONCE=5 if gpus else 9), 1, gpus=gpus)
+
+
+def test_the_words_of_a_training_are_those_of_the_group_without_its_own():
+    words = (
+        "-cfg=a.yaml --seeds 3 TRAIN.BASE_LR -1 -output=x SEED=4 -amp SAVE here --log-to none -seed 5 MODEL.RESUME auto"
+    )
+    kept = without(words.split(), ("SEEDS", "SEED", "SAVE", "MODEL.RESUME"))
+    assert kept == "-cfg=a.yaml TRAIN.BASE_LR -1 -amp --log-to none".split()
+
+
+@pytest.mark.long
+def test_a_group_is_trained_side_by_side_as_on_gpus_and_continued(tmp_path):
+    """The parent counts four GPUs; each training gets its own, and what it reaches is what it reaches alone."""
+    shutil.copy(HERE / "noting.py", tmp_path)
+    program = [sys.executable, str(HERE / "as_on_gpus.py"), "train", *SHORT, "-seeds=2"]
+    words = ["-output=group", "-import=noting.py"]
+    ended = run_command([*program, *words], 120, tmp_path, is_copy=False, CUDA_VISIBLE_DEVICES="7,5,3,1")
+    assert ended.code == 0, ended.out + ended.err
+    cores = len(os.sched_getaffinity(0))
+    assert {path.name: path.read_text() for path in (tmp_path / "noted").iterdir() if path.name != "group"} == {
+        "0": f"7 {cores // 2}",
+        "1": f"5 {cores - cores // 2}",
+    }
+    found = group_of(tmp_path / "group")
+    assert [row["state"] for row in found["seeds"]] == ["finished", "finished"]
+    assert "seed 1: epoch 1 evaluation: top-1 " in ended.out and "2 at a time" in ended.out
+    alone = well(run_main(*SHORT, "-seed=1", f"-output={tmp_path / 'alone'}"))
+    score = events(tmp_path / "alone")[-1]["top-1"]
+    assert found["seeds"][1]["value"] == score and f"top-1 {score:.2f} " in alone.out
+    assert found["mean"] == pytest.approx((found["seeds"][0]["value"] + score) / 2)
+    before = (tmp_path / "group" / "seed_0" / "log.txt").read_bytes()
+    more = [
+        sys.executable,
+        "-m",
+        "paddlevit_dist",
+        "train",
+        *SHORT,
+        "-seeds=3",
+        "-output=group",
+        "-ngpus=2",
+        *words[2:],
+    ]
+    ended = run_command([*more, "-resume=auto"], 120, tmp_path, is_copy=False)
+    assert ended.code == 0 and "2 of 3 seeds are finished in group: training 1, 1 at a time" in ended.out
+    assert (tmp_path / "group" / "seed_0" / "log.txt").read_bytes() == before
+    assert "best top-1 of 3 seed(s): mean " in ended.out and len(group_of(tmp_path / "group")["seeds"]) == 3
+
+
+@pytest.mark.long
+def test_a_stopped_group_goes_on_where_each_of_its_seeds_was_and_a_failed_one_loses_no_other(tmp_path):
+    seldom = ["-epochs=400", "VALIDATE_FREQ", "400", "SAVE_FREQ", "400"]
+    program = [sys.executable, "-m", "paddlevit_dist", "train", *SHORT, *seldom, "-seeds=2", "-output=group"]
+    group = start_command([*program, "SEEDS_AT_ONCE=2"], tmp_path)
+    logs = [tmp_path / "group" / f"seed_{seed}" / "metrics.jsonl" for seed in (0, 1)]
+    wait_until(lambda: all(log.is_file() and log.stat().st_size > 200 for log in logs), "no training has begun")
+    os.killpg(group.pid, signal.SIGINT)  # as a terminal does
+    ended = ended_by_itself(group, 60)
+    assert ended.code == 75, ended.out[-2000:] + ended.err
+    assert "2 of 2 seeds of group are unfinished, what they have trained is saved; the same command" in ended.err
+    assert [row["state"] for row in group_of(tmp_path / "group")["seeds"]] == ["unfinished"] * 2
+    for seed in (0, 1):
+        assert list((tmp_path / "group" / f"seed_{seed}" / "checkpoints").glob("update_*"))
+    # The same training, ended at once: one seed goes on from its checkpoint, the other's are damaged.
+    for state in (tmp_path / "group" / "seed_0" / "checkpoints").glob("update_*/*"):
+        state.write_bytes(b"damaged")
+    ended = run_command([*program, "TRAIN.STOP_AFTER_EPOCH", "30"], 120, tmp_path, is_copy=False)
+    assert ended.code == 2 and "error: failed: seed 0 (exit code 2): see log.txt" in ended.err
+    assert "resumed from group/seed_1/checkpoints/update_" in ended.out
+    rows = group_of(tmp_path / "group")["seeds"]
+    assert [row["state"] for row in rows] == ["failed", "finished"] and rows[1]["epoch"] == 30
+    assert re.search(r"^0 +failed$", ended.out, re.MULTILINE)
+
+
+@pytest.mark.long
+def test_what_a_group_is_not_for_is_refused_in_a_line(tmp_path):
+    folder = f"-output={tmp_path / 'group'}"
+    assert "expected a whole number >= 2" in refused(*SHORT, "-seeds=1")
+    assert "-seeds trains; leave one of them out" in refused(*SHORT, "-seeds=2", "-eval", "-pretrained=nothing")
+    assert "that is one run; a group of seeds continues by itself" in refused(*SHORT, "-seeds=2", "-resume=run")
+    ended = run_main(*SHORT, "-seeds=2", folder, "-dataset=folder", "-data_path=/nowhere")
+    assert ended.code == 2 and "error: data path /nowhere does not exist" in ended.err
+    assert "seed 0 did not begin, as the line above says; no other was started" in ended.err
+    assert not (tmp_path / "group").exists()
+    (tmp_path / "group" / "checkpoints" / "epoch_0001").mkdir(parents=True)
+    assert "already holds a run's checkpoints" in refused(*SHORT, "-seeds=2", folder)
+    shutil.rmtree(tmp_path / "group")
+    (tmp_path / "group").mkdir()
+    settings = {"TRAIN": {"BASE_LR": 0.5}}
+    described = {"task": "t", "dataset": "d", "score": "s", "more_is_better": True, "settings": settings}
+    (tmp_path / "group" / "seeds.json").write_text(json.dumps({"format": 1, **described, "seeds": []}))
+    said = refused(*SHORT, "-seeds=2", folder)
+    assert "holds seeds of another configuration: TRAIN.BASE_LR 0.5 -> 0.001" in said

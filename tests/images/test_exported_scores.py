@@ -173,6 +173,19 @@ def test_a_damaged_file_is_one_line(tmp_path, content):
     assert "\n" not in str(error.value)
 
 
+@needs_onnx
+def test_what_computes_is_what_is_told(tmp_path, monkeypatch):
+    file = write_onnx(tmp_path / "others.onnx")
+    assert functions.load(find(str(file))).note == ""
+    monkeypatch.setattr(functions, "is_on_gpu", lambda: True)
+    found = functions.load(find(str(file)))
+    assert found.computed_by.endswith(", CPUExecutionProvider")
+    assert "is computed on the CPU: this onnxruntime has no CUDAExecutionProvider that starts here" in found.note
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UserError, match="onnxruntime, which cannot be imported .*: pip install onnxruntime, or onnx"):
+        functions.load(find(str(file)))
+
+
 def test_parameters_that_were_cut_off_are_noticed(trained, tmp_path):
     """Paddle loads them, with what happens to be in memory in place of the rest."""
     for file in (trained / "exported").iterdir():

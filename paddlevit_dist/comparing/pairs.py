@@ -89,6 +89,12 @@ class Pair(NamedTuple):
         """Of classified samples, whether each table has its class."""
         return self.first.arrays["places"] == 0, self.second.arrays["places"][self.order] == 0
 
+    def taken_for(self, row: int, is_second: bool) -> dict[str, str]:
+        """The class that one table takes a sample of ``first`` for; empty where it is not known."""
+        arrays, place = (self.second.arrays, self.order[row]) if is_second else (self.first.arrays, row)
+        label = int(arrays["predictions"][place]) if "predictions" in arrays else -1
+        return {"taken_for": self.classes[label]} if label >= 0 else {}
+
 
 def _refused(first: Table, second: Table, said: str) -> str:
     return f"compare: {second.run} cannot be compared with {first.run}: {shortened(said)}"
@@ -176,10 +182,13 @@ def _changed(pair: Pair) -> dict[str, Any]:
     if pair.first.about["kind"] == "classes":
         before, after = pair.right()
         labels = pair.first.arrays["labels"]
-        kinds = {"fixed": after & ~before, "broken": before & ~after}
+        kinds = {"fixed": (after & ~before, False), "broken": (before & ~after, True)}
         return {
-            kind: [{"sample": names[row], "class": classes[labels[row]]} for row in np.flatnonzero(chosen).tolist()]
-            for kind, chosen in kinds.items()
+            kind: [
+                {"sample": names[row], "class": classes[labels[row]], **pair.taken_for(row, is_second)}
+                for row in np.flatnonzero(chosen).tolist()
+            ]
+            for kind, (chosen, is_second) in kinds.items()
         }
     if len(names) > _MOST_ALONE:
         return {}

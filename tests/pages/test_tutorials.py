@@ -118,7 +118,7 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
     assert printed[-1].count("Interval(value=") == 4
     trained, difference, last = next(out for out in printed if "after the export" in out).splitlines()[-3:]
     assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
-    assert difference.startswith("after the export: top-1 +0.00; 0 of 360 images have another answer; ")
+    assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; ")
     heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8-sig").splitlines()
     assert heading in text_of(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
     assert any(f"a row for each of {len(rows)} images: samples.csv\n" in out for out in printed)
@@ -154,7 +154,11 @@ def test_two_trainings_are_compared_and_the_page_shows_what_they_print(tmp_path)
     for line in shown.splitlines()[:2]:
         assert line in lines
     assert re.search(r"^output/again .* 1 +1 +no difference$", several, re.MULTILINE)
-    assert f"{fixed} samples are fixed" in (tmp_path / "output" / "compared.html").read_text(encoding="utf-8")
+    for file in ("compared.html", "eight/compared.html"):
+        written = (tmp_path / "output" / file).read_text(encoding="utf-8")
+        assert f"{fixed} samples are fixed" in written
+        assert written.count("<img ") == min(fixed, 12) + min(broken, 12)
+    assert '<a href="eight/compared.html">' in (tmp_path / "output" / "both.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.long

@@ -14,7 +14,6 @@ from ..parallel import is_main
 from ..prediction.journal import cell
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
-from .tables import name_of
 
 _DIGITS = 6
 
@@ -52,7 +51,7 @@ class PerSample(Watcher):
         table, samples = self._run.evaluation.table, self._run.evaluated
         if table is None:
             raise UserError(self._nothing_kept())
-        names = [name_of(samples, index) for index in table.indices.tolist()]
+        names = [samples.name(index) for index in table.indices.tolist()]
         columns = table.metrics.columns(table.columns)
         rounded = {name: [_plain(value) for value in column] for name, column in columns.items()}
         write = _parquet if self._target.suffix.lower() == ".parquet" else _csv

@@ -57,7 +57,7 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
         return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
-    effect_of, names = effects(), [name_of(evaluation.samples, index) for index in indices.tolist()]
+    effect_of, names = effects(), [evaluation.samples.name(index) for index in indices.tolist()]
     settings = {name: value for name, value in leaves(config) if effect_of[name] == "score"}
     about = {
         "task": config.TASK,
@@ -106,21 +106,18 @@ def _write(file: Path, about: dict[str, Any], names: Sequence[str], arrays: Mapp
         np.savez_compressed(out, **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()}, **arrays)
 
 
-def name_of(samples: Any, index: int) -> str:
-    """What tells a sample from the others wherever the data are."""
-    name: str = getattr(getattr(samples, "dataset", None), "identity", samples.describe)(index)
-    return name
-
-
 def read(run: str) -> Table:
-    """The table of a run: that of its last evaluation alone, else of its training's last.
+    """The table of a run: of its last evaluation, in its training or alone.
 
     Args:
         run: the folder, or a file in it.
     Raises:
         UserError: there is none, or it is damaged.
     """
-    file = _file_of(run)
+    return max((_read(run, file) for file in _files_of(run)), key=lambda table: table.about["time"])
+
+
+def _read(run: str, file: Path) -> Table:
     arrays = dict(read_npz(file))
     try:
         about, names = parse_json(arrays.pop(_ABOUT).tobytes()), arrays.pop(_NAMES).tobytes().split(b"\0")
@@ -130,6 +127,7 @@ def read(run: str) -> Table:
         if not all(isinstance(about[name], str) for name in _TEXTS) or not isinstance(about["classes"], list):
             raise ValueError
         about["protocol"].items(), about["input"].items()
+        about["time"] = float(about["time"])
         about["more_is_better"] = bool(about["more_is_better"])
         about["classes"] = [str(name) for name in about["classes"]]
         sort = SORTS.get(about["kind"])
@@ -140,15 +138,15 @@ def read(run: str) -> Table:
     return Table(run, about, [name.decode("utf-8", "surrogateescape") for name in names], arrays)
 
 
-def _file_of(run: str) -> Path:
+def _files_of(run: str) -> list[Path]:
     place = Path(run)
     if place.is_file():
-        return place
+        return [place]
     if not place.is_dir():
         raise UserError(f"compare: {run} does not exist; give the -output folder of a training or an evaluation")
-    for name in FILES:
-        if (place / name).is_file():
-            return place / name
+    found = [place / name for name in FILES if (place / name).is_file()]
+    if found:
+        return found
     raise UserError(
         f"compare: {run} has neither {FILES[0]} nor {FILES[1]}, which an evaluation with EVALUATION.INTERVAL writes; "
         f"make one with: paddlevit-dist evaluate -cfg={place / 'config.yaml'} -pretrained={run} -output={run}"

@@ -107,7 +107,7 @@ class Key:
         """What the key may hold, in words that follow "expected "."""
         one, several = KINDS[self.kind]
         if self.choices:
-            words = f"one of {', '.join(str(choice) for choice in self.choices)}"
+            words = f"one of {', '.join(_word(choice) for choice in self.choices)}"
         elif self.many:
             words = f"a list of {self.length or ''} {several}".replace("  ", " ")
             words += f", each {self.within}" if self.within else ""
@@ -173,6 +173,11 @@ def optional(name: str, kind: str, meaning: str, within: Range | None = None) ->
 def show(value: Any) -> str:
     """The value as an error message or notice shows it: on one line and not long."""
     return _short.repr(value)
+
+
+def _word(choice: Any) -> str:
+    """As YAML has it, which knows more than true and false."""
+    return {True: "on", False: "off"}[choice] if isinstance(choice, bool) else str(choice)
 
 
 def _parse_int(value: Any) -> int:

@@ -104,7 +104,7 @@ class Samples:
     labelled: bool = True
     #: what a score of it leaves out, such as "without 3 pictures not opened here"; told beside it
     without: str = ""
-    #: what is trained on and what is held out was drawn from one dataset: checkpoints list the samples of each
+    #: what is trained on and what is held out was drawn from one dataset
     is_share: bool = False
     #: name of each class, or of each landmark, in the order of their numbers; None: they have none
     class_names: Sequence[str] | None = None
@@ -115,7 +115,15 @@ class Samples:
         """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as
         its path in their folder; None: not known."""
         dataset = self._dataset()
-        return None if dataset is None else dataset.identities()
+        if dataset is None:
+            return None
+        is_elsewhere = dataset.root is None and len(dataset) > 0 and os.path.isabs(dataset.identity(0))
+        return None if is_elsewhere and not self.is_share else dataset.identities()
+
+    def name(self, index: int) -> str:
+        """What tells a sample from all others wherever the data are stored, or else its description."""
+        dataset = self._dataset()
+        return self.describe(index) if dataset is None else dataset.identity(index)
 
     def listed_digests(self) -> dict[str, bytes]:
         """A digest of each part of ``Dataset.listed``."""

@@ -216,7 +216,7 @@ def leaks(checkup: Checkup) -> Finding:
         except UserError as error:
             return Finding(SKIPPED, f"not looked for: {error}")
         if number:
-            mend = "a score of them says little: inspect data shows them, evaluate -without_leaks leaves them out"
+            mend = "a score of them says little: inspect leaks shows them, evaluate -without_leaks leaves them out"
             return Finding(WARNING, text, mend, facts)
         return Finding(OK, text, facts=facts)
     return Finding(SKIPPED, "not looked for")

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,12 +95,12 @@ def intervals_of(
     return broadcast_object(found)
 
 
-def in_event(intervals: Mapping[str, Interval], values: Mapping[str, float], confidence: Confidence | None) -> Any:
-    """What an evaluation's event says of intervals: percent, and the ends for each value that it has; empty where
-    there are none."""
+def in_event(intervals: Mapping[str, Interval], names: Iterable[str], confidence: Confidence | None) -> Any:
+    """What an evaluation's event says of intervals: percent, and the ends for each of its values that has one, in the
+    order of these names; empty where there are none."""
     if not intervals or confidence is None:
         return {}
-    found = {name: intervals[name].plain() for name in values if name in intervals}
+    found = {name: intervals[name].plain() for name in names if name in intervals}
     ends = {name: [plain["low"], plain["high"]] for name, plain in found.items()}
     return {"interval": {"percent": confidence.percent, **ends}}
 

@@ -142,7 +142,8 @@ class Evaluation:
 
     def event_of(self, values: dict[str, float]) -> dict[str, Any]:
         """The last evaluation as ``metrics.jsonl`` has it: facts, values, and the ends of their intervals."""
-        return {**self.facts, **values, **in_event(self.intervals, values, self.confidence)}
+        main_first = sorted(values, key=lambda name: name != self.task.best_metric[0])
+        return {**self.facts, **values, **in_event(self.intervals, main_first, self.confidence)}
 
     def write_intervals(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
         """Write those of the last evaluation, also of what has no place in ``metrics.jsonl``; nothing without any."""

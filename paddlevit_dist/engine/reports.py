@@ -7,6 +7,7 @@ from typing import Any
 
 from ..loading.loader import Loader
 from ..observe.meters import DataWaitHint, Meters, memory_mib
+from ..observe.observer import ends_of
 from ..observe.progress import Field, Progress, fields_of
 from ..parallel import is_main, world_size
 from ..parallel.devices import cpu_cores
@@ -134,7 +135,7 @@ class Reports(Watcher):
         self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
         self._evaluation.table = None  # of COCO's pictures 20 MB
         self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
-        self._observers.evaluated(epoch * self._parts.updates_per_epoch, epoch, values)
+        self._observers.evaluated(epoch * self._parts.updates_per_epoch, epoch, {**values, **ends_of(facts)})
         self._record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
 
     def resumed(self) -> None:

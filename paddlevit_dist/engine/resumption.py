@@ -14,7 +14,7 @@ from ..parallel import broadcast_object, is_main
 from ..runtime.errors import UserError
 from . import about
 from .about import Change, as_event, changed_settings, shown, table_of
-from .samples_check import changed_samples, require_not_trained_on, tell_unlisted
+from .samples_check import changed_samples, require_held_out, tell_unlisted
 
 
 class Start(NamedTuple):
@@ -93,7 +93,7 @@ def _load_pretrained(parts: Any) -> None:
     lines = about.compare_settings(str(source), parts.config, must_match=False)
     lines += about.compare(str(source), parts.config, parts.task, must_match=False)
     for split, samples in parts.datasets.items():  # a self-test has no val
-        lines += require_not_trained_on(str(source), parts.config, parts.task, split, samples, must_match=False)
+        lines += require_held_out(str(source), parts.config, parts.task, split, samples, must_match=False)
     for line in lines:
         parts.record.say(line)
     others = about.differing_classes(str(source), parts.task, parts.datasets["train"])

@@ -1,4 +1,4 @@
-"""Whether the samples of a run are those of the checkpoint that it loads, where both were drawn from one dataset."""
+"""Whether the samples of a run are those of the checkpoint that it loads."""
 
 from typing import Any
 
@@ -9,22 +9,27 @@ from ..contracts.task import Task
 from ..runtime.errors import UserError
 from .about import Change
 
-_TRAIN = "train"
+_TRAIN, _VAL = "train", "val"
 _EARLIER = "trained on earlier"  # before resumes with other files or another seed
+_NAMES = "val names"  # uint8, with zeros between them
 _NONE = np.empty(0, np.uint64)
 
 
 def listed(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
     """What a checkpoint keeps of its samples: their identities by split, and of those that only earlier sessions of its
-    training were trained on; nothing where no dataset was divided, or where that is not known.
+    training were trained on; and what identifies those of val, in words. Nothing where an earlier session listed none.
 
     Args:
         before: the lists of the checkpoint that the training continues, None if it has none; empty for a new training.
     """
-    if before is None or not (before or _is_divided(datasets)):
+    if before is None:
         return {}
     found = {split: samples.identities() for split, samples in datasets.items()}
     lists = {split: identities for split, identities in found.items() if identities is not None}
+    if _VAL in lists:
+        val = datasets[_VAL]
+        names = "\0".join(map(val.name, range(len(val)))).encode("utf-8", "surrogateescape")
+        lists[_NAMES] = np.frombuffer(names, np.uint8)
     earlier = np.setdiff1d(_trained_on(before), lists.get(_TRAIN, _NONE))
     return {**lists, _EARLIER: earlier} if len(earlier) else lists
 
@@ -37,25 +42,28 @@ def _trained_on(lists: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([lists.get(_TRAIN, _NONE), lists.get(_EARLIER, _NONE)])
 
 
-def differing(lists: dict[str, np.ndarray], split: str, identities: np.ndarray) -> tuple[np.ndarray, str]:
+def differing(
+    lists: dict[str, np.ndarray], split: str, identities: np.ndarray, earlier: np.ndarray = _NONE
+) -> tuple[np.ndarray, str]:
     """Compare the samples of a split with the lists of a checkpoint.
 
     Args:
         identities: uint64 (samples,).
+        earlier: others that count as trained on.
     Returns:
-        Indices of those that its run had on the other side (trained on and held out here, or the reverse), int64; and
-        in words how many these are, how many are new, in no split there (renamed ones among them), and how many of
-        that split are gone: empty where nothing differs.
+        Indices of those that its run had on the other side alone (trained on and held out here, or the reverse), int64;
+        and in words how many these are, how many are new, in no split there (renamed ones among them), and how many of
+        that split are gone: empty where nothing differs. Of a split that it does not list only the first.
     """
     is_train = split == _TRAIN
-    own, other = (lists.get(name, _NONE) for name in ((_TRAIN, "val") if is_train else ("val", _TRAIN)))
+    own = lists.get(split, _NONE)
+    other = np.concatenate([np.setdiff1d(lists.get(_VAL if is_train else _TRAIN, _NONE), own), earlier])
     has_crossed = np.isin(identities, other)
     crossed = np.flatnonzero(has_crossed)
-    said = {
-        "held out there" if is_train else "trained on": len(crossed),
-        "new": np.count_nonzero(~has_crossed & ~np.isin(identities, own)),
-        "gone": np.count_nonzero(~np.isin(own, identities)),
-    }
+    said = {"held out there" if is_train else "trained on": len(crossed)}
+    if split in lists:
+        said["new"] = np.count_nonzero(~has_crossed & ~np.isin(identities, own))
+        said["gone"] = np.count_nonzero(~np.isin(own, identities))
     return crossed, ", ".join(f"{number:,} {what}" for what, number in said.items() if number)
 
 
@@ -74,18 +82,20 @@ def changed_samples(source: str, datasets: dict[str, Any]) -> list[Change]:
     return changes
 
 
-def require_not_trained_on(
+def require_held_out(
     source: str, config: Any, task: Task, split: str, samples: Any, *, must_match: bool = True
 ) -> list[str]:
-    """Before an evaluation of ``samples``: none of them may be one that the weights at ``source`` were trained on.
+    """Before an evaluation of ``samples``: they have to be those that the run of the weights at ``source`` held out,
+    and none of another split may be one that it trained on.
 
     Args:
         split: "train" is there to be trained on, and not compared.
-        must_match: for an evaluation of these weights; a training that starts from them gets a line.
+        must_match: for an evaluation of these weights; a training that starts from them gets a line where some were
+            trained on.
     Returns:
         Lines for the log: what differs, and what cannot be known.
     Raises:
-        UserError: some were trained on, and -allow_changes was not given.
+        UserError: they are others, and -allow_changes was not given.
     """
     if split == _TRAIN:
         return []
@@ -95,25 +105,25 @@ def require_not_trained_on(
     identities = samples.identities()
     if identities is None:
         return []
-    trained_on, differs = differing({**lists, _TRAIN: _trained_on(lists)}, split, identities)
+    trained_on, differs = differing(lists, split, identities, lists.get(_EARLIER, _NONE))
     if not differs or not (must_match or len(trained_on)):
         return []
     said = f"{len(samples):,} {task.sample_name} of {split}, against those that {source} held out: {differs}"
-    if not len(trained_on):
-        return [f"note: {said}"]
-    said += f"; trained on is {samples.describe(int(trained_on[0]))}"
+    counts = "the score counts what the model has seen" if len(trained_on) else "the score is of other files"
+    if len(trained_on):
+        said += f"; trained on is {samples.describe(int(trained_on[0]))}"
+    elif "gone" in differs and _NAMES in lists:
+        names = lists[_NAMES].tobytes().decode("utf-8", "surrogateescape").split("\0")
+        said += f"; gone is {names[int(np.flatnonzero(~np.isin(lists[split], identities))[0])]}"
     if must_match and not config.ALLOW_CHANGES:
-        raise UserError(
-            f"{said}: the score would count what the model has seen; give the run's files, DATA.VAL_FRACTION and "
-            "DATA.VAL_SEED, or add -allow_changes"
-        )
-    return [f"note: {said}: the score counts what the model has seen"]
+        division = ", DATA.VAL_FRACTION and DATA.VAL_SEED" if samples.is_share else ""
+        raise UserError(f"{said}: {counts}; give the run's files{division}, or add -allow_changes")
+    return [f"note: {said}: {counts}"]
 
 
 def tell_unlisted(source: str, task: Task, samples: Any) -> list[str]:
-    """The line about held-out ``samples`` and a checkpoint that does not list what it was trained on."""
-    about = checkpoints.read_about(source)
-    if about is None or not samples.is_share or checkpoints.read_samples(source) is not None:
+    """The line about held-out ``samples`` and weights that do not list what they were trained on."""
+    if not samples.is_share or checkpoints.read_samples(source) is not None:
         return []
     return [
         f"note: {source} does not list what it was trained on: how many of these {len(samples):,} {task.sample_name} "

@@ -188,8 +188,9 @@ def in_place_of_weights(run: Any, model: Any) -> tuple[str, list[str]] | None:
         return None
     function, task, config = model.function, run.task, run.config
     lines = [function.note] if function.note else []
-    lines += _compare_descriptions(model, task.export_parts().about, config)
-    lines += _compare_classes(model, task.about_data(run.evaluated).get("classes"), config)
+    about = task.export_parts().about
+    lines += _compare_descriptions(model, about, config)
+    lines += _compare_names(model, about.get("landmarks") or task.about_data(run.evaluated).get("classes"), config)
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss is that of their logarithms")
     if model.compared_with is not None:
@@ -223,12 +224,16 @@ def shown_steps(steps: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in steps.items())
 
 
-def _compare_classes(model: Exported, ours: Sequence[str] | None, config: Any) -> list[str]:
-    theirs = model.function.about.get("classes")
+def _compare_names(model: Exported, ours: Sequence[str] | None, config: Any) -> list[str]:
+    """
+    Raises:
+        UserError: it has other classes or landmarks, and -allow_changes was not given.
+    """
+    theirs = model.function.about.get("landmarks") or model.function.about.get("classes")
     if not isinstance(theirs, list) or not ours or list(map(str, theirs)) == list(map(str, ours)):
         return []
-    changes = [Change("classes", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), alters=True)]
-    return differing(model.source, "has other classes", changes, config, must_match=True, remedy="use the same names")
+    changes = [Change("names", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), alters=True)]
+    return differing(model.source, "has other outputs", changes, config, must_match=True, remedy="use the same names")
 
 
 class _Replayed(paddle.nn.Layer):
@@ -305,7 +310,7 @@ class Comparison(Watcher):
             record.say(f"trained weights: {self._metrics.summary(values)}")
             event["trained_values"] = values
             if score in values and score in run.evaluation.values:
-                said.insert(0, f"{score} {run.evaluation.values[score] - values[score]:+.2f}")
+                said.insert(0, f"{score} {round(run.evaluation.values[score] - values[score], 6) + 0.0:+.4g}")
         record.event("difference_of_export", event)
         record.say(f"after the export: {'; '.join(said)}")
         if not largest <= LARGEST_DIFFERENCE[exported.precision] * max(1.0, of_outputs):

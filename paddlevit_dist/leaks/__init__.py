@@ -4,9 +4,24 @@
 - ``perceptual``: a hash of pictures, and a second look at two of them; ``comparing``: many hashes with many
 - ``fingerprints``: what is kept of each sample of a data set, also of scenes and volumes
 - ``search``: the pairs of two data sets
-- ``telling``: for ``inspect data`` and ``doctor``; ``evaluation``: for ``evaluate -without_leaks``; ``settings``: keys
+- ``telling``: the command ``inspect leaks``, and what ``inspect data`` and ``doctor`` say
+- ``evaluation``: for ``evaluate -without_leaks``; ``settings``: keys
 """
 
+COMMANDS = {
+    "inspect leaks": (".leaks.telling:run", "samples of validation that stand in training; takes the main flags")
+}
+ABOUT = {
+    "inspect leaks": (
+        "Compare all samples of validation with all of training, and show those that stand in both: leaks.json, "
+        "leaks.png.",
+        (
+            "-cfg=finetune_pictures -data_path=my_data -output=output/look",
+            "-cfg=vit_tiny_patch16_224 -data_path=/imagenet -output=output/look",
+            "-cfg=detr_shapes -output=output/look",
+        ),
+    )
+}
 FLAGS = {
     "without_leaks": (
         None,

@@ -1,4 +1,4 @@
-"""What ``inspect data`` and ``doctor`` tell of samples of validation that stand in training."""
+"""What ``inspect leaks``, ``inspect data`` and ``doctor`` tell of samples of validation that stand in training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from .. import config as configuration
 from ..commands.inspect_data import contact_sheet, enlarged
-from ..contracts.task import Task
+from ..contracts.task import Task, make_task
 from ..images.data.image_dataset import ImageDataset
-from ..observe.record import cache_folder
+from ..observe.record import cache_folder, output_folder
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .fingerprints import pixels_of
@@ -21,20 +22,40 @@ _MOST_SHOWN = 8  # pairs on the sheet
 _SHOWN_PX = 256
 _NAMED = 3  # pairs in a line
 _LONGEST_NAME = 24  # letters of it, from its end
-SECONDS = 15.0  # for each split, where it is one check of many
+SECONDS = 15.0  # for each split, where it is one look of many
+
+
+def run(arguments: list[str]) -> None:
+    """``inspect leaks FLAGS``: compare all samples of "val" with all of "train". Takes the main job's flags."""
+    values = configuration.load(arguments, configuration.EXAMPLE, command="inspect leaks").values
+    with output_folder(values.SAVE, (FILE, _SHEET)) as folder:
+        task = make_task(values)
+        train = task.build_dataset("train", cache_folder(values))
+        _tell(*_search(values, task, train, float("inf")), task, folder)
 
 
 def show(config: Any, task: Task, train: Any, folder: Path) -> None:
-    """After ``inspect data`` has written its sheet: compare all samples of "val" with all of "train", tell what was
-    found, and write ``leaks.json`` and, of pictures, ``leaks.png`` into ``folder``."""
+    """After ``inspect data`` has written its sheet: the same for as many samples as a few seconds allow."""
     try:
-        samples = task.build_dataset("val", cache_folder(config))
-        val, train = (getattr(one, "dataset", None) for one in (samples, train))
-        search = find(val, train, cache_folder(config))
+        found = _search(config, task, train, SECONDS)
     except UserError as error:
         print(one_line(f"samples of val in train: not looked for: {error}"))
         return
+    _tell(*found, task, folder)
+
+
+def _search(config: Any, task: Task, train: Any, seconds: float) -> tuple[Search, Any, Any]:
+    """What is found, and the data sets "val" and "train"."""
+    samples = task.build_dataset("val", cache_folder(config))
+    val, train = (getattr(one, "dataset", None) for one in (samples, train))
+    return find(val, train, cache_folder(config), seconds), val, train
+
+
+def _tell(search: Search, val: Any, train: Any, task: Task, folder: Path) -> None:
+    """Print what was found, and write ``leaks.json`` and, of pictures, ``leaks.png`` into ``folder``."""
     print(one_line(f"leaks: {search.summary('val', task.sample_name)}"))
+    if search.looked != search.totals:
+        print("inspect leaks, with the same flags, compares all of them")
     for file in (folder / FILE, folder / _SHEET):
         file.unlink(missing_ok=True)  # of an earlier look
     if not search.pairs:

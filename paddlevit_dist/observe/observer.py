@@ -48,7 +48,16 @@ class RunFacts(NamedTuple):
         for event in recorded_events(self.folder) if self.update else ():
             is_told = event.get("kind") in ("training", "evaluation") and "epoch" in event
             if is_told and not event.get("superseded"):
-                yield {"update": event["epoch"] * self.updates_per_epoch, **event}
+                yield {"update": event["epoch"] * self.updates_per_epoch, **event, **ends_of(event)}
+
+
+def ends_of(evaluation: dict[str, Any]) -> dict[str, float]:
+    """For observers, of a line of ``metrics.jsonl``: the ends of the main score's interval, which is the first that it
+    has, such as "top-1 low" and "top-1 high"; empty where it has none."""
+    for name, ends in evaluation.get("interval", {}).items():
+        if name != "percent":
+            return dict(zip((f"{name} low", f"{name} high"), ends))
+    return {}
 
 
 class Observer:
@@ -77,7 +86,8 @@ class Observer:
 
     def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
         """The model was evaluated after ``epoch``, with the averaged weights if there are any. In an evaluation alone
-        ``update`` and ``epoch`` are 0."""
+        ``update`` and ``epoch`` are 0. ``values`` has the ends of the main score's interval, such as "top-1 low" and
+        "top-1 high", where there is one."""
 
     def saved(self, path: Path) -> None:
         """A checkpoint is on disk; told before the next of the other calls."""

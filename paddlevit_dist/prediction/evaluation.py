@@ -16,10 +16,10 @@ from ..contracts.prediction import Entry, PredictionWriter
 from ..engine import about
 from ..engine.introduction import start_record
 from ..engine.passes import compile_model
-from ..engine.samples_check import require_not_trained_on
+from ..engine.samples_check import require_held_out
 from ..engine.trainer import Trainer
 from ..engine.watchers import Watchers
-from ..observe.observer import RunFacts
+from ..observe.observer import RunFacts, ends_of
 from ..parallel import LeftEarly, barrier, is_main, rank, world_size
 from ..runtime import signals
 from ..runtime.errors import UserError
@@ -58,8 +58,9 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
         run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split})
-        record.event("evaluation", {"weights": weights, "split": split, **run.evaluation.event_of(values)})
-        run.observers.evaluated(0, 0, values)
+        event = run.evaluation.event_of(values)
+        record.event("evaluation", {"weights": weights, "split": split, **event})
+        run.observers.evaluated(0, 0, {**values, **ends_of(event)})
         watchers.tell("evaluation_done", {"of": weights, "split": split})
         record.say(line)
         return values
@@ -87,7 +88,7 @@ def load_trained(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
     lines += about.compare(str(source), config, task, must_match=True)
     report = load_weights(model, source, strict=True, part=config.MODEL.PRETRAINED_PART)
     lines += about.require_same_classes(source, config, task, run.evaluated)
-    lines += require_not_trained_on(source, config, task, config.DATA.SPLIT, run.evaluated)
+    lines += require_held_out(source, config, task, config.DATA.SPLIT, run.evaluated)
     compile_model(config, task, model)
     run.record.file("eval_load_report.json", report.json())
     return source, [f"weights {source}: {report.summary()}", *lines]

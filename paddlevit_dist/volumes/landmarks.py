@@ -60,6 +60,7 @@ class Landmarks(VolumeDataset):
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path, options: Options = AS_THEY_ARE) -> None:
         folder = _existing(data_path, split)
+        self.root = os.path.dirname(folder)
         self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm, options.max_voxels)
         files = list_volumes(folder)
         if not files:

@@ -12,6 +12,7 @@ from yacs.config import CfgNode
 from paddlevit_dist.comparing import pairs, tables
 from paddlevit_dist.comparing.pairs import Pair, compare, warnings
 from paddlevit_dist.comparing.significance import mcnemar
+from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
 from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections
@@ -81,6 +82,14 @@ def evaluated(kind: str, models: list[int], order=range(SAMPLES)):
     return metrics, metrics.compute(metrics.state)
 
 
+class Named(Samples):
+    def __init__(self, names):
+        self.names_of = names
+
+    def describe(self, index):
+        return self.names_of[index]
+
+
 def table_of(folder: Path, kind: str, models, order=range(SAMPLES), names="abcdefghijkl", **more) -> tables.Table:
     """What an evaluation writes, read again; the data hold the samples in this order."""
     metrics, _ = evaluated(kind, models, order)
@@ -88,7 +97,7 @@ def table_of(folder: Path, kind: str, models, order=range(SAMPLES), names="abcde
     intervals = intervals_of(metrics, range(len(order)), Confidence(95, 100), kept.append)
     config = CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}})
     task = SimpleNamespace(best_metric=KINDS[kind][2], about_input=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
-    samples = SimpleNamespace(describe=lambda row: names[order[row]])
+    samples = Named([names[row] for row in order])
     evaluation = SimpleNamespace(table=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
     folder.mkdir()
     tables.write_beside(folder / "intervals.json", evaluation, {"epoch": 1})
@@ -204,6 +213,14 @@ def test_a_folder_without_a_table_and_one_that_is_damaged(tmp_path):
         tables.read(str(tmp_path / "a"))
 
 
+def test_of_a_run_the_newer_table_is_taken(tmp_path):
+    older = table_of(tmp_path / "a", "scenes", FIRST)
+    newer = table_of(tmp_path / "b", "scenes", SECOND)
+    (tmp_path / "a" / "scored_samples.npz").rename(tmp_path / "b" / "eval_scored_samples.npz")
+    assert older.about["time"] < newer.about["time"] == tables.read(str(tmp_path / "b")).about["time"]
+    assert tables.read(str(tmp_path / "b" / "eval_scored_samples.npz")).about["time"] == older.about["time"]
+
+
 def test_fifty_thousand_pictures_take_less_than_a_megabyte(tmp_path):
     generator, metrics = np.random.default_rng(0), ClassificationMetrics(1000)
     labels = np.sort(generator.integers(0, 1000, 50_000)).astype(np.int32)
@@ -215,7 +232,7 @@ def test_fifty_thousand_pictures_take_less_than_a_megabyte(tmp_path):
         table=SampleTable(metrics, np.arange(50_000), columns),
         config=CfgNode({"TASK": "classification", "DATA": {"DATASET": "imagenet2012"}}),
         task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
-        samples=SimpleNamespace(describe=names.__getitem__),
+        samples=Named(names),
         facts={},
     )
     tables.write_beside(tmp_path / "intervals.json", evaluation, {"epoch": 1})

@@ -215,7 +215,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),
-        evaluated=SimpleNamespace(describe=names.__getitem__),
+        evaluated=SimpleNamespace(name=names.__getitem__),
         evaluation=SimpleNamespace(table=table),
         record=SimpleNamespace(say=said.append),
         task=SimpleNamespace(sample_name="pictures"),

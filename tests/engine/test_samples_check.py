@@ -18,7 +18,7 @@ from paddlevit_dist.engine.samples_check import (
     changed_samples,
     differing,
     listed,
-    require_not_trained_on,
+    require_held_out,
     tell_unlisted,
 )
 from paddlevit_dist.registry import resolve
@@ -32,16 +32,16 @@ class Listed(Samples):
     is_share = True
 
     def __init__(self, names):
-        self.names = list(names)
+        self.listing = list(names)
 
     def __len__(self):
-        return len(self.names)
+        return len(self.listing)
 
     def describe(self, index):
-        return self.names[index]
+        return self.listing[index]
 
     def identities(self):
-        return digests(self.names)
+        return digests(self.listing)
 
 
 class Unlisted(Samples):
@@ -61,7 +61,7 @@ def source(tmp_path):
 
 
 def checked(source, names, config=STRICT, **options):
-    return require_not_trained_on(source, config, TASK, options.pop("split", "val"), Listed(names), **options)
+    return require_held_out(source, config, TASK, options.pop("split", "val"), Listed(names), **options)
 
 
 def test_counts_are_those_of_sets():
@@ -79,8 +79,23 @@ def test_counts_are_those_of_sets():
 
 def test_the_run_s_own_files_are_silent_and_other_ones_are_counted(source):
     assert checked(source, HELD_OUT[::-1]) == []
-    (note,) = checked(source, ["fly/0", *HELD_OUT[2:]])
-    assert note.startswith("note: 4 samples of val") and note.endswith("held out: 1 new, 2 gone")
+    others = ["fly/0", *HELD_OUT[2:]]
+    with pytest.raises(UserError, match=r"1 new, 2 gone; gone is bee/0: the score is of other files; .*-allow_changes"):
+        checked(source, others)
+    (note,) = checked(source, others, LOOSE)
+    assert note.startswith("note: 4 samples of val") and "1 new, 2 gone" in note
+    assert checked(source, others, split="test") == []  # which is not listed
+
+
+def test_of_a_split_that_is_not_listed_what_was_trained_on_counts(source):
+    with pytest.raises(UserError, match=r"of test, .*held out: 1 trained on; trained on is ant/3"):
+        checked(source, ["fly/0", "ant/3"], split="test")
+
+
+def test_what_a_run_had_on_both_sides_is_its_own(tmp_path):
+    lists = listed({"train": Listed(TRAINED), "val": Listed(TRAINED[:3])}, {})
+    assert differing(lists, "val", digests(TRAINED[:3]))[1] == differing(lists, "train", digests(TRAINED))[1] == ""
+    assert differing(lists, "val", digests(TRAINED[:4]))[1] == "1 trained on"
 
 
 def test_an_evaluation_of_what_was_trained_on_stops_unless_allowed(source):
@@ -114,13 +129,15 @@ def test_a_checkpoint_without_lists_is_told_where_the_data_are_divided(source, t
     assert tell_unlisted(source, TASK, Unlisted()) == [] == changed_samples(source, {"val": Unlisted()})
     (change,) = changed_samples(source, {"train": Listed(TRAINED), "val": Listed(HELD_OUT)})
     assert change.alters and change.before == "not listed" and len(change.now) <= 60  # where messages cut it
-    assert checked(str(tmp_path / "weights.pth"), HELD_OUT) == []  # anybody's weights
+    assert "does not list" in checked(str(tmp_path / "weights.pth"), HELD_OUT)[0]  # nothing but weights
+    assert checked(str(tmp_path / "weights.pth"), HELD_OUT, must_match=False) == []
 
 
-def test_a_run_that_divides_nothing_lists_nothing():
-    whole = Listed(TRAINED)
-    whole.is_share = False
-    assert listed({"train": whole, "val": whole}, {}) == {} == listed({"train": Unlisted(), "val": Unlisted()}, {})
+def test_a_run_lists_what_is_known_by_a_name(tmp_path):
+    lists = listed({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, {})
+    assert lists["val names"].tobytes().decode().split("\0") == HELD_OUT
+    assert np.array_equal(lists["val"], digests(HELD_OUT)) and np.array_equal(lists["train"], digests(TRAINED))
+    assert listed({"train": Unlisted(), "val": Unlisted()}, {}) == {}
 
 
 def test_what_earlier_sessions_were_trained_on_stays_listed_apart_from_this_one_s_sides():
@@ -165,7 +182,7 @@ def start(tmp_path):
 
 def evaluate(trainer, tmp_path, epoch):
     source = str(tmp_path / "run" / "checkpoints" / f"epoch_{epoch:04d}")
-    return require_not_trained_on(source, STRICT, TASK, "val", trainer.datasets["val"])
+    return require_held_out(source, STRICT, TASK, "val", trainer.datasets["val"])
 
 
 def test_resuming_with_another_seed_does_not_hide_what_was_trained_on(start, tmp_path):

@@ -62,7 +62,7 @@ def test_an_export_has_the_score_of_its_weights_and_says_so(trained, tmp_path, p
     log = (trained / "checked" / "log.txt").read_text().splitlines()[-1]
     assert last.endswith("(Paddle's inference model on cpu)") and last.rpartition(" (")[0] in log
     assert trained_line.startswith("trained weights: top-1 ")
-    assert difference.startswith("after the export: top-1 +0.00; 0 of 360 images have another answer; outputs up to ")
+    assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; outputs up to ")
     event = events(tmp_path / "scored")[-1]
     assert event["kind"] == "difference_of_export" and event["changed"] == 0
     assert 0 <= event["largest_difference"] < 1e-5 < event["of_outputs_up_to"]
@@ -171,6 +171,19 @@ def test_a_damaged_file_is_one_line(tmp_path, content):
     with pytest.raises(UserError, match=r"bad.onnx: onnxruntime .* cannot load it: ") as error:
         built(tmp_path / "bad.onnx")
     assert "\n" not in str(error.value)
+
+
+@needs_onnx
+def test_what_computes_is_what_is_told(tmp_path, monkeypatch):
+    file = write_onnx(tmp_path / "others.onnx")
+    assert functions.load(find(str(file))).note == ""
+    monkeypatch.setattr(functions, "is_on_gpu", lambda: True)
+    found = functions.load(find(str(file)))
+    assert found.computed_by.endswith(", CPUExecutionProvider")
+    assert "is computed on the CPU: this onnxruntime has no CUDAExecutionProvider that starts here" in found.note
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UserError, match="onnxruntime, which cannot be imported .*: pip install onnxruntime, or onnx"):
+        functions.load(find(str(file)))
 
 
 def test_parameters_that_were_cut_off_are_noticed(trained, tmp_path):

@@ -58,4 +58,8 @@ def test_every_report_and_evaluation_is_there_once_also_after_a_repetition(name,
         assert list(steps) == [step for step, _ in expected] == sorted(set(steps))
         assert values == pytest.approx([value for _, value in expected], rel=1e-6)
     assert len(scalars["training/loss"]) == 15
+    for (_, low), (_, score), (_, high) in zip(
+        *(scalars[f"evaluation/{name}"] for name in ("top-1 low", "top-1", "top-1 high")), strict=True
+    ):
+        assert low < score < high
     assert "BASE_LR" in text and "EMBED_DIM: 32" in text

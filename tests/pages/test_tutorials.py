@@ -118,10 +118,12 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
     assert printed[-1].count("Interval(value=") == 4
     trained, difference, last = next(out for out in printed if "after the export" in out).splitlines()[-3:]
     assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
-    assert difference.startswith("after the export: top-1 +0.00; 0 of 360 images have another answer; ")
+    assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; ")
     heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8-sig").splitlines()
     assert heading in text_of(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
     assert any(f"a row for each of {len(rows)} images: samples.csv\n" in out for out in printed)
+    (held_out,) = re.findall(r"^note: 20 images of val.* gone;", text_of(page), re.MULTILINE)
+    assert any(held_out in out for out in printed)
 
 
 @pytest.mark.long

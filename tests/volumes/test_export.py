@@ -11,17 +11,18 @@ from paddlevit_dist import config
 from paddlevit_dist.contracts.prediction import Learned
 from paddlevit_dist.contracts.task import make_task
 from paddlevit_dist.exporting.command import Trained, export
+from paddlevit_dist.exporting.scoring import exported_model
 from paddlevit_dist.volumes import decode
 
 SIZE = (12, 10, 14)  # no multiple of what the network halves
 NAMES = ("chin", "nose")
+RECIPE = ["-cfg=./configs/landmark_unet3d.yaml", "VOLUMES.CROP_SIZE", str(SIZE), "VOLUMES.UNET_WIDTH", "2"]
+RECIPE += ["VOLUMES.UNET_DEPTH", "2"]
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 
 
 def trained(*words):
-    size = f"[{','.join(map(str, SIZE))}]"
-    recipe = ["-cfg=./configs/landmark_unet3d.yaml", "VOLUMES.CROP_SIZE", size, "VOLUMES.UNET_WIDTH", "2"]
-    values = config.load([*recipe, "VOLUMES.UNET_DEPTH", "2", "-eval", "-pretrained=weights.pdparams", *words]).values
+    values = config.load([*RECIPE, "-eval", "-pretrained=weights.pdparams", *words]).values
     task = make_task(values)
     task.set_up_from(Learned(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
     paddle.seed(3)
@@ -44,6 +45,22 @@ def test_the_description_names_landmarks_input_and_output(tmp_path):
     with paddle.no_grad():
         maps = paddle.jit.load(str(tmp_path / "heads"))(paddle.to_tensor(example["input"]))
     np.testing.assert_allclose(maps.numpy(), example["output"], atol=1e-5)
+
+
+def test_the_exported_network_finds_what_the_trained_one_finds(tmp_path):
+    """In a volume of several windows."""
+    found = trained()
+    export(found, str(tmp_path / "heads"))
+    values = config.load([*RECIPE, "-eval", f"EXPORTED={tmp_path / 'heads'}", "-pretrained=none"]).values
+    task = make_task(values)
+    task.set_up_from(Learned(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
+    exported = task.evaluated_model(exported_model(values, task))
+    volume = paddle.to_tensor(np.random.default_rng(1).random((1, 15, 13, 20), np.float32))
+    with paddle.no_grad():
+        places, confidences = task.find(exported, volume)
+        expected_places, expected_confidences = task.find(found.model, volume)
+    np.testing.assert_allclose(places, expected_places, atol=1e-3)
+    np.testing.assert_allclose(confidences, expected_confidences, atol=1e-5)
 
 
 @pytest.mark.long

@@ -10,7 +10,8 @@ from PIL import Image
 
 from ...contracts.task import ExportParts
 from .data.transforms import resize, resize_as_torchvision, whole_view
-from .detector import Detector
+from .detections import Detections
+from .detector import Detector, Outputs
 from .settings import PILLOW, TORCHVISION
 
 _INTERPOLATIONS = {
@@ -18,6 +19,7 @@ _INTERPOLATIONS = {
     TORCHVISION: "bilinear between the four nearest pixels, levels not rounded, as PyTorch's interpolate",
 }
 
+_SMALLEST = 1e-38  # probability whose logarithm is taken for that of 0
 _OUTPUT = (
     "(batch, boxes, 4 + classes), for each box centre x, centre y, width and height as shares of the picture, then the "
     "probability of each class; what they lack to 1 is that of no object"
@@ -36,6 +38,30 @@ class ExportedDetector(paddle.nn.Layer):
         outputs = self.model(images)
         probabilities = F.softmax(outputs["logits"], axis=-1)[:, :, :-1]
         return paddle.concat([outputs["boxes"], probabilities], axis=-1)
+
+
+class EvaluatedFunction(paddle.nn.Layer):
+    """The other way round: what the task evaluates, of a function such as ``ExportedDetector``.
+
+    Args:
+        family: class of the network, which knows how its outputs are decoded.
+    """
+
+    def __init__(self, function: paddle.nn.Layer, family: type[Detector]) -> None:
+        super().__init__()
+        self.function, self._family = function, family
+
+    def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Outputs:
+        """Outputs of the network, of pictures without padding: logits whose softmax are the probabilities."""
+        found = self.function(images)  # (N, queries, 4 + classes)
+        probabilities = found[:, :, 4:]
+        nothing = 1 - probabilities.sum(axis=-1, keepdim=True)
+        logits = paddle.log(paddle.clip(paddle.concat([probabilities, nothing], axis=-1), min=_SMALLEST))
+        return {"boxes": found[:, :, :4], "logits": logits}
+
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
+        """As ``Detector.decode``."""
+        return self._family.decode(self, outputs, sizes, original_sizes)
 
 
 def export_parts(data: Any, size: tuple[int, int], turned: bool) -> ExportParts:

@@ -11,7 +11,7 @@ from ...runtime.errors import UserError
 CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # what synthetic_shapes can draw
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
-SINGLE, EQUAL_SHAPES, PADDED = "single", "equal_shapes", "padded"
+SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE = "single", "equal_shapes", "padded", "one_size"
 # Of ImageNet's pixels from 0 to 1, which all published backbones were trained on.
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -122,9 +122,10 @@ _NETWORKS = (
         "DETECTION.EVALUATE_AS",
         SINGLE,
         "text",
-        "pictures of one forward pass of an evaluation: a single one; several of equal shapes; or padded to the "
-        "largest, which changes the scores unless MODEL.MASK_PADDING keeps the padding at zero",
-        choices=(SINGLE, EQUAL_SHAPES, PADDED),
+        "pictures of one forward pass of an evaluation: a single one; several of equal shapes; padded to the largest, "
+        "which changes the scores unless MODEL.MASK_PADDING keeps the padding at zero; or of one size, that of "
+        "DETECTION.EXPORT_SIZE whatever their proportions, as an exported model takes them",
+        choices=(SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE),
     ),
     Key(
         "DETECTION.TIGHT_PADDING",
@@ -144,7 +145,8 @@ _NETWORKS = (
         "DETECTION.EXPORT_SIZE",
         None,
         "int",
-        "export: height and width that pictures are resized to; None: a square of DATA.EVAL_SHORTEST_SIDE pixels",
+        "export, and an evaluation as one_size: height and width that pictures are resized to; None: a square of "
+        "DATA.EVAL_SHORTEST_SIDE pixels",
         AT_LEAST_1,
         many=True,
         length=2,
@@ -294,8 +296,8 @@ TABLE = Table(
             "MODEL.FROZEN_STAGES",
             "DETECTION.TIGHT_PADDING",
             "DETECTION.SHOWN_SCORE",
-            "DETECTION.EXPORT_SIZE",
         ),
+        "score": ("DETECTION.EXPORT_SIZE",),
     },
     training=(*_ONLY_TRAINING, "TRAIN.", "DETECTION.TIGHT_PADDING"),
     complete=_complete,

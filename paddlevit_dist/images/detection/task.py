@@ -35,10 +35,10 @@ from .data.samples import (
     open_samples,
     passes,
 )
-from .data.transforms import evaluation_transform
+from .data.transforms import evaluation_transform, export_size
 from .detections import Detections, corners_of
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_pictures, zero_padding
-from .settings import EQUAL_SHAPES, OPTIONS
+from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS
 
 _MOST_NAMED = 90  # categories in a legend
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
@@ -217,7 +217,7 @@ class Detection(Task):
         from .drawing import in_cell
         from .prediction import AsEvaluated
 
-        transform = AsEvaluated(evaluation_transform(self.config.DATA))
+        transform = AsEvaluated(evaluation_transform(self.config))
         drawn = []
         for index in indices:
             picture, annotations = samples.dataset.read(index)
@@ -399,9 +399,8 @@ class Detection(Task):
         from ..data.inputs import picture_inputs
         from .prediction import AsEvaluated
 
-        data = self.config.DATA
-        reading = Reading(self._turns, data.MAX_PIXELS)
-        return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(data)), "RGB", reading)
+        reading = Reading(self._turns, self.config.DATA.MAX_PIXELS)
+        return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config)), "RGB", reading)
 
     @property
     def _turns(self) -> bool:
@@ -425,13 +424,23 @@ class Detection(Task):
                 f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
                 "is a function of tensors alone; export a DETR, or predict with this package"
             )
-        side = self.config.DATA.EVAL_SHORTEST_SIDE
-        return export_parts(self.config.DATA, tuple(self.config.DETECTION.EXPORT_SIZE or (side, side)), self._turns)
+        parts = export_parts(self.config.DATA, export_size(self.config), self._turns)
+        return parts._replace(output_shape=(None, 4 + self.num_classes))
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         from .export import ExportedDetector
 
         return ExportedDetector(model)
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        from .export import EvaluatedFunction
+
+        if self.config.DETECTION.EVALUATE_AS != ONE_SIZE:
+            raise UserError(
+                "an exported detector takes pictures of one size, and DETECTION.EVALUATE_AS "
+                f"{self.config.DETECTION.EVALUATE_AS} keeps their proportions: set it to {ONE_SIZE}"
+            )
+        return EvaluatedFunction(function, self._family)
 
 
 def _is_turned(dataset: DetectionDataset) -> bool:

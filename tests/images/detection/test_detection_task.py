@@ -310,6 +310,20 @@ def test_the_exported_network_says_what_is_decoded(trainer):
     np.testing.assert_allclose(np.concatenate([middle - size / 2, middle + size / 2], 1), found.boxes, atol=1e-3)
 
 
+def test_what_was_exported_is_evaluated_as_the_network_itself_on_pictures_of_one_size(trainer):
+    task, model = trainer.task, trainer.model
+    with pytest.raises(UserError, match="DETECTION.EVALUATE_AS single keeps their proportions: set it to one_size"):
+        task.evaluated_model(task.exported_model(model))
+    model.eval()
+    again = make_task(settings("DETECTION.EVALUATE_AS", "one_size")).evaluated_model(task.exported_model(model))
+    images, sizes = paddle.to_tensor(task.export_parts().example["input"]), np.array([[100, 200]])
+    (expected,), (found,) = (one.decode(one(images), np.array([[32, 32]]), sizes) for one in (model, again))
+    model.train()
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+    np.testing.assert_allclose(found.boxes, expected.boxes, rtol=1e-5)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+
+
 @pytest.mark.parametrize("how, words", [("pillow", "PIL"), ("torchvision", "four nearest pixels")])
 def test_an_export_resizes_as_the_evaluation_did(how, words):
     data = settings("DATA.EVAL_RESIZE", how, "DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]").DATA

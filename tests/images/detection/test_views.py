@@ -162,9 +162,17 @@ def test_sides_are_rounded_as_torchvision_does(size, expected):
     assert fitted_size((427, 1280), 800, 1333) == (445, 1333)  # as DETR's authors round
 
 
+def test_pictures_of_one_size_lose_their_proportions():
+    words = ["-cfg=detr_shapes", "DETECTION.EVALUATE_AS", "one_size"]
+    assert evaluation_transform(load(words).values).resized((480, 640)) == (48, 48)
+    transform = evaluation_transform(load([*words, "DETECTION.EXPORT_SIZE", "[30, 50]"]).values)
+    image = AsEvaluated(transform)(Image.fromarray(np.zeros((20, 31, 3), np.uint8)), None).image
+    assert image.shape == (3, 30, 50)
+
+
 def test_levels_between_whole_ones_reach_the_batch():
     config = load(["TASK", "detection", "-cfg=mask_rcnn_resnet50_fpn_coco", "DATA.EVAL_SHORTEST_SIDE", "30"]).values
-    transform = evaluation_transform(config.DATA)
+    transform = evaluation_transform(config)
     pixels = np.random.default_rng(0).integers(0, 256, (20, 31, 3), dtype=np.uint8)
     samples = [AsEvaluated(transform)(Image.fromarray(one), None) for one in (pixels, pixels[:15])]
     images = collate(samples)["images"]

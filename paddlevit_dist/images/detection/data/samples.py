@@ -16,7 +16,7 @@ from ...data.quarantine import Replacements
 from ...data.reading import Reading
 from ..odd_data import count
 from ..run_lengths import decode
-from ..settings import EQUAL_SHAPES, PADDED, SINGLE
+from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE
 from .detection_dataset import Annotations, DetectionDataset
 from .transforms import Size, View, evaluation_transform, training_transform, whole_view
 
@@ -25,6 +25,7 @@ _OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
 # How an evaluation's log names its scores.
 EVALUATED_AS = {
     SINGLE: "one picture per forward pass: no score depends on the batches",
+    ONE_SIZE: "pictures of one size, without their proportions, as an exported model takes them",
     EQUAL_SHAPES: "pictures of equal shapes together, without padding: no score depends on the batches",
     PADDED: "padded batches, whose padding stays zero in the backbone (MODEL.MASK_PADDING)",
 }
@@ -100,7 +101,7 @@ def open_samples(
     if inspection is not None:
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
         notices += inspection.look(dataset, split, dataset.num_classes or 0)
-    transform: Any = training_transform(data) if is_training else evaluation_transform(data)
+    transform: Any = training_transform(data) if is_training else evaluation_transform(config)
     if by_shape and not is_training:
         dataset = ordered_by_shape(dataset, transform.resized, cache_folder)
     samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ..settings import PILLOW, TORCHVISION
+from ..settings import ONE_SIZE, PILLOW, TORCHVISION
 
 Size = tuple[int, int]  # height, width
 
@@ -154,11 +154,13 @@ class EvaluationTransform:
 
     Attributes:
         how: ``PILLOW``, or ``TORCHVISION``: with its rounding and its interpolation.
+        size: height and width of all pictures in place of these sides; None: they keep their proportions.
     """
 
     shortest: int = 800
     longest: int = 1333
     how: str = PILLOW
+    size: Size | None = None
 
     def __call__(self, view: View, generator: np.random.Generator) -> View:
         """The resized view; nothing is random."""
@@ -167,6 +169,8 @@ class EvaluationTransform:
 
     def resized(self, size: Size) -> Size:
         """Height and width after the resize of a picture of ``size``."""
+        if self.size is not None:
+            return self.size
         fitted = fitted_size_of_torchvision if self.how == TORCHVISION else fitted_size
         return fitted(size, self.shortest, self.longest)
 
@@ -232,9 +236,18 @@ def training_transform(data: Any) -> TrainingTransform:
     )
 
 
-def evaluation_transform(data: Any) -> EvaluationTransform:
-    """What the keys below DATA describe."""
-    return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE)
+def evaluation_transform(config: Any) -> EvaluationTransform:
+    """What the keys below DATA and DETECTION describe."""
+    data = config.DATA
+    size = export_size(config) if config.DETECTION.EVALUATE_AS == ONE_SIZE else None
+    return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE, size)
+
+
+def export_size(config: Any) -> Size:
+    """Height and width of the pictures that an exported model takes."""
+    side = config.DATA.EVAL_SHORTEST_SIDE
+    height, width = config.DETECTION.EXPORT_SIZE or (side, side)
+    return height, width
 
 
 def _one_of(values: tuple[int, ...], generator: np.random.Generator) -> int:

@@ -1,13 +1,15 @@
 """The page: what is known about the runs, section by section, with its style and scripts in it."""
 
+import os
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from .. import __version__
-from ..observe.record import METRICS, RunRecord
+from ..observe.record import COMPARED, METRICS, RunRecord
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
@@ -41,7 +43,7 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
         UserError: one of them is no run's folder, or the file cannot be written.
         OSError: its folder cannot be created.
     """
-    page = render(read_runs(folders))
+    page = render(read_runs(folders), target.parent)
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(target) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
@@ -62,11 +64,11 @@ def write_last_page(config: Any, folder: Path, began: float) -> None:
         RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
 
 
-def render(runs: Sequence[Run]) -> str:
-    """The whole page."""
+def render(runs: Sequence[Run], folder: Path = Path()) -> str:
+    """The whole page, which is to be in this folder."""
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
-        ("summary", "Summary", _summary(runs)),
+        ("summary", "Summary", _summary(runs) + _comparisons(runs, folder)),
         ("data", "Data", _data(runs)),
         ("curves", "Curves", _curves(runs)),
         *_figures(runs),
@@ -133,6 +135,17 @@ def _groups(runs: Sequence[Run]) -> str:
         rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
     columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
     return layouts.table("Groups of seeds", columns, rows) if rows else ""
+
+
+def _comparisons(runs: Sequence[Run], folder: Path) -> str:
+    """Where the runs were compared with others."""
+    links = "".join(
+        f'<li>compared with others, sample by sample: <a href="{text(quote(os.path.relpath(file, folder)))}">'
+        f"{text(f'{run.name}/{COMPARED}')}</a></li>"
+        for run in runs
+        if (file := run.folder / COMPARED).is_file()
+    )
+    return f'<ul class="notices">{links}</ul>' if links else ""
 
 
 def _named(line: Any, run: Run, runs: Sequence[Run]) -> str:

@@ -372,3 +372,14 @@ def test_an_evaluation_that_shows_the_same_is_shown_once(tmp_path):
     assert page.text.count("A gallery") == 1 and "shown once" in page.text
     store.save(folder / store.EVALUATION, one_of_each(("cat", "cow")), {"of": "checkpoints/best"})
     assert page_of(folder).text.count("A gallery") == 2
+
+
+def test_a_comparison_in_the_folder_of_a_run_is_linked(tmp_path):
+    one, two = (write_run(tmp_path / name) for name in ("a b", "two"))
+    assert "compared.html" not in write_page([one, two], tmp_path / "page.html").read_text(encoding="utf-8")
+    (one / "compared.html").write_text("<p>")
+    assert '<a href="compared.html">a b/compared.html</a>' in write_page([one], one / "report.html").read_text()
+    assert (
+        '<a href="a%20b/compared.html">a b/compared.html</a>'
+        in write_page([one, two], tmp_path / "page.html").read_text()
+    )

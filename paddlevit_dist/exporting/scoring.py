@@ -146,8 +146,9 @@ def _chosen_output(
         raise UserError(f"{source}: several outputs fit, {listed}: choose one with EXPORTED_OUTPUT NAME")
     assert expected is not None
     wanted, advice = shape_text((None, *expected)), ""
-    if len(expected) == 1 and len(named) == 1 and len(shapes[named[0]]) == 2 and shapes[named[0]][1] > expected[0]:
-        advice = f"; -num_classes={shapes[named[0]][1]} scores it if the classes of the data are its first"
+    classes = shapes[named[0]][1] if len(named) == 1 and len(shapes[named[0]]) == 2 else 0
+    if len(expected) == 1 and classes > (expected[0] or classes):
+        advice = f"; -num_classes={classes} scores it if the classes of the data are its first"
     raise UserError(f"{source}: gives {listed}, and these data need {wanted}{advice}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+from yacs.config import CfgNode
 
 from paddlevit_dist import config
 from paddlevit_dist.checkpoint import store
@@ -101,7 +102,7 @@ def make_samples(folder):
     for kind, (arrays, score) in kinds.items():
         evaluation = SimpleNamespace(
             kept=(np.arange(3), Kept(kind, ["a", "b"], arrays)),
-            config=SimpleNamespace(TASK=kind, DATA=SimpleNamespace(DATASET="drawn")),
+            config=CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}}),
             task=SimpleNamespace(best_metric=(score, True), about_input=lambda: {"DATA.IMAGE_SIZE": 16}),
             samples=SimpleNamespace(describe=str),
             facts={},

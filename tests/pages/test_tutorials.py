@@ -154,7 +154,11 @@ def test_two_trainings_are_compared_and_the_page_shows_what_they_print(tmp_path)
     for line in shown.splitlines()[:2]:
         assert line in lines
     assert re.search(r"^output/again .* 1 +1 +no difference$", several, re.MULTILINE)
-    assert f"{fixed} samples are fixed" in (tmp_path / "output" / "compared.html").read_text(encoding="utf-8")
+    for file in ("compared.html", "eight/compared.html"):
+        written = (tmp_path / "output" / file).read_text(encoding="utf-8")
+        assert f"{fixed} samples are fixed" in written
+        assert written.count("<img ") == min(fixed, 12) + min(broken, 12)
+    assert '<a href="eight/compared.html">' in (tmp_path / "output" / "both.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.long

@@ -82,7 +82,7 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
         notices,
         "masks",
         "confusions",
-        {"statistics": statistics},
+        {"statistics": statistics, "losses": np.full(len(pairs), np.nan)},
     )
 
 

@@ -1,6 +1,7 @@
 """The page: what is known about the runs, section by section, with its style and scripts in it."""
 
 import os
+import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -118,7 +119,22 @@ def _summary(runs: Sequence[Run]) -> str:
         notices += [_named(line, run, runs) for line in run.notices]
     if len(runs) > 1:
         columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
-    return layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
+    return _groups(runs) + layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
+
+
+def _groups(runs: Sequence[Run]) -> str:
+    """What the best scores of each group of seeds are together."""
+    best: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        if run.group and run.metrics.best is not None:
+            best.setdefault((run.group, run.metrics.best["name"]), []).append(run.metrics.best["value"])
+    rows = []
+    for (group, name), scores in best.items():
+        spread = statistics.stdev(scores) if len(scores) > 1 else None
+        numbers = (statistics.fmean(scores), spread, min(scores), max(scores))
+        rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
+    columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
+    return layouts.table("Groups of seeds", columns, rows) if rows else ""
 
 
 def _comparisons(runs: Sequence[Run], folder: Path) -> str:
@@ -246,7 +262,8 @@ def _curves(runs: Sequence[Run]) -> str:
         names.update(dict.fromkeys([*evaluation, *training]))
     shown = [name for name in names if not _is_dull(name, series)]
     shown.sort(key=_order)
-    charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name), "update") for name in shown]
+    groups = [run.group for run in runs]
+    charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name, groups), "update") for name in shown]
     if not charts:
         return ""
     content = f'<div class="charts">{"".join(charts[:_MOST_CURVES])}</div>'

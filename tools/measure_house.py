@@ -19,7 +19,7 @@ ROOMS = {
     "diagnosis": (1900, "diagnosis"),
     "report, exporting": (2400, "report exporting"),
     "leaks": (700, "leaks"),
-    "comparing": (1800, "comparing"),
+    "comparing": (1950, "comparing"),
     "prediction": (1900, "prediction contracts/prediction.py"),
     "contracts": (950, "contracts"),
     "config, registry": (2900, "config registry.py own_code.py"),

@@ -8,7 +8,8 @@ deleted (see ``wings``).
 - ``per_sample``: the table of samples of ``evaluate -per_sample``
 - ``seeds``: the trainings of ``-seeds``; ``groups``: what they have reached, and how far two groups differ;
   ``group_pairs``: groups and single runs side by side
-- ``command``: the command ``compare``; ``telling``: its lines; ``page``: its page; ``settings``: keys
+- ``command``: the command ``compare``; ``telling``: its lines; ``page``: its page, with ``pictures`` of samples;
+  ``settings``: keys
 """
 
 FLAGS = {

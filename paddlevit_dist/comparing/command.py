@@ -1,4 +1,5 @@
-"""``paddlevit-dist compare RUN RUN [RUN …]``: without the data, and without Paddle but for landmarks and instances."""
+"""``paddlevit-dist compare RUN RUN [RUN …]``: without the data, and without Paddle but for landmarks, instances and
+pictures on the page."""
 
 import json
 import sys
@@ -6,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from ..commands.parser import CommandParser, path
+from ..observe.record import COMPARED
 from ..runtime import printing
 from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
+from . import pictures
 from .group_pairs import compare_groups
 from .groups import is_group
 from .page import write_page
 from .pairs import compare
 from .scores import SORTS
-from .tables import read
-from .telling import corrected, lines_of
+from .tables import Table, read
+from .telling import CHANGES, corrected, lines_of
 
 
 def run(arguments: list[str]) -> None:
@@ -36,10 +39,20 @@ def run(arguments: list[str]) -> None:
     meaning = "output folder of a training or evaluation, or a file of samples in it; all are compared with the first"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=path, help=meaning)
     parser.add_argument("--json", "-json", action="store_true", help="print one JSON document instead of lines")
-    parser.option("output", None, "HTML file to write as well", path)
+    parser.option(
+        "output",
+        None,
+        f"HTML file to write as well, or a folder for {COMPARED}, such as the run's: reports lead to it",
+        path,
+    )
+    parser.option(
+        "data_path", None, "data that the page takes pictures from; default: DATA_PATH of the first run", path
+    )
     given = parser.parse_args(arguments)
     if len(given.runs) < 2:
         parser.error("give two runs or more")
+    if given.data_path and not given.output:
+        parser.error("--data_path is where the page takes pictures from: add --output=FILE, or leave it out")
     printing.never_fail()
     if any(map(is_group, given.runs)):
         _compare_groups(parser, given)
@@ -47,15 +60,28 @@ def run(arguments: list[str]) -> None:
     first, *others = tables = [read(folder) for folder in given.runs]
     comparisons = corrected([compare(first, other) for other in others])
     decimals = SORTS[first.about["kind"]].decimals
-    if given.output:
-        try:
-            write_page(Path(given.output), tables, comparisons, decimals)
-        except OSError as error:
-            raise UserError(f"compare: {given.output}: {why_not_written(error)}") from error
     if given.json:
         sys.stdout.write(json.dumps({"comparisons": comparisons}, indent=1) + "\n")
     else:
-        print("\n".join(lines_of(tables, comparisons, decimals)))
+        print("\n".join(lines_of(tables, comparisons, decimals)), flush=True)
+    if given.output:
+        said = _write(Path(given.output), tables, comparisons, decimals, given.data_path)
+        print(printing.one_line(said), file=sys.stderr if given.json else sys.stdout)
+
+
+def _write(
+    target: Path, tables: list[Table], comparisons: list[dict[str, Any]], decimals: int, data_path: str | None
+) -> str:
+    """Write the page, with pictures where it can; what to say of it."""
+    target = target / COMPARED if target.is_dir() else target
+    changed = [pictures.chosen(one[kind]) for one in comparisons for kind in CHANGES if one.get(kind)]
+    found = pictures.draw(tables[0], [row["sample"] for rows in changed for row in rows], data_path)
+    try:
+        write_page(target, tables, comparisons, decimals, found)
+    except OSError as error:
+        raise UserError(f"compare: {target}: {why_not_written(error)}") from error
+    number = f"{len(found.drawn)} picture{'s' * (len(found.drawn) != 1)}"
+    return f"{target}: {f'no pictures: {found.problem}' if found.problem else number}"
 
 
 def _compare_groups(parser: CommandParser, given: Any) -> None:

@@ -79,7 +79,8 @@ def read_group(folder: str) -> Group:
             raise ValueError
     except (AttributeError, LookupError, TypeError, ValueError):
         raise UserError(
-            f"{file} is no file of this version about several seeds; the -seeds command that made it writes it again"
+            f"{file} is no file of this version about several seeds: remove it, and let the -seeds command that made "
+            "it write it again"
         ) from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error

@@ -1,5 +1,6 @@
 """One table of samples against another: how far their scores differ, in which classes, and which samples changed."""
 
+import os
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -88,6 +89,12 @@ class Pair(NamedTuple):
         """Of classified samples, whether each table has its class."""
         return self.first.arrays["places"] == 0, self.second.arrays["places"][self.order] == 0
 
+    def taken_for(self, row: int, is_second: bool) -> dict[str, str]:
+        """The class that one table takes a sample of ``first`` for; empty where it is not known."""
+        arrays, place = (self.second.arrays, self.order[row]) if is_second else (self.first.arrays, row)
+        label = int(arrays["predictions"][place]) if "predictions" in arrays else -1
+        return {"taken_for": self.classes[label]} if label >= 0 else {}
+
 
 def _refused(first: Table, second: Table, said: str) -> str:
     return f"compare: {second.run} cannot be compared with {first.run}: {shortened(said)}"
@@ -97,11 +104,8 @@ def _order(first: Table, second: Table) -> np.ndarray:
     ours, theirs = first.names, second.names
     if first.about["digest"] == second.about["digest"] and ours == theirs:
         return np.arange(len(ours))
-    ids = [table.arrays["ids"] for table in (first, second) if "ids" in table.arrays]
-    if len(ids) == 2 and RESULTS in first.about["of"][: len(RESULTS)] + second.about["of"][: len(RESULTS)]:
-        order = np.argsort(ids[1])  # annotations know pictures by their numbers, wherever their files are
-        if np.array_equal(np.sort(ids[0]), ids[1][order]):
-            return order[np.argsort(np.argsort(ids[0]))]
+    if any(table.about["of"].startswith(RESULTS) for table in (first, second)):
+        ours, theirs = _alike(ours, theirs)
     gone, new = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
     if gone or new:
         raise UserError(
@@ -112,6 +116,16 @@ def _order(first: Table, second: Table) -> np.ndarray:
     order = np.empty(len(ours), np.int64)
     order[sorted(range(len(ours)), key=ours.__getitem__)] = sorted(range(len(theirs)), key=theirs.__getitem__)
     return order
+
+
+def _alike(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
+    """Names without folders, or without the suffix as well, where only these are the same: who keeps truth in a file of
+    his own may call samples otherwise than the data do."""
+    for cut in (str, os.path.basename, lambda name: os.path.splitext(os.path.basename(name))[0]):
+        mine, others = list(map(cut, ours)), list(map(cut, theirs))
+        if len(set(mine)) == len(mine) and sorted(mine) == sorted(others):
+            return mine, others
+    return ours, theirs
 
 
 def compare(first: Table, second: Table) -> dict[str, Any]:
@@ -168,10 +182,13 @@ def _changed(pair: Pair) -> dict[str, Any]:
     if pair.first.about["kind"] == "classes":
         before, after = pair.right()
         labels = pair.first.arrays["labels"]
-        kinds = {"fixed": after & ~before, "broken": before & ~after}
+        kinds = {"fixed": (after & ~before, False), "broken": (before & ~after, True)}
         return {
-            kind: [{"sample": names[row], "class": classes[labels[row]]} for row in np.flatnonzero(chosen).tolist()]
-            for kind, chosen in kinds.items()
+            kind: [
+                {"sample": names[row], "class": classes[labels[row]], **pair.taken_for(row, is_second)}
+                for row in np.flatnonzero(chosen).tolist()
+            ]
+            for kind, (chosen, is_second) in kinds.items()
         }
     if len(names) > _MOST_ALONE:
         return {}

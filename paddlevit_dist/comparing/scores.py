@@ -101,7 +101,9 @@ def _annotated(arrays: Arrays) -> np.ndarray:
 
 def _fit_classes(arrays: Arrays, samples: int, classes: int) -> bool:
     columns = [arrays[name] for name in ("labels", "places", "losses")]
-    return all(column.shape == (samples,) for column in columns) and _below(arrays["labels"], classes)
+    predictions = arrays.get("predictions", np.zeros(samples, int))  # older tables have none
+    fits = all(column.shape == (samples,) for column in [*columns, predictions])
+    return fits and _below(arrays["labels"], classes) and _below(predictions + 1, classes + 1)
 
 
 def _below(numbers: np.ndarray, limit: int) -> bool:

@@ -28,6 +28,7 @@ from .groups import FAILED, FILE, FINISHED, UNFINISHED, Group
 from .telling import columns, decimals_of, ends, number
 
 _POLL_SECONDS = 0.1
+_LAST_LINES_SECONDS = 5.0  # for what a training has said last; what it has left running may hold the pipe for longer
 _OWN = ("SEEDS", "SEEDS_AT_ONCE", "SEED", "SAVE", "MODEL.RESUME")  # of the group; each seed gets its own
 _RESUMES = "the same command continues"
 
@@ -145,6 +146,15 @@ def _is_done(folder: Path) -> bool:
     return epochs in evaluated
 
 
+class _Running(NamedTuple):
+    """A training at work: its process, its row of the group, what repeats its lines, and when it was started."""
+
+    process: subprocess.Popen
+    row: dict[str, Any]
+    reader: threading.Thread | None
+    began: float
+
+
 class _Runs:
     """The processes of a group.
 
@@ -156,10 +166,9 @@ class _Runs:
     def __init__(self, group: Group, argv: Sequence[str], places: list[Place]) -> None:
         self._group, self._places = group, places
         self._words = without(argv, _OWN)
-        self._running: dict[int, tuple[subprocess.Popen, dict[str, Any], threading.Thread | None]] = {}  # by place
-        self._seconds: list[float] = []  # of each seed that was trained
-        self._began: dict[int, float] = {}
-        self._is_stopping = ""  # why
+        self._running: dict[int, _Running] = {}  # by the number of its place
+        self._seconds: list[float] = []  # that each seed has taken
+        self._stop_reason = ""  # empty as long as nobody asks
 
     def train(self, waiting: list[dict[str, Any]]) -> None:
         """Train these seeds.
@@ -171,24 +180,22 @@ class _Runs:
         waiting = list(waiting)
         signals.supervise()
         try:
-            while self._running or (waiting and not self._is_stopping):
+            while self._running or (waiting and not self._stop_reason):
                 for place in range(len(self._places)):
-                    if waiting and place not in self._running and not self._is_stopping:
+                    if waiting and place not in self._running and not self._stop_reason:
                         self._start(place, waiting.pop(0))
                 time.sleep(_POLL_SECONDS)
                 self._pass_on()
-                for place, (process, *_) in list(self._running.items()):
-                    if process.poll() is not None:
+                for place, running in list(self._running.items()):
+                    if running.process.poll() is not None:
                         self._end(place, waiting)
         finally:
-            for process, *_ in self._running.values():
-                process.kill()
-        if self._is_stopping:
-            left = sum(row["state"] != FINISHED for row in self._group.seeds)
-            where = (
-                f"{left} of {len(self._group.seeds)} seeds of {self._group.run} are unfinished, what they have trained"
-            )
-            raise Stopped(self._is_stopping, f"{where} is saved; {_RESUMES} them")
+            for running in self._running.values():
+                running.process.kill()
+        left, group = sum(row["state"] != FINISHED for row in self._group.seeds), self._group
+        if self._stop_reason and left:
+            said = f"{left} of {len(group.seeds)} seeds of {group.run} are unfinished, what they have trained is saved"
+            raise Stopped(self._stop_reason, f"{said}; {_RESUMES} them")
 
     def _start(self, place: int, row: dict[str, Any]) -> None:
         seed, (visible, cores) = row["seed"], self._places[place]
@@ -206,28 +213,27 @@ class _Runs:
         reader = None if is_alone else threading.Thread(target=_repeat, args=(process, seed), daemon=True)
         if reader is not None:
             reader.start()
-        self._running[place] = process, row, reader
-        self._began[seed] = time.monotonic()
+        self._running[place] = _Running(process, row, reader, time.monotonic())
 
     def _pass_on(self) -> None:
         """Ask all trainings to save and end, once, if this process is asked to. A terminal has asked them, too."""
         if signals.interrupts() > 1:
             raise signals.Interrupted(signal.SIGINT, again=True)
-        if not self._is_stopping and signals.number() is not None:
+        if not self._stop_reason and signals.number() is not None:
             self._stop(str(signals.asked()))
 
     def _stop(self, reason: str) -> None:
-        self._is_stopping = reason
-        for process, *_ in self._running.values():
-            process.terminate()
+        self._stop_reason = reason
+        for running in self._running.values():
+            running.process.terminate()
 
     def _end(self, place: int, waiting: list[dict[str, Any]]) -> None:
         """Note how a training has ended."""
-        process, row, reader = self._running.pop(place)
+        process, row, reader, began = self._running.pop(place)
         if reader is not None:
-            reader.join()
+            reader.join(_LAST_LINES_SECONDS)
         seed, code, group = row["seed"], process.returncode, self._group
-        is_stopped = self._is_stopping or code == signals.STOPPED  # one that has saved may end by a second SIGTERM
+        is_stopped = self._stop_reason or code == signals.STOPPED  # one that has saved may end by a second SIGTERM
         state = FINISHED if code == 0 else UNFINISHED if is_stopped else FAILED
         row.update(_row(group.run, seed, group.about["score"], state))
         if state == FAILED:
@@ -237,16 +243,16 @@ class _Runs:
             Path(group.run, FILE).unlink()
             raise UserError(f"seed {seed} did not begin, as the line above says; no other was started")
         group.write()
-        if code == signals.STOPPED and not self._is_stopping:
+        if code == signals.STOPPED and not self._stop_reason:
             self._stop(f"seed {seed} was")
         if state == FINISHED:
-            self._seconds.append(time.monotonic() - self._began[seed])
+            self._seconds.append(time.monotonic() - began)
         write_line(f"seed {seed}: {_told(row, group)}{self._remaining(waiting)}")
 
     def _remaining(self, waiting: list[dict[str, Any]]) -> str:
         from ..engine.reports import duration
 
-        if not waiting or not self._seconds or self._is_stopping:
+        if not waiting or not self._seconds or self._stop_reason:
             return ""
         rounds = -(-len(waiting) // len(self._places))
         left = duration(rounds * statistics.fmean(self._seconds))

@@ -2,9 +2,12 @@
 
 import importlib.util
 import os
+from collections.abc import Mapping, Sequence
+
+from yacs.config import CfgNode
 
 from .. import wings
-from ..config.key import AT_LEAST_1, Given, Range, Table, optional
+from ..config.key import AT_LEAST_1, COMMAND_LINE, Given, Range, Setting, Table, optional
 from ..runtime.errors import UserError
 
 _KEYS = (
@@ -67,6 +70,14 @@ def _check_seeds(given: Given) -> list[str]:
     return []
 
 
+def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """An evaluation is of one run, however often its recipe trains."""
+    seeds = settings.get("SEEDS")
+    if values.EVAL and seeds is not None and seeds.source != COMMAND_LINE:
+        values.SEEDS = None
+    return []
+
+
 def _check(given: Given) -> list[str]:
     return _check_table(given) + _check_seeds(given)
 
@@ -75,5 +86,6 @@ TABLE = Table(
     _KEYS,
     training=("SEEDS", "SEEDS_AT_ONCE"),
     effects={"start": ("SEEDS", "SEEDS_AT_ONCE"), "place": ("PER_SAMPLE",)},
+    complete=_complete,
     check=_check,
 )

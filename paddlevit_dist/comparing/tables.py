@@ -32,12 +32,14 @@ class Table(NamedTuple):
             "of" which weights, "digest" of the names, and what a score depends on: "protocol" and "input".
         names: of the samples, whatever folder the data are in.
         arrays: see ``contracts.task.Kept``.
+        file: that it was read from.
     """
 
     run: str
     about: dict[str, Any]
     names: list[str]
     arrays: dict[str, np.ndarray]
+    file: Path
 
 
 def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> None:
@@ -135,7 +137,7 @@ def _read(run: str, file: Path) -> Table:
             raise ValueError
     except (AttributeError, LookupError, TypeError, ValueError):
         raise UserError(f"compare: {file} is no table of samples of this version; evaluate the run again") from None
-    return Table(run, about, [name.decode("utf-8", "surrogateescape") for name in names], arrays)
+    return Table(run, about, [name.decode("utf-8", "surrogateescape") for name in names], arrays, file)
 
 
 def _files_of(run: str) -> list[Path]:

@@ -10,6 +10,7 @@ from .tables import RESULTS, Table
 _MOST_CLASSES, _MOST_SAMPLES = 10, 5
 _SURE = 0.05  # p below it: a difference that is called one
 _LONGEST_NAME = 60
+CHANGES = ("fixed", "broken", "better", "worse")  # kinds of samples that changed, those of which a comparison has
 TOO_FEW = "too few seeds"  # whatever they had scored, p would not have been below ``_SURE``
 RIGHT = {"fixed": "wrong before, right now", "broken": "right before, wrong now"}
 
@@ -99,7 +100,7 @@ def _class_lines(comparison: dict[str, Any], decimals: int) -> list[str]:
 
 def _sample_lines(comparison: dict[str, Any]) -> list[str]:
     lines = []
-    for kind in ("fixed", "broken", "better", "worse"):
+    for kind in CHANGES:
         found = comparison.get(kind)
         if found is not None:
             shown = ", ".join(sample_of(row) for row in found[:_MOST_SAMPLES])
@@ -113,6 +114,14 @@ def sample_of(row: dict[str, Any]) -> str:
     """A sample that changed, with its class or its two scores."""
     told = row["class"] if "class" in row else f"{row['of_first']:.4g} to {row['of_second']:.4g}"
     return f"{shortened(row['sample'], _LONGEST_NAME)} ({shortened(told, 40)})"
+
+
+def picture_of(row: dict[str, Any], kind: str) -> str:
+    """The same below its picture, with what the other of the two models takes it for."""
+    if "taken_for" not in row:
+        return sample_of(row)
+    name, true, other = (shortened(row[what], _LONGEST_NAME) for what in ("sample", "class", "taken_for"))
+    return f"{name}: {true}, taken for {other} {'before' if kind == 'fixed' else 'now'}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -102,7 +102,7 @@ def _classes(
         [],
         "semantic_segmentation",
         "confusions",
-        {"statistics": statistics},
+        {"statistics": statistics, "losses": np.full(len(rows), np.nan)},
         origin=truth.origin,
     )
 
@@ -152,12 +152,12 @@ def _instances(
     _require_labels(np.stack(true), truth)
     statistics = np.full((len(true), 3, number), np.nan)  # what vertices are taken for is not known
     statistics[:, 1] = true
-    tables = metrics.per_sample()[-1]
+    kept = [statistics, np.full(len(true), np.nan), metrics.per_sample()[-1]]  # nor is a loss
     return Scored(
         f"{found:,} instances in {len(true):,} scenes: {files.path}, truth of {truth.source}",
         truth.identities,
         "scene",
-        lambda weights: metrics.resampled([statistics, tables], weights),
+        lambda weights: metrics.resampled(kept, weights),
         {"AP": 4, "AP50": 4, "AP25": 4},
         ("AP {}", 4),
         truth.class_names,
@@ -169,7 +169,7 @@ def _instances(
         [],
         "pointgroup",
         "instances",
-        dict(metrics.kept([statistics, tables]).arrays),
+        dict(metrics.kept(kept).arrays),
         origin=truth.origin,
     )
 

@@ -18,7 +18,9 @@ def run(arguments: list[str]) -> None:
     """
     about = "Write one HTML file about one or several runs, from what is in their folders."
     parser = CommandParser("report", about, ("output/mine", "output/mine output/mine-2 -output=both.html"))
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=path, help="output folder of a training or evaluation")
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", type=path, help="output folder of a training or evaluation, or of seeds"
+    )
     parser.option(
         "output", None, f"file to write; default: {PAGE} in the run's folder, of several runs in this folder", path
     )

@@ -4,6 +4,7 @@ import html
 import itertools
 import json
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ class Line(NamedTuple):
     name: in the legend and under the pointer.
     points: (x, y), finite, in the order of x.
     colour: from 0.
-    style: "line", "dots" (a thin line with dots) or "bar".
+    style: "line", "dots" (a thin line with dots), "bar", or "thin" (one of a bundle, without a name in the legend).
     """
 
     name: str
@@ -46,6 +47,7 @@ def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", no
         entries = (
             f'<li><span class="key c{line.colour % NUM_COLOURS} {line.style}"></span>{text(line.name)}</li>'
             for line in lines
+            if line.style != "thin"
         )
         legend = f'<ul class="legend">{"".join(entries)}</ul>'
     data = {
@@ -185,7 +187,7 @@ def _drawn(line: Line, scale: _Scale, lines: Sequence[Line]) -> str:
     places = [(scale.x(x), scale.y(y)) for x, y in line.points]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
     drawn = f'<path class="curve {colour} {line.style}" d="{path}"/>'
-    if line.style == "dots" or len(places) == 1 or 2 < len(places) <= _MARKED:
+    if line.style == "dots" or len(places) == 1 or (2 < len(places) <= _MARKED and line.style != "thin"):
         drawn += "".join(f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in places)
     return f"<g>{drawn}</g>"
 
@@ -219,17 +221,39 @@ def _short(value: float) -> Any:
     return float(f"{value:.6g}")
 
 
-def of_events(runs: Sequence[tuple[str, PointsByName, PointsByName]], name: str) -> list[Line]:
-    """The lines of one quantity, for all runs: as measured in training, and with dots in evaluations.
+def of_events(
+    runs: Sequence[tuple[str, PointsByName, PointsByName]], name: str, groups: Sequence[str] = ()
+) -> list[Line]:
+    """The lines of one quantity, for all runs: as measured in training, and with dots in evaluations. Those of a group
+    of seeds are a bundle of one colour, around its mean.
 
     Args:
         runs: name of each, with its training's and its evaluations' points by quantity.
+        groups: of each run the name of its group, empty where it is in none; no groups at all if it is left out.
     """
+    groups = groups or [""] * len(runs)
     several = len(runs) > 1
+    colours: dict[str, int] = {}  # of each group, and of each run that is in none
     lines: list[Line] = []
-    for number, (run, training, evaluation) in enumerate(runs):
+    bundles: dict[tuple[str, str, str], list[Any]] = {}  # points of each run by group, kind and style
+    for (run, training, evaluation), group in zip(runs, groups):
+        number = colours.setdefault(group or run, len(colours))
         for kind, style, points in (("training", "line", training), ("evaluation", "dots", evaluation)):
             if points.get(name):
                 colour = number if several else len(lines)
-                lines.append(Line(f"{run} {kind}" if several else kind, points[name], colour, style))
+                said = f"{run} {kind}" if several else kind
+                lines.append(Line(said, points[name], colour, "thin" if group else style))
+                if group:
+                    bundles.setdefault((group, kind, style), []).append(points[name])
+    for (group, kind, style), bundle in bundles.items():
+        lines.append(Line(f"{group} {kind}, mean of {len(bundle)}", _mean_of(bundle), colours[group], style))
     return lines
+
+
+def _mean_of(bundle: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
+    """The mean of those lines that have got to each place."""
+    found: dict[float, list[float]] = {}
+    for points in bundle:
+        for x, y in dict(points).items():
+            found.setdefault(x, []).append(y)
+    return [(x, statistics.fmean(found[x])) for x in sorted(found)]

@@ -1,12 +1,15 @@
 """The page: what is known about the runs, section by section, with its style and scripts in it."""
 
+import os
+import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from .. import __version__
-from ..observe.record import METRICS, RunRecord
+from ..observe.record import COMPARED, METRICS, RunRecord
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
@@ -40,7 +43,7 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
         UserError: one of them is no run's folder, or the file cannot be written.
         OSError: its folder cannot be created.
     """
-    page = render(read_runs(folders))
+    page = render(read_runs(folders), target.parent)
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(target) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
@@ -61,11 +64,11 @@ def write_last_page(config: Any, folder: Path, began: float) -> None:
         RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
 
 
-def render(runs: Sequence[Run]) -> str:
-    """The whole page."""
+def render(runs: Sequence[Run], folder: Path = Path()) -> str:
+    """The whole page, which is to be in this folder."""
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
-        ("summary", "Summary", _summary(runs)),
+        ("summary", "Summary", _summary(runs) + _comparisons(runs, folder)),
         ("data", "Data", _data(runs)),
         ("curves", "Curves", _curves(runs)),
         *_figures(runs),
@@ -116,7 +119,33 @@ def _summary(runs: Sequence[Run]) -> str:
         notices += [_named(line, run, runs) for line in run.notices]
     if len(runs) > 1:
         columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
-    return layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
+    return _groups(runs) + layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
+
+
+def _groups(runs: Sequence[Run]) -> str:
+    """What the best scores of each group of seeds are together."""
+    best: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        if run.group and run.metrics.best is not None:
+            best.setdefault((run.group, run.metrics.best["name"]), []).append(run.metrics.best["value"])
+    rows = []
+    for (group, name), scores in best.items():
+        spread = statistics.stdev(scores) if len(scores) > 1 else None
+        numbers = (statistics.fmean(scores), spread, min(scores), max(scores))
+        rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
+    columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
+    return layouts.table("Groups of seeds", columns, rows) if rows else ""
+
+
+def _comparisons(runs: Sequence[Run], folder: Path) -> str:
+    """Where the runs were compared with others."""
+    links = "".join(
+        f'<li>compared with others, sample by sample: <a href="{text(quote(os.path.relpath(file, folder)))}">'
+        f"{text(f'{run.name}/{COMPARED}')}</a></li>"
+        for run in runs
+        if (file := run.folder / COMPARED).is_file()
+    )
+    return f'<ul class="notices">{links}</ul>' if links else ""
 
 
 def _named(line: Any, run: Run, runs: Sequence[Run]) -> str:
@@ -233,7 +262,8 @@ def _curves(runs: Sequence[Run]) -> str:
         names.update(dict.fromkeys([*evaluation, *training]))
     shown = [name for name in names if not _is_dull(name, series)]
     shown.sort(key=_order)
-    charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name), "update") for name in shown]
+    groups = [run.group for run in runs]
+    charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name, groups), "update") for name in shown]
     if not charts:
         return ""
     content = f'<div class="charts">{"".join(charts[:_MOST_CURVES])}</div>'

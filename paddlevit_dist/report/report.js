@@ -152,8 +152,9 @@ class Chart {
     const [, top, , height] = this.data.box;
     this.svg.querySelector(".cursor")?.remove();
     make("path", { class: "cursor", d: `M${this.px(this.at)} ${top}v${height}` }, this.svg);
-    const several = this.data.lines.length > 1;
-    this.under.textContent = number(this.at) + ": " + this.data.lines.map((line) => {
+    const lines = this.data.lines.filter((line) => line.style !== "thin");
+    const several = lines.length > 1;
+    this.under.textContent = number(this.at) + ": " + lines.map((line) => {
       const place = nearest(line.x);
       const where = line.x[place] === this.at || !several ? "" : ` (at ${number(line.x[place])})`;
       return (several ? line.name + " " : "") + number(line.y[place]) + where;

@@ -42,6 +42,7 @@ class Run(NamedTuple):
     is_running: whether a process holds its folder; None: that cannot be seen from here.
     figures: by what they are called.
     notices: what is missing or damaged, and what to do about it.
+    group: what the group of seeds is called that it is one of; empty: of none.
     """
 
     name: str
@@ -56,17 +57,33 @@ class Run(NamedTuple):
     is_running: bool | None
     figures: dict[str, store.Stored]
     notices: list[str]
+    group: str = ""
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs in these folders.
+    """The runs in these folders; of a group of seeds all.
 
     Raises:
         UserError: one of them is no run's folder.
     """
-    for folder in folders:
-        _require_run(folder)
-    return [read_run(folder, name) for folder, name in zip(folders, _names(folders))]
+    found = [
+        (run, name if run != folder else "") for folder, name in zip(folders, _names(folders)) for run in _in(folder)
+    ]
+    names = _names([run for run, _ in found])
+    return [read_run(run, name)._replace(group=group) for (run, group), name in zip(found, names)]
+
+
+def _in(folder: Path) -> list[Path]:
+    """The folder, or the folders of its seeds in their order."""
+    seeds = [run for run in folder.glob("seed_*") if run.name[len("seed_") :].isdecimal() and _is_run(run)]
+    if seeds and not _is_run(folder):
+        return sorted(seeds, key=lambda run: int(run.name[len("seed_") :]))
+    _require_run(folder)
+    return [folder]
+
+
+def _is_run(folder: Path) -> bool:
+    return any((folder / name).exists() for name in _SIGNS_OF_A_RUN)
 
 
 def _require_run(folder: Path) -> None:

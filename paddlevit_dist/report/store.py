@@ -7,7 +7,6 @@ a zlib stream of planes, each of one byte per point: the low and the high bytes 
 difference (modulo 2^16) from that of the point before; then red, green and blue of each layer.
 """
 
-import io
 import json
 import math
 import zipfile
@@ -17,17 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from ..contracts.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
 from ..runtime.files import atomic_file, open_regular
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_json
+from ..runtime.thumbnails import encoded
 
 TRAINING, EVALUATION = "report_data.zip", "eval_report_data.zip"
 _INDEX = "figures.json"
-_LARGEST_SIDE, _LARGEST_EXACT_SIDE = 512, 64  # pixels: larger pictures are reduced, smaller ones stored without loss
-_QUALITY = 85
+_LARGEST_SIDE = 512  # pixels of a picture
 _LARGEST_MEMBER = 1 << 28  # bytes
 MOST = 1_000_000  # points of a set
 _MOST_POINTS = 2_000_000  # of all point sets together
@@ -177,24 +175,10 @@ def _chart(figure: Chart, members: _Members) -> dict[str, Any]:
 def _gallery(figure: Gallery, members: _Members) -> dict[str, Any]:
     pictures = []
     for pixels, caption in figure.pictures:
-        suffix, content, size = _encoded(np.asarray(pixels))
+        suffix, content, size = encoded(np.asarray(pixels), _LARGEST_SIDE)
         entry = {"picture": members.add(suffix, content), "suffix": suffix, "size": list(size)}
         pictures.append({**entry, "caption": [one_line(line) for line in str(caption).split("\n")]})
     return {"kind": "gallery", "pictures": pictures}
-
-
-def _encoded(pixels: np.ndarray) -> tuple[str, bytes, tuple[int, int]]:
-    """Suffix, content and (width, height) of a picture file, for uint8 (height, width[, 3])."""
-    if pixels.dtype != np.uint8 or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3))):
-        raise ValueError(f"expected a picture uint8 (height, width[, 3]), got {pixels.dtype} {pixels.shape}")
-    picture = Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
-    picture.thumbnail((_LARGEST_SIDE, _LARGEST_SIDE))
-    target = io.BytesIO()
-    if max(picture.size) <= _LARGEST_EXACT_SIDE:
-        picture.save(target, "PNG", optimize=True)
-        return "png", target.getvalue(), picture.size
-    picture.save(target, "JPEG", quality=_QUALITY, optimize=True)
-    return "jpg", target.getvalue(), picture.size
 
 
 def _points(figure: PointSet, members: _Members) -> dict[str, Any]:

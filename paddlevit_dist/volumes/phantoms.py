@@ -164,9 +164,12 @@ class SyntheticLandmarks(VolumeDataset):
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return geometry.voxels(self._phantom(index).world)
 
-    def placed(self) -> list[int]:
+    def world(self, index: int) -> np.ndarray:
         """Without the voxels, which take most of the time: 2 ms for a phantom."""
-        worlds = (_head(self._generator(index)).world for index in range(len(self)))
+        return _head(self._generator(index)).world
+
+    def placed(self) -> list[int]:
+        worlds = map(self.world, range(len(self)))
         return sum((~np.isnan(world).any(axis=1)).astype(int) for world in worlds).tolist()
 
     def case(self, index: int) -> str:

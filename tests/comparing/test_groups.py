@@ -2,13 +2,17 @@
 
 import itertools
 import json
+import re
 import statistics
+from pathlib import Path
 
 import numpy as np
 import pytest
+from support.processes import ROOT
 
 from paddlevit_dist.comparing import groups
 from paddlevit_dist.comparing.command import run
+from paddlevit_dist.comparing.seeds import lines_of
 from paddlevit_dist.runtime.errors import UserError
 
 SETTINGS = {"TRAIN": {"BASE_LR": 0.002}, "SAVE": "a", "SEED": 0}
@@ -105,6 +109,22 @@ def test_two_groups_in_the_terminal_and_as_json(tmp_path, capsys):
         "settings that differ: TRAIN.BASE_LR 0.002 -> 0.001" in said and "+1.00 [+0.54, +1.46]  0.0079  better" in said
     )
     assert "a difference of up to 0.46 is noise" in said
+
+
+def test_the_page_shows_what_is_said_of_its_own_scores(tmp_path, capsys, monkeypatch):
+    page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "output").mkdir()
+    tables = re.findall(r"^seed +best top-1 +epoch\n((?:\d .*\n)+)", page, re.MULTILINE)
+    for name, table in zip(("usual", "faster"), tables):
+        scores = [100 * round(3.6 * float(row.split()[1])) / 360 for row in table.splitlines()]  # of 360 pictures
+        other = {"TRAIN": {"BASE_LR": 0.002 if name == "usual" else 0.003}}
+        write_group(Path("output", name), scores, other)
+    run(["output/usual", "output/faster"])
+    assert capsys.readouterr().out in page
+    for group in ("output/usual", "output/faster"):
+        said = [line for line in lines_of(groups.read_group(group)) if "[" not in line and not line[:1].isdigit()]
+        assert all(line in page for line in said[2:])
 
 
 def test_three_and_three_seeds_are_too_few_whatever_they_score(tmp_path, capsys):

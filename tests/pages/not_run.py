@@ -8,6 +8,7 @@ GPU = "needs GPUs, ImageNet and published weights"
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"
 INSTALLED = "tests/test_wheel.py runs the installed command"
+SEEDS = "tests/comparing/test_seeds.py trains smaller groups; tests/comparing/test_groups.py compares those of the page"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
@@ -94,6 +95,10 @@ IN_TEXT = {
     "pip wheel -w wheels setuptools '.[cpu]'": DOWNLOAD,
     "pip install --no-index --find-links wheels '.[cpu]'": DOWNLOAD,
     'python -m venv try && try/bin/pip install "$(echo dist/*.whl)[cpu]" && cd try': RELEASE,
+    "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/usual": SEEDS,
+    "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/faster TRAIN.BASE_LR 3e-3": SEEDS,
+    "paddlevit-dist compare output/usual output/faster": SEEDS,
+    "paddlevit-dist report output/usual output/faster -output=output/seeds.html": SEEDS,
     "make bench": HOURS,
     "make bench-all": HOURS,
     "make bench-gpu": "needs a GPU; tests/test_benchmarks.py runs it small on a CPU",

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import types
+import warnings
 import weakref
 from typing import Any, NamedTuple
 
@@ -139,7 +140,7 @@ def serve(requests: socket.socket) -> list[str]:
         message, handles, _, _ = socket.recv_fds(requests, 1 << 20, 3)
         if not message:
             os._exit(0)
-        if os.fork() == 0:
+        if _fork() == 0:
             requests.close()
             return _attended(*pickle.loads(message), *handles)
         for handle in handles:
@@ -151,7 +152,7 @@ def _attended(
 ) -> list[str]:
     """Returns in a child; this process stays to tell the child's number and how it ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    pid = os.fork()
+    pid = _fork()
     if pid:
         os.write(reply, b"%d" % pid)
         _, status = os.waitpid(pid, 0)
@@ -168,12 +169,18 @@ def _attended(
     return command
 
 
+def _fork() -> int:
+    with warnings.catch_warnings():  # Python 3.12 warns of native threads: none is at work
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 def copy_worker(path: str, arguments: list[str], handles: list[int]) -> int:
     """What ``multiprocessing`` calls to spawn a process, with a copy of this one where that is a worker."""
     if "--multiprocessing-fork" not in arguments or not _has_one_thread():
         return _spawn(path, arguments, handles)
     sys.stdout.flush()
-    pid = os.fork()
+    pid = _fork()
     if pid:
         return pid
     code = 1

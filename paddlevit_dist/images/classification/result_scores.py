@@ -1,7 +1,7 @@
 """Scores of somebody else's table of classes, by the rules of ``evaluation.ClassificationMetrics``. Needs no Paddle."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from .result_tables import Layout, Row, Truth, layout_of, listed_classes, number
 
 _BEST = 5
 _FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
-_MOST_NUMBERS = 1 << 21  # at a time, 16 MiB
+_MOST_NUMBERS = 1 << 18  # at a time: as text they take twenty times their 2 MiB
 _ROUNDED = 0.01  # a thousand probabilities with four digits do not add up better
 _SMALLEST = 1e-15  # a probability below it counts as it: one sure mistake would make the mean infinite
 
@@ -47,9 +47,12 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
     Raises:
         UserError: a file is none of these, or lacks pictures, or names others.
     """
-    layout = layout_of(path, None if isinstance(truth, str) else truth.classes)
     if isinstance(truth, str):
-        truth = _truth_of(truth, path, layout)
+        listed = listed_classes(truth)
+        layout = layout_of(path, None, set(listed.values()))
+        truth = _truth_of(truth, listed, path, layout)
+    else:
+        layout = layout_of(path, truth.classes)
     if layout.scores and len(layout.scores) != len(truth.classes):
         said = f"{len(layout.scores):,} columns of classes, but {truth.source} has {len(truth.classes):,} classes"
         raise UserError(f"{path}: {said}")
@@ -68,7 +71,7 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
         ("recall {}", 2),
         truth.classes,
         answers.protocol,
-        answers.notices,
+        [*truth.notices, *answers.notices],
         "classification",
         "classes",
         {
@@ -81,10 +84,9 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
     )
 
 
-def _truth_of(file: str, path: str, layout: Layout) -> Truth:
+def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -> Truth:
     """The truth of a table: its classes are those of the results where these have a column for each, else all that
     either names."""
-    listed = listed_classes(file)
     if layout.classes is not None:
         classes = layout.classes
     elif layout.scores:
@@ -98,7 +100,13 @@ def _truth_of(file: str, path: str, layout: Layout) -> Truth:
         said = f"{unknown[0]} is of class {shortened(listed[unknown[0]], 40)}"
         raise UserError(f"{file}: {said}, which {path} has no column for; it has {shortened(', '.join(classes), 80)}")
     labels = np.array([label_of[own] for own in listed.values()], np.int64)
-    return Truth(list(listed), labels, classes, file)
+    by_number = next((own for own in listed.values() if own not in set(classes)), None)
+    notices = []
+    if by_number is not None:
+        notices.append(
+            f"{file}: class {by_number} is the one at this place of {path}, from 0: {classes[label_of[by_number]]}"
+        )
+    return Truth(list(listed), labels, classes, file, notices)
 
 
 def _labels(classes: Sequence[str]) -> dict[str, int]:

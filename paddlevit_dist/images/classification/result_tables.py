@@ -9,7 +9,8 @@ import contextlib
 import csv
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple, TextIO
 
 from ...runtime.errors import UserError
@@ -23,9 +24,11 @@ _NAMES = (
     "sample case"
 ).split()
 _BEST = (
-    "class label prediction predicted pred predicted_class predicted_label predicted_labels class_name class_id "
-    "category index y_pred target"
+    "prediction predicted pred predicted_class predicted_label predicted_labels y_pred class label class_name class_id "
+    "category index"
 ).split()
+_TRUE = "truth true y_true true_class true_label ground_truth target label class class_name class_id category".split()
+_NO_CLASS = (*_NAMES, *_BEST, *_TRUE)
 _NUMBERED = re.compile(r"(?:(?:prob|probability|logit|score|output|class|label|pred|prediction|p|c)s?[_ ]?)?(\d+)")
 _EXPECTED = (
     "expected a column with the picture's name, such as 'filename', and a column for each class, or one called 'class'"
@@ -47,7 +50,7 @@ class Layout(NamedTuple):
         width: columns of each row.
         name: column with the picture's name.
         scores: column of each class, in the order of the table; empty where it has none.
-        classes: what these are called: headings, or numbers in their headings; None: there are no headings.
+        classes: what these are called: headings, or the numbers in them; None: there are no headings.
         best: columns of the best class, the second and so on; empty where there are scores.
         has_header: the first row is none of a picture.
     """
@@ -119,11 +122,15 @@ def _separator_of(path: str) -> str:
     return best if best in outside else " "
 
 
-def layout_of(path: str, classes: Sequence[str] | None) -> Layout:
+def layout_of(
+    path: str, classes: Sequence[str] | None, occurring: Set[str] = frozenset(), of_truth: bool = False
+) -> Layout:
     """Find out where a table has names and classes.
 
     Args:
-        classes: of the truth; None: not known yet.
+        classes: all, in their order; None: not known yet.
+        occurring: then those that the truth has.
+        of_truth: the class that is looked for is the true one; scores are passed over.
     Raises:
         UserError: it cannot be read, is empty, or has no such columns.
     """
@@ -139,25 +146,29 @@ def layout_of(path: str, classes: Sequence[str] | None) -> Layout:
     if not _is_header(lowered):
         numeric = [_is_number(cell) for cell in cells]
         if all(numeric) and width > 2:
-            raise UserError(f"{path}, line {first.line}: numbers only; {_EXPECTED}")
+            raise UserError(f"{path}, line {first.line}: numbers only; {_EXPECTED}; add a first line with headings")
         columns = list(range(1, width))
         best = [] if all(numeric[1:]) and width > 2 else columns
         if len(best) > 1:
-            raise UserError(f"{path}, line {first.line}: {shortened(first.cells, 80)}: {_EXPECTED}; add a first line")
+            shown = shortened(", ".join(cells), 80)
+            raise UserError(f"{path}, line {first.line}: {shown}: {_EXPECTED}; add a first line with headings")
         return Layout(separator, width, 0, [] if best else columns, None, best, False)
     name = next((lowered.index(word) for word in _NAMES if word in lowered), 0)
-    best = _ranked(lowered, name)
-    scores, called = _class_columns(path, cells, name, classes, is_ranked=len(best) > 1)
+    best = _ranked(lowered, name, _TRUE if of_truth else _BEST)
+    scores = [] if of_truth or len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
     if scores:
+        found = [_NUMBERED.fullmatch(lowered[column]) for column in scores]
+        called = [one[1] for one in found if one] if all(found) else [cells[column] for column in scores]
         return Layout(separator, width, name, scores, called, [], True)
     if not best:
-        raise UserError(f"{path}, line {first.line}: columns {shortened(', '.join(cells), 80)}; {_EXPECTED}")
+        expected = "expected one with the true class, called 'class' or 'truth'" if of_truth else _EXPECTED
+        raise UserError(f"{path}, line {first.line}: columns {shortened(', '.join(cells), 80)}; {expected}")
     return Layout(separator, width, name, [], None, best, True)
 
 
 def _is_header(cells: Sequence[str]) -> bool:
     """Whether lower-case cells are headings: known words, the numbers of classes, or no number at all."""
-    if any(cell in (*_NAMES, *_BEST) for cell in cells):
+    if any(cell in _NO_CLASS for cell in cells):
         return True
     numbers = [_is_number(cell) for cell in cells[1:]]
     if all(numbers):
@@ -173,9 +184,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _ranked(headings: Sequence[str], name: int) -> list[int]:
+def _ranked(headings: Sequence[str], name: int, words: Sequence[str]) -> list[int]:
     """Columns of the best class, the second and so on: ``class, class_2``, ``label_0, label_1`` or the like."""
-    for word in _BEST:
+    for word in words:
         first = next((one for one in (word, f"{word}_0", f"{word}_1") if one in headings), None)
         if first is None or headings.index(first) == name:
             continue
@@ -186,34 +197,35 @@ def _ranked(headings: Sequence[str], name: int) -> list[int]:
     return []
 
 
-def _class_columns(
-    path: str, headings: Sequence[str], name: int, classes: Sequence[str] | None, is_ranked: bool
-) -> tuple[list[int], list[str]]:
-    """The columns with a score for each class, and what their classes are called; none where the table has no such."""
+def _score_columns(
+    path: str, headings: Sequence[str], name: int, classes: Sequence[str] | None, occurring: Set[str], has_best: bool
+) -> list[int]:
+    """The column with the score of each class, in the order of the classes where they are known; none where the table
+    has no such columns."""
     others = [column for column in range(len(headings)) if column != name]
-    if classes is not None and len(set(classes)) == len(classes):
-        known = {headings[column]: column for column in others}
-        missing = [one for one in classes if one not in known]
-        if not missing:
-            return [known[one] for one in classes], list(classes)
-        if 2 * len(missing) < len(classes):
-            raise UserError(f"{path}: no column for {shortened(', '.join(missing), 80)} of {len(classes):,} classes")
-    if is_ranked:
-        return [], []
-    numbered = {}
+    twice = next((heading for heading, number in Counter(headings).items() if heading and number > 1), None)
+    if twice is not None:
+        raise UserError(f"{path}: two columns are called {shortened(twice, 60)}; keep one")
+    column_of = {headings[column]: column for column in others}
+    missing = [one for one in classes or () if one not in column_of]
+    if classes and not missing:
+        return [column_of[one] for one in classes]
+    if classes and 2 * len(missing) < len(classes):
+        raise UserError(f"{path}: no column for {shortened(', '.join(missing), 80)} of {len(classes):,} classes")
+    plain = [column for column in others if headings[column] and headings[column].lower() not in _NO_CLASS]
+    if occurring and occurring <= {headings[column] for column in plain}:
+        return plain
+    numbered: dict[int, int] = {}
     for column in others:
         found = _NUMBERED.fullmatch(headings[column].lower())
         if found:
             numbered.setdefault(int(found[1]), column)
     if len(numbered) > 1:
-        start = 1 if 0 not in numbered and classes is None else 0
-        if sorted(numbered) == list(range(start, start + len(numbered))):
-            return [numbered[number] for number in sorted(numbered)], [str(number) for number in sorted(numbered)]
-        raise UserError(f"{path}: columns of classes {shortened(sorted(numbered), 80)}: expected 0, 1, 2 and so on")
-    plain = [column for column in others if headings[column] and headings[column].lower() not in (*_NAMES, *_BEST)]
-    if classes is None and len(plain) > 1 and not any(headings[column].lower() in _BEST for column in others):
-        return plain, [headings[column] for column in plain]
-    return [], []
+        first = min(numbered) if classes is None else 0
+        if sorted(numbered) != list(range(first, first + len(numbered))) or first > 1:
+            raise UserError(f"{path}: columns of classes {shortened(sorted(numbered), 80)}: expected 0, 1, 2 and so on")
+        return [numbered[number] for number in sorted(numbered)]
+    return plain if classes is None and len(plain) > 1 and not has_best else []
 
 
 def numbers_of(path: str, row: Row, columns: Sequence[int], separator: str) -> list[float]:
@@ -241,12 +253,14 @@ class Truth(NamedTuple):
         labels: int64 (pictures,), from 0.
         classes: their names.
         source: where this is from, for messages.
+        notices: lines.
     """
 
     names: Sequence[str]
     labels: Any
     classes: list[str]
     source: str
+    notices: Sequence[str] = ()
 
 
 def listed_classes(path: str) -> dict[str, str]:
@@ -255,11 +269,10 @@ def listed_classes(path: str) -> dict[str, str]:
     Raises:
         UserError: it cannot be read, has scores in place of a class, or names a picture twice.
     """
-    layout = layout_of(path, None)
-    if layout.scores:
-        raise UserError(
-            f"{path} has scores for {len(layout.scores):,} classes; the truth is one class for each picture"
-        )
+    layout = layout_of(path, None, of_truth=True)
+    if not layout.best:
+        said = f"{path} has no column with the true class, but {len(layout.scores):,} of scores"
+        raise UserError(f"{said}; the truth is one class for each picture, and stands before the results")
     found: dict[str, str] = {}
     for row in layout.rows(path):
         name, own = row.cells[layout.name].strip(), row.cells[layout.best[0]].strip()

@@ -1,0 +1,126 @@
+"""``evaluate landmarks``: positions of other programs, in any of the formats and either coordinate system."""
+
+import json
+
+import numpy as np
+import pytest
+
+from paddlevit_dist import config
+from paddlevit_dist.commands import evaluate_results
+from paddlevit_dist.comparing.pairs import compare
+from paddlevit_dist.comparing.tables import read
+from paddlevit_dist.registry import resolve
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
+
+NAMES = ["nose", "chin", "ear"]
+RNG = np.random.default_rng(0)
+TRUTH = {f"case{number}": RNG.uniform(-90, 90, (3, 3)) for number in range(6)}  # RAS
+STEPS = RNG.normal(0, 1.5, (6, 3, 3))
+FOUND = {case: places + step for (case, places), step in zip(TRUTH.items(), STEPS)}
+ERRORS = np.sqrt((STEPS**2).sum(axis=2))
+
+
+def write(folder, places, form):
+    """RAS positions as files of a form: "fcsv LPS", "mrk.json RAS", "csv LPS" and so on."""
+    kind, world = form.split()
+    folder.mkdir(exist_ok=True)
+    for case, own in places.items():
+        own = own * (-1, -1, 1) if world == "LPS" else own
+        points = [Point(name, tuple(f"{value:.10f}" for value in place), "") for name, place in zip(NAMES, own)]
+        if kind == "fcsv":
+            text = fcsv_text(points, world.lower())
+        elif kind == "mrk.json":
+            text = markups_text(points, world.lower())
+        elif kind == "json":
+            text = json.dumps({name: place.tolist() for name, place in zip(NAMES, own)})
+        else:
+            text = "name,x,y,z\n" + "".join(f"{p.name},{','.join(p.position)}\n" for p in points)
+        (folder / f"{case}.{kind}").write_text(text)
+
+
+def evaluate(capsys, *words):
+    evaluate_results.run_landmarks([*map(str, words), "-json"])
+    captured = capsys.readouterr()
+    return json.loads(captured.out), captured.err
+
+
+@pytest.mark.parametrize(
+    ("truth", "found"),
+    [
+        ("fcsv RAS", "mrk.json LPS"),
+        ("mrk.json LPS", "fcsv LPS"),
+        ("fcsv LPS", "mrk.json RAS"),
+        ("mrk.json RAS", "csv LPS"),
+        ("fcsv RAS", "json RAS"),
+        ("json LPS", "fcsv RAS"),
+        ("csv LPS", "json LPS"),
+    ],
+)
+def test_errors_are_distances_in_whatever_coordinates_files_are(tmp_path, capsys, truth, found):
+    write(tmp_path / "truth", TRUTH, truth)
+    write(tmp_path / "found", FOUND, found)
+    unsaid = {form.split()[1] for form in (truth, found) if form.split()[0] in ("csv", "json")}
+    said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "found", *(f"-world={one.lower()}" for one in unsaid))
+    assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
+    assert said["scores"]["sd_mm"] == pytest.approx(ERRORS.std(), abs=1e-6)
+    assert said["scores"]["sdr_2mm"] == pytest.approx(100 * (ERRORS <= 2).mean())
+    assert said["scores"]["chin mre_mm"] == pytest.approx(ERRORS[:, 1].mean(), abs=1e-6)
+    assert said["samples"] == 6 and said["intervals"]["mre_mm"]["low"] < ERRORS.mean()
+
+
+def test_coordinates_that_nobody_says(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "fcsv LPS")
+    write(tmp_path / "found", FOUND, "csv LPS")
+    with pytest.raises(UserError, match=r"case0.csv does not say whether it is LPS or RAS.*give -world"):
+        evaluate(capsys, tmp_path / "truth", tmp_path / "found")
+    write(tmp_path / "both", TRUTH, "json LPS")
+    said, _ = evaluate(capsys, tmp_path / "both", tmp_path / "found")
+    assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
+    assert "both sides are taken for the same" in said["protocol"][0]
+
+
+def test_landmarks_of_a_data_set_compare_with_one_another(tmp_path, capsys):
+    heads = resolve("dataset", "synthetic_landmarks").open(config.load(["-cfg=landmark_unet3d"]).values, "val", None)
+    for scale in (1, 2):
+        (tmp_path / f"by_{scale}").mkdir()
+        for index in range(len(heads)):
+            moved = [
+                Point(name, (*map(str, place + (scale, 0, 0)),), "")
+                for name, place in zip(heads.names, heads.world(index))
+            ]
+            text = fcsv_text([one for one in moved if "nan" not in one.position], "ras")
+            (tmp_path / f"by_{scale}" / f"{heads.case(index)}.fcsv").write_text(text)
+        said, _ = evaluate(
+            capsys, tmp_path / f"by_{scale}", "-cfg=landmark_unet3d", f"-output={tmp_path / f'out_{scale}'}"
+        )
+        assert said["scores"]["mre_mm"] == pytest.approx(scale, abs=1e-9)
+    tables = [read(str(tmp_path / f"out_{scale}")) for scale in (1, 2)]
+    row = compare(*tables)
+    assert row["difference"]["value"] == pytest.approx(1) and not row["more_is_better"]
+    assert tables[0].names == [heads.identity(index) for index in range(len(heads))]
+
+
+def test_what_is_missing_is_refused_and_what_is_more_is_told(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "fcsv RAS")
+    write(tmp_path / "found", {**FOUND, "other": FOUND["case0"]}, "mrk.json LPS")
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found")
+    assert "1 files of no volume of" in told and "such as other" in told
+    (tmp_path / "found" / "case3.mrk.json").write_text(markups_text([Point("nose", ("0", "0", "0"), "")], "ras"))
+    with pytest.raises(UserError, match=r"case3.mrk.json has no position of chin, but .*case3.fcsv has"):
+        evaluate(capsys, tmp_path / "truth", tmp_path / "found")
+    (tmp_path / "found" / "case3.mrk.json").unlink()
+    with pytest.raises(UserError, match="1 of 6 volumes of .* have no file of landmarks, such as case3"):
+        evaluate(capsys, tmp_path / "truth", tmp_path / "found")
+    for folder, complaint in (("none", "none is not a folder"), ("", "have no file of landmarks")):
+        with pytest.raises(UserError, match=complaint):
+            evaluate(capsys, tmp_path / "truth", tmp_path / folder)
+
+
+def test_voxels_are_no_millimetres(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "fcsv RAS")
+    write(tmp_path / "found", FOUND, "fcsv LPS")
+    file = tmp_path / "found" / "case0.fcsv"
+    file.write_text(file.read_text().replace("= LPS", "= IJK"))
+    with pytest.raises(UserError, match=r"case0.fcsv: landmarks are in voxels \(IJK\)"):
+        evaluate(capsys, tmp_path / "truth", tmp_path / "found")

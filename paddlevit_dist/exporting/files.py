@@ -41,7 +41,7 @@ class ExportedModel(NamedTuple):
 
 def setting_of(word: str) -> str | None:
     """For ``evaluate MODEL.onnx``: what a word of the command line sets, None if it names no exported model."""
-    path = Path(word).expanduser()
+    path = Path(os.path.expanduser(word))
     is_meant = path.suffix in (ONNX, PARAMETERS, ".pdmodel") or bool(_candidates(path))
     return f"EXPORTED={word}" if is_meant else None
 
@@ -52,7 +52,7 @@ def find(source: str) -> ExportedModel:
     Raises:
         UserError: there is none, or there are several; or its description is damaged.
     """
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))
     found = _candidates(path)
     if len(found) > 1:
         raise UserError(f"EXPORTED {source}: there are {', '.join(map(str, found))}: name one of them")
@@ -74,7 +74,7 @@ def mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def description_in(text: str | None, file: Path) -> dict[str, Any]:
+def description_in(text: str | None) -> dict[str, Any]:
     """The description that an ONNX file of ours has inside; one of somebody else's format is none."""
     try:
         return mapping(parse_yaml(text) if text else None)
@@ -83,12 +83,14 @@ def description_in(text: str | None, file: Path) -> dict[str, Any]:
 
 
 def _candidates(path: Path) -> list[Path]:
-    """The files with weights that a path may mean."""
-    if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix in (ONNX, PARAMETERS) and file.is_file())
-    if path.suffix in _PROGRAMS:
-        path = path.with_suffix(PARAMETERS)
-    if path.suffix in (ONNX, PARAMETERS):
-        return [path] if path.is_file() else []
-    named = [path.with_name(path.name + ending) for ending in (ONNX, PARAMETERS)]
-    return [file for file in named if file.is_file()] if path.name else []
+    """The files with weights that a path may mean; none where the file system refuses it, as a too long name."""
+    try:
+        if path.is_dir():
+            named = sorted(file for file in path.iterdir() if file.suffix in (ONNX, PARAMETERS))
+        elif path.suffix in (ONNX, PARAMETERS, *_PROGRAMS):
+            named = [path.with_suffix(PARAMETERS) if path.suffix in _PROGRAMS else path]
+        else:
+            named = [path.with_name(path.name + ending) for ending in (ONNX, PARAMETERS)]
+        return [file for file in named if file.is_file()]
+    except (OSError, ValueError):
+        return []

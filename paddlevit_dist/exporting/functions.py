@@ -95,7 +95,7 @@ def _of_onnx(model: ExportedModel) -> Function:
         pictures = read(images)[0].astype(inputs[0].dtype)  # the session reads memory of the host: this waits for a GPU
         return to_device(session.run([outputs[number].name], {inputs[0].name: pictures})[0].astype(np.float32))
 
-    about = description_in(session.get_modelmeta().custom_metadata_map.get("about"), model.file) or model.about
+    about = description_in(session.get_modelmeta().custom_metadata_map.get("about")) or model.about
     used = session.get_providers()[0]  # not those that were asked for: one that cannot start is left out in silence
     note = ""
     if is_on_gpu() and used != _GPU_PROVIDER:

@@ -1,5 +1,6 @@
 """``evaluate MODEL.onnx``: an exported model in the place of the trained one, and what its export has changed."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,9 +13,10 @@ from ..contracts.task import EvaluationStep, ExportParts, Task
 from ..engine.about import Change, differing, shown
 from ..engine.parts import build_model
 from ..engine.watchers import Watcher
-from ..parallel import all_gather, reduce_dict
+from ..parallel import all_gather, gpu, reduce_dict
 from ..prediction.evaluation import load_trained
 from ..runtime.errors import UserError
+from ..runtime.transfers import is_on_gpu
 from . import functions
 from .command import LARGEST_DIFFERENCE
 from .files import find, mapping
@@ -144,8 +146,9 @@ def _chosen_output(
         raise UserError(f"{source}: several outputs fit, {listed}: choose one with EXPORTED_OUTPUT NAME")
     assert expected is not None
     wanted, advice = shape_text((None, *expected)), ""
-    if len(expected) == 1 and len(named) == 1 and len(shapes[named[0]]) == 2 and shapes[named[0]][1] > expected[0]:
-        advice = f"; -num_classes={shapes[named[0]][1]} scores it if the classes of the data are its first"
+    classes = shapes[named[0]][1] if len(named) == 1 and len(shapes[named[0]]) == 2 else 0
+    if len(expected) == 1 and classes > (expected[0] or classes):
+        advice = f"; -num_classes={classes} scores it if the classes of the data are its first"
     raise UserError(f"{source}: gives {listed}, and these data need {wanted}{advice}")
 
 
@@ -261,6 +264,7 @@ class Comparison(Watcher):
         self._metrics = run.task.build_metrics()
         self._replayed = _Replayed()
         self._trained = run.task.evaluated_model(self._replayed)
+        self._is_of_classes = False  # known once this rank has seen a batch
         # Largest difference of an output, largest output, samples with another answer; on the device.
         self._seen = [paddle.zeros([], dtype=dtype) for dtype in ("float32", "float32", "int64")]
 
@@ -289,6 +293,7 @@ class Comparison(Watcher):
         largest, of_outputs, changed = self._seen
         self._seen = [paddle.maximum(largest, apart.max()), paddle.maximum(of_outputs, expected.abs().max()), changed]
         if found.ndim == 2:
+            self._is_of_classes = True
             self._seen[2] = changed + (found.argmax(axis=-1) != expected.argmax(axis=-1)).astype("int64").sum()
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
@@ -299,9 +304,11 @@ class Comparison(Watcher):
         state = reduce_dict(self._metrics.state, average=False)
         seen = all_gather([value.item() for value in self._seen])
         largest, of_outputs, changed = max(s[0] for s in seen), max(s[1] for s in seen), sum(s[2] for s in seen)
-        differences = {"largest_difference": largest, "of_outputs_up_to": of_outputs}
-        said = [f"outputs up to {of_outputs:.3g} differ by at most {largest:.1e}"]
-        if exported.function.outputs and self._counts_answers():
+        differences: dict[str, Any] = {"largest_difference": largest if math.isfinite(largest) else None}
+        differences["of_outputs_up_to"] = of_outputs
+        by = f"by at most {largest:.1e}" if math.isfinite(largest) else "without a limit: some are not finite"
+        said = [f"outputs up to {of_outputs:.3g} differ {by}"]
+        if self._is_of_classes:
             differences["changed"] = changed
             said.insert(0, f"{changed:,} of {len(run.evaluated):,} {run.task.sample_name} have another answer")
         event = {**facts, "trained": exported.weights, **differences}
@@ -313,12 +320,9 @@ class Comparison(Watcher):
                 said.insert(0, f"{score} {round(run.evaluation.values[score] - values[score], 6) + 0.0:+.4g}")
         record.event("difference_of_export", event)
         record.say(f"after the export: {'; '.join(said)}")
-        if not largest <= LARGEST_DIFFERENCE[exported.precision] * max(1.0, of_outputs):
+        precision = "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision  # TF32 has as many digits
+        if not largest <= LARGEST_DIFFERENCE[precision] * max(1.0, of_outputs):
             record.say(
-                f"note: that is more than rounding in {exported.precision}: are these the weights that "
+                f"note: that is more than rounding in {precision}: are these the weights that "
                 f"{exported.source} was made of, and is its input prepared like theirs?"
             )
-
-    def _counts_answers(self) -> bool:
-        shape = self._run.task.export_parts().output_shape
-        return shape is not None and len(shape) == 1

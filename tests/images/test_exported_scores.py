@@ -125,6 +125,16 @@ def test_other_weights_are_seen_to_be_others(trained, tmp_path):
     assert "note: that is more than rounding in float32" in ended.out
 
 
+@needs_onnx
+@pytest.mark.long
+def test_outputs_that_are_not_finite_differ_without_a_limit(trained, tmp_path):
+    file = write_onnx(tmp_path / "others.onnx", scores=np.where(SCORES == 2, np.nan, SCORES))
+    ended = well(evaluated(tmp_path, "scored", str(file), f"-pretrained={trained / 'run'}"))
+    assert events(tmp_path / "scored")[-1]["largest_difference"] is None
+    assert "without a limit: some are not finite" in ended.out and "more than rounding" in ended.out
+    assert last_line(ended).startswith("top-1 0.00 ")
+
+
 SCORED = ("top-1", "top-5", "loss", "top-1 count", "top-5 count", "samples")
 
 
@@ -212,7 +222,8 @@ def test_a_word_alone_names_the_model_wherever_it_stands(tmp_path, monkeypatch):
         for words in ([word, "-ngpus=1"], ["-cfg", "x.yaml", word], ["-allow_changes", word, "NGPUS", "1"]):
             expected = [f"EXPORTED={word}" if one == word else one for one in words]
             assert with_settings(words) == expected
-    for words in (["-pretrained", "model.onnx"], ["SAVE", "digits"], ["-output=digits.onnx"], ["other", "1"]):
+    other = (["other", "1"], ["~nobody/x", "1"], ["x" * 5000, "1"], ["\0", "1"])
+    for words in (["-pretrained", "model.onnx"], ["SAVE", "digits"], ["-output=digits.onnx"], *other):
         assert with_settings(words) == words
 
 

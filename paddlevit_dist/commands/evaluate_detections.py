@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.scored import Origin, Scored
+from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .parser import CommandParser, path
 from .scored import MOST_SHOWN, add_data, add_output, data_set, takes_data, write
+
+_RULES = "AP: COCO's rules, 100 detections of a picture and category, areas in pixels of the pictures' files"
 
 
 def run(words: list[str]) -> None:
@@ -24,30 +26,39 @@ def run(words: list[str]) -> None:
     from ..images.detection.evaluation import scored_files, yolo_results
 
     options = _options(words)
-    kind, origin = options.iou_type, Origin()
+    kind, origin = options.iou_type, UNKNOWN
     if not takes_data(options):
         annotations = scored_files.read_annotations(options.truth, kind, options.federated)
         label_of = {number: number for number in range(len(annotations.names))}
+        protocol: list[str] = []
     elif options.federated:
         raise UserError("-federated: only a file of LVIS says what pictures were checked for; give it as TRUTH")
     else:
         from ..contracts.dataset import dataset_class
         from ..images.detection.data.detection_dataset import DetectionDataset
 
-        with data_set(options) as (values, cache, origin):
-            dataset = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
-            annotations = yolo_results.annotations_of(dataset, kind)
+        with data_set(options, "detection") as (values, cache, origin):
+            dataset: Any = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
+            annotations = yolo_results.annotations_of(dataset, f"{origin.dataset} ({origin.split})", kind)
         of_yolo = origin.dataset == "yolo"  # whose categories are the numbers in its files
         label_of = {own if of_yolo else label: label for label, own in enumerate(dataset.category_ids)}
+        protocol = [_RULES]
     if os.path.isdir(options.results):
         results = yolo_results.read_yolo(options.results, annotations, label_of, kind)
+        number, label = next(iter(label_of.items()))
+        named = f"class {number} of the results is {annotations.names[label]}, and so on by ascending number"
+        protocol = [_RULES, f"{named}; a picture without a file has no results"]
     else:
         results = scored_files.read_results(options.results, annotations, kind)
-    _tell(options, annotations, results, origin)
+    _tell(options, annotations, results, origin, protocol)
 
 
-def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin) -> None:
-    """Match results with annotations, print scores, and write them where -output says."""
+def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, protocol: list[str]) -> None:
+    """Match results with annotations, print scores, and write them where -output says.
+
+    Args:
+        protocol: lines on how files in other forms than COCO's are understood.
+    """
     from ..images.detection.evaluation import scored_files
     from ..images.detection.evaluation.accumulation import accumulate
 
@@ -65,6 +76,8 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin) ->
         said["intervals"] = {name: interval.plain() for name, interval in found.items()}
     if options.federated:
         said["per_frequency"] = rates
+    if protocol:
+        said["protocol"] = protocol
     if options.output:
         scored = None if options.federated else _scored(annotations, table, origin)  # 'compare' has COCO's rules
         write(scored, said, Path(options.output), options.results)
@@ -79,7 +92,8 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin) ->
     wide = [name for name in ("AP", "AP50", "AP75") if name in found and found[name].has_width()]
     shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
     of_pictures = [f" {', '.join(shown)}: {options.interval} % intervals over pictures"] if shown else []
-    for line in summary(accumulated) + of_pictures + of_rates + _per_category(annotations, accumulated):
+    told = [f" {line}" for line in map(one_line, protocol)]
+    for line in summary(accumulated) + of_pictures + told + of_rates + _per_category(annotations, accumulated):
         print(line)
 
 
@@ -136,18 +150,18 @@ def _scored(annotations: Any, table: Any, origin: Origin) -> Scored:
     names = [name or f"picture {own}" for name, own in zip(annotations.file_names, ids)]
     arrays = {"ids": table.image_ids, **table._asdict()}
     return Scored(
-        "",
-        names,
-        "picture",
-        lambda _: {},
-        {"AP": 4},
-        None,
-        annotations.names,
-        [],
-        [],
-        "detection",
-        "boxes",
-        arrays,
+        counted="",
+        names=names,
+        sample="picture",
+        recompute=lambda _: {},
+        shown={"AP": 4},
+        of_class=None,
+        classes=annotations.names,
+        protocol=[],
+        notices=[],
+        task="detection",
+        kind="boxes",
+        arrays=arrays,
         origin=origin,
     )
 

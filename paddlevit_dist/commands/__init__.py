@@ -1,6 +1,7 @@
 """The command line, one command per file. Wings bring more (see ``wings``).
 
-- ``train``, ``evaluate``: the main job; ``evaluate_detections``, ``inspect_submission``: of anybody's files
+- ``train``, ``evaluate``: the main job
+- ``evaluate_results``, ``evaluate_detections``, ``inspect_submission``: of anybody's files; ``scored``: what they share
 - ``predict``: what trained weights say of data without labels
 - ``prepare``: one-time processing of data; ``convert``: processing of weights
 - ``inspect_data``, ``inspect_model``, ``inspect_recipes``, ``version``: look at samples, models, recipes
@@ -15,7 +16,7 @@ from .. import wings
 COMMANDS: dict[str, tuple[str, str]] = {  # name -> function that implements it, and what it does
     "train": (".commands.train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": (".commands.evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
-    "evaluate detections": (".commands.evaluate_detections:run", "COCO's scores of a file of results; needs no Paddle"),
+    "evaluate detections": (".commands.evaluate_detections:run", "COCO's scores of anybody's boxes; needs no Paddle"),
     "evaluate classes": (".commands.evaluate_results:run_classes", "scores of a table of classes; needs no Paddle"),
     "evaluate masks": (".commands.evaluate_results:run_masks", "IoU of label maps; needs no Paddle"),
     "evaluate scenes": (".commands.evaluate_results:run_scenes", "ScanNet's scores of predictions in its format"),

@@ -74,6 +74,8 @@ class Metrics:
 
     #: by name of a value, when ``summary`` is called; empty where there are none
     intervals: Mapping[str, Interval] = {}
+    #: names of values that are the share of samples, in percent, of which something is true
+    shares: Sequence[str] = ()
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contracts.task import Kept, Metrics
-from ..intervals import Interval, bootstrap, join
+from ..intervals import Interval, bootstrap, join, with_exact_end
 from ..parallel import all_gather, broadcast_object, is_main
 
 
@@ -61,7 +61,11 @@ class SampleTable(NamedTuple):
         """By name; empty where none are wanted."""
         if confidence is None:
             return {}
-        return bootstrap(functools.partial(self.metrics.resampled, self.columns), len(self.indices), *confidence)
+        number, percent = len(self.indices), confidence.percent
+        found = bootstrap(functools.partial(self.metrics.resampled, self.columns), number, *confidence)
+        for name in set(self.metrics.shares) & set(found):
+            found[name] = with_exact_end(found[name], number, percent)
+        return found
 
 
 def intervals_of(

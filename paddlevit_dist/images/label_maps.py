@@ -65,7 +65,7 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
         notices.append(
             f"{truth}: one class beside {rules.ignored}, which is ignored; -ignore=none if it is a class, too"
         )
-    without = f", without {ignored:,} where the truth is {rules.ignored}" if rules.ignored is not None else ""
+    without = f"; {ignored:,} are ignored, where the truth is {rules.ignored}" if rules.ignored is not None else ""
     shift = "; 0 in the truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
     return Scored(
         f"{len(pairs):,} pictures of {len(classes):,} classes: {results}, truth of {truth}",

@@ -4,7 +4,7 @@
 - ``scores``: such functions for classes, confusions, and sums of numbers
 """
 
-from .resampling import Interval, bootstrap, join, weighted_sums
+from .resampling import Interval, bootstrap, join, weighted_sums, with_exact_end
 from .scores import Classified, confusion_scores, mean_of_defined, means, quotient
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "means",
     "quotient",
     "weighted_sums",
+    "with_exact_end",
 ]

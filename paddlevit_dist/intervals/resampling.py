@@ -48,6 +48,19 @@ class Interval(NamedTuple):
         return f"[{self.low:.{decimals}f}, {self.high:.{decimals}f}]"
 
 
+def with_exact_end(interval: Interval, num_samples: int, percent: float) -> Interval:
+    """The interval of a share in percent of which draws know nothing, as it is 0 or 100: the end that they lack is the
+    share with which so many samples are alike in half as many of a hundred cases as it may leave out.
+
+    Source: C. Clopper and E. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    binomial", Biometrika 26, 1934.
+    """
+    least = 100.0 * ((1 - percent / 100) / 2) ** (1 / num_samples)
+    if interval.value == 100.0:
+        return interval._replace(low=least)
+    return interval._replace(high=100.0 - least) if interval.value == 0.0 else interval
+
+
 def bootstrap(
     recompute: Recompute, num_samples: int, percent: float = 95, resamples: int = RESAMPLES
 ) -> dict[str, Interval]:

@@ -3,8 +3,11 @@
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+from numba import types
+from numba.extending import intrinsic
 
 from ..observe.progress import Progress
 from ..parallel.devices import cpu_cores
@@ -13,11 +16,17 @@ from ..runtime.compiled import compiled
 NEAR, FIRST = 13, 22  # bits that may differ from the nearest variant, and from the picture itself
 NEAREST = 8  # kept of each
 _AT_ONCE = 512  # hashes in a piece of work
-_TILE, _BLOCK = 4096, 16  # of the others: what stays in the nearest cache, and what is passed over at once
+_TILE = 4096  # of the others: what stays in the nearest cache
 
-_PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-_EIGHTS, _SUMS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
-_ONE, _TWO, _FOUR, _TOP = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+
+@intrinsic
+def _bits_set(typing_context: Any, number: Any):
+    """How many bits of a uint64 are 1."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
 
 
 def nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -58,33 +67,26 @@ def nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.nda
 
 @compiled
 def _compare(queries, others, found, distances):
-    def differing(one, other):
-        # How many bits differ. Source: H. Warren, "Hacker's Delight", 2nd edition, section 5-1; compilers know it.
-        bits = one ^ other
-        bits = bits - ((bits >> _ONE) & _PAIRS)
-        bits = (bits & _FOURS) + ((bits >> _TWO) & _FOURS)
-        return (((bits + (bits >> _FOUR)) & _EIGHTS) * _SUMS) >> _TOP
-
+    is_near = np.zeros(_TILE, np.uint8)  # one flag a byte, eight of which are looked at together
+    eights = is_near.view(np.uint64)
     for tile in range(0, len(others), _TILE):
+        part = others[tile : tile + _TILE]
         for row in range(len(queries)):
-            picture = queries[row, 0]
-            for begin in range(tile, min(tile + _TILE, len(others)), _BLOCK):
-                end = min(begin + _BLOCK, len(others))
-                least = np.uint64(64)
-                for place in range(begin, end):
-                    least = min(least, differing(picture, others[place]))
-                if least > FIRST:
+            for place in range(len(part)):
+                is_near[place] = _bits_set(queries[row, 0] ^ part[place]) <= FIRST
+            for eight in range((len(part) + 7) // 8):
+                if eights[eight] == 0:
                     continue
-                for place in range(begin, end):
-                    if differing(picture, others[place]) > FIRST:
+                for place in range(8 * eight, min(8 * eight + 8, len(part))):
+                    if not is_near[place]:
                         continue
                     distance = np.uint64(64)
                     for variant in range(queries.shape[1]):
-                        distance = min(distance, differing(queries[row, variant], others[place]))
+                        distance = min(distance, _bits_set(queries[row, variant] ^ part[place]))
                     if distance > NEAR or distance >= distances[row, NEAREST - 1]:
                         continue
                     rank = NEAREST - 1
                     while rank > 0 and distances[row, rank - 1] > distance:
                         distances[row, rank], found[row, rank] = distances[row, rank - 1], found[row, rank - 1]
                         rank -= 1
-                    distances[row, rank], found[row, rank] = distance, place
+                    distances[row, rank], found[row, rank] = distance, tile + place

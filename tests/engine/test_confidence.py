@@ -68,8 +68,10 @@ def test_the_keys_take_what_they_say():
         load(["EVALUATION.RESAMPLES", "3"])
 
 
-def test_an_interval_without_width_is_recorded_and_not_shown(tmp_path):
+def test_of_one_sample_the_rate_has_an_exact_interval_and_the_loss_none(tmp_path):
     trainer = small_runs.build(str(tmp_path), "-epochs=1", "-batch_size=1", val_size=1)
     values, line = trainer.evaluation("evaluation")
-    assert re.fullmatch(r"top-1 [\d.]+ top-5 [\d.]+ loss [\d.]+", line)
-    assert trainer.evaluation.event_of(values)["interval"]["top-1"] == [values["top-1"]] * 2
+    low, high = (2.5, 100.0) if values["top-1"] else (0.0, 97.5)
+    assert re.fullmatch(rf"top-1 [\d.]+ \[{low}, {high}\] top-5 [\d.]+ loss [\d.]+", line)
+    interval = trainer.evaluation.event_of(values)["interval"]
+    assert interval["top-1"] == pytest.approx([low, high]) and interval["loss"][0] == interval["loss"][1]

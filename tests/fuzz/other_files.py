@@ -100,11 +100,12 @@ def make_samples(folder):
     classes = {"labels": np.array([0, 1, 1]), "places": np.array([0, 0, 1]), "losses": np.ones(3, np.float32)}
     kinds = {"classes": ({**classes, "top": np.array([1])}, "top-1"), "boxes": ({"ids": np.arange(3), **boxes}, "AP")}
     for kind, (arrays, score) in kinds.items():
+        kept = Kept(kind, ["a", "b"], arrays)
         evaluation = SimpleNamespace(
-            kept=(np.arange(3), Kept(kind, ["a", "b"], arrays)),
+            table=SimpleNamespace(indices=np.arange(3), kept=lambda kept=kept: kept),
             config=CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}}),
             task=SimpleNamespace(best_metric=(score, True), about_input=lambda: {"DATA.IMAGE_SIZE": 16}),
-            samples=SimpleNamespace(describe=str),
+            samples=SimpleNamespace(name=str),
             facts={},
         )
         for name in ("first", "second"):

@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.intervals import Classified, bootstrap, confusion_scores, join, means, weighted_sums
+from paddlevit_dist.intervals import (
+    Classified,
+    Interval,
+    bootstrap,
+    confusion_scores,
+    join,
+    means,
+    weighted_sums,
+    with_exact_end,
+)
 
 DRAWS = 500  # of data; of 500 intervals that cover in 95 % of cases, 465 to 485 do in 96 % of such tests
 
@@ -54,6 +63,18 @@ OF_LABELS = {"top-1": 100 * (0.36 + 0.24 + 0.14 + 0.06), "balanced accuracy": 75
 def test_an_interval_covers_the_truth_as_often_as_it_says(draw, truths, percent, low, high):
     shares = shares_that_cover(draw, truths, percent)
     assert all(low <= share <= high for share in shares.values()), shares
+
+
+@pytest.mark.parametrize(
+    "percent, right, shown", [(95, 360, "[99.0, 100.0]"), (99, 360, "[98.5, 100.0]"), (95, 0, "[0.0, 1.0]")]
+)
+def test_where_all_or_none_are_right_the_end_is_that_of_clopper_and_pearson(percent, right, shown):
+    value = 100.0 * right / 360
+    found = with_exact_end(Interval(value, value, value), 360, percent)
+    assert found.ends(1) == shown and found.value == value
+    farther = found.low if right else 100 - found.high
+    assert (farther / 100) ** 360 == pytest.approx((1 - percent / 100) / 2)  # as likely are 360 alike
+    assert with_exact_end(Interval(50.0, 40.0, 60.0), 360, percent) == (50.0, 40.0, 60.0)
 
 
 def test_an_interval_of_a_mean_is_that_of_the_normal_distribution():

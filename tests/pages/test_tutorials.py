@@ -119,6 +119,14 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
     trained, difference, last = next(out for out in printed if "after the export" in out).splitlines()[-3:]
     assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
     assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; ")
+    lines = set(text_of(page).splitlines())
+    scored = [out.splitlines() for out in printed if "% intervals: bootstrap over" in out or "maxDets" in out]
+    assert [own[0].split()[0] for own in scored] == ["360", "40", "40", "24", "24"]
+    assert set(scored[0][:8]) < lines and set(scored[2][:7]) < lines  # of classes and masks, as the page shows them
+    assert scored[1][2].endswith(" = 1.000")  # AP50: boxes are moved by a fiftieth
+    assert scored[3][1].startswith("mIoU 0.89") and scored[4][1].startswith("mre_mm 1.9599 [")
+    compared = next(out for out in printed if out.startswith("output/digits: val, "))
+    assert "output/theirs: val, results logits.csv\n" in compared and re.search(r"^fixed \d+ ", compared, re.MULTILINE)
     heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8-sig").splitlines()
     assert heading in text_of(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
     assert any(f"a row for each of {len(rows)} images: samples.csv\n" in out for out in printed)

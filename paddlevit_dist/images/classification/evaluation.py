@@ -60,6 +60,7 @@ class ClassificationMetrics(Metrics):
     def __init__(self, num_classes: int, class_names: Sequence[str] | None = None) -> None:
         super().__init__()
         self.num_classes = num_classes
+        self.shares = ("top-1", f"top-{BEST}")
         names = list(class_names or ())[:num_classes]
         self.class_names = [*names, *map(str, range(len(names), num_classes))]
         self._rows: list[Callable[[], list[np.ndarray]]] = []  # the columns of ``per_sample``, of each batch

@@ -7,16 +7,19 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..contracts.scored import Origin, Scored
+from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .parser import CommandParser, path
 from .scored import MOST_SHOWN, add_data, add_output, data_set, takes_data, write
+
+_RULES = "AP: COCO's rules, 100 detections of a picture and category, areas in pixels of the pictures' files"
 
 
 def run(words: list[str]) -> None:
@@ -24,30 +27,39 @@ def run(words: list[str]) -> None:
     from ..images.detection.evaluation import scored_files, yolo_results
 
     options = _options(words)
-    kind, origin = options.iou_type, Origin()
+    kind, origin = options.iou_type, UNKNOWN
     if not takes_data(options):
         annotations = scored_files.read_annotations(options.truth, kind, options.federated)
         label_of = {number: number for number in range(len(annotations.names))}
+        protocol: list[str] = []
     elif options.federated:
         raise UserError("-federated: only a file of LVIS says what pictures were checked for; give it as TRUTH")
     else:
         from ..contracts.dataset import dataset_class
         from ..images.detection.data.detection_dataset import DetectionDataset
 
-        with data_set(options) as (values, cache, origin):
-            dataset = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
-            annotations = yolo_results.annotations_of(dataset, kind)
+        with data_set(options, "detection") as (values, cache, origin):
+            dataset: Any = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
+            annotations = yolo_results.annotations_of(dataset, f"{origin.dataset} ({origin.split})", kind)
         of_yolo = origin.dataset == "yolo"  # whose categories are the numbers in its files
         label_of = {own if of_yolo else label: label for label, own in enumerate(dataset.category_ids)}
+        protocol = [_RULES]
     if os.path.isdir(options.results):
         results = yolo_results.read_yolo(options.results, annotations, label_of, kind)
+        number, label = next(iter(label_of.items()))
+        named = f"class {number} of the results is {annotations.names[label]}, and so on by ascending number"
+        protocol = [_RULES, f"{named}; a picture without a file has no results"]
     else:
         results = scored_files.read_results(options.results, annotations, kind)
-    _tell(options, annotations, results, origin)
+    _tell(options, annotations, results, origin, protocol)
 
 
-def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin) -> None:
-    """Match results with annotations, print scores, and write them where -output says."""
+def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, protocol: list[str]) -> None:
+    """Match results with annotations, print scores, and write them where -output says.
+
+    Args:
+        protocol: lines on how files in other forms than COCO's are understood.
+    """
     from ..images.detection.evaluation import scored_files
     from ..images.detection.evaluation.accumulation import accumulate
 
@@ -57,7 +69,11 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin) ->
     table = scored_files.table_of(annotations, results, kind)
     limits = scored_files.limits_of(annotations)
     accumulated = accumulate(table, limits)
-    found = {} if options.interval == "off" else _intervals(table, limits, float(options.interval))
+    found = (
+        {}
+        if options.interval == "off"
+        else _intervals(table, limits, float(options.interval), annotations.frequencies if options.federated else ())
+    )
     rates = scored_files.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
     per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
     said: dict[str, Any] = {"stats": accumulated.stats().tolist(), "per_category": per_class}
@@ -65,6 +81,8 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin) ->
         said["intervals"] = {name: interval.plain() for name, interval in found.items()}
     if options.federated:
         said["per_frequency"] = rates
+    if protocol:
+        said["protocol"] = protocol
     if options.output:
         scored = None if options.federated else _scored(annotations, table, origin)  # 'compare' has COCO's rules
         write(scored, said, Path(options.output), options.results)
@@ -75,11 +93,16 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin) ->
     print(
         one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
     )
-    of_rates = [f" AP of categories of frequency {one_line(name)}: {ap:0.3f}" for name, ap in rates.items()]
+    of_rates = []
+    for name, ap in rates.items():
+        interval = found.get(f"frequency {name}")
+        ends = f" {interval.ends(3)}" if interval is not None and interval.has_width() else ""
+        of_rates.append(f" AP of categories of frequency {one_line(name)}: {ap:0.3f}{ends}")
     wide = [name for name in ("AP", "AP50", "AP75") if name in found and found[name].has_width()]
     shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
     of_pictures = [f" {', '.join(shown)}: {options.interval} % intervals over pictures"] if shown else []
-    for line in summary(accumulated) + of_pictures + of_rates + _per_category(annotations, accumulated):
+    told = [f" {line}" for line in map(one_line, protocol)]
+    for line in summary(accumulated) + of_pictures + told + of_rates + _per_category(annotations, accumulated):
         print(line)
 
 
@@ -116,16 +139,27 @@ def _options(words: list[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _intervals(table: Any, limits: tuple[int, ...], percent: float) -> dict[str, Any]:
-    """The interval of each of the twelve numbers that is defined, by name."""
+def _intervals(table: Any, limits: tuple[int, ...], percent: float, frequencies: Sequence[str]) -> dict[str, Any]:
+    """The interval of each of the twelve numbers that is defined, and of AP of "frequency NAME", by name.
+
+    Args:
+        frequencies: of each category, "" for none.
+    """
     from ..images.detection.evaluation.accumulation import STAT_NAMES
     from ..images.detection.evaluation.resampling import Curves
-    from ..intervals import bootstrap
+    from ..intervals import bootstrap, mean_of_defined
 
     if not len(table.image_ids):
         return {}
-    curves = Curves.of(table, limits)
-    return bootstrap(lambda weights: dict(zip(STAT_NAMES, curves.scores(weights)[0].T)), len(table.image_ids), percent)
+    curves, of_category = Curves.of(table, limits), np.array(frequencies)
+
+    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+        stats, class_ap = curves.scores(weights)
+        groups = {name: class_ap[:, of_category == name] for name in sorted(set(frequencies) - {""})}
+        means = {f"frequency {name}": mean_of_defined(group) for name, group in groups.items()}
+        return {**dict(zip(STAT_NAMES, stats.T)), **means}
+
+    return bootstrap(recompute, len(table.image_ids), percent)
 
 
 def _scored(annotations: Any, table: Any, origin: Origin) -> Scored:
@@ -136,18 +170,18 @@ def _scored(annotations: Any, table: Any, origin: Origin) -> Scored:
     names = [name or f"picture {own}" for name, own in zip(annotations.file_names, ids)]
     arrays = {"ids": table.image_ids, **table._asdict()}
     return Scored(
-        "",
-        names,
-        "picture",
-        lambda _: {},
-        {"AP": 4},
-        None,
-        annotations.names,
-        [],
-        [],
-        "detection",
-        "boxes",
-        arrays,
+        counted="",
+        names=names,
+        sample="picture",
+        recompute=lambda _: {},
+        shown={"AP": 4},
+        of_class=None,
+        classes=annotations.names,
+        protocol=[],
+        notices=[],
+        task="detection",
+        kind="boxes",
+        arrays=arrays,
         origin=origin,
     )
 

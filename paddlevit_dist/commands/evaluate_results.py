@@ -37,9 +37,9 @@ def run_classes(words: list[str]) -> None:
     from ..images.classification.result_tables import Truth
     from ..images.data.held_out import open_pictures
 
-    with data_set(options) as (values, cache, origin):
+    with data_set(options, "classification") as (values, cache, origin):
         dataset, _ = open_pictures(values, origin.split, cache)
-        if dataset.labels is None:
+        if dataset.labels is None or dataset.num_classes is None:
             raise UserError(f"dataset {origin.dataset} has no class for each picture")
         number = max(values.MODEL.NUM_CLASSES or 0, dataset.num_classes)
         names = list(dataset.class_names or ())
@@ -137,7 +137,7 @@ def scenes_of(options: Namespace) -> Iterator[Any]:
         return
     if options.list:
         raise UserError("-list is for ScanNet's download: a prepared store has its own lists, which -split names")
-    with data_set(options) as (values, cache, origin):
+    with data_set(options, "semantic_segmentation") as (values, cache, origin):
         dataset = dataset_class(values, SceneDataset).open(values, origin.split, cache)
         called = [dataset.read(index).name for index in range(len(dataset))]  # read again one by one: all may be large
         names = list(dataset.class_names or ())
@@ -170,7 +170,7 @@ def run_landmarks(words: list[str]) -> None:
     from ..contracts.dataset import dataset_class
     from ..volumes.dataset import VolumeDataset
 
-    with data_set(options) as (values, cache, origin):
+    with data_set(options, "landmarks") as (values, cache, origin):
         dataset = dataset_class(values, VolumeDataset).open(values, origin.split, cache)
         identities = list(map(dataset.identity, range(len(dataset))))
         truth, source = scored_landmarks.of_data_set(dataset), f"{origin.dataset} ({origin.split})"

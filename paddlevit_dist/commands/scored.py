@@ -64,9 +64,11 @@ def add_output(parser: CommandParser) -> None:
 
 
 @contextlib.contextmanager
-def data_set(options: Namespace) -> Iterator[tuple[Any, Path, Origin]]:
+def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, Origin]]:
     """The configuration of the data that options name, a folder for what opening them writes, and what they are called.
 
+    Args:
+        task: that reads such data, where -cfg does not say it.
     Raises:
         UserError: nothing is named, or what is named is not there.
     """
@@ -74,7 +76,7 @@ def data_set(options: Namespace) -> Iterator[tuple[Any, Path, Origin]]:
     from .. import registry
     from ..observe.record import cache_folder
 
-    words = [(name, getattr(options, name)) for name in ("cfg", "dataset", "data_path", "split")]
+    words = [(name, getattr(options, name)) for name in ("cfg", "dataset", "data_path")]
     given = [f"-{name}={value}" for name, value in words if value is not None]
     if options.cfg is None and options.dataset is None:
         if options.data_path is None:
@@ -83,9 +85,11 @@ def data_set(options: Namespace) -> Iterator[tuple[Any, Path, Origin]]:
         if guess is None:
             raise UserError(f"{options.data_path}: no data that are known by their files; name them with -dataset=NAME")
         given.append(f"-dataset={guess.dataset}")
+    if options.cfg is None:
+        given += ["TASK", task]
     with tempfile.TemporaryDirectory() as folder:
         values = configuration.load([*given, f"-output={folder}"]).values
-        yield values, cache_folder(values), Origin(str(values.DATA.DATASET), str(values.DATA.SPLIT))
+        yield values, cache_folder(values), Origin(str(values.DATA.DATASET), options.split)
 
 
 def takes_data(options: Namespace, is_truth: Any = os.path.isfile) -> bool:

@@ -56,6 +56,7 @@ def draw(table: Table, names: Sequence[str], data_path: str | None) -> Pictures:
 
 def _drawn(table: Table, names: Sequence[str], data_path: str | None) -> dict[str, np.ndarray]:
     from ..checkpoint.content import read_about_file
+    from ..config.table import effects
     from ..contracts.adapter import adopt
     from ..contracts.dataset import Samples
     from ..contracts.task import make_task
@@ -67,7 +68,8 @@ def _drawn(table: Table, names: Sequence[str], data_path: str | None) -> dict[st
     found = next((path for path in (file.with_name(name) for name in ordered) if path.is_file()), None)
     if found is None:
         raise UserError(f"{file.parent} has no {ordered[0]}")
-    settings = {name: value for name, value in read_about_file(found).items() if name != "PER_SAMPLE"}
+    effect_of = effects()  # what was for that start alone, such as PER_SAMPLE, may be gone
+    settings = {name: value for name, value in read_about_file(found).items() if effect_of.get(name) != "place"}
     words = [f"-output={file.parent}", f"-split={table.about['split']}"]
     words += [] if data_path is None else [f"-data_path={data_path}"]
     config = configuration_of(str(found), settings, words=words).values

@@ -2,12 +2,12 @@
 
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
 from .. import wings
-from ..config.key import AT_LEAST_1, COMMAND_LINE, Given, Range, Setting, Table, optional
+from ..config.key import AT_LEAST_1, COMMAND_LINE, Given, Range, Setting, Table, Unused, optional
 from ..runtime.errors import UserError
 
 _KEYS = (
@@ -56,8 +56,6 @@ def _check_table(given: Given) -> list[str]:
 def _check_seeds(given: Given) -> list[str]:
     values = given.values
     if values.SEEDS is None:
-        if values.SEEDS_AT_ONCE is not None:
-            return [f"{given['SEEDS_AT_ONCE']}: no effect: it is for several seeds: add -seeds=N"]
         return []
     for name in ("EVAL", *wings.table("JOBS")):
         if name != "SEEDS" and values.get(name):
@@ -82,10 +80,16 @@ def _check(given: Given) -> list[str]:
     return _check_table(given) + _check_seeds(given)
 
 
+def _unused(given: Given) -> Iterator[Unused]:
+    if given.values.SEEDS is None:
+        yield Unused(("SEEDS_AT_ONCE",), "SEEDS", "it is for several seeds, and {}")
+
+
 TABLE = Table(
     _KEYS,
     training=("SEEDS", "SEEDS_AT_ONCE"),
     effects={"start": ("SEEDS", "SEEDS_AT_ONCE"), "place": ("PER_SAMPLE",)},
     complete=_complete,
     check=_check,
+    unused=_unused,
 )

@@ -21,6 +21,9 @@ class Origin(NamedTuple):
     split: str = ""
 
 
+UNKNOWN = Origin()
+
+
 class Scored(NamedTuple):
     """Results, compared with the truth.
 
@@ -48,9 +51,9 @@ class Scored(NamedTuple):
     of_class: tuple[str, int] | None
     classes: Sequence[str]
     protocol: Sequence[str]
-    notices: Sequence[str]
+    notices: list[str]
     task: str
     kind: str
     arrays: Mapping[str, np.ndarray]
     more_is_better: bool = True
-    origin: Origin = Origin()
+    origin: Origin = UNKNOWN

@@ -68,21 +68,21 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
     without = f"; {ignored:,} are ignored, where the truth is {rules.ignored}" if rules.ignored is not None else ""
     shift = "; 0 in the truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
     return Scored(
-        f"{len(pairs):,} pictures of {len(classes):,} classes: {results}, truth of {truth}",
-        list(true_files),
-        "picture",
-        confusion_scores(statistics, classes),
-        {"mIoU": 4, "accuracy": 4, "mean class accuracy": 4},
-        ("IoU {}", 4),
-        classes,
-        [
+        counted=f"{len(pairs):,} pictures of {len(classes):,} classes: {results}, truth of {truth}",
+        names=list(true_files),
+        sample="picture",
+        recompute=confusion_scores(statistics, classes),
+        shown={"mIoU": 4, "accuracy": 4, "mean class accuracy": 4},
+        of_class=("IoU {}", 4),
+        classes=classes,
+        protocol=[
             f"IoU: of the pixels of all pictures together{without}{shift}",
             f"mIoU: mean over the classes that occur in truth or results, {len(occurring):,} of {len(classes):,}",
         ],
-        notices,
-        "masks",
-        "confusions",
-        {"statistics": statistics, "losses": np.full(len(pairs), np.nan)},
+        notices=notices,
+        task="masks",
+        kind="confusions",
+        arrays={"statistics": statistics, "losses": np.full(len(pairs), np.nan)},
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..contracts.scored import Origin, Scored
+from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..intervals import confusion_scores
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
@@ -36,7 +36,7 @@ class Scenes(NamedTuple):
     class_names: list[str]
     instance_classes: list[int]
     source: str
-    origin: Origin = Origin()
+    origin: Origin = UNKNOWN
 
 
 def score(path: str, truth: Scenes, kind: str | None = None) -> Scored:
@@ -88,21 +88,21 @@ def _classes(
     statistics = np.stack(rows)
     _require_labels(statistics[:, 1], truth)
     return Scored(
-        f"{len(rows):,} scenes of {number:,} classes: {files.path}, truth of {truth.source}",
-        truth.identities,
-        "scene",
-        confusion_scores(statistics, truth.class_names),
-        {"mIoU": 4, "accuracy": 4, "mean class accuracy": 4},
-        ("IoU {}", 4),
-        truth.class_names,
-        [
+        counted=f"{len(rows):,} scenes of {number:,} classes: {files.path}, truth of {truth.source}",
+        names=truth.identities,
+        sample="scene",
+        recompute=confusion_scores(statistics, truth.class_names),
+        shown={"mIoU": 4, "accuracy": 4, "mean class accuracy": 4},
+        of_class=("IoU {}", 4),
+        classes=truth.class_names,
+        protocol=[
             "IoU: ScanNet's, of the vertices of all scenes together, without those that have no class",
             "mIoU: mean over the classes that occur in truth or results",
         ],
-        [],
-        "semantic_segmentation",
-        "confusions",
-        {"statistics": statistics, "losses": np.full(len(rows), np.nan)},
+        notices=[],
+        task="semantic_segmentation",
+        kind="confusions",
+        arrays={"statistics": statistics, "losses": np.full(len(rows), np.nan)},
         origin=truth.origin,
     )
 
@@ -154,22 +154,22 @@ def _instances(
     statistics[:, 1] = true
     kept = [statistics, np.full(len(true), np.nan), metrics.per_sample()[-1]]  # nor is a loss
     return Scored(
-        f"{found:,} instances in {len(true):,} scenes: {files.path}, truth of {truth.source}",
-        truth.identities,
-        "scene",
-        lambda weights: metrics.resampled(kept, weights),
-        {"AP": 4, "AP50": 4, "AP25": 4},
-        ("AP {}", 4),
-        truth.class_names,
-        [
+        counted=f"{found:,} instances in {len(true):,} scenes: {files.path}, truth of {truth.source}",
+        names=truth.identities,
+        sample="scene",
+        recompute=lambda weights: metrics.resampled(kept, weights),
+        shown={"AP": 4, "AP50": 4, "AP25": 4},
+        of_class=("AP {}", 4),
+        classes=truth.class_names,
+        protocol=[
             f"AP: ScanNet's, mean of IoU {IOU_THRESHOLDS[:-1].min():.2f} to {IOU_THRESHOLDS[:-1].max():.2f} and of the "
             f"{len(truth.instance_classes)} classes with instances, where they occur, over all scenes",
             f"instances of fewer than {SMALLEST_INSTANCE} vertices do not count, true or predicted",
         ],
-        [],
-        "pointgroup",
-        "instances",
-        dict(metrics.kept(kept).arrays),
+        notices=[],
+        task="pointgroup",
+        kind="instances",
+        arrays=dict(metrics.kept(kept).arrays),
         origin=truth.origin,
     )
 

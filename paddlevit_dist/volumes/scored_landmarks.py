@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..contracts.scored import Origin, Scored
+from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..runtime.errors import UserError
 from . import landmark_files
 from .dataset import VolumeDataset
@@ -71,7 +71,7 @@ def score(
     names: Sequence[str] | None = None,
     world: str | None = None,
     identities: Iterable[str] | None = None,
-    origin: Origin = Origin(),  # noqa: B008
+    origin: Origin = UNKNOWN,
 ) -> Scored:
     """Compare a folder of landmark files with the truth.
 
@@ -94,7 +94,8 @@ def score(
         said = f"{len(missing):,} of {len(truth):,} volumes of {source} have no file of landmarks, such as {missing[0]}"
         raise UserError(f"{folder}: {said}; a score is of all of them")
     names = list(names or dict.fromkeys(name for placed in truth for name in placed.positions))
-    metrics, more, spaces = LandmarkMetrics(names), set(), set()
+    metrics, more = LandmarkMetrics(names), set()
+    spaces: set[str] = set()
     for true in truth:
         found = _read(folder, true.case)
         more |= set(found.positions) - set(names)
@@ -109,21 +110,21 @@ def score(
     cases = [placed.case for placed in truth]
     said = ", ".join(sorted(spaces)) or "coordinates as files say, LPS or RAS"
     return Scored(
-        f"{len(truth):,} volumes with {int(sums[..., 0].sum()):,} landmarks: {folder}, truth of {source}",
-        cases if identities is None else list(identities),
-        "volume",
-        lambda weights: metrics.resampled([sums], weights),
-        {"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
-        ("{} mre_mm", 4),
-        names,
-        [
+        counted=f"{len(truth):,} volumes with {int(sums[..., 0].sum()):,} landmarks: {folder}, truth of {source}",
+        names=cases if identities is None else list(identities),
+        sample="volume",
+        recompute=lambda weights: metrics.resampled([sums], weights),
+        shown={"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
+        of_class=("{} mre_mm", 4),
+        classes=names,
+        protocol=[
             f"mre_mm: mean distance in millimetres over landmarks and volumes, each once; {said}",
             "sdr: percent of the landmarks within a distance; without those that have no position in the truth",
         ],
-        notices,
-        "landmarks",
-        "landmarks",
-        {"sums": sums},
+        notices=notices,
+        task="landmarks",
+        kind="landmarks",
+        arrays={"sums": sums},
         more_is_better=False,
         origin=origin,
     )

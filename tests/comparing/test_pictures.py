@@ -65,7 +65,10 @@ def pictures_of(page: str) -> dict[str, tuple[np.ndarray, str]]:
 
 
 def test_fixed_and_broken_samples_are_shown_with_what_they_are_taken_for(tmp_path, digits, capsys):
-    first = evaluated(tmp_path / "first", digits, [*range(0, 40, 2)])
+    (tmp_path / "gone").mkdir()
+    keys = {"EVAL": "True", "MODEL.PRETRAINED": "weights", "PER_SAMPLE": str(tmp_path / "gone" / "samples.csv")}
+    first = evaluated(tmp_path / "first", digits, [*range(0, 40, 2)], **keys)
+    (tmp_path / "gone").rmdir()  # as weights and table, it is not needed to see the data
     second = evaluated(tmp_path / "second", digits, [5, 7])
     run([first, second, f"-output={second}"])
     assert capsys.readouterr().out.splitlines()[-1] == f"{second}/compared.html: 14 pictures"

@@ -14,6 +14,7 @@ from support.processes import ended_by_itself, run_command, run_main, start_comm
 from support.runs import DIGITS, events, refused, well
 
 from paddlevit_dist.comparing import seeds
+from paddlevit_dist.config import load
 from paddlevit_dist.config.command_line import without
 from paddlevit_dist.runtime.errors import UserError
 
@@ -53,6 +54,14 @@ def test_the_words_of_a_training_are_those_of_the_group_without_its_own():
     )
     kept = without(words.split(), ("SEEDS", "SEED", "SAVE", "MODEL.RESUME"))
     assert kept == "-cfg=a.yaml TRAIN.BASE_LR -1 -amp --log-to none".split()
+
+
+def test_an_evaluation_ignores_how_often_its_recipe_trains(tmp_path):
+    recipe = tmp_path / "twice.yaml"
+    recipe.write_text("SEEDS: 2\nSEEDS_AT_ONCE: 2\n")
+    evaluation = load([f"-cfg={recipe}", "-eval", "-pretrained=x"])
+    assert load([f"-cfg={recipe}"]).values.SEEDS == 2
+    assert evaluation.values.SEEDS is None and evaluation.notices == []
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ def runs(tmp_path_factory):
     one["evaluation"] = small_detections.evaluate(str(folder / "by_1"), weights, [])
     calls = {
         "whole": (TRAIN, (str(folder / "two"), ["-batch_size=2", *FEW])),
-        "evaluation": (EVALUATE, (str(folder / "by_2"), weights, [])),
+        "evaluation": (EVALUATE, (str(folder / "by_2"), weights, [f"-per_sample={folder / 'by_2.csv'}"])),
         "nothing": (TRAIN, (str(folder / "nothing"), ["-batch_size=2", *NONE])),
         "stopped": (TRAIN, (str(folder / "stopped"), ["-batch_size=2", *RESUMED], 3)),
     }
@@ -62,8 +62,11 @@ def test_pictures_without_any_box_train_and_end(runs):
 @pytest.mark.long
 def test_one_two_and_three_processes_give_the_same_scores_and_the_same_file(runs):
     folder, one, _ = runs
-    by_three = succeeded(run_workers(EVALUATE, str(folder / "by_3"), str(folder / "one"), [], processes=3)).results
+    words = [f"-per_sample={folder / 'by_3.csv'}"]
+    by_three = succeeded(run_workers(EVALUATE, str(folder / "by_3"), str(folder / "one"), words, processes=3)).results
     assert by_three == [one["evaluation"]] * 3
+    tables = [(folder / f"by_{number}.csv").read_bytes() for number in (2, 3)]
+    assert tables[0] == tables[1] and tables[0].count(b"\r\n") == 10
     files = [(folder / f"by_{number}" / "predictions" / "results.json").read_bytes() for number in (1, 2, 3)]
     assert files[1] == files[2]
     results = [json.loads(file) for file in files[:2]]  # the test's own process computes with other settings

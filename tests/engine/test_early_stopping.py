@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine.test_training import kill_in_evaluation
 from support import small_runs
 from support.processes import run_main, succeeded
 from support.runs import DIGITS, events, last_line
@@ -117,6 +118,17 @@ def test_a_run_that_ends_early_ends_as_a_finished_one_does(tmp_path, capsys):
     assert "nothing to do: ended early after epoch 2 of 5" in capsys.readouterr().out
     small_runs.build(str(tmp_path), *words, "-resume=auto", "TRAIN.PATIENCE", "0", "-epochs=5").train()
     assert events(tmp_path)[-1]["epoch"] == 5
+
+
+def test_an_evaluation_that_was_broken_off_ends_the_training_when_it_is_repeated(tmp_path, monkeypatch, capsys):
+    words = [*RUN, "-epochs=5", "TRAIN.MIN_IMPROVEMENT", "100"]
+    kill_in_evaluation(small_runs.build(str(tmp_path), *words), monkeypatch, number=2)
+    assert not any(event["kind"] == "ended_early" for event in events(tmp_path))
+    small_runs.build(str(tmp_path), *words, "-resume=auto").train()
+    said = capsys.readouterr().out
+    assert "ended early after epoch 2 of 5" in said and "(last" in said.splitlines()[-1] + said.splitlines()[-2]
+    assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
+    assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "ended_early"] == [2]
 
 
 @pytest.mark.long

@@ -201,7 +201,7 @@ def without_row(rows, row):
         ([*score_rows(SCORES)[:9], ["p8.jpg", 0.5]], "line 10: 2 columns, but 8 in the first line"),
         ([*score_rows(SCORES)[:9], ["p8.jpg", "high", *[0] * 6]], "line 10, column 2: 'high' is no number"),
         (score_rows(SCORES, ["cat", "dog", "dog", "owl", "pig", "rat", "yak"]), "two columns are called dog"),
-        ([["filename", "label"], ["p0.jpg", "cow"]], "have no row"),
+        ([["filename", "label"], ["p0.jpg", "cow"]], "has classes cow: none is a class of .*, which has cat, dog"),
         ("", "is empty; expected a column with the picture's name"),
         ("p0.jpg\np1.jpg\n", "one column; expected"),
         ("1,0.5,0.5\n", "numbers only; expected"),
@@ -214,6 +214,17 @@ def without_row(rows, row):
 def test_tables_that_cannot_be_scored_are_refused(evaluate, results, complaint):
     with pytest.raises(UserError, match=complaint):
         evaluate(truth_rows(LABELS), results)
+
+
+def test_numbers_and_names_of_classes_are_told_apart(evaluate):
+    truth = truth_rows(LABELS)
+    by_number = [truth[0], *([name, CLASSES.index(own)] for name, own in truth[1:])]
+    plain, _ = evaluate(truth, score_rows(SCORES))
+    said, told = evaluate(by_number, score_rows(SCORES))
+    assert said["scores"] == plain["scores"] and "class 0 is the one at this place" in told and "from 0: cat" in told
+    other = [["name", "class"], *([name, "cow" if row % 2 else own] for row, (name, own) in enumerate(truth[1:]))]
+    said, told = evaluate(truth, other)
+    assert said["scores"]["top-1"] == 50 and "1 classes that" in told and "wrong, cow" in told
 
 
 def test_an_unknown_class_of_a_data_set_is_refused(tmp_path):

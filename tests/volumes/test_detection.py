@@ -109,7 +109,7 @@ def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     succeeded(run_main(*recipe, "-ngpus=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}"))
     weights = tmp_path / "run" / "checkpoints" / "last"
     evaluation = ["-eval", f"-pretrained={weights}", f"-output={tmp_path / 'eval'}", "SAVE_PREDICTIONS", "true"]
-    ended = succeeded(run_main(*recipe, "-ngpus=2", *evaluation))
+    ended = succeeded(run_main(*recipe, "-ngpus=2", *evaluation, f"-per_sample={tmp_path / 'samples.csv'}"))
     mean = float(ended.out.strip().splitlines()[-1].split()[1])
     folder = tmp_path / "eval" / "predictions"
     with open(folder / "landmarks.csv", newline="") as lines:
@@ -123,6 +123,14 @@ def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     assert error == pytest.approx(float(rows[1]["radial_error_mm"]), abs=1e-3)
     errors = [float(row["radial_error_mm"]) for row in rows if row["radial_error_mm"]]
     assert mean == pytest.approx(np.mean(errors), abs=1e-3)
+    with open(tmp_path / "samples.csv", encoding="utf-8-sig", newline="") as lines:
+        samples = list(csv.DictReader(lines))
+    assert [sample["world"] for sample in samples] == [rows[0]["world"]] * 2
+    for row in rows:
+        sample = samples[int(row["case"].removeprefix("case"))]
+        assert row["case"] in sample["name"]
+        for ours, theirs in (("error_mm", "radial_error_mm"), ("x_mm", "x_mm"), ("y_mm", "y_mm"), ("z_mm", "z_mm")):
+            assert float(sample[f"{row['landmark']} {ours}"] or 0) == pytest.approx(float(row[theirs] or 0), abs=1e-3)
     summary = (folder / "per_landmark.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in summary] == ["landmark", "chin", "nose", "all"]
     assert float(summary[-1].split(",")[1]) == pytest.approx(mean, abs=1e-3)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...contracts.scored import Origin, Scored
+from ...contracts.scored import UNKNOWN, Origin, Scored
 from ...intervals import Classified, means
 from ...runtime.errors import UserError
 from ...runtime.printing import shortened
@@ -37,7 +37,7 @@ class Answers(NamedTuple):
     notices: list[str]
 
 
-def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin = Origin()) -> Scored:  # noqa: B008
+def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin = UNKNOWN) -> Scored:
     """Read a table of results and compare it with the truth.
 
     Args:
@@ -63,18 +63,18 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
     loss = means({"loss": answers.losses})
     has_loss = bool(np.isfinite(answers.losses).any())
     return Scored(
-        f"{len(truth.names):,} pictures of {len(truth.classes):,} classes: {path}, truth of {truth.source}",
-        truth.names,
-        "picture",
-        lambda weights: {**classified(weights), **loss(weights)},
-        {**{f"top-{k}": 2 for k in answers.top}, "balanced accuracy": 2, **({"loss": 4} if has_loss else {})},
-        ("recall {}", 2),
-        truth.classes,
-        answers.protocol,
-        [*truth.notices, *answers.notices],
-        "classification",
-        "classes",
-        {
+        counted=f"{len(truth.names):,} pictures of {len(truth.classes):,} classes: {path}, truth of {truth.source}",
+        names=truth.names,
+        sample="picture",
+        recompute=lambda weights: {**classified(weights), **loss(weights)},
+        shown={**{f"top-{k}": 2 for k in answers.top}, "balanced accuracy": 2, **({"loss": 4} if has_loss else {})},
+        of_class=("recall {}", 2),
+        classes=truth.classes,
+        protocol=answers.protocol,
+        notices=[*truth.notices, *answers.notices],
+        task="classification",
+        kind="classes",
+        arrays={
             "labels": truth.labels.astype(np.int32),
             "places": answers.places,
             "losses": answers.losses,
@@ -87,26 +87,28 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
 def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -> Truth:
     """The truth of a table: its classes are those of the results where these have a column for each, else all that
     either names."""
-    if layout.classes is not None:
-        classes = layout.classes
-    elif layout.scores:
-        classes = [str(number) for number in range(len(layout.scores))]
+    true, notices = set(listed.values()), []
+    if layout.scores:
+        classes = layout.classes or [str(number) for number in range(len(layout.scores))]
     else:
         there = {row.cells[column].strip() for row in layout.rows(path) for column in layout.best}
-        classes = sorted(there | set(listed.values()), key=lambda one: (not one.isdecimal(), one.zfill(20), one))
+        if not there & true:
+            said = f"{shortened(', '.join(sorted(there)), 60)}: none is a class of {file}"
+            raise UserError(f"{path} has classes {said}, which has {shortened(', '.join(sorted(true)), 60)}")
+        classes = sorted(there | true, key=lambda one: (not one.isdecimal(), one.zfill(20), one))
+        if there - true:
+            said = f"classes that {file} does not have: wrong, {shortened(', '.join(sorted(there - true)), 60)}"
+            notices.append(f"{path}: {len(there - true):,} {said}")
     label_of = _labels(classes)
-    unknown = [name for name, own in listed.items() if own not in label_of]
-    if unknown:
-        said = f"{unknown[0]} is of class {shortened(listed[unknown[0]], 40)}"
+    unknown = next((name for name, own in listed.items() if own not in label_of), None)
+    if unknown is not None:
+        said = f"{unknown} is of class {shortened(listed[unknown], 40)}"
         raise UserError(f"{file}: {said}, which {path} has no column for; it has {shortened(', '.join(classes), 80)}")
-    labels = np.array([label_of[own] for own in listed.values()], np.int64)
-    by_number = next((own for own in listed.values() if own not in set(classes)), None)
-    notices = []
-    if by_number is not None:
-        notices.append(
-            f"{file}: class {by_number} is the one at this place of {path}, from 0: {classes[label_of[by_number]]}"
-        )
-    return Truth(list(listed), labels, classes, file, notices)
+    by_number = sorted(true - set(classes))
+    if by_number:
+        said = f"class {by_number[0]} is the one at this place of {path}, from 0: {classes[label_of[by_number[0]]]}"
+        notices.append(f"{file}: {said}")
+    return Truth(list(listed), np.array([label_of[own] for own in listed.values()], np.int64), classes, file, notices)
 
 
 def _labels(classes: Sequence[str]) -> dict[str, int]:
@@ -129,16 +131,18 @@ class _Finder:
             UserError: it has none, or another row has the same.
         """
         for row in self.layout.rows(self.path):
-            name = row.cells[self.layout.name]
-            place = self._names.row(name)
-            where = f"{self.path}, line {row.line}: {shortened(repr(name), 80)}"
-            if place is None:
-                known = f"{len(self.truth.names):,} pictures of {self.truth.source}, such as {self.truth.names[0]}"
-                raise UserError(f"{where} is none of the {known}")
-            if self._lines[place]:
-                raise UserError(f"{where} is the picture of line {self._lines[place]} already; keep one")
+            place = self._names.row(row.cells[self.layout.name])
+            if place is None or self._lines[place]:
+                raise self._error(row, place)
             self._lines[place] = row.line
             yield place, row
+
+    def _error(self, row: Row, place: int | None) -> UserError:
+        where = f"{self.path}, line {row.line}: {shortened(repr(row.cells[self.layout.name]), 80)}"
+        if place is not None:
+            return UserError(f"{where} is the picture of line {self._lines[place]} already; keep one")
+        known = f"{len(self.truth.names):,} pictures of {self.truth.source}, such as {self.truth.names[0]}"
+        return UserError(f"{where} is none of the {known}")
 
     def require_all(self) -> None:
         """Raises UserError where pictures have no row: the mean of the others is another score."""

@@ -14,6 +14,7 @@ from ....runtime.errors import UserError
 from ....runtime.printing import shortened
 from ....runtime.text_files import read_bytes
 from ...data.formats import names_in, stems
+from ..coco_files import Id
 from ..data.detection_dataset import DetectionDataset
 from ..data.yolo import box_and_area
 from ..detections import BOXES, MASKS
@@ -29,15 +30,15 @@ _FARTHEST = 2.0  # shares beyond it are pixels
 _EXPECTED = "expected class x y width height confidence, shares of the picture from 0 to 1 (save_txt and save_conf)"
 
 
-def annotations_of(dataset: DetectionDataset, kind: str = BOXES) -> AnnotationFile:
+def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) -> AnnotationFile:
     """What is annotated in the pictures of a data set.
 
     Args:
+        source: what it is called, for messages.
         kind: ``BOXES`` or ``MASKS``, what is going to be compared.
     Raises:
         UserError: nothing is annotated in it, or it has no masks to compare.
     """
-    source = str(getattr(dataset, "source", dataset.root))
     if not dataset.labelled:
         raise UserError(f"{source} does not say what is in its pictures: there is nothing to compare with")
     if kind == MASKS and not dataset.has_masks:
@@ -51,7 +52,7 @@ def annotations_of(dataset: DetectionDataset, kind: str = BOXES) -> AnnotationFi
     columns = [
         np.concatenate([getattr(one, name) for one in found]) for name in ("boxes", "labels", "areas", "is_crowd")
     ]
-    names = dict(zip(dataset.category_ids, dataset.class_names or ()))
+    names: dict[Id, str] = dict(zip(dataset.category_ids, dataset.class_names or ()))
     return AnnotationFile(
         source,
         dataset.image_ids[order].tolist(),

@@ -69,6 +69,7 @@ EXTRAS = {
         "shtab>=1.7,<2",  # the same, for its tests
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test
         "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
+        "pyarrow>=14,<30",  # writes in a test what evaluate -per_sample writes where it is installed
         "tensorboard>=2.12,<3",  # reads in tests what was written for it
         "wandb>=0.19,<1",  # the same as for its extra, for tests that it keeps offline
         "mlflow-skinny>=2.14,<4",  # likewise

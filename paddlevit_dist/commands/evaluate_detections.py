@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,11 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     table = scored_files.table_of(annotations, results, kind)
     limits = scored_files.limits_of(annotations)
     accumulated = accumulate(table, limits)
-    found = {} if options.interval == "off" else _intervals(table, limits, float(options.interval))
+    found = (
+        {}
+        if options.interval == "off"
+        else _intervals(table, limits, float(options.interval), annotations.frequencies if options.federated else ())
+    )
     rates = scored_files.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
     per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
     said: dict[str, Any] = {"stats": accumulated.stats().tolist(), "per_category": per_class}
@@ -88,7 +93,11 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     print(
         one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
     )
-    of_rates = [f" AP of categories of frequency {one_line(name)}: {ap:0.3f}" for name, ap in rates.items()]
+    of_rates = []
+    for name, ap in rates.items():
+        interval = found.get(f"frequency {name}")
+        ends = f" {interval.ends(3)}" if interval is not None and interval.has_width() else ""
+        of_rates.append(f" AP of categories of frequency {one_line(name)}: {ap:0.3f}{ends}")
     wide = [name for name in ("AP", "AP50", "AP75") if name in found and found[name].has_width()]
     shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
     of_pictures = [f" {', '.join(shown)}: {options.interval} % intervals over pictures"] if shown else []
@@ -130,16 +139,27 @@ def _options(words: list[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _intervals(table: Any, limits: tuple[int, ...], percent: float) -> dict[str, Any]:
-    """The interval of each of the twelve numbers that is defined, by name."""
+def _intervals(table: Any, limits: tuple[int, ...], percent: float, frequencies: Sequence[str]) -> dict[str, Any]:
+    """The interval of each of the twelve numbers that is defined, and of AP of "frequency NAME", by name.
+
+    Args:
+        frequencies: of each category, "" for none.
+    """
     from ..images.detection.evaluation.accumulation import STAT_NAMES
     from ..images.detection.evaluation.resampling import Curves
-    from ..intervals import bootstrap
+    from ..intervals import bootstrap, mean_of_defined
 
     if not len(table.image_ids):
         return {}
-    curves = Curves.of(table, limits)
-    return bootstrap(lambda weights: dict(zip(STAT_NAMES, curves.scores(weights)[0].T)), len(table.image_ids), percent)
+    curves, of_category = Curves.of(table, limits), np.array(frequencies)
+
+    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+        stats, class_ap = curves.scores(weights)
+        groups = {name: class_ap[:, of_category == name] for name in sorted(set(frequencies) - {""})}
+        means = {f"frequency {name}": mean_of_defined(group) for name, group in groups.items()}
+        return {**dict(zip(STAT_NAMES, stats.T)), **means}
+
+    return bootstrap(recompute, len(table.image_ids), percent)
 
 
 def _scored(annotations: Any, table: Any, origin: Origin) -> Scored:

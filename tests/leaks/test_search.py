@@ -12,10 +12,11 @@ from support.processes import run_command, succeeded
 from support.runs import PICTURES, TINY, events, refused
 
 from paddlevit_dist import config
+from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.diagnosis import doctor_data
 from paddlevit_dist.diagnosis.doctor_checks import Checkup
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.leaks import evaluation, fingerprints, search
+from paddlevit_dist.leaks import evaluation, fingerprints, search, telling
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.runtime.errors import UserError
@@ -165,14 +166,26 @@ def leaking(tmp_path_factory) -> Path:
     return root
 
 
-def test_inspect_data_shows_the_pairs_side_by_side(leaking, tmp_path):
-    words = ["inspect", "data", *PICTURES, f"-data_path={leaking}", f"-output={tmp_path}"]
+@pytest.mark.parametrize("command", ["data", "leaks"])
+def test_the_pairs_are_shown_side_by_side(leaking, tmp_path, command):
+    words = ["inspect", command, *PICTURES, f"-data_path={leaking}", f"-output={tmp_path}"]
     ended = succeeded(run_command([sys.executable, "-m", "paddlevit_dist", *words], timeout=120))
     (line,) = (line for line in ended.out.splitlines() if line.startswith("leaks: "))
     assert "9 of 16 images of val stand in train (1 same file, 1 same content, 7 near duplicate)" in line
     listed = json.loads((tmp_path / "leaks.json").read_text())["pairs"]
     assert len(listed) == 9 and all(Path(row["train"]).is_file() for row in listed)
     assert Image.open(tmp_path / "leaks.png").width > 2 * 200
+
+
+def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(leaking, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(telling, "SECONDS", 0.0)
+    words = [*PICTURES, f"-data_path={leaking}", f"-output={tmp_path}", "DATA.CACHE_FOLDER", str(tmp_path / "cache")]
+    inspect_data.run(words)
+    *_, found, further = capsys.readouterr().out.splitlines()
+    assert found.endswith("compared: 0 of 16 of val with 0 of 24 of train")
+    assert further == "inspect leaks, with the same flags, compares all of them"
+    telling.run(words)
+    assert "leaks: 9 of 16 images of val stand in train (1 same file" in capsys.readouterr().out
 
 
 def test_the_doctor_warns(leaking, tmp_path):

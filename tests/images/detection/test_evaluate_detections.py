@@ -337,6 +337,8 @@ def test_federated_annotations_score_as_pycocotools_says_of_the_same_with_plain_
         names = [c["name"] for c in dataset["categories"] if c["frequency"] == name]
         own = [said["per_category"][one] for one in names if said["per_category"][one] > -1]
         assert np.isclose(ap, np.mean(own) if own else -1)
+        interval = said["intervals"].get(f"frequency {name}")
+        assert (interval is None) == (not own) and (not own or np.isclose(interval["value"], ap, atol=1e-5))
 
 
 def test_federated_lists_that_cannot_be_used_are_refused(evaluate):

@@ -80,6 +80,15 @@ def test_coordinates_that_nobody_says(tmp_path, capsys):
     assert "both sides are taken for the same" in said["protocol"][0]
 
 
+def test_one_coordinate_system_taken_for_the_other_is_told(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "fcsv LPS")
+    write(tmp_path / "found", FOUND, "csv LPS")
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-world=ras")
+    assert f"with x and y negated the mean error would be {ERRORS.mean():.4g} mm: is LPS taken for RAS?" in told
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-world=lps")
+    assert told == ""
+
+
 def test_landmarks_of_a_data_set_compare_with_one_another(tmp_path, capsys):
     heads = resolve("dataset", "synthetic_landmarks").open(config.load(["-cfg=landmark_unet3d"]).values, "val", None)
     for scale in (1, 2):

@@ -1,8 +1,10 @@
 """Scores of landmarks that others have placed, in folders of files as ``landmark_files`` reads them."""
 
+import csv
+import io
 import os
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,12 +45,14 @@ def of_data_set(dataset: VolumeDataset) -> list[Placed]:
     return found
 
 
-def of_folder(folder: str) -> list[Placed]:
-    """All landmark files of a folder, by the names of their volumes.
+def of_files(folder: str) -> list[Placed]:
+    """All landmark files of a folder, by the names of their volumes; or all rows of a table.
 
     Raises:
         UserError: there are none, one is damaged, or has voxels in place of millimetres.
     """
+    if os.path.isfile(folder):
+        return list(_of_table(folder).values())
     cases = list(dict.fromkeys(map(landmark_files.case_of, landmark_files.list_files(folder))))
     if not cases:
         raise UserError(f"{folder} holds no landmark files (.fcsv, .mrk.json, .json, .csv), one for each volume")
@@ -64,6 +68,47 @@ def _read(folder: str, case: str) -> Placed:
     return Placed(case, file, listed.positions, listed.space == "ras")
 
 
+def _of_table(file: str) -> dict[str, Placed]:
+    """The landmarks of all volumes in one table, by volume: columns case, landmark, x, y, z (or x_mm and so on), and
+    perhaps world, LPS or RAS, as in the ``landmarks.csv`` of an evaluation.
+
+    Raises:
+        UserError: it is no such table.
+    """
+    reader = csv.DictReader(io.StringIO(landmark_files.text_of(file), newline=""), skipinitialspace=True)
+    columns = [name.strip().lower().removesuffix("_mm") for name in reader.fieldnames or []]
+    missing = [name for name in ("case", "landmark", "x", "y", "z") if name not in columns]
+    if missing:
+        raise UserError(f"{file}, line 1: no column {', '.join(missing)}; expected case,landmark,x,y,z with commas")
+    reader.fieldnames = columns
+    found: dict[str, Placed] = {}
+    for row in _rows(file, reader):
+        where, case, name = (
+            f"{file}, line {reader.line_num}",
+            (row["case"] or "").strip(),
+            (row["landmark"] or "").strip(),
+        )
+        world = (row.get("world") or "").strip().lower()
+        if world not in ("", "lps", "ras"):
+            raise UserError(f"{where}: world is {world!r}, expected LPS or RAS")
+        placed = found.setdefault(case, Placed(case, file, {}, bool(world)))
+        if name in placed.positions or placed.is_ras != bool(world):
+            what = f"landmark '{name}' appears twice" if name in placed.positions else "only some rows say their world"
+            raise UserError(f"{where}: {what} in volume {case}")
+        place = landmark_files.position_of(where, name, [row[axis] for axis in "xyz"])
+        placed.positions[name] = place if place is None or not world else convert(place, world)
+    if not found:
+        raise UserError(f"{file} has no rows; expected case,landmark,x,y,z for each landmark of each volume")
+    return found
+
+
+def _rows(file: str, reader: csv.DictReader) -> Iterator[dict[str, Any]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise UserError(f"{file} is not a table: {error}") from error
+
+
 def score(
     folder: str,
     truth: Sequence[Placed],
@@ -73,7 +118,7 @@ def score(
     identities: Iterable[str] | None = None,
     origin: Origin = UNKNOWN,
 ) -> Scored:
-    """Compare a folder of landmark files with the truth.
+    """Compare a folder of landmark files, or a table, with the truth.
 
     Args:
         source: of the truth, for messages.
@@ -131,17 +176,20 @@ class _Compared(NamedTuple):
 
 
 def _compared(folder: str, truth: Sequence[Placed], source: str, names: Sequence[str], world: str | None) -> _Compared:
-    if not os.path.isdir(folder):
-        raise UserError(f"{folder} is not a folder; expected one with a landmark file for each volume")
-    there = set(map(landmark_files.case_of, landmark_files.list_files(folder)))
+    table = _of_table(folder) if os.path.isfile(folder) else {}
+    if not table and not os.path.isdir(folder):
+        raise UserError(
+            f"{folder} is not a folder; expected one with a landmark file for each volume, or a table of all"
+        )
+    there = set(table or map(landmark_files.case_of, landmark_files.list_files(folder)))
     missing = [placed.case for placed in truth if placed.case not in there]
     if missing:
-        said = f"{len(missing):,} of {len(truth):,} volumes of {source} have no file of landmarks, such as {missing[0]}"
+        said = f"{len(missing):,} of {len(truth):,} volumes of {source} have no landmarks, such as {missing[0]}"
         raise UserError(f"{folder}: {said}; a score is of all of them")
     steps, more = np.full((len(truth), len(names), 2, 3), np.nan), set()
     spaces: set[str] = set()
     for row, true in enumerate(truth):
-        found = _read(folder, true.case)
+        found = table[true.case] if table else _read(folder, true.case)
         more |= set(found.positions) - set(names)
         steps[row] = _places(true, found, names, world, spaces)
     errors, turned = (
@@ -150,7 +198,7 @@ def _compared(folder: str, truth: Sequence[Placed], source: str, names: Sequence
     notices = [f"{folder}: landmarks that the truth does not have: {', '.join(sorted(more))}: left out"] if more else []
     others = sorted(there - {placed.case for placed in truth})
     if others:
-        notices.append(f"{folder}: {len(others):,} files of no volume of {source}, such as {others[0]}: left out")
+        notices.append(f"{folder}: {len(others):,} volumes that are not in {source}, such as {others[0]}: left out")
     if np.nansum(turned) < np.nansum(errors) / 2:
         mean = np.nanmean(turned)
         notices.append(f"{folder}: with x and y negated the mean error would be {mean:.4g} mm: is LPS taken for RAS?")

@@ -93,6 +93,7 @@ _TABLE = [
     Reader("label maps", results.make_maps, results.read_maps, packing=PNG),
     Reader("classes of a scene's points", results.make_labels, results.read_scene, True, least_refused=0.1),
     Reader("instances of a scene", results.make_instances, results.read_scene, is_text=True),
+    Reader("landmarks in a table", results.make_landmarks, results.read_landmarks, is_text=True),
     # Caches are never refused: what is damaged is made again.
     Reader("cache of tar", _cache_of(pictures.make_tar, pictures.read_tar), pictures.read_tar, least_refused=0.0),
     Reader("cache of IDX", _cache_of(pictures.make_idx_gz, pictures.read_idx), pictures.read_idx, least_refused=0.0),

@@ -11,6 +11,7 @@ from paddlevit_dist.images.detection.evaluation.yolo_results import read_yolo
 from paddlevit_dist.points import scored_scenes
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.volumes import scored_landmarks
 
 _CLASSES = ["cat", "dog", "hen"]
 
@@ -85,3 +86,15 @@ def read_scene(folder):
     scene = Scene(np.zeros((300, 3), np.float32), np.zeros((300, 3), np.uint8), labels, labels, "scene")
     truth = scored_scenes.Scenes(["scene"], iter([scene]), ["scene"], list(CLASS_NAMES), list(range(2, 20)), "truth")
     _scored(scored_scenes.score(str(folder), truth))
+
+
+def make_landmarks(folder):
+    rows = [f"case{k // 3},{'abc'[k % 3]},{k / 8},{k},-{k}.5,LPS\n" for k in range(9)]
+    (folder / "landmarks.csv").write_text("case,landmark,x_mm,y_mm,z_mm,world\n" + "".join(rows))
+    return [folder / "landmarks.csv"]
+
+
+def read_landmarks(folder):
+    positions = {name: np.zeros(3) for name in "abc"}
+    truth = [scored_landmarks.Placed(f"case{k}", "truth", positions) for k in range(3)]
+    _scored(scored_landmarks.score(str(folder / "landmarks.csv"), truth, "truth"))

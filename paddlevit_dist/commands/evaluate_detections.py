@@ -84,7 +84,7 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     if protocol:
         said["protocol"] = protocol
     if options.output:
-        scored = None if options.federated else _scored(annotations, table, origin)  # 'compare' has COCO's rules
+        scored = None if options.federated else _scored(annotations, table, origin, kind)  # 'compare' has COCO's rules
         write(scored, said, Path(options.output), options.results)
     if options.json:
         print(json.dumps(said))
@@ -162,13 +162,9 @@ def _intervals(table: Any, limits: tuple[int, ...], percent: float, frequencies:
     return bootstrap(recompute, len(table.image_ids), percent)
 
 
-def _scored(annotations: Any, table: Any, origin: Origin) -> Scored:
-    """What ``compare`` needs of the matches; pictures are known to it by their ids where these are numbers."""
-    ids = annotations.image_ids
-    if all(isinstance(own, int) for own in ids):
-        table = table._replace(image_ids=np.array(ids, np.int64))
-    names = [name or f"picture {own}" for name, own in zip(annotations.file_names, ids)]
-    arrays = {"ids": table.image_ids, **table._asdict()}
+def _scored(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
+    """What ``compare`` needs of the matches."""
+    names = [name or f"picture {own}" for name, own in zip(annotations.file_names, annotations.image_ids)]
     return Scored(
         counted="",
         names=names,
@@ -179,9 +175,9 @@ def _scored(annotations: Any, table: Any, origin: Origin) -> Scored:
         classes=annotations.names,
         protocol=[],
         notices=[],
-        task="detection",
+        task="detection" if kind == "bbox" else "detection by masks",  # a run's main score is of boxes
         kind="boxes",
-        arrays=arrays,
+        arrays={"ids": table.image_ids, **table._asdict()},
         origin=origin,
     )
 

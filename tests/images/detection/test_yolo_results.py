@@ -76,9 +76,12 @@ def test_outlines_are_masks_and_boxes(tmp_path, capsys):
         result["segmentation"] = [corners(result["bbox"])]
     (tmp_path / "truth.json").write_text(json.dumps(coco))
     for kind in ("bbox", "segm"):
-        evaluate_detections.run([str(tmp_path / "truth.json"), str(tmp_path / "found"), "-json", f"-iou_type={kind}"])
+        words = [str(tmp_path / "truth.json"), str(tmp_path / "found"), f"-iou_type={kind}"]
+        evaluate_detections.run([*words, "-json", f"-output={tmp_path / kind}"])
         theirs = coco_peer.evaluated(coco, results, kind)
         assert json.loads(capsys.readouterr().out)["stats"] == pytest.approx(theirs.stats.tolist(), abs=1e-9)
+    with pytest.raises(UserError, match="task detection there, detection by masks here"):
+        compare(read(str(tmp_path / "bbox")), read(str(tmp_path / "segm")))
 
 
 def corners(box):

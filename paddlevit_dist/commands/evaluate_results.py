@@ -152,19 +152,19 @@ def run_landmarks(words: list[str]) -> None:
     parser = CommandParser(
         "evaluate landmarks",
         "Mean radial error in millimetres and detection rates of landmarks in volumes: a folder with a file for each, "
-        ".fcsv or .mrk.json of 3D Slicer, .json or .csv, against such a folder or a data set. LPS and RAS are "
-        "converted as files say.",
+        ".fcsv or .mrk.json of 3D Slicer, .json or .csv, or one table of all, against such files or a data set. LPS "
+        "and RAS are converted as files say.",
         ("truth found", "found -cfg=output/heads/config.yaml", "heads found -split=val"),
         imports=True,
     )
-    add_options(parser, "folder of landmark files", "folder of landmark files to score", "volumes")
+    add_options(parser, "folder of landmark files, or a table", "the same, to score", "volumes")
     parser.option("world", None, "what positions are in files that do not say", choices=("ras", "lps"))
     options = parser.parse_args(words)
 
     from ..volumes import landmark_files, scored_landmarks
 
-    if not takes_data(options, is_truth=lambda place: os.path.isdir(place) and landmark_files.list_files(place)):
-        truth = scored_landmarks.of_folder(options.truth)
+    if not takes_data(options, is_truth=lambda place: os.path.isfile(place) or landmark_files.list_files(place)):
+        truth = scored_landmarks.of_files(options.truth)
         tell(scored_landmarks.score(options.results, truth, options.truth, world=options.world), options)
         return
     from ..contracts.dataset import dataset_class

@@ -54,28 +54,25 @@ def _require_alike(first: Group, other: Group) -> None:
 
 def _compared(first: Group, second: Group) -> dict[str, Any]:
     names = ("value", "low", "high")
-    p, test = groups.permutation_of_seeds(first.scores, second.scores)
-    means = [dict(zip(names, (statistics.fmean(g.scores), *_mean_ends(g)))) for g in (first, second)]
+    both = (first.scores, second.scores)
+    p, test = groups.permutation_of_seeds(*both)
+    means = [dict(zip(names, (statistics.fmean(one), *groups.around(one, 1 / len(one))))) for one in both]
     return {
         "first": first.run,
         "second": second.run,
         "score": first.about["score"],
         "more_is_better": first.about["more_is_better"],
-        "seeds": [len(first.scores), len(second.scores)],
+        "seeds": list(map(len, both)),
         "percent": groups.PERCENT,
         "of_first": means[0],
         "of_second": means[1],
-        "difference": dict(zip(names, groups.difference(first.scores, second.scores))),
+        "difference": dict(zip(names, groups.difference(*both))),
         "p": float(f"{p:.6g}"),
-        "smallest_p": groups.smallest_p(len(first.scores), len(second.scores)),
+        "smallest_p": groups.smallest_p(*map(len, both)),
         "test": test,
         "settings": _settings_that_differ(first, second),
         "warnings": _warnings(first, second),
     }
-
-
-def _mean_ends(group: Group) -> tuple[float, float]:
-    return groups.around(group.scores, 1 / len(group.scores))
 
 
 def _settings_that_differ(first: Group, second: Group) -> dict[str, list[Any]]:

@@ -40,26 +40,28 @@ class Place(NamedTuple):
     cores: set[int]
 
 
-def run(run: Configuration) -> None:
+def run(given: Configuration) -> None:
     """Train with each seed, and print and write what they have reached.
 
     Raises:
         UserError: this cannot be done here or in this folder, or a seed has failed; the others are trained.
         Stopped: the user asked to stop; each training at work has saved.
     """
-    config = run.values
-    path = config.SAVE if run.sources["SAVE"] != "default" else str(Path(config.SAVE, f"{run.recipe}_seeds"))
+    config = given.values
+    path = config.SAVE if given.sources["SAVE"] != "default" else str(Path(config.SAVE, f"{given.recipe}_seeds"))
     if devices.is_launched():
-        raise UserError(f"-seeds={config.SEEDS}: a launcher has started this process; -seeds starts its own: leave it")
+        raise UserError(
+            f"-seeds={config.SEEDS}: a launcher has started this process; -seeds starts its own: leave the launcher out"
+        )
     plan = plan_processes(config.NGPUS)
     places = places_of(config, plan.processes, devices.count_gpus() if plan.uses_gpu else 0)
     with output_folder(path, records=(FILE,)) as folder, own(folder, write_line, is_evaluation=False):
-        group = _begun(run, str(folder))
-        waiting = [row for row in group.seeds if not _is_done(folder / row["folder"])]
+        group = _begun(given.values, str(folder))
+        waiting = [row for row in group.seeds if row["state"] != FINISHED]
         done = len(group.seeds) - len(waiting)
         said = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
         write_line(f"{said}: training {len(waiting)}, {min(len(places), max(len(waiting), 1))} at a time")
-        _Runs(group, run.argv, places).train(waiting)
+        _Runs(group, given.argv, places).train(waiting)
         for line in lines_of(group):
             write_line(line)
     failed = [f"{row['seed']} (exit code {row['code']})" for row in group.seeds if row["state"] == FAILED]
@@ -97,7 +99,7 @@ def places_of(config: Any, processes: int, gpus: int) -> list[Place]:
     ]
 
 
-def _begun(run: Configuration, folder: str) -> Group:
+def _begun(config: Any, folder: str) -> Group:
     """The group as its folder has it, with the seeds that are asked for now.
 
     Raises:
@@ -107,7 +109,6 @@ def _begun(run: Configuration, folder: str) -> Group:
     from ..contracts.task import make_task
     from ..engine import about
 
-    config = run.values
     if holds_any(Path(folder, "checkpoints")) or Path(folder, "run.json").exists():
         raise another_run(folder)
     score, more_is_better = make_task(config).best_metric
@@ -121,18 +122,17 @@ def _begun(run: Configuration, folder: str) -> Group:
                 "-output, or set these back"
             )
     described = {"task": config.TASK, "dataset": str(config.DATA.DATASET), "score": score}
-    rows = [_row(folder, seed, score, UNFINISHED) for seed in range(config.SEED, config.SEED + config.SEEDS)]
+    rows = [_row(folder, seed, score) for seed in range(config.SEED, config.SEED + config.SEEDS)]
     group = Group(folder, {**described, "more_is_better": more_is_better, "settings": settings}, rows)
-    for row in rows:
-        if _is_done(Path(folder, row["folder"])):
-            row["state"] = FINISHED
     group.write()
     return group
 
 
-def _row(folder: str, seed: int, score: str, state: str) -> dict[str, Any]:
-    name = f"seed_{seed}"
-    return {"seed": seed, "folder": name, "state": state, **groups.best_of(Path(folder, name), score)}
+def _row(folder: str, seed: int, score: str) -> dict[str, Any]:
+    """What the folder of a seed says; see ``Group.seeds``."""
+    own_folder = Path(folder, f"seed_{seed}")
+    state = FINISHED if _is_done(own_folder) else UNFINISHED
+    return {"seed": seed, "folder": own_folder.name, "state": state, **groups.best_of(own_folder, score)}
 
 
 def _is_done(folder: Path) -> bool:
@@ -235,7 +235,7 @@ class _Runs:
         seed, code, group = row["seed"], process.returncode, self._group
         is_stopped = self._stop_reason or code == signals.STOPPED  # one that has saved may end by a second SIGTERM
         state = FINISHED if code == 0 else UNFINISHED if is_stopped else FAILED
-        row.update(_row(group.run, seed, group.about["score"], state))
+        row.update({**_row(group.run, seed, group.about["score"]), "state": state})
         if state == FAILED:
             row["code"] = code
         folders = [Path(group.run, other["folder"]) for other in group.seeds]

@@ -9,7 +9,9 @@ from ..runtime.text_files import parse_yaml, read_yaml
 
 ONNX, PARAMETERS = ".onnx", ".pdiparams"
 _PROGRAMS = (".json", ".pdmodel")  # of Paddle 3, of 2.6
-_EXPECTED = f"expected MODEL{ONNX}, or MODEL{PARAMETERS} with its MODEL.json or MODEL.pdmodel"
+_EXPECTED = (
+    f"expected MODEL{ONNX}, or MODEL{PARAMETERS} with its MODEL.json or MODEL.pdmodel; -pretrained names weights"
+)
 
 
 class ExportedModel(NamedTuple):
@@ -42,7 +44,8 @@ class ExportedModel(NamedTuple):
 def setting_of(word: str) -> str | None:
     """For ``evaluate MODEL.onnx``: what a word of the command line sets, None if it names no exported model."""
     path = Path(os.path.expanduser(word))
-    is_meant = path.suffix in (ONNX, PARAMETERS, ".pdmodel") or bool(_candidates(path))
+    is_path = "=" not in word and ("/" in word or path.suffix in (ONNX, PARAMETERS, ".pdmodel"))
+    is_meant = is_path or bool(_candidates(path))
     return f"EXPORTED={word}" if is_meant else None
 
 

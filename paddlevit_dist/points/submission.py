@@ -33,6 +33,7 @@ _INSTANCE_LABELS = {b"%d" % number for name, number in zip(CLASS_NAMES, NYU40_NU
 LONGEST_LINE = 1024  # bytes of a line of an index
 _MOST_OF_A_SCENE = 3  # problems that are told
 MOST_INSTANCES = 10_000  # of a scene
+_LARGEST_INDEX = 1 << 26  # bytes: a number for each of some million vertices
 
 
 class Files:
@@ -172,7 +173,7 @@ def kind_of(files: Files, indices: list[str]) -> str:
     """
     for index in indices:
         try:
-            lines = files.read(index, 1 << 30).split(b"\n", 1)
+            lines = files.read(index, _LARGEST_INDEX).split(b"\n", 1)
         except ValueError:
             continue
         if lines[0].strip():

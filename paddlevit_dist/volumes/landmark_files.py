@@ -80,16 +80,7 @@ def read(file: str) -> Listed:
     Raises:
         UserError: a damaged file, a repeated name, a coordinate that is not a number, no landmark with a position.
     """
-    try:
-        text = read_text(file, "utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not UTF-8 text; save it as UTF-8") from error
-    except ValueError as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
-    if "\0" in text:  # UTF-16 without a mark
-        raise UserError(f"{file} is not UTF-8 text; save it as UTF-8")
+    text = text_of(file)
     try:
         rows = _rows(file, text)
     except csv.Error as error:
@@ -100,7 +91,7 @@ def read(file: str) -> Listed:
             raise UserError(f"{row.where}: the landmark has no name; give it one")
         if row.name in positions:
             raise UserError(f"{row.where}: landmark '{row.name}' appears twice; keep one")
-        position = _position(row.where, row.name, row.values)
+        position = position_of(row.where, row.name, row.values)
         positions[row.name] = position if position is None or row.space != "lps" else convert(position, "lps")
     if not any(position is not None for position in positions.values()):
         raise UserError(f"{file}: no landmark has a position; add one, or remove the volume from the folder")
@@ -108,6 +99,25 @@ def read(file: str) -> Listed:
     if len(spaces) > 1:
         raise UserError(f"{file}: some landmarks are in voxels (IJK) and some in millimetres; save all as LPS")
     return Listed(positions, spaces.pop())
+
+
+def text_of(file: str) -> str:
+    """The content of a file.
+
+    Raises:
+        UserError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        text = read_text(file, "utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not UTF-8 text; save it as UTF-8") from error
+    except ValueError as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    if "\0" in text:  # UTF-16 without a mark
+        raise UserError(f"{file} is not UTF-8 text; save it as UTF-8")
+    return text
 
 
 def _rows(file: str, text: str) -> list[Row]:
@@ -168,7 +178,12 @@ def _json_rows(file: str, stored: Any) -> list[Row]:
     raise UserError(f"{file}: expected {_JSON_FORM}")
 
 
-def _position(where: str, name: str, values: Any) -> np.ndarray | None:
+def position_of(where: str, name: str, values: Any) -> np.ndarray | None:
+    """Three numbers as float64 (3,); None where one is empty or not a number.
+
+    Raises:
+        UserError: they are something else.
+    """
     if not isinstance(values, (list, tuple)) or len(values) != 3:
         raise UserError(
             f"{where}: landmark '{name}' is {reprlib.repr(values)}, expected three numbers x, y, z, or null"

@@ -1,8 +1,10 @@
 """Scores of landmarks that others have placed, in folders of files as ``landmark_files`` reads them."""
 
+import csv
+import io
 import os
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,12 +45,14 @@ def of_data_set(dataset: VolumeDataset) -> list[Placed]:
     return found
 
 
-def of_folder(folder: str) -> list[Placed]:
-    """All landmark files of a folder, by the names of their volumes.
+def of_files(folder: str) -> list[Placed]:
+    """All landmark files of a folder, by the names of their volumes; or all rows of a table.
 
     Raises:
         UserError: there are none, one is damaged, or has voxels in place of millimetres.
     """
+    if os.path.isfile(folder):
+        return list(_of_table(folder).values())
     cases = list(dict.fromkeys(map(landmark_files.case_of, landmark_files.list_files(folder))))
     if not cases:
         raise UserError(f"{folder} holds no landmark files (.fcsv, .mrk.json, .json, .csv), one for each volume")
@@ -64,6 +68,47 @@ def _read(folder: str, case: str) -> Placed:
     return Placed(case, file, listed.positions, listed.space == "ras")
 
 
+def _of_table(file: str) -> dict[str, Placed]:
+    """The landmarks of all volumes in one table, by volume: columns case, landmark, x, y, z (or x_mm and so on), and
+    perhaps world, LPS or RAS, as in the ``landmarks.csv`` of an evaluation.
+
+    Raises:
+        UserError: it is no such table.
+    """
+    reader = csv.DictReader(io.StringIO(landmark_files.text_of(file), newline=""), skipinitialspace=True)
+    columns = [name.strip().lower().removesuffix("_mm") for name in reader.fieldnames or []]
+    missing = [name for name in ("case", "landmark", "x", "y", "z") if name not in columns]
+    if missing:
+        raise UserError(f"{file}, line 1: no column {', '.join(missing)}; expected case,landmark,x,y,z with commas")
+    reader.fieldnames = columns
+    found: dict[str, Placed] = {}
+    for row in _rows(file, reader):
+        where, case, name = (
+            f"{file}, line {reader.line_num}",
+            (row["case"] or "").strip(),
+            (row["landmark"] or "").strip(),
+        )
+        world = (row.get("world") or "").strip().lower()
+        if world not in ("", "lps", "ras"):
+            raise UserError(f"{where}: world is {world!r}, expected LPS or RAS")
+        placed = found.setdefault(case, Placed(case, file, {}, bool(world)))
+        if name in placed.positions or placed.is_ras != bool(world):
+            what = f"landmark '{name}' appears twice" if name in placed.positions else "only some rows say their world"
+            raise UserError(f"{where}: {what} in volume {case}")
+        place = landmark_files.position_of(where, name, [row[axis] for axis in "xyz"])
+        placed.positions[name] = place if place is None or not world else convert(place, world)
+    if not found:
+        raise UserError(f"{file} has no rows; expected case,landmark,x,y,z for each landmark of each volume")
+    return found
+
+
+def _rows(file: str, reader: csv.DictReader) -> Iterator[dict[str, Any]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise UserError(f"{file} is not a table: {error}") from error
+
+
 def score(
     folder: str,
     truth: Sequence[Placed],
@@ -73,7 +118,7 @@ def score(
     identities: Iterable[str] | None = None,
     origin: Origin = UNKNOWN,
 ) -> Scored:
-    """Compare a folder of landmark files with the truth.
+    """Compare a folder of landmark files, or a table, with the truth.
 
     Args:
         source: of the truth, for messages.
@@ -86,32 +131,18 @@ def score(
     """
     from .metrics import RADII_MM, LandmarkMetrics, rate_name
 
-    if not os.path.isdir(folder):
-        raise UserError(f"{folder} is not a folder; expected one with a landmark file for each volume")
-    there = set(map(landmark_files.case_of, landmark_files.list_files(folder)))
-    missing = [placed.case for placed in truth if placed.case not in there]
-    if missing:
-        said = f"{len(missing):,} of {len(truth):,} volumes of {source} have no file of landmarks, such as {missing[0]}"
-        raise UserError(f"{folder}: {said}; a score is of all of them")
     names = list(names or dict.fromkeys(name for placed in truth for name in placed.positions))
-    metrics, more = LandmarkMetrics(names), set()
-    spaces: set[str] = set()
-    for true in truth:
-        found = _read(folder, true.case)
-        more |= set(found.positions) - set(names)
-        metrics.update(_errors(true, found, names, world, spaces))
+    compared = _compared(folder, truth, source, names, world)
+    metrics = LandmarkMetrics(names)
+    for errors in compared.errors:
+        metrics.update(errors)
     sums = metrics.per_sample()[0]
     if not sums[..., 0].any():
         raise UserError(f"{source}: no landmark has a position: there is nothing to compare with")
-    notices = [f"{folder}: landmarks that the truth does not have: {', '.join(sorted(more))}: left out"] if more else []
-    others = sorted(there - {placed.case for placed in truth})
-    if others:
-        notices.append(f"{folder}: {len(others):,} files of no volume of {source}, such as {others[0]}: left out")
-    cases = [placed.case for placed in truth]
-    said = ", ".join(sorted(spaces)) or "coordinates as files say, LPS or RAS"
+    said = ", ".join(sorted(compared.spaces)) or "coordinates as files say, LPS or RAS"
     return Scored(
         counted=f"{len(truth):,} volumes with {int(sums[..., 0].sum()):,} landmarks: {folder}, truth of {source}",
-        names=cases if identities is None else list(identities),
+        names=[placed.case for placed in truth] if identities is None else list(identities),
         sample="volume",
         recompute=lambda weights: metrics.resampled([sums], weights),
         shown={"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
@@ -121,7 +152,7 @@ def score(
             f"mre_mm: mean distance in millimetres over landmarks and volumes, each once; {said}",
             "sdr: percent of the landmarks within a distance; without those that have no position in the truth",
         ],
-        notices=notices,
+        notices=compared.notices,
         task="landmarks",
         kind="landmarks",
         arrays={"sums": sums},
@@ -130,24 +161,67 @@ def score(
     )
 
 
-def _errors(true: Placed, found: Placed, names: Sequence[str], world: str | None, spaces: set[str]) -> np.ndarray:
-    """Distance of each landmark in millimetres, float64 (landmarks,), NaN where the truth has no position; how
-    coordinates were understood is added to ``spaces``."""
-    convention = world or true.usual
+class _Compared(NamedTuple):
+    """What was found of all volumes.
+
+    Attributes:
+        errors: float64 (volumes, landmarks), millimetres; NaN where the truth has no position.
+        spaces: how coordinates were understood that files do not say.
+        notices: lines.
+    """
+
+    errors: np.ndarray
+    spaces: set[str]
+    notices: list[str]
+
+
+def _compared(folder: str, truth: Sequence[Placed], source: str, names: Sequence[str], world: str | None) -> _Compared:
+    table = _of_table(folder) if os.path.isfile(folder) else {}
+    if not table and not os.path.isdir(folder):
+        raise UserError(
+            f"{folder} is not a folder; expected one with a landmark file for each volume, or a table of all"
+        )
+    there = set(table or map(landmark_files.case_of, landmark_files.list_files(folder)))
+    missing = [placed.case for placed in truth if placed.case not in there]
+    if missing:
+        said = f"{len(missing):,} of {len(truth):,} volumes of {source} have no landmarks, such as {missing[0]}"
+        raise UserError(f"{folder}: {said}; a score is of all of them")
+    steps, more = np.full((len(truth), len(names), 2, 3), np.nan), set()
+    spaces: set[str] = set()
+    for row, true in enumerate(truth):
+        found = table[true.case] if table else _read(folder, true.case)
+        more |= set(found.positions) - set(names)
+        steps[row] = _places(true, found, names, world, spaces)
+    errors, turned = (
+        np.linalg.norm(steps[..., 0, :] - steps[..., 1, :] * signs, axis=-1) for signs in ((1, 1, 1), (-1, -1, 1))
+    )
+    notices = [f"{folder}: landmarks that the truth does not have: {', '.join(sorted(more))}: left out"] if more else []
+    others = sorted(there - {placed.case for placed in truth})
+    if others:
+        notices.append(f"{folder}: {len(others):,} volumes that are not in {source}, such as {others[0]}: left out")
+    if np.nansum(turned) < np.nansum(errors) / 2:
+        mean = np.nanmean(turned)
+        notices.append(f"{folder}: with x and y negated the mean error would be {mean:.4g} mm: is LPS taken for RAS?")
+    return _Compared(errors, spaces, notices)
+
+
+def _places(true: Placed, found: Placed, names: Sequence[str], world: str | None, spaces: set[str]) -> np.ndarray:
+    """Where landmarks are and were found, float64 (landmarks, 2, 3), millimetres, NaN where the truth has no position;
+    how coordinates were understood is added to ``spaces``."""
+    convention, both = world or true.usual, [true.positions, found.positions]
     if convention is None and not true.is_ras and not found.is_ras:
         spaces.add("files do not say whether they are LPS or RAS: both sides are taken for the same")
-        convention = "ras"
-    errors = np.full(len(names), np.nan)
-    both = [_in_ras(placed, convention, spaces) for placed in (true, found)]
+    else:
+        both = [_in_ras(placed, convention, spaces) for placed in (true, found)]
+    places = np.full((len(names), 2, 3), np.nan)
     for row, name in enumerate(names):
         place, other = (positions.get(name) for positions in both)
         if place is not None and other is None:
-            raise UserError(
-                f"{found.source} has no position of {name}, but {true.source} has; a score is of all of them"
-            )
+            said = f"{found.source} has no position of {name}, but {true.source} has"
+            raise UserError(f"{said}; a score is of all of them")
         if place is not None:
-            errors[row] = np.linalg.norm(place - other)
-    return errors
+            places[row] = place, other
+    return places
 
 
 def _in_ras(placed: Placed, convention: str | None, spaces: set[str]) -> landmark_files.Positions:
@@ -155,7 +229,5 @@ def _in_ras(placed: Placed, convention: str | None, spaces: set[str]) -> landmar
         return placed.positions
     if convention is None:
         raise UserError(f"{placed.source} does not say whether it is LPS or RAS, and the other side does: give -world")
-    if not spaces:
-        spaces.add(f"positions in files that do not say are {convention.upper()}")
-    turned = {name: None if place is None else convert(place, convention) for name, place in placed.positions.items()}
-    return turned
+    spaces.add(f"positions in files that do not say are {convention.upper()}")
+    return {name: None if place is None else convert(place, convention) for name, place in placed.positions.items()}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from paddlevit_dist.runtime.errors import UserError
 
-from . import boxes, other_files, pictures, scenes, volumes
+from . import boxes, other_files, pictures, results, scenes, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
 
 
@@ -87,6 +87,13 @@ _TABLE = [
     Reader("DICOM", volumes.make_series, volumes.read),
     Reader("volumes with landmarks", volumes.make_data, volumes.read_data),
     Reader("landmarks", volumes.make_landmarks, volumes.read_landmarks, is_text=True),
+    Reader("scores of classes", results.make_scores, results.read_table, is_text=True),
+    Reader("best classes", results.make_classes, results.read_table),
+    Reader("YOLO's results", results.make_yolo, results.read_yolo_results, is_text=True),
+    Reader("label maps", results.make_maps, results.read_maps, packing=PNG),
+    Reader("classes of a scene's points", results.make_labels, results.read_scene, True, least_refused=0.1),
+    Reader("instances of a scene", results.make_instances, results.read_scene, is_text=True),
+    Reader("landmarks in a table", results.make_landmarks, results.read_landmarks, is_text=True),
     # Caches are never refused: what is damaged is made again.
     Reader("cache of tar", _cache_of(pictures.make_tar, pictures.read_tar), pictures.read_tar, least_refused=0.0),
     Reader("cache of IDX", _cache_of(pictures.make_idx_gz, pictures.read_idx), pictures.read_idx, least_refused=0.0),

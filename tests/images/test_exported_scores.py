@@ -218,11 +218,11 @@ def test_a_word_alone_names_the_model_wherever_it_stands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits.pdiparams").touch()
     (tmp_path / "digits.json").touch()
-    for word in ("model.onnx", "digits", "digits.json", "."):
+    for word in ("model.onnx", "digits", "digits.json", ".", "output/mine"):
         for words in ([word, "-ngpus=1"], ["-cfg", "x.yaml", word], ["-allow_changes", word, "NGPUS", "1"]):
             expected = [f"EXPORTED={word}" if one == word else one for one in words]
             assert with_settings(words) == expected
-    other = (["other", "1"], ["~nobody/x", "1"], ["x" * 5000, "1"], ["\0", "1"])
+    other = (["other", "1"], ["MODEL.NAME=a/b"], ["~nobody", "1"], ["x" * 5000, "1"], ["\0", "1"])
     for words in (["-pretrained", "model.onnx"], ["SAVE", "digits"], ["-output=digits.onnx"], *other):
         assert with_settings(words) == words
 

@@ -80,6 +80,51 @@ def test_coordinates_that_nobody_says(tmp_path, capsys):
     assert "both sides are taken for the same" in said["protocol"][0]
 
 
+def table(places, world=""):
+    rows = ["case,landmark,x_mm,y_mm,z_mm,confidence,world"]
+    for case, own in places.items():
+        own = own * (-1, -1, 1) if world == "LPS" else own
+        rows += [f"{case},{name},{','.join(map(repr, place))},0.9,{world}" for name, place in zip(NAMES, own.tolist())]
+    return "\n".join(rows) + "\n"
+
+
+@pytest.mark.parametrize("world", ["LPS", "RAS", ""])
+def test_one_table_of_all_volumes(tmp_path, capsys, world):
+    write(tmp_path / "truth", TRUTH, "mrk.json LPS")
+    (tmp_path / "landmarks.csv").write_text(table(FOUND, world))
+    words = [] if world else ["-world=ras"]
+    said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "landmarks.csv", *words)
+    assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
+    turned, _ = evaluate(capsys, tmp_path / "landmarks.csv", tmp_path / "truth", *words)
+    assert turned["scores"] == pytest.approx(said["scores"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("case,landmark", "volume,landmark", "line 1: no column case; expected case,landmark,x,y,z"),
+        ("case0,chin", "case0,nose", "line 3: landmark 'nose' appears twice in volume case0"),
+        ("0.9,RAS", "0.9,XYZ", "line 2: world is 'xyz', expected LPS or RAS"),
+        ("0.9,RAS", "0.9,", "line 3: only some rows say their world"),
+        ("case0,nose,", "case0,nose,a", "line 2: x of landmark 'nose' is .*, expected a number"),
+    ],
+)
+def test_tables_that_are_none_of_landmarks(tmp_path, capsys, old, new, complaint):
+    write(tmp_path / "truth", TRUTH, "fcsv RAS")
+    (tmp_path / "landmarks.csv").write_text(table(FOUND, "RAS").replace(old, new, 1))
+    with pytest.raises(UserError, match=complaint):
+        evaluate(capsys, tmp_path / "truth", tmp_path / "landmarks.csv")
+
+
+def test_one_coordinate_system_taken_for_the_other_is_told(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "fcsv LPS")
+    write(tmp_path / "found", FOUND, "csv LPS")
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-world=ras")
+    assert f"with x and y negated the mean error would be {ERRORS.mean():.4g} mm: is LPS taken for RAS?" in told
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-world=lps")
+    assert told == ""
+
+
 def test_landmarks_of_a_data_set_compare_with_one_another(tmp_path, capsys):
     heads = resolve("dataset", "synthetic_landmarks").open(config.load(["-cfg=landmark_unet3d"]).values, "val", None)
     for scale in (1, 2):
@@ -105,14 +150,14 @@ def test_what_is_missing_is_refused_and_what_is_more_is_told(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv RAS")
     write(tmp_path / "found", {**FOUND, "other": FOUND["case0"]}, "mrk.json LPS")
     _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found")
-    assert "1 files of no volume of" in told and "such as other" in told
+    assert "1 volumes that are not in" in told and "such as other" in told
     (tmp_path / "found" / "case3.mrk.json").write_text(markups_text([Point("nose", ("0", "0", "0"), "")], "ras"))
     with pytest.raises(UserError, match=r"case3.mrk.json has no position of chin, but .*case3.fcsv has"):
         evaluate(capsys, tmp_path / "truth", tmp_path / "found")
     (tmp_path / "found" / "case3.mrk.json").unlink()
-    with pytest.raises(UserError, match="1 of 6 volumes of .* have no file of landmarks, such as case3"):
+    with pytest.raises(UserError, match="1 of 6 volumes of .* have no landmarks, such as case3"):
         evaluate(capsys, tmp_path / "truth", tmp_path / "found")
-    for folder, complaint in (("none", "none is not a folder"), ("", "have no file of landmarks")):
+    for folder, complaint in (("none", "none is not a folder"), ("", "have no landmarks")):
         with pytest.raises(UserError, match=complaint):
             evaluate(capsys, tmp_path / "truth", tmp_path / folder)
 

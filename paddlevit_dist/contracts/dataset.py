@@ -117,8 +117,8 @@ class Samples:
         dataset = self._dataset()
         if dataset is None:
             return None
-        is_elsewhere = dataset.root is None and len(dataset) > 0 and os.path.isabs(dataset.identity(0))
-        return None if is_elsewhere and not self.is_share else dataset.identities()
+        is_path = dataset.root is None and len(dataset) > 0 and os.sep in dataset.identity(0)  # on this machine
+        return None if is_path and not self.is_share else dataset.identities()
 
     def name(self, index: int) -> str:
         """What tells a sample from all others wherever the data are stored, or else its description."""

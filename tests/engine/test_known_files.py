@@ -11,6 +11,7 @@ from images.detection.test_yolo_data import LABELS, write_yolo
 from volumes.volume_files import voxels, world, write_landmarks, write_volume
 
 from paddlevit_dist.config import load
+from paddlevit_dist.contracts.dataset import Dataset, Samples
 from paddlevit_dist.contracts.task import make_task
 from paddlevit_dist.engine.samples_check import differing, listed
 from paddlevit_dist.points.data.scene import Scene
@@ -101,3 +102,22 @@ def test_the_files_of_val_are_known_wherever_they_are(tmp_path, kind):
     crossed, said = differing(lists, "val", others.identities())
     assert said == ("1 trained on, 1 new, 2 gone" if is_named_alike else "2 new, 2 gone")
     assert crossed.tolist() == [0] * is_named_alike
+
+
+@pytest.mark.parametrize(
+    "root, described, is_known", [(None, "/a/b.png", False), ("/a", "/a/b.png", True), (None, "val 3", True)]
+)
+def test_paths_are_known_elsewhere_where_their_folder_is_left_out(root, described, is_known):
+    class Own(Dataset):
+        def __init__(self):
+            self.root = root
+
+        def __len__(self):
+            return 1
+
+        def describe(self, index):
+            return described
+
+    samples = Samples()
+    samples.dataset = Own()
+    assert (samples.identities() is not None) == is_known

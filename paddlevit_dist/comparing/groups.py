@@ -98,7 +98,9 @@ def best_of(folder: Path, score: str) -> dict[str, Any]:
         for event in recorded_events(folder):
             is_best = event["kind"] == "evaluation" and event.get("best") == score and "superseded" not in event
             if is_best and isinstance(event.get(score), int | float) and isinstance(event.get("epoch"), int):
-                ends = event.get("interval", {}).get(score, ())
+                about = event.get("interval")
+                ends = about.get(score) if isinstance(about, dict) else None
+                ends = ends if isinstance(ends, list) and all(isinstance(end, int | float) for end in ends) else ()
                 best = {"value": event[score], "epoch": event["epoch"], **dict(zip(("low", "high"), ends))}
     except OSError as error:
         raise UserError(f"{folder}: its record cannot be read: {error.strerror}") from error

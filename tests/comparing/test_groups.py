@@ -29,9 +29,9 @@ def write_group(folder, scores, settings=None, unfinished=(), **about) -> str:
     return str(folder)
 
 
-def write_run(folder, score) -> str:
+def write_run(folder, score, **more) -> str:
     folder.mkdir()
-    events = [{"kind": "evaluation", "epoch": 3, "top-1": score, "best": "top-1"}]
+    events = [{"kind": "evaluation", "epoch": 3, "top-1": score, "best": "top-1", **more}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     return str(folder)
 
@@ -145,6 +145,28 @@ def test_one_run_beside_a_group_is_one_line(tmp_path, capsys, score, where):
         (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(single)]
         # t of 4 degrees, 2.776, times the deviation 0.3162 times sqrt(1 + 1/5)
         assert f"best {score:.2f} in epoch 3: {where} [89.44, 91.36], where 95 % of single seeds" in line
+
+
+@pytest.mark.parametrize("interval", [None, [], {"top-1": "x"}, {"top-1": ["a", "b"]}, {"loss": [1, 2]}, "text"])
+def test_a_best_score_is_read_whatever_stands_for_its_interval(tmp_path, interval):
+    folder = write_run(tmp_path / "run", 90.0, interval=interval)
+    assert groups.best_of(Path(folder), "top-1") == {"value": 90.0, "epoch": 3}
+
+
+def test_the_best_score_is_of_the_last_best_evaluation_that_counts(tmp_path):
+    rows = [
+        (1, 80.0, {}),
+        (2, 95.0, {"superseded": True}),
+        (2, 85.0, {"interval": {"top-1": [83, 87]}}),
+        (3, 70.0, None),
+    ]
+    events = [
+        {"kind": "evaluation", "epoch": n, "top-1": s, **({"best": "top-1", **m} if m is not None else {})}
+        for n, s, m in rows
+    ]
+    lines = [json.dumps(event) for event in [*events, {"kind": "evaluation", "top-1": 99.0, "best": "top-1"}]]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + '\n{"kind": "evalua')
+    assert groups.best_of(tmp_path, "top-1") == {"value": 85.0, "epoch": 2, "low": 83, "high": 87}
 
 
 def test_what_cannot_be_compared_is_one_line(tmp_path):

@@ -62,7 +62,7 @@ def test_the_key_says_which_interval(tmp_path, words):
 def test_the_keys_take_what_they_say():
     for given, expected in (("off", False), ("95", 95), ("99", 99)):
         assert load(["EVALUATION.INTERVAL", given]).values.EVALUATION.INTERVAL is expected
-    with pytest.raises(UserError, match="EVALUATION.INTERVAL"):
+    with pytest.raises(UserError, match="EVALUATION.INTERVAL is 90: expected one of off, 95, 99"):
         load(["EVALUATION.INTERVAL", "90"])
     with pytest.raises(UserError, match="EVALUATION.RESAMPLES"):
         load(["EVALUATION.RESAMPLES", "3"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..commands.parser import CommandParser, path
-from ..observe.record import COMPARED
+from ..observe.record import COMPARED, SEEDS
 from ..runtime import printing
 from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
@@ -54,6 +54,7 @@ def run(arguments: list[str]) -> None:
     if given.data_path and not given.output:
         parser.error("--data_path is where the page takes pictures from: add --output=FILE, or leave it out")
     printing.never_fail()
+    given.runs = [str(Path(run).parent) if Path(run).name == SEEDS else run for run in given.runs]
     if any(map(is_group, given.runs)):
         _compare_groups(parser, given)
         return

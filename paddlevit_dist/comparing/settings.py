@@ -81,7 +81,7 @@ def _check(given: Given) -> list[str]:
 
 
 def _unused(given: Given) -> Iterator[Unused]:
-    if given.values.SEEDS is None:
+    if given.values.SEEDS is None and given.values.SEEDS_AT_ONCE is not None:
         yield Unused(("SEEDS_AT_ONCE",), "SEEDS", "it is for several seeds, and {}")
 
 

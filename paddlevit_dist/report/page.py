@@ -140,7 +140,7 @@ def _groups(runs: Sequence[Run]) -> str:
 def _comparisons(runs: Sequence[Run], folder: Path) -> str:
     """Where the runs were compared with others."""
     links = "".join(
-        f'<li>compared with others, sample by sample: <a href="{text(quote(os.path.relpath(file, folder)))}">'
+        f'<li>compared with others, sample by sample: <a href="{text(quote(os.fsencode(os.path.relpath(file, folder))))}">'
         f"{text(f'{run.name}/{COMPARED}')}</a></li>"
         for run in runs
         if (file := run.folder / COMPARED).is_file()

@@ -2,9 +2,9 @@
 
 ``checkpoints/epoch_0004/``, or ``checkpoints/update_00000123/`` in the middle of an epoch, holds ``model.pdparams``
 (readable by plain ``paddle.load``), ``model_ema.pdparams`` if the run averages weights, ``optimizer.npz``,
-``state.json``, ``about.yaml`` (what the weights are of and which input they expect), ``samples.npz`` if the run has
-divided one dataset (digests of the samples trained on and held out) and ``manifest.json`` with the size and SHA-256 of
-each. ``evaluation.json`` comes later, when its evaluation is done.
+``state.json``, ``about.yaml`` (what the weights are of and which input they expect), ``samples.npz``
+(digests of the samples trained on and held out, and names of the latter) where they are known, and ``manifest.json``
+with the size and SHA-256 of each. ``evaluation.json`` comes later, when its evaluation is done.
 ``checkpoints/last`` and ``checkpoints/best`` are symbolic links that are switched when everything else is on disk.
 
 What is not complete yet, or about to be removed, has a hidden name that no other process uses; what a killed process

@@ -2,6 +2,7 @@
 pictures on the page."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ def run(arguments: list[str]) -> None:
         parser.error("give two runs or more")
     if given.data_path and not given.output:
         parser.error("--data_path is where the page takes pictures from: add --output=FILE, or leave it out")
+    if given.output and not (os.path.isdir(given.output) or given.output.lower().endswith((".html", ".htm"))):
+        parser.error(f"-output={given.output}: expected a file that ends in .html, or a folder that is there")
     printing.never_fail()
     given.runs = [str(Path(run).parent) if Path(run).name == SEEDS else run for run in given.runs]
     if any(map(is_group, given.runs)):

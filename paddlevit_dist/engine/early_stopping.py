@@ -73,8 +73,8 @@ class EarlyStopping(Watcher):
             self._parts.record.say(f"note: {self._name} {change} is within the interval {ends}: may be chance")
 
     def _earlier(self) -> list[tuple[int, float]]:
-        """Epoch and score of each evaluation before the place that this training continues from; of a checkpoint
-        without a record the best one, which it knows itself."""
+        """Epoch and score of each evaluation before the place that this training continues from, and of the best one,
+        which the checkpoint knows itself: its record may begin later, in another folder, or be lost."""
         start, found = self._parts.start, []
         if start.directory is not None and is_main():
             last = start.position["epoch"] - start.evaluation_due
@@ -85,4 +85,5 @@ class EarlyStopping(Watcher):
                     found.append((epoch, value))
         found = broadcast_object(found)
         best = self._parts.checkpointer.best
-        return found or ([(best["epoch"], best["value"])] if best and best["name"] == self._name else [])
+        known = {best["epoch"]: best["value"]} if best and best["name"] == self._name else {}
+        return sorted({**known, **dict(found)}.items())

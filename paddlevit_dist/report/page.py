@@ -142,10 +142,10 @@ def _groups(runs: Sequence[Run]) -> str:
 def _comparisons(runs: Sequence[Run], folder: Path) -> str:
     """Where the runs were compared with others."""
     links = "".join(
-        f'<li>compared with others, sample by sample: <a href="{text(quote(os.path.relpath(file, folder)))}">'
+        f'<li>compared with others, sample by sample: <a href="{text(quote(path))}">'
         f"{text(f'{run.name}/{COMPARED}')}</a></li>"
         for run in runs
-        if (file := run.folder / COMPARED).is_file()
+        if (file := run.folder / COMPARED).is_file() and (path := os.fsencode(os.path.relpath(file, folder)))
     )
     return f'<ul class="notices">{links}</ul>' if links else ""
 

@@ -269,7 +269,7 @@ class Metrics:
 
     def add(self, event: dict[str, Any]) -> None:
         kind = event["kind"]
-        if kind != "unreadable" and not (kind == "evaluation" and "epoch" not in event):  # a later one, of its weights
+        if kind != "unreadable" and "epoch" in event:  # what evaluations of its weights add later has none
             self.last = event
             self._count_time(event)
         if event.get("superseded"):

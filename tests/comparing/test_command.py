@@ -79,3 +79,12 @@ def test_a_table_is_whole_or_absent_and_off_with_intervals(tmp_path):
         run([str(folder), str(folder)])
     with pytest.raises(UserError, match="compare: give two runs or more"):
         run([str(folder)])
+
+
+@pytest.mark.parametrize("target", ["other.yaml", "not/there"])
+def test_a_page_is_not_written_over_what_is_none(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.yaml").write_text("mine")
+    with pytest.raises(UserError, match=f"-output={target}: expected a file that ends in .html, or a folder that is"):
+        run(["first", "second", f"-output={target}"])
+    assert (tmp_path / "other.yaml").read_text() == "mine" and not (tmp_path / "not").exists()

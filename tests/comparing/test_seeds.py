@@ -64,6 +64,11 @@ def test_an_evaluation_ignores_how_often_its_recipe_trains(tmp_path):
     assert evaluation.values.SEEDS is None and evaluation.notices == []
 
 
+def test_a_seed_is_told_nothing_of_keys_that_only_its_group_has():
+    assert load(["SEEDS=None", "SEEDS_AT_ONCE=None"]).notices == []
+    assert "SEEDS_AT_ONCE 2" in load(["SEEDS_AT_ONCE=2"]).notices[0]
+
+
 @pytest.mark.long
 def test_a_group_leaves_out_what_is_finished_and_reaches_what_a_run_alone_does(tmp_path):
     words = [*SHORT, "-resume=auto"]

@@ -89,6 +89,9 @@ def test_a_checkpoint_without_a_record_knows_its_best(tmp_path):
     parts = parts_of(2, 0.0, directory=tmp_path / "checkpoints" / "epoch", epoch=7)
     parts.checkpointer.best = {"name": "score", "value": 60.0, "epoch": 5}
     assert ended_at(EarlyStopping(parts), [59.0, 59.5, 70.0], 8) == 9
+    line = json.dumps({"kind": "evaluation", "epoch": 7, "score": 58.0})  # a record that begins in another folder
+    (tmp_path / "metrics.jsonl").write_text(f"{line}\n")
+    assert ended_at(EarlyStopping(parts), [59.0, 59.5, 70.0], 8) == 8
 
 
 def test_an_improvement_within_the_interval_is_told_first_and_where_the_training_goes_on_because_of_it():

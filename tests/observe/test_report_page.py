@@ -223,6 +223,7 @@ def test_a_summary_tells_the_best_and_the_time_of_the_training_whatever_was_eval
         timed("evaluation", 60, epoch=1, loss=0.9, best="top-1", **{"top-1": 81.0}),
         timed("evaluation", 95, epoch=2, loss=0.8, **{"top-1": 70.0}),
         timed("evaluation", 571, loss=0.7, **{"top-1": 12.0}),  # of anybody's weights
+        timed("difference_of_export", 572, largest_difference=1e-6),
     ]
     folder = write_run(tmp_path / "run", events)
     (folder / "eval_load_report.json").write_text(json.dumps({"source": "elsewhere", "loaded": []}))
@@ -375,7 +376,7 @@ def test_an_evaluation_that_shows_the_same_is_shown_once(tmp_path):
 
 
 def test_a_comparison_in_the_folder_of_a_run_is_linked(tmp_path):
-    one, two = (write_run(tmp_path / name) for name in ("a b", "two"))
+    one, two = (write_run(tmp_path / name) for name in ("a b", "\udcff"))  # the other's name is no UTF-8
     assert "compared.html" not in write_page([one, two], tmp_path / "page.html").read_text(encoding="utf-8")
     (one / "compared.html").write_text("<p>")
     assert '<a href="compared.html">a b/compared.html</a>' in write_page([one], one / "report.html").read_text()
@@ -383,3 +384,5 @@ def test_a_comparison_in_the_folder_of_a_run_is_linked(tmp_path):
         '<a href="a%20b/compared.html">a b/compared.html</a>'
         in write_page([one, two], tmp_path / "page.html").read_text()
     )
+    (two / "compared.html").write_text("<p>")
+    assert 'href="%FF/compared.html"' in write_page([one, two], tmp_path / "page.html").read_text()

@@ -34,7 +34,7 @@ class EarlyStopping(Watcher):
             self._tell_chance(before, gain, waited, self._parts.evaluation.intervals.get(self._name))
         self._decide(epoch)
         if self.ends_training and epoch < self._parts.last_epoch:
-            self._parts.record.event("ended_early", {"epoch": epoch, "best_epoch": self._epoch})
+            self._parts.record.event("ended_early", {"epoch": epoch, "improved": self._epoch})
             self._parts.record.say(self.ends_training)
 
     def _gain(self, value: float) -> float:

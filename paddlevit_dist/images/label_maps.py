@@ -112,15 +112,19 @@ def _paired(
 ) -> tuple[list[tuple[str, str]], int]:
     """The path of each picture's truth and of its result, and how many results are of no picture."""
     finder = Names(list(files), results, "map")
-    pairs = []
+    pairs, of = [], dict[int, str]()  # the picture that each result is of
     for name, path in true_files.items():
         row = finder.row(name)
         if row is None:
             missing = [other for other in true_files if finder.row(other) is None]
             said = f"{len(missing):,} of {len(true_files):,} label maps of {truth} have no counterpart"
             raise UserError(f"{results}: {said}, as {missing[0]}; it has {next(iter(files))}, for example")
-        pairs.append((path, list(files.values())[row]))
-    return pairs, len(files) - len({result for _, result in pairs})
+        if row in of:
+            said = f"{finder.names[row]} would be of {of[row]} and of {name} of {truth}"
+            raise UserError(f"{results}: {said}: give results the folders that the truth has")
+        of[row] = name
+        pairs.append((path, files[finder.names[row]]))
+    return pairs, len(files) - len(pairs)
 
 
 def _compared(truth: str, result: str, rules: Rules, number: int) -> tuple[np.ndarray, int, int]:

@@ -105,6 +105,20 @@ def test_no_class_in_the_results_is_wrong_and_told(tmp_path, evaluate):
     assert f"{2 * true[2].shape[1]} pixels of no class where the truth has one: wrong" in told
 
 
+def test_one_result_is_not_of_two_pictures(tmp_path, evaluate):
+    true, found = drawn()
+    write(tmp_path / "true" / "a", true)
+    write(tmp_path / "true" / "b", true)
+    write(tmp_path / "found", found)
+    with pytest.raises(UserError, match=r"p0.png would be of a/p0.png and of b/p0.png of .*true: give results the"):
+        evaluate()
+    write(tmp_path / "found" / "a", found)
+    write(tmp_path / "found" / "b", found)
+    for number in range(5):
+        (tmp_path / "found" / f"p{number}.png").unlink()
+    assert evaluate()[0]["scores"]["mIoU"] == pytest.approx(np.mean(slow(true, found, 4)[0]))
+
+
 def test_a_class_that_the_truth_never_has_is_told_and_a_format_that_changes_numbers_refused(tmp_path, evaluate):
     true, found = drawn()
     write(tmp_path / "true", true)

@@ -92,6 +92,8 @@ def test_logits_score_as_in_an_evaluation(evaluate):
     without, told = evaluate(truth_rows(labels), score_rows(scores))
     assert "loss" not in without["scores"] and "scores, not probabilities" in told
     assert without["scores"]["top-5"] == values["top-5"]
+    _, told = evaluate(truth_rows(LABELS), score_rows(SCORES), "-logits")
+    assert "rows add up to 1, as probabilities do" in told
 
 
 def best_rows(scores, columns):

@@ -171,6 +171,8 @@ def _from_scores(finder: _Finder, softmax: bool) -> Answers:
         finite = np.isfinite(scores).all(axis=1)
         places[chosen] = np.where(finite, ahead.sum(axis=1), len(classes))
         not_finite += int((~finite).sum())
+        own = scores[finite]
+        are_probabilities &= bool((own >= 0).all() and (np.abs(own.sum(axis=1) - 1) <= _ROUNDED).all())
         if softmax:
             with np.errstate(invalid="ignore"):
                 shifted = scores - scores.max(axis=1, keepdims=True)
@@ -178,9 +180,6 @@ def _from_scores(finder: _Finder, softmax: bool) -> Answers:
                     np.log(np.exp(shifted).sum(axis=1)) - np.take_along_axis(shifted, labels[:, None], 1)[:, 0]
                 )
             continue
-        own = scores[finite]
-        sums = own.sum(axis=1)
-        are_probabilities &= bool((own >= 0).all() and (np.abs(sums - 1) <= _ROUNDED).all())
         with np.errstate(invalid="ignore", divide="ignore"):
             losses[chosen] = -np.log(np.maximum(true[:, 0], _SMALLEST))
         smallest += int((true < _SMALLEST).sum())
@@ -198,6 +197,8 @@ def _from_scores(finder: _Finder, softmax: bool) -> Answers:
     else:
         what = "the scores' softmax" if softmax else "the probabilities"
         protocol.append(f"loss: mean of -ln of the true class's share, of {what}")
+    if softmax and are_probabilities and has_loss:
+        notices.append(f"{finder.path}: rows add up to 1, as probabilities do: without -logits loss is of them")
     if has_loss and smallest:
         notices.append(f"{finder.path}: {smallest:,} true classes below {_SMALLEST:g}: taken as that, as Kaggle does")
     return Answers(places, losses if has_loss else np.full(number, np.nan, np.float32), top, protocol, notices)

@@ -101,7 +101,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     from ..observe.heartbeat import Heartbeat
     from ..observe.observer import observers_of
     from ..observe.progress import write_line
-    from ..observe.record import cache_folder, note_end, require_writable
+    from ..observe.record import SEEDS, cache_folder, note_end, require_writable
     from ..parallel import launch_workers
 
     if plan.is_main:
@@ -111,6 +111,11 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     observers = {} if run.values.EVAL else observers_of(run.values.LOG_TO)
     if not run.values.EVAL and not run.values.MODEL.RESUME and holds_any(folder / "checkpoints"):
         raise another_run(run.values.SAVE)
+    if not run.values.EVAL and (folder / SEEDS).exists():
+        raise UserError(
+            f"-output={run.values.SAVE} holds trainings with several seeds ({SEEDS}): add -seeds=N, as they were made "
+            "with, or choose another -output"
+        )
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     heartbeat = Heartbeat(write_line, shown=plan.is_main)

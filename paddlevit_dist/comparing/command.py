@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..commands.parser import CommandParser, path
-from ..observe.record import COMPARED
+from ..observe.record import COMPARED, SEEDS
 from ..runtime import printing
 from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
@@ -57,6 +57,7 @@ def run(arguments: list[str]) -> None:
     if given.output and not (os.path.isdir(given.output) or given.output.lower().endswith((".html", ".htm"))):
         parser.error(f"-output={given.output}: expected a file that ends in .html, or a folder that is there")
     printing.never_fail()
+    given.runs = [str(Path(run).parent) if Path(run).name == SEEDS else run for run in given.runs]
     if any(map(is_group, given.runs)):
         _compare_groups(parser, given)
         return

@@ -36,7 +36,7 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     lines = [line for group in read_in for line in _about(group, decimals)]
     lines += _lines(comparisons, decimals) if comparisons else []
     lines += [line for row in single for line in ("", _told(row, decimals))]
-    lines += [f"warning: {one_line(line)}" for other in comparisons for line in other["warnings"]]
+    lines += [f"warning: {one_line(line)}" for other in [*comparisons, *single] for line in other["warnings"]]
     return {"comparisons": comparisons, "single_runs": single}, [one_line(line) for line in lines]
 
 
@@ -71,7 +71,7 @@ def _compared(first: Group, second: Group) -> dict[str, Any]:
         "smallest_p": groups.smallest_p(*map(len, both)),
         "test": test,
         "settings": _settings_that_differ(first, second),
-        "warnings": _warnings(first, second),
+        "warnings": _warnings(_finished(first), _finished(second)),
     }
 
 
@@ -82,13 +82,15 @@ def _settings_that_differ(first: Group, second: Group) -> dict[str, list[Any]]:
     return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}
 
 
-def _warnings(first: Group, second: Group) -> list[str]:
-    """What else a score depends on, as far as evaluations have left tables of their samples."""
+def _finished(group: Group) -> str:
+    """The folder of a seed that has finished."""
+    return str(Path(group.run, next(row["folder"] for row in group.seeds if row["state"] == groups.FINISHED)))
+
+
+def _warnings(first: str, second: str) -> list[str]:
+    """What else differs that the scores of two runs depend on, as far as evaluations have left tables of samples."""
     with contextlib.suppress(UserError):
-        ours, theirs = (
-            read(str(Path(group.run, next(row["folder"] for row in group.seeds if row["state"] == groups.FINISHED))))
-            for group in (first, second)
-        )
+        ours, theirs = read(first), read(second)
         found = warnings(ours, theirs)
         if sorted(ours.names) != sorted(theirs.names):
             found.insert(0, f"samples: {ours.run} and {theirs.run} were evaluated on others")
@@ -108,7 +110,8 @@ def _single(run: str, group: Group) -> dict[str, Any]:
         )
     low, high = groups.around(group.scores, 1 + 1 / len(group.scores))
     where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
-    return {"run": run, "group": group.run, **best, "seeds_low": low, "seeds_high": high, "where": where}
+    about = {"seeds_low": low, "seeds_high": high, "where": where, "warnings": _warnings(_finished(group), run)}
+    return {"run": run, "group": group.run, **best, **about}
 
 
 # ---- lines -----------------------------------------------------------------------------------------------------------

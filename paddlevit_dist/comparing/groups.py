@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..observe.record import recorded_events
+from ..observe.record import SEEDS, recorded_events
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.text_files import read_json
 
-FILE = "seeds.json"
 FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
 PERCENT = 95
 _UPPER = 0.5 + PERCENT / 200
@@ -52,13 +51,13 @@ class Group(NamedTuple):
         """
         summary = summarised(self.scores) if self.scores else {}
         content = {"format": _FORMAT, **self.about, "seeds": self.seeds, **summary}
-        with atomic_file(Path(self.run, FILE)) as file:
+        with atomic_file(Path(self.run, SEEDS)) as file:
             file.write((json.dumps(content, indent=1) + "\n").encode())
 
 
 def is_group(folder: str) -> bool:
     """Whether a folder holds trainings that ``-seeds`` has made."""
-    return Path(folder, FILE).is_file()
+    return Path(folder, SEEDS).is_file()
 
 
 def read_group(folder: str) -> Group:
@@ -67,7 +66,7 @@ def read_group(folder: str) -> Group:
     Raises:
         UserError: it is damaged.
     """
-    file = Path(folder, FILE)
+    file = Path(folder, SEEDS)
     try:
         about = read_json(file)
         seeds = about.pop("seeds")

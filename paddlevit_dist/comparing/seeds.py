@@ -16,7 +16,7 @@ from ..config import Configuration
 from ..config.command_line import without
 from ..observe.lock import own
 from ..observe.progress import write_line
-from ..observe.record import output_folder, recorded_events
+from ..observe.record import SEEDS, output_folder, recorded_events
 from ..parallel import devices, plan_processes, tuning
 from ..runtime import signals
 from ..runtime.environment import ROOT
@@ -24,7 +24,7 @@ from ..runtime.errors import Stopped, UserError
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_yaml
 from . import groups
-from .groups import FAILED, FILE, FINISHED, UNFINISHED, Group
+from .groups import FAILED, FINISHED, UNFINISHED, Group
 from .telling import columns, decimals_of, ends, number
 
 _POLL_SECONDS = 0.1
@@ -55,7 +55,7 @@ def run(given: Configuration) -> None:
         )
     plan = plan_processes(config.NGPUS)
     places = places_of(config, plan.processes, devices.count_gpus() if plan.uses_gpu else 0)
-    with output_folder(path, records=(FILE,)) as folder, own(folder, write_line, is_evaluation=False):
+    with output_folder(path, records=(SEEDS,)) as folder, own(folder, write_line, is_evaluation=False):
         group = _begun(given.values, str(folder))
         waiting = [row for row in group.seeds if row["state"] != FINISHED]
         done = len(group.seeds) - len(waiting)
@@ -240,7 +240,7 @@ class _Runs:
             row["code"] = code
         folders = [Path(group.run, other["folder"]) for other in group.seeds]
         if state == FAILED and not self._running and not any(folder.exists() for folder in folders):
-            Path(group.run, FILE).unlink()
+            Path(group.run, SEEDS).unlink()
             raise UserError(f"seed {seed} did not begin, as the line above says; no other was started")
         group.write()
         if code == signals.STOPPED and not self._stop_reason:
@@ -311,4 +311,4 @@ def lines_of(group: Group) -> list[str]:
         lines.append(
             f"by chance alone the means of two such groups differ by up to {reach} ({groups.PERCENT} % of pairs)"
         )
-    return [*lines, f"written to {Path(group.run, FILE)}; 'compare' sets two groups side by side, 'report' draws one"]
+    return [*lines, f"written to {Path(group.run, SEEDS)}; 'compare' sets two groups side by side, 'report' draws one"]

@@ -10,6 +10,7 @@ from ..contracts.scored import Scored
 from ..intervals import confusion_scores
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
+from ..runtime.printing import shortened
 from .data.inspection import in_threads
 from .result_names import Names
 
@@ -56,9 +57,13 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
         raise UserError(f"{truth}: all pixels are {rules.ignored}, which is ignored: there is nothing to compare with")
     occurring = np.flatnonzero(statistics.any(axis=(0, 1)))
     classes = rules.classes
-    if classes is None:
-        classes, statistics = list(map(str, occurring.tolist())), statistics[:, :, occurring]
     notices = [f"{results}: {left_over:,} maps of no picture in {truth}: left out"] if left_over else []
+    if classes is None:
+        unknown = [number for number in occurring.tolist() if not statistics[:, 1, number].any()]
+        if unknown:
+            said = f"{shortened(', '.join(map(str, unknown)), 60)}, which {truth} never has"
+            notices.append(f"{results}: pixels of class {said}: wrong, and each is one more class of the mean")
+        classes, statistics = list(map(str, occurring.tolist())), statistics[:, :, occurring]
     if outside:
         notices.append(f"{results}: {outside:,} pixels of no class where the truth has one: wrong")
     if ignored and (statistics[:, 1].sum(axis=0) > 0).sum() == 1:
@@ -158,6 +163,8 @@ def _read(path: str) -> np.ndarray:
                     f"{path} has colours ({image.mode}), expected the number of a class for each pixel: grey with 8 or "
                     "16 bits, or a palette"
                 )
+            if image.format == "JPEG":
+                raise UserError(f"{path} is a JPEG file, which changes numbers of classes: save label maps as PNG")
             return np.asarray(image).astype(np.int32)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error

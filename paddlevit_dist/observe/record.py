@@ -25,6 +25,7 @@ from .progress import write_line
 
 METRICS = "metrics.jsonl"
 COMPARED = "compared.html"  # a comparison with other runs, which reports of the run lead to
+SEEDS = "seeds.json"  # in a folder of trainings with several seeds, each a run in a folder of its own
 FOUND_LATER = "found when resuming"  # the reason of an interruption that its run has not told
 _REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
 _LONGEST_EVENT = 1 << 22  # bytes of a line of metrics

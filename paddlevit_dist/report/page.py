@@ -134,7 +134,9 @@ def _groups(runs: Sequence[Run]) -> str:
         numbers = (statistics.fmean(scores), spread, min(scores), max(scores))
         rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
     columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
-    return layouts.table("Groups of seeds", columns, rows) if rows else ""
+    going = [run.name for run in runs if run.group and not _state(run).startswith(("complete", "ended early"))]
+    note = f"Not complete, and counted with what they have reached so far: {', '.join(going)}." if going else ""
+    return layouts.table("Groups of seeds", columns, rows, note) if rows else ""
 
 
 def _comparisons(runs: Sequence[Run], folder: Path) -> str:

@@ -10,10 +10,16 @@ import numpy as np
 
 from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..runtime.errors import UserError
+from ..runtime.printing import shortened
 from . import landmark_files
 from .dataset import VolumeDataset
 from .geometry import convert
 
+_MISTAKES = (  # of all positions: what to multiply x, y, z by, and what is asked where that at least halves the error
+    ("x and y negated", (-1.0, -1.0, 1.0), "is LPS taken for RAS?"),
+    ("1,000 times the positions", (1000.0,) * 3, "are they metres?"),
+    ("10 times the positions", (10.0,) * 3, "are they centimetres?"),
+)
 _PREFERRED = (".mrk.json", ".fcsv", ".json", ".csv")  # of several files of a volume: those that say their coordinates
 
 
@@ -104,7 +110,12 @@ def _of_table(file: str) -> dict[str, Placed]:
 
 def _rows(file: str, reader: csv.DictReader) -> Iterator[dict[str, Any]]:
     try:
-        yield from reader
+        for row in reader:
+            if None in row:
+                said = "more values than the header has columns; write decimals with a point"
+                raise UserError(f"{file}, line {reader.line_num}: {said}")
+            if any(map(str.strip, filter(None, row.values()))):
+                yield row
     except csv.Error as error:
         raise UserError(f"{file} is not a table: {error}") from error
 
@@ -186,22 +197,24 @@ def _compared(folder: str, truth: Sequence[Placed], source: str, names: Sequence
     if missing:
         said = f"{len(missing):,} of {len(truth):,} volumes of {source} have no landmarks, such as {missing[0]}"
         raise UserError(f"{folder}: {said}; a score is of all of them")
-    steps, more = np.full((len(truth), len(names), 2, 3), np.nan), set()
+    places, more = np.full((len(truth), len(names), 2, 3), np.nan), set()
     spaces: set[str] = set()
     for row, true in enumerate(truth):
         found = table[true.case] if table else _read(folder, true.case)
         more |= set(found.positions) - set(names)
-        steps[row] = _places(true, found, names, world, spaces)
-    errors, turned = (
-        np.linalg.norm(steps[..., 0, :] - steps[..., 1, :] * signs, axis=-1) for signs in ((1, 1, 1), (-1, -1, 1))
+        places[row] = _places(true, found, names, world, spaces)
+    errors, *others_if = (
+        np.linalg.norm(places[..., 0, :] - places[..., 1, :] * factors, axis=-1)
+        for factors in (1.0, *(factors for _, factors, _ in _MISTAKES))
     )
     notices = [f"{folder}: landmarks that the truth does not have: {', '.join(sorted(more))}: left out"] if more else []
     others = sorted(there - {placed.case for placed in truth})
     if others:
         notices.append(f"{folder}: {len(others):,} volumes that are not in {source}, such as {others[0]}: left out")
-    if np.nansum(turned) < np.nansum(errors) / 2:
-        mean = np.nanmean(turned)
-        notices.append(f"{folder}: with x and y negated the mean error would be {mean:.4g} mm: is LPS taken for RAS?")
+    for (change, _, question), changed in zip(_MISTAKES, others_if):
+        if np.nansum(changed) < np.nansum(errors) / 2:
+            mean = np.nanmean(changed)
+            notices.append(f"{folder}: with {change} the mean error would be {mean:.4g} mm: {question}")
     return _Compared(errors, spaces, notices)
 
 
@@ -217,7 +230,8 @@ def _places(true: Placed, found: Placed, names: Sequence[str], world: str | None
     for row, name in enumerate(names):
         place, other = (positions.get(name) for positions in both)
         if place is not None and other is None:
-            said = f"{found.source} has no position of {name}, but {true.source} has"
+            there = shortened(", ".join(own for own in found.positions if found.positions[own] is not None), 80)
+            said = f"{found.source} has no position of {name}, but {true.source} has; there are {there}"
             raise UserError(f"{said}; a score is of all of them")
         if place is not None:
             places[row] = place, other

@@ -140,7 +140,7 @@ def test_three_and_three_seeds_are_too_few_whatever_they_score(tmp_path, capsys)
 def test_one_run_beside_a_group_is_one_line(tmp_path, capsys, score, where):
     group = write_group(tmp_path / "a", [90.0, 90.4, 90.2, 90.6, 90.8])
     single = write_run(tmp_path / "run", score)
-    for words in ([group, single], [single, group]):
+    for words in ([group, single], [single, group], [f"{group}/seeds.json", single]):
         run(words)
         (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(single)]
         # t of 4 degrees, 2.776, times the deviation 0.3162 times sqrt(1 + 1/5)

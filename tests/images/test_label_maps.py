@@ -105,6 +105,17 @@ def test_no_class_in_the_results_is_wrong_and_told(tmp_path, evaluate):
     assert f"{2 * true[2].shape[1]} pixels of no class where the truth has one: wrong" in told
 
 
+def test_a_class_that_the_truth_never_has_is_told_and_a_format_that_changes_numbers_refused(tmp_path, evaluate):
+    true, found = drawn()
+    write(tmp_path / "true", true)
+    write(tmp_path / "found", [np.where(one == 3, 77, one) for one in found])
+    said, told = evaluate()
+    assert "pixels of class 77, which" in told and said["scores"]["IoU 77"] == 0
+    write(tmp_path / "found", found, ends=".jpg")
+    with pytest.raises(UserError, match=r"p0.jpg is a JPEG file, which changes numbers of classes"):
+        evaluate("-result_suffix=.jpg")
+
+
 def test_masks_of_0_and_255(tmp_path, evaluate):
     rng = np.random.default_rng(0)
     true, found = (255 * rng.integers(0, 2, (3, 9, 9)) for _ in range(2))

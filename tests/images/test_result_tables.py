@@ -138,6 +138,9 @@ def forms():
             "C:\\data\\val\\filename", "file"
         ),
         "a column of rows": table([[k or "", *row] for k, row in enumerate(plain)]),
+        "numbers of classes and columns of rows": table(
+            [[k or "Unnamed: 0", k or "fold", *row] for k, row in enumerate(numbered)]
+        ),
         "blank lines": "\n" + table(plain, ends="\n\n"),
         "rows in another order": table([plain[0], *plain[:0:-1]]),
     }
@@ -148,7 +151,7 @@ def test_tables_are_read_as_programs_write_them(evaluate, form):
     scores, labels = untied(), LABELS
     content = forms()[form]
     truth = truth_rows(labels)
-    if form in ("numbers of classes", "timm", "no headings"):
+    if form.startswith("numbers of classes") or form in ("timm", "no headings"):
         truth = [truth[0], *([name, CLASSES.index(own)] for name, own in truth[1:])]
     said, _ = evaluate(truth, content)
     plain, _ = evaluate(truth_rows(labels), score_rows(scores))
@@ -222,6 +225,10 @@ def test_numbers_and_names_of_classes_are_told_apart(evaluate):
     plain, _ = evaluate(truth, score_rows(SCORES))
     said, told = evaluate(by_number, score_rows(SCORES))
     assert said["scores"] == plain["scores"] and "class 0 is the one at this place" in told and "from 0: cat" in told
+    with pytest.raises(UserError, match="is of class 0, which .*results.csv has no column for; it has 1, 2, 3"):
+        evaluate(by_number, score_rows(SCORES, range(1, 8)))
+    more = [[*row, number or "quality"] for number, row in enumerate(score_rows(SCORES))]
+    assert "columns that are no class of" in evaluate(truth, more)[1]
     other = [["name", "class"], *([name, "cow" if row % 2 else own] for row, (name, own) in enumerate(truth[1:]))]
     said, told = evaluate(truth, other)
     assert said["scores"]["top-1"] == 50 and "1 classes that" in told and "wrong, cow" in told

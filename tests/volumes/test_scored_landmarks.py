@@ -106,6 +106,12 @@ def test_one_table_of_all_volumes(tmp_path, capsys, world):
         ("case0,chin", "case0,nose", "line 3: landmark 'nose' appears twice in volume case0"),
         ("0.9,RAS", "0.9,XYZ", "line 2: world is 'xyz', expected LPS or RAS"),
         ("0.9,RAS", "0.9,", "line 3: only some rows say their world"),
+        (
+            "case0,nose,",
+            "case0,nose,1,",
+            "line 2: more values than the header has columns; write decimals with a point",
+        ),
+        ("case0,chin", "case0,Chin", "has no position of chin, but .* has; there are nose, Chin, ear"),
         ("case0,nose,", "case0,nose,a", "line 2: x of landmark 'nose' is .*, expected a number"),
     ],
 )
@@ -123,6 +129,15 @@ def test_one_coordinate_system_taken_for_the_other_is_told(tmp_path, capsys):
     assert f"with x and y negated the mean error would be {ERRORS.mean():.4g} mm: is LPS taken for RAS?" in told
     _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-world=lps")
     assert told == ""
+
+
+@pytest.mark.parametrize(("share", "question"), [(1000, "are they metres?"), (10, "are they centimetres?")])
+def test_another_unit_is_told(tmp_path, capsys, share, question):
+    write(tmp_path / "truth", TRUTH, "fcsv LPS")
+    rows = table({case: places / share for case, places in FOUND.items()}, "RAS").splitlines()
+    (tmp_path / "landmarks.csv").write_text("\n".join([*rows[:4], ",,,,,,", *rows[4:]]))
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "landmarks.csv")
+    assert f"the mean error would be {ERRORS.mean():.4g} mm: {question}" in told and told.count("note: ") == 1
 
 
 def test_landmarks_of_a_data_set_compare_with_one_another(tmp_path, capsys):

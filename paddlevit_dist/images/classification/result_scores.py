@@ -90,6 +90,9 @@ def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -
     true, notices = set(listed.values()), []
     if layout.scores:
         classes = layout.classes or [str(number) for number in range(len(layout.scores))]
+        if true <= set(classes) and len(classes) > len(true):
+            said = shortened(", ".join(one for one in classes if one not in true), 60)
+            notices.append(f"{path}: columns that are no class of {file}: taken for classes, {said}")
     else:
         there = {row.cells[column].strip() for row in layout.rows(path) for column in layout.best}
         if not there & true:
@@ -112,8 +115,9 @@ def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -
 
 
 def _labels(classes: Sequence[str]) -> dict[str, int]:
-    """Label of each class, by its name, and by its number where no class is called so."""
-    return {**{str(label): label for label in range(len(classes))}, **{name: k for k, name in enumerate(classes)}}
+    """Label of each class, by its name; and by its number from 0, unless all names are numbers, perhaps from 1."""
+    numbers = {} if all(map(str.isdecimal, classes)) else {str(label): label for label in range(len(classes))}
+    return {**numbers, **{name: label for label, name in enumerate(classes)}}
 
 
 class _Finder:

@@ -29,6 +29,7 @@ _BEST = (
 ).split()
 _TRUE = "truth true y_true true_class true_label ground_truth target label class class_name class_id category".split()
 _NO_CLASS = (*_NAMES, *_BEST, *_TRUE)
+_ROWS = re.compile(r"unnamed: \d+|level_\d+")  # what pandas calls columns with numbers of rows
 _NUMBERED = re.compile(r"(?:(?:prob|probability|logit|score|output|class|label|pred|prediction|p|c)s?[_ ]?)?(\d+)")
 _EXPECTED = (
     "expected a column with the picture's name, such as 'filename', and a column for each class, or one called 'class'"
@@ -213,8 +214,10 @@ def _score_columns(
     if classes and 2 * len(missing) < len(classes):
         raise UserError(f"{path}: no column for {shortened(', '.join(missing), 80)} of {len(classes):,} classes")
     plain = [column for column in others if headings[column] and headings[column].lower() not in _NO_CLASS]
+    plain = [column for column in plain if not _ROWS.fullmatch(headings[column].lower())]
     if occurring and occurring <= {headings[column] for column in plain}:
-        return plain
+        are_numbers = all(map(str.isdecimal, occurring))
+        return [column for column in plain if headings[column].isdecimal() or not are_numbers]
     numbered: dict[int, int] = {}
     for column in others:
         found = _NUMBERED.fullmatch(headings[column].lower())

@@ -27,6 +27,7 @@ _SUFFIX = ".txt"
 _NO_RESULTS = ("classes.txt",)  # labelImg's
 _LARGEST_BYTES = 1 << 24
 _FARTHEST = 2.0  # shares beyond it are pixels
+_MARGIN = 0.05  # share of the picture by which few detectors' boxes reach beyond it
 _EXPECTED = "expected class x y width height confidence, shares of the picture from 0 to 1 (save_txt and save_conf)"
 
 
@@ -107,6 +108,12 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_of: Mapping[int, i
     boxes = np.array(rows.boxes).reshape(-1, 4)
     missing = len(pictures) - len(files)
     notices = [f"{folder}: {count(missing, 'picture')} without a file: nothing found in them"] if missing else []
+    limits = np.repeat(annotations.sizes.reshape(-1, 2)[:, ::-1], np.diff(first), axis=0)  # width, height
+    beyond = (boxes[:, :2] < -_MARGIN * limits) | (boxes[:, :2] + boxes[:, 2:] > (1 + _MARGIN) * limits)
+    number = int(beyond.any(axis=1).sum())
+    if number > len(boxes) / 4:
+        said = f"{number:,} of {count(len(boxes), 'box')} reach far beyond their pictures"
+        notices.append(f"{folder}: {said}: are columns in another order, or corners in place of a middle? {_EXPECTED}")
     return ResultFile(
         folder,
         boxes,

@@ -94,7 +94,8 @@ def _class_lines(comparison: dict[str, Any], decimals: int) -> list[str]:
     if not number_of:
         return []
     which = "" if number_of <= _MOST_CLASSES else f", the {_MOST_CLASSES} of {number_of} that differ most"
-    score = comparison["classes"][0]["score"].replace(comparison["classes"][0]["class"], "").strip()
+    first = comparison["classes"][0]
+    score = first["score"].removesuffix(f" {first['class']}").removeprefix(f"{first['class']} ")
     return [f"{score} of each class{which}:", *(f"  {line}" for line in columns(rows[: _MOST_CLASSES + 1]))]
 
 

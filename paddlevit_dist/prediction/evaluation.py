@@ -61,8 +61,10 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         event = run.evaluation.event_of(values)
         record.event("evaluation", {"weights": weights, "split": split, **event})
         run.observers.evaluated(0, 0, {**values, **ends_of(event)})
-        watchers.tell("evaluation_done", {"of": weights, "split": split})
-        record.say(line)
+        try:
+            watchers.tell("evaluation_done", {"of": weights, "split": split})
+        finally:  # what took an hour is said, whatever could not be written of it
+            record.say(line)
         return values
 
 

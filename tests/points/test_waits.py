@@ -11,6 +11,7 @@ from paddlevit_dist import config
 from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
+from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.points.sparse.tensor import batched_products
 from paddlevit_dist.registry import resolve
 
@@ -58,3 +59,14 @@ def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, m
     found, waits = update(arguments, on_gpu=True)
     assert len(waits) <= most, str(waits)
     assert found == pytest.approx(update(arguments, on_gpu=False)[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("ends", [[7], [3, 3, 7]])
+def test_metrics_of_scenes_wait_for_nothing_but_their_counts(ends):
+    labels, losses = paddle.to_tensor([0, 1, 1, -100, 0, 1, 0]), paddle.arange(7, dtype="float32")
+    offsets = paddle.to_tensor([0, *ends])
+    metrics = SemanticMetrics(["a", "b"])
+    with counted_waits() as waits:
+        metrics.update(labels.clip(min=0), labels, losses, offsets)
+    assert {wait.kind for wait in waits.list} == {"bincount"}, str(waits)
+    assert metrics.per_sample()[1].tolist() == [sum(range(first, end)) for first, end in zip([0, *ends], ends)]

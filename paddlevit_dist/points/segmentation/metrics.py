@@ -41,31 +41,34 @@ class SemanticMetrics(Metrics):
         offsets: paddle.Tensor | None = None,
     ) -> None:
         """Add points: predictions and labels int64 (points,); ``loss`` is their cross-entropy, 0 of those without a
-        label, (points,).
+        label, (points,), or of one scene also their sum.
 
         Args:
             offsets: int (scenes + 1,), where the points of each scene begin; None: they are of one scene.
         """
         number, scenes = len(self.class_names), 1 if offsets is None else offsets.shape[0] - 1
+        none = paddle.zeros([1, labels.shape[0]], "float64")
+        losses = none if loss is None else loss.astype("float64").reshape([1, -1])
         # An extra bin takes the ignored points, to avoid a data-dependent shape.
         pairs = labels * number + predictions
         if scenes > 1:
             scene = paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(pairs.shape[0]), right=True)
             pairs = pairs + scene * number * number
+            is_own = scene.unsqueeze(0) == paddle.arange(scenes).unsqueeze(1)  # (scenes, points)
+            losses = paddle.where(is_own, losses.reshape(none.shape), none)  # ``cumsum`` would wait for a GPU
         bins = scenes * number * number
         pairs = paddle.where(labels == IGNORED, paddle.full_like(labels, bins), pairs)
-        if pairs.shape[0]:  # Paddle cannot count empty input
+        if pairs.shape[0]:  # Paddle can neither count nor add up empty input
             counts = paddle.bincount(pairs, minlength=bins + 1)[:bins]
             confusions = counts.astype("int64").reshape([scenes, number, number])
             self.state["confusion"] = self.state["confusion"] + confusions.sum(axis=0)
+            losses = losses.sum(axis=1)  # (scenes,)
         else:
             confusions = paddle.zeros([scenes, number, number], dtype="int64")
+            losses = paddle.zeros([scenes], dtype="float64")
         right = paddle.diagonal(confusions, axis1=1, axis2=2)  # (scenes, classes), as the two sums
         statistics = paddle.stack([right, confusions.sum(axis=2), confusions.sum(axis=1)], axis=1)
-        losses = paddle.zeros([scenes], dtype="float64")
-        if loss is not None:
-            self.state["loss"] = self.state["loss"] + loss.astype("float64").sum()
-            losses = loss.astype("float64").sum().unsqueeze(0) if offsets is None else _sums(loss, offsets)
+        self.state["loss"] = self.state["loss"] + losses.sum()
         self._scenes.append(read_later(statistics, losses))
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
@@ -106,12 +109,6 @@ class SemanticMetrics(Metrics):
             f"mIoU {values['mIoU']:.4f}{self.beside('mIoU', 3)} accuracy {values['accuracy']:.4f} "
             f"mean class accuracy {values['mean class accuracy']:.4f} loss {values['loss']:.4f}"
         )
-
-
-def _sums(of_points: paddle.Tensor, offsets: paddle.Tensor) -> paddle.Tensor:
-    """Of each scene, float64 (scenes,)."""
-    sums = paddle.concat([paddle.zeros([1], "float64"), of_points.astype("float64").cumsum()])
-    return paddle.gather(sums, offsets[1:]) - paddle.gather(sums, offsets[:-1])
 
 
 def summed_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:

@@ -1,6 +1,6 @@
 """The keys of a table with a row for each sample, and of a training with several seeds."""
 
-import importlib.util
+import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,6 +9,7 @@ from yacs.config import CfgNode
 from .. import wings
 from ..config.key import AT_LEAST_1, COMMAND_LINE, Given, Range, Setting, Table, Unused, optional
 from ..runtime.errors import UserError
+from ..runtime.printing import one_line
 
 _KEYS = (
     optional(
@@ -46,10 +47,13 @@ def _check_table(given: Given) -> list[str]:
     if os.path.isdir(target) or not os.access(folder, os.W_OK):
         what = "it is a folder" if os.path.isdir(target) else f"{folder} cannot be written to"
         raise UserError(f"{said}: {what}: choose another file")
-    if suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise UserError(
-            f"{said}: Parquet needs pyarrow (pip install pyarrow), which is not installed; .csv needs nothing"
-        )
+    if suffix == ".parquet":
+        try:
+            importlib.import_module("pyarrow.parquet")
+        except ImportError as error:  # also of one that is too new for this numpy
+            raise UserError(
+                f"{said}: Parquet needs pyarrow (pip install pyarrow), and {one_line(error)}; .csv needs nothing"
+            ) from error
     return []
 
 

@@ -90,12 +90,12 @@ def test_a_group_leaves_out_what_is_finished_and_reaches_what_a_run_alone_does(t
 @pytest.mark.long
 def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_seed_loses_no_other(tmp_path):
     """The parent counts four GPUs; each training gets its own."""
-    shutil.copy(HERE / "noting.py", tmp_path)
-    seldom = ["-epochs=400", "VALIDATE_FREQ", "400", "SAVE_FREQ", "400", "-import=noting.py"]
+    shutil.copy(HERE / "noting.py", tmp_path / "own_code.py")  # noting is found beside the script
+    seldom = ["-epochs=400", "VALIDATE_FREQ", "400", "SAVE_FREQ", "400", "-import=own_code.py"]
     program = [sys.executable, str(HERE / "as_on_gpus.py"), "train", *SHORT, *seldom, "-seeds=2", "-output=group"]
     group = start_command(program, tmp_path, CUDA_VISIBLE_DEVICES="7,5,3,1")
     logs = [tmp_path / "group" / f"seed_{seed}" / "metrics.jsonl" for seed in (0, 1)]
-    wait_until(lambda: all(log.is_file() and log.stat().st_size > 200 for log in logs), "no training has begun", 180)
+    wait_until(lambda: all(log.is_file() and log.stat().st_size > 200 for log in logs), "no training has begun")
     cores = len(os.sched_getaffinity(0))
     given = {seed: (tmp_path / "noted" / seed).read_text() for seed in "01"}
     assert given == {"0": f"7 {cores // 2}", "1": f"5 {cores - cores // 2}"}

@@ -40,7 +40,7 @@ def run(words: list[str]) -> None:
 
         with data_set(options, "detection") as (values, cache, origin):
             dataset: Any = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
-            annotations = yolo_results.annotations_of(dataset, f"{origin.dataset} ({origin.split})", kind)
+            annotations = yolo_results.annotations_of(dataset, str(origin), kind)
         of_yolo = origin.dataset == "yolo"  # whose categories are the numbers in its files
         label_of = {own if of_yolo else label: label for label, own in enumerate(dataset.category_ids)}
         protocol = [_RULES]

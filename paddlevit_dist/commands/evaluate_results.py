@@ -50,7 +50,7 @@ def run_classes(words: list[str]) -> None:
                 one_line(f"note: truth are the {len(pictures):,} pictures that are held out of training"),
                 file=sys.stderr,
             )
-        truth = Truth(pictures, dataset.labels.astype("int64"), classes, f"{origin.dataset} ({origin.split})")
+        truth = Truth(pictures, dataset.labels.astype("int64"), classes, str(origin))
         tell(score(options.results, truth, options.logits, origin), options)
 
 
@@ -143,7 +143,7 @@ def scenes_of(options: Namespace) -> Iterator[Any]:
         names = list(dataset.class_names or ())
         things = [number for number, name in enumerate(names) if name not in values.POINTS.INSTANCES.STUFF]
         identities = list(map(dataset.identity, range(len(dataset))))
-        scenes, source = map(dataset.read, range(len(dataset))), f"{origin.dataset} ({origin.split})"
+        scenes, source = map(dataset.read, range(len(dataset))), str(origin)
         yield Scenes(called, scenes, identities, names, things, source, origin)
 
 
@@ -173,6 +173,6 @@ def run_landmarks(words: list[str]) -> None:
     with data_set(options, "landmarks") as (values, cache, origin):
         dataset = dataset_class(values, VolumeDataset).open(values, origin.split, cache)
         identities = list(map(dataset.identity, range(len(dataset))))
-        truth, source = scored_landmarks.of_data_set(dataset), f"{origin.dataset} ({origin.split})"
+        truth, source = scored_landmarks.of_data_set(dataset), str(origin)
         about = dataset.names, options.world, identities, origin
         tell(scored_landmarks.score(options.results, truth, source, *about), options)

@@ -20,6 +20,9 @@ class Origin(NamedTuple):
     dataset: str = ""
     split: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.dataset} ({self.split})"
+
 
 UNKNOWN = Origin()
 

@@ -175,10 +175,8 @@ def _from_scores(finder: _Finder, softmax: bool) -> Answers:
         are_probabilities &= bool((own >= 0).all() and (np.abs(own.sum(axis=1) - 1) <= _ROUNDED).all())
         if softmax:
             with np.errstate(invalid="ignore"):
-                shifted = scores - scores.max(axis=1, keepdims=True)
-                losses[chosen] = (
-                    np.log(np.exp(shifted).sum(axis=1)) - np.take_along_axis(shifted, labels[:, None], 1)[:, 0]
-                )
+                largest = scores.max(axis=1, keepdims=True)
+                losses[chosen] = np.log(np.exp(scores - largest).sum(axis=1)) - (true - largest)[:, 0]
             continue
         with np.errstate(invalid="ignore", divide="ignore"):
             losses[chosen] = -np.log(np.maximum(true[:, 0], _SMALLEST))

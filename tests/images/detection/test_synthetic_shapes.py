@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes, draw_shapes, paint
-from paddlevit_dist.images.detection.run_lengths import decode, runs_of_mask
 from paddlevit_dist.images.detection.settings import CATEGORIES
+from paddlevit_dist.images.run_lengths import decode, runs_of_mask
 from paddlevit_dist.runtime.errors import UserError
 
 

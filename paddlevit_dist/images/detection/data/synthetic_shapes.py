@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from ....contracts.dataset import require_split
-from ..run_lengths import runs_of_mask
+from ...run_lengths import runs_of_mask
 from ..settings import CATEGORIES
 from .detection_dataset import Annotations, DetectionDataset
 

@@ -128,9 +128,7 @@ def _convnext_block(block: convnext.Block, x: paddle.Tensor) -> paddle.Tensor:
 @paddle.jit.not_to_static
 def _fits_reduction(x: paddle.Tensor, attention: pvt_v2.SpatialReductionAttention) -> bool:
     dropout = attention.attention_dropout
-    return not (dropout.training and dropout.p) and applies(
-        x, attention.query_key, attention.attention_value, dropout
-    )
+    return not (dropout.training and dropout.p) and applies(x, attention.query_key, attention.attention_value, dropout)
 
 
 @paddle.jit.not_to_static

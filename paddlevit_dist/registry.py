@@ -114,6 +114,7 @@ DATASETS: dict[str, Target] = {
     "voc": "paddlevit_dist.images.detection.data.voc:Voc",
     "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
     "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
+    "segmentation_shapes": "paddlevit_dist.images.segmentation.shapes:SegmentationShapes",
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
     "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
@@ -121,8 +122,21 @@ DATASETS: dict[str, Target] = {
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
 }
 
+WHOLE, WITH_BOXES, WITH_LABEL_MAPS = "pictures", "pictures with boxes", "pictures with label maps"
+_CONTENTS = {
+    "paddlevit_dist.images.detection.": WITH_BOXES,
+    **dict.fromkeys(
+        (
+            "paddlevit_dist.images.segmentation.",
+            "paddlevit_dist.images.models.segformer:",
+            "paddlevit_dist.images.models.upernet:",
+        ),
+        WITH_LABEL_MAPS,
+    ),
+}
+
 # Datasets that ship with the package and need no path.
-EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks", "synthetic_shapes")
+EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks", "synthetic_shapes", "segmentation_shapes")
 
 TASKS: dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification.task:Classification",
@@ -130,6 +144,7 @@ TASKS: dict[str, Target] = {
     "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
     "detection": "paddlevit_dist.images.detection.task:Detection",
+    "image_segmentation": "paddlevit_dist.images.segmentation.task:ImageSegmentation",
 }
 
 # Tables of configuration keys: the engine's and those of wings, which every run reads, and the additional ones of each
@@ -137,6 +152,7 @@ TASKS: dict[str, Target] = {
 _OF_EVERY_RUN = ("paddlevit_dist.engine.settings:TABLE", *wings.offered("KEYS"))
 _PICTURES_TABLE = "paddlevit_dist.images.settings:PICTURES"
 _CLASSIFICATION_TABLES = (_PICTURES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
+_OBJECTS_TABLE = "paddlevit_dist.images.settings:OBJECTS"
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
 
 TABLES: dict[str, Sequence[str]] = {
@@ -144,10 +160,8 @@ TABLES: dict[str, Sequence[str]] = {
     "landmarks": ["paddlevit_dist.volumes.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
-    "detection": [
-        _PICTURES_TABLE,
-        "paddlevit_dist.images.detection.settings:TABLE",
-    ],
+    "detection": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.detection.settings:TABLE"],
+    "image_segmentation": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
 # Where a table was until it was divided: a program that registers a task may still name it there.
 _FORMER_TABLES = {"paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES}
@@ -158,9 +172,12 @@ RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",
     "synthetic_shapes": "detr_shapes",
+    "segmentation_shapes": "segformer_b0_shapes",
     **dict.fromkeys(("coco", "voc", "yolo"), "detr_r50_coco"),
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
+    WITH_BOXES: "detr_r50_coco",
+    WITH_LABEL_MAPS: "segformer_b0_shapes",
     "points": "minkunet34c_scannet",
     "volumes": "landmark_unet3d",
 }
@@ -270,10 +287,13 @@ def room_of(kind: str, name: str) -> str | None:
     return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
 
 
-def is_of_boxes(kind: str, name: str) -> bool:
-    """Whether a built-in name is of pictures with boxes: of detection, not of whole pictures."""
+def contents_of(kind: str, name: str) -> str | None:
+    """What pictures a built-in name of the room "images" is of: WHOLE ones, those WITH_BOXES or WITH_LABEL_MAPS; None
+    for any other name. A model of whole ones may be part of another."""
     target = _TABLES[kind].get(name)
-    return isinstance(target, str) and target.startswith("paddlevit_dist.images.detection.")
+    if room_of(kind, name) != "images" or not isinstance(target, str):
+        return None
+    return next((contents for place, contents in _CONTENTS.items() if target.startswith(place)), WHOLE)
 
 
 def guess_dataset(path: str) -> Any:

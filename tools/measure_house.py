@@ -29,6 +29,7 @@ ROOMS = {
     "loading": (1500, "loading"),
     "observe": (1200, "observe"),
     "images/detection": (6500, "images/detection"),
+    "images/segmentation": (1800, "images/segmentation"),
     "images/models": (2600, "images/models"),
     "images/data, transforms": (4800, "images/data images/transforms"),
     "images, other": (2200, "images"),
@@ -36,6 +37,7 @@ ROOMS = {
     "volumes": (3600, "volumes"),
     "commands": (3000, "commands"),
     "intervals": (300, "intervals"),
+    "labelling": (600, "labelling"),
     "runtime, ground files": (1600, ""),
 }
 LINES, FILES = 50_000, 320

@@ -3,12 +3,25 @@ that should read them; and what each table checks itself."""
 
 from collections.abc import Iterator
 
-from ..registry import RECIPES, TABLES, is_of_boxes, list_names, own_tables, readers_of, room_of, tables_of_every_run
+from ..registry import (
+    RECIPES,
+    TABLES,
+    WHOLE,
+    WITH_BOXES,
+    WITH_LABEL_MAPS,
+    contents_of,
+    list_names,
+    own_tables,
+    readers_of,
+    room_of,
+    tables_of_every_run,
+)
 from ..runtime.errors import UserError
 from .key import COMMAND_LINE, Given, Setting, Table, covers, value_of
 from .table import keys, keys_of, tables_of
 
 _MOST_TOLD = 5
+_NETWORKS = {WITH_BOXES: ("finds objects", "detection"), WITH_LABEL_MAPS: ("labels pixels", "image_segmentation")}
 _SHARE_OF_A_WHOLE = 0.8  # of the engine's keys, which nobody sets by hand
 
 
@@ -30,25 +43,28 @@ def check_rooms(given: Given) -> None:
                 f"-cfg={RECIPES.get(value_of(values, name), RECIPES[room])}{fitting}"
             )
     if task == "images":
-        _check_boxes(given)
+        _check_contents(given)
 
 
-def _check_boxes(given: Given) -> None:
-    """Detection and whole pictures share a room and neither data nor networks; what a detector is, its task says."""
-    has_boxes = is_of_boxes("task", given.values.TASK)
-    dataset = given.values.DATA.DATASET
-    if room_of("dataset", dataset) is not None and is_of_boxes("dataset", dataset) != has_boxes:
-        others = [name for name in list_names("dataset") if room_of("dataset", name) == "images"]
-        fitting = ", ".join(name for name in others if is_of_boxes("dataset", name) == has_boxes)
-        holds, reads = ("pictures", "pictures with boxes")[:: 1 if has_boxes else -1]
+def _check_contents(given: Given) -> None:
+    """Whole pictures, boxes and label maps share a room and neither data nor networks; what a network for either is,
+    its task says."""
+    reads = contents_of("task", given.values.TASK)
+    dataset, model = given.values.DATA.DATASET, given.values.MODEL.NAME
+    holds = contents_of("dataset", dataset)
+    if holds is not None and holds != reads:
+        fitting = ", ".join(name for name in list_names("dataset") if contents_of("dataset", name) == reads)
+        recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES["images"]))
         raise UserError(
             f"{given['DATA.DATASET']} holds {holds}, but {given['TASK']} reads {reads}: choose a recipe for {holds}, "
-            f"such as -cfg={RECIPES.get(dataset, RECIPES['images'])}, or one of {fitting}"
+            f"such as -cfg={recipe}, or one of {fitting}"
         )
-    if is_of_boxes("model", given.values.MODEL.NAME) and not has_boxes:
+    learns = contents_of("model", model)
+    if learns is not None and learns not in (WHOLE, reads):
+        does, task = _NETWORKS[learns]
         raise UserError(
-            f"{given['MODEL.NAME']} finds objects, but {given['TASK']} does not: choose a recipe for detection, "
-            f"such as -cfg={RECIPES['coco']}"
+            f"{given['MODEL.NAME']} {does}, but {given['TASK']} does not: choose a recipe for {task}, such as "
+            f"-cfg={RECIPES[learns]}"
         )
 
 

@@ -97,9 +97,10 @@ def require_labels(labels: np.ndarray, num_classes: int | None, ignored: int, wh
         BadSample: names the first point with another label.
     """
     labels = np.asarray(labels)
-    wrong = (labels < 0) & (labels != ignored)
+    wrong = labels < 0
     if num_classes is not None:
         wrong |= labels >= num_classes
+    wrong &= labels != ignored
     if wrong.any():
         first = int(wrong.argmax())
         raise BadSample(

@@ -3,7 +3,7 @@
 None means "not set": the dataset, the variant named by MODEL.NAME, or the rule named in the meaning decides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
@@ -20,9 +20,16 @@ from ..config.key import (
     Range,
     Setting,
     Table,
+    Unused,
     optional,
 )
 from ..runtime.errors import UserError
+
+CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # of shapes that can be drawn
+SIDE_PX = Range(low=1, high=65_535)  # no picture format that is common has longer sides
+# Of ImageNet's pixels from 0 to 1, which all published backbones were trained on.
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_DRAWN = ("synthetic_shapes", "segmentation_shapes")  # data sets of drawn shapes
 
 
 def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key:
@@ -162,4 +169,92 @@ PICTURES = Table(
         "MODEL.MIXER.EMBED_DIM": "MODEL.EMBED_DIM",
         "MODEL.MIXER.DEPTH": "MODEL.DEPTH",
     },
+)
+
+_SHAPES = (
+    Key("DATA.SHAPES.TRAIN", 2000, "int", "drawn shapes: training pictures", AT_LEAST_1),
+    Key("DATA.SHAPES.VAL", 200, "int", "drawn shapes: validation pictures", AT_LEAST_1),
+    Key(
+        "DATA.SHAPES.SIDES",
+        [64, 64],
+        "int",
+        "drawn shapes: smallest and largest height and width of a picture",
+        Range(low=16, high=4096),
+        None,
+        True,
+        2,
+    ),
+    Key(
+        "DATA.SHAPES.PER_PICTURE",
+        [1, 4],
+        "int",
+        "drawn shapes: fewest and most shapes of a picture",
+        Range(low=0, high=100),
+        None,
+        True,
+        2,
+    ),
+    Key(
+        "DATA.SHAPES.CATEGORIES",
+        list(CATEGORIES[:3]),
+        "text",
+        "drawn shapes: what is drawn",
+        choices=CATEGORIES,
+        many=True,
+    ),
+)
+
+_WITH_BACKBONE = (
+    optional(
+        "DATA.EVAL_SHORTEST_SIDE",
+        "int",
+        "evaluation and prediction: the shorter side in pixels; None: 800 for detection, as stored for segmentation",
+        SIDE_PX,
+    ),
+    optional(
+        "DATA.EVAL_LONGEST_SIDE",
+        "int",
+        "evaluation and prediction: most pixels of the longer side; None: 1333 for detection, any for segmentation",
+        SIDE_PX,
+    ),
+    optional(
+        "MODEL.BACKBONE_PRETRAINED",
+        "path",
+        "weights of a classifier that a training's backbone starts from: a path, an address, or a published name",
+    ),
+    Key(
+        "TRAIN.BACKBONE_LR_FACTOR",
+        1.0,
+        "float",
+        "learning rate of the backbone to that of the rest; DETR's and SegFormer's authors: 0.1",
+        Range(low=0, high=1, low_open=True),
+    ),
+)
+
+
+def _check_objects(given: Given) -> list[str]:
+    shapes = given.values.DATA.SHAPES
+    for name in ("SIDES", "PER_PICTURE"):
+        low, high = shapes[name]
+        if low > high:
+            raise UserError(
+                f"{given[f'DATA.SHAPES.{name}']}: expected the smaller number first, such as [{high}, {low}]"
+            )
+    if not shapes.CATEGORIES or len(set(shapes.CATEGORIES)) < len(shapes.CATEGORIES):
+        raise UserError(f"{given['DATA.SHAPES.CATEGORIES']}: expected each one once, and one at least")
+    return []
+
+
+def _unused_objects(given: Given) -> Iterator[Unused]:
+    if given.values.DATA.DATASET not in _DRAWN:
+        yield Unused(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
+
+
+# Of the tasks that say where things are in a picture: detection and segmentation.
+OBJECTS = Table(
+    keys=(*_SHAPES, *_WITH_BACKBONE),
+    effects={"start": ("MODEL.BACKBONE_PRETRAINED",)},
+    training=("TRAIN.",),
+    check=_check_objects,
+    unused=_unused_objects,
 )

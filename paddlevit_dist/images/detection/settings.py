@@ -4,18 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, Unused, optional
+from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Setting, Table, Unused, optional
 from ...registry import TABLES
 from ...runtime.errors import UserError
+from ..settings import IMAGENET_MEAN, IMAGENET_STD, SIDE_PX
 
-CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # what synthetic_shapes can draw
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
 SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE = "single", "equal_shapes", "padded", "one_size"
-# Of ImageNet's pixels from 0 to 1, which all published backbones were trained on.
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-_LARGE = Range(low=1, high=65_535)  # no picture format that is common has longer sides
+_EVALUATED_SIDES = {"EVAL_SHORTEST_SIDE": 800, "EVAL_LONGEST_SIDE": 1333}  # pixels
 
 _TRANSFORMS = (
     Key(
@@ -23,23 +20,31 @@ _TRANSFORMS = (
         list(range(480, 801, 32)),
         "int",
         "training: each picture is resized so that its shorter side is one of these, in pixels",
-        _LARGE,
+        SIDE_PX,
         many=True,
     ),
-    Key("DATA.LONGEST_SIDE", 1333, "int", "training: most pixels of the longer side, whatever the shorter one", _LARGE),
+    Key(
+        "DATA.LONGEST_SIDE", 1333, "int", "training: most pixels of the longer side, whatever the shorter one", SIDE_PX
+    ),
     Key("DATA.CROP_PROBABILITY", 0.5, "float", "training: probability of a picture that is cropped first", SHARE),
     Key(
         "DATA.CROP_SHORTEST_SIDES",
         [400, 500, 600],
         "int",
         "training: a picture to be cropped is resized to one of these first",
-        _LARGE,
+        SIDE_PX,
         many=True,
     ),
-    Key("DATA.CROP_SIDES", [384, 600], "int", "training: smallest and largest side of the crop", _LARGE, None, True, 2),
+    Key(
+        "DATA.CROP_SIDES",
+        [384, 600],
+        "int",
+        "training: smallest and largest side of the crop",
+        SIDE_PX,
+        many=True,
+        length=2,
+    ),
     Key("DATA.COLOR_JITTER", 0.0, "float", "training: range of brightness, contrast and saturation", AT_LEAST_0),
-    Key("DATA.EVAL_SHORTEST_SIDE", 800, "int", "evaluation and prediction: the shorter side in pixels", _LARGE),
-    Key("DATA.EVAL_LONGEST_SIDE", 1333, "int", "evaluation and prediction: most pixels of the longer side", _LARGE),
     Key(
         "DATA.EVAL_RESIZE",
         PILLOW,
@@ -84,39 +89,6 @@ _FILES = (
     Key("DATA.KEEP_EMPTY", True, "bool", "training: keep pictures in which there is nothing to learn"),
 )
 
-_SHAPES = (
-    Key("DATA.SHAPES.TRAIN", 2000, "int", "synthetic_shapes: training pictures", AT_LEAST_1),
-    Key("DATA.SHAPES.VAL", 200, "int", "synthetic_shapes: validation pictures", AT_LEAST_1),
-    Key(
-        "DATA.SHAPES.SIDES",
-        [64, 64],
-        "int",
-        "synthetic_shapes: smallest and largest height and width of a picture",
-        Range(low=16, high=4096),
-        None,
-        True,
-        2,
-    ),
-    Key(
-        "DATA.SHAPES.PER_PICTURE",
-        [1, 4],
-        "int",
-        "synthetic_shapes: fewest and most shapes of a picture",
-        Range(low=0, high=100),
-        None,
-        True,
-        2,
-    ),
-    Key(
-        "DATA.SHAPES.CATEGORIES",
-        list(CATEGORIES[:3]),
-        "text",
-        "synthetic_shapes: what is drawn",
-        choices=CATEGORIES,
-        many=True,
-    ),
-)
-
 _NETWORKS = (
     Key(
         "DETECTION.EVALUATE_AS",
@@ -159,11 +131,6 @@ _NETWORKS = (
         "set what is beside a picture in its batch to zero after each layer of the backbone: a picture then gives the "
         "same boxes in any batch, which published weights were not trained for",
     ),
-    optional(
-        "MODEL.BACKBONE_PRETRAINED",
-        "path",
-        "weights of a classifier that a training's backbone starts from: a path, an address, or a published name",
-    ),
     optional("MODEL.BACKBONE", "text", "DETR: the model whose feature map the transformer sees, such as resnet50"),
     optional("MODEL.DILATION", "bool", "DETR: the last stage of the backbone is dilated instead of halved (DC5)"),
     optional(
@@ -177,13 +144,6 @@ _NETWORKS = (
     optional("MODEL.ENCODER_LAYERS", "int", "DETR: layers of the encoder", AT_LEAST_0),
     optional("MODEL.DECODER_LAYERS", "int", "DETR: layers of the decoder", AT_LEAST_1),
     optional("MODEL.FEEDFORWARD", "int", "DETR: hidden width of the MLPs in the transformer", AT_LEAST_1),
-    Key(
-        "TRAIN.BACKBONE_LR_FACTOR",
-        1.0,
-        "float",
-        "learning rate of the backbone to that of the rest; DETR's authors: 0.1",
-        Range(low=0, high=1, low_open=True),
-    ),
     Key(
         "TRAIN.DECAY_ALL",
         True,
@@ -217,17 +177,21 @@ _NETWORKS = (
 OPTIONS = tuple(
     key.name.removeprefix("MODEL.")
     for key in _NETWORKS
-    if key.name.startswith("MODEL.") and key.name not in ("MODEL.MASK_PADDING", "MODEL.BACKBONE_PRETRAINED")
+    if key.name.startswith("MODEL.") and key.name != "MODEL.MASK_PADDING"
 )
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Pictures are normalised as ImageNet's are, and turned as their boxes ask for, unless somebody says otherwise."""
+    """Unless somebody says otherwise, pictures are normalised as ImageNet's are, evaluated in the size usual for COCO,
+    and turned as their boxes ask for."""
+    for name, side in _EVALUATED_SIDES.items():
+        if values.DATA[name] is None:
+            values.DATA[name] = side
     if "DATA.EXIF_ROTATE" not in settings:
         values.DATA.EXIF_ROTATE = None
     if values.TASK not in TABLES:  # a user's task that reads the keys of all subjects
         return []
-    for name, value in (("IMAGENET_MEAN", _MEAN), ("IMAGENET_STD", _STD)):
+    for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
         if f"DATA.{name}" not in settings:
             values.DATA[name] = list(value)
     return []
@@ -241,22 +205,15 @@ def _check(given: Given) -> list[str]:
             f"on the batches: expected {SINGLE} or {EQUAL_SHAPES}, or MODEL.MASK_PADDING true for weights trained so"
         )
     data = given.values.DATA
-    for name, (low, high) in (
-        ("DATA.CROP_SIDES", data.CROP_SIDES),
-        ("DATA.SHAPES.SIDES", data.SHAPES.SIDES),
-        ("DATA.SHAPES.PER_PICTURE", data.SHAPES.PER_PICTURE),
-    ):
-        if low > high:
-            raise UserError(f"{given[name]}: expected the smaller number first, such as [{high}, {low}]")
+    low, high = data.CROP_SIDES
+    if low > high:
+        raise UserError(f"{given['DATA.CROP_SIDES']}: expected the smaller number first, such as [{high}, {low}]")
     for name, several in (
         ("DATA.SHORTEST_SIDES", data.SHORTEST_SIDES),
         ("DATA.CROP_SHORTEST_SIDES", data.CROP_SHORTEST_SIDES),
-        ("DATA.SHAPES.CATEGORIES", data.SHAPES.CATEGORIES),
     ):
         if not several:
             raise UserError(f"{given[name]}: expected one at least")
-    if len(set(data.SHAPES.CATEGORIES)) < len(data.SHAPES.CATEGORIES):
-        raise UserError(f"{given['DATA.SHAPES.CATEGORIES']}: expected each one once")
     group, batch = data.GROUP_BY_SHAPE, data.BATCH_SIZE
     if group and group % batch:
         raise UserError(
@@ -268,8 +225,6 @@ def _check(given: Given) -> list[str]:
 
 def _unused(given: Given) -> Iterator[Unused]:
     dataset = given.values.DATA.DATASET
-    if dataset != "synthetic_shapes":
-        yield Unused(("DATA.SHAPES.",), "DATA.DATASET", "it is for synthetic_shapes, and {}")
     if dataset not in ("coco", "voc"):
         yield Unused(
             ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"), "DATA.DATASET", "it is for coco and voc, and {}"
@@ -289,9 +244,8 @@ def _unused(given: Given) -> Iterator[Unused]:
 
 _ONLY_TRAINING = tuple(key.name for key in (*_TRANSFORMS, *_FILES) if key.meaning.startswith("training:"))
 TABLE = Table(
-    (*_TRANSFORMS, *_FILES, *_SHAPES, *_NETWORKS),
+    (*_TRANSFORMS, *_FILES, *_NETWORKS),
     effects={
-        "start": ("MODEL.BACKBONE_PRETRAINED",),
         "training": (
             "MODEL.FROZEN_STAGES",
             "DETECTION.TIGHT_PADDING",

@@ -6,9 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
-from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes, draw_shapes, paint
-from paddlevit_dist.images.detection.settings import CATEGORIES
+from paddlevit_dist.images.data.drawn_shapes import draw_shapes, paint
+from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.run_lengths import decode, runs_of_mask
+from paddlevit_dist.images.settings import CATEGORIES
 from paddlevit_dist.runtime.errors import UserError
 
 

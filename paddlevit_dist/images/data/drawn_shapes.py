@@ -1,0 +1,169 @@
+"""Pictures of drawn shapes, so that a first training needs no download: of a detector, and of a network that segments.
+
+Every machine draws the same, in whole numbers: NumPy promises the raw words of a bit generator, not what ``Generator``
+makes of them, and libraries differ in the last bit of a sine. So numbers here are raw words, scaled in whole numbers,
+and corners lie on a grid of 1/16 pixel.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+SPLITS = {"train": 0, "val": 1}  # part of each picture's seed: the splits share no pictures
+VERSION = 1  # of the drawing: another one draws other pictures from the same numbers
+
+_FINE = 16  # steps of the grid in a pixel
+_UNIT = 1024  # corners of a shape of radius 1, and sines, are in this unit
+_TURNS = 64  # directions a shape can have
+_COSINES = [round(_UNIT * math.cos(2 * math.pi * turn / _TURNS)) for turn in range(_TURNS)]
+_ATTEMPTS = 20  # to place a shape where all stay visible
+_VISIBLE = (3, 4)  # of a shape's pixels: what later ones must leave
+_CONTRAST = 150  # summed over the colours, between a shape and the background
+_NOISE = 24  # largest change of a pixel's value
+
+_Polygon = Sequence[tuple[int, int]]  # convex, corners counter-clockwise where y points up
+_BOX: _Polygon = ((-800, -800), (800, -800), (800, 800), (-800, 800))
+# Convex parts of each shape that is not round, and how many directions to either side it may be turned.
+_PARTS = {
+    "square": ([_BOX], _TURNS // 18),
+    "triangle": ([((-887, -512), (887, -512), (0, 1024))], _TURNS),
+    "cross": (
+        [((-300, -950), (300, -950), (300, 950), (-300, 950)), ((-950, -300), (950, -300), (950, 300), (-950, 300))],
+        _TURNS // 18,
+    ),
+    "bar": ([((-1000, -280), (1000, -280), (1000, 280), (-1000, 280))], _TURNS),
+}
+
+
+class Draws:
+    """Whole numbers from a seed, the same on every machine and for every version of NumPy."""
+
+    def __init__(self, seed: Sequence[int]) -> None:
+        self._bits = np.random.PCG64(np.random.SeedSequence(list(seed)))
+
+    def below(self, limit: int) -> int:
+        """One of 0 to ``limit - 1``, for limits up to 2**31."""
+        return (int(self._bits.random_raw()) >> 33) * limit >> 31
+
+    def between(self, low: int, high: int) -> int:
+        """One of ``low`` to ``high``."""
+        return low + self.below(high - low + 1)
+
+    def bytes(self, number: int) -> np.ndarray:
+        """uint8 (number,)."""
+        words = self._bits.random_raw(-(-number // 8)).astype("<u8")
+        return words.view(np.uint8)[:number]
+
+
+class Drawn(NamedTuple):
+    """The shapes of a picture, those drawn later in front.
+
+    Attributes:
+        height, width: of the picture.
+        labels: of each shape, position among the categories asked for.
+        masks: bool (height, width) of each shape, its visible pixels; they do not overlap.
+        colours: red, green and blue of each shape, then of the background's four corners.
+        draws: what the picture's noise is drawn from.
+    """
+
+    height: int
+    width: int
+    labels: list[int]
+    masks: list[np.ndarray]
+    colours: list[tuple[int, int, int]]
+    draws: Draws
+
+
+def draw_shapes(
+    seed: Sequence[int], sides: tuple[int, int], number: tuple[int, int], categories: Sequence[str]
+) -> Drawn:
+    """Choose and place the shapes of one picture.
+
+    Args:
+        seed: of this picture.
+        sides: smallest and largest height and width in pixels.
+        number: fewest and most shapes; fewer are drawn where no more find room.
+        categories: of ``CATEGORIES`` in the keys of pictures.
+    """
+    draws = Draws(seed)
+    height, width = draws.between(*sides), draws.between(*sides)
+    corners = [(draws.between(20, 235), draws.between(20, 235), draws.between(20, 235))]
+    corners += [tuple(min(255, max(0, value + draws.between(-40, 40))) for value in corners[0]) for _ in range(3)]
+    labels: list[int] = []
+    masks: list[np.ndarray] = []
+    wholes: list[int] = []  # pixels of each shape before others came in front
+    colours = []
+    for _ in range(draws.between(*number)):
+        label = draws.below(len(categories))
+        colours.append(_colour(draws, corners[0]))
+        for _ in range(_ATTEMPTS):
+            shape = _place(draws, categories[label], height, width)
+            rest = [mask & ~shape for mask in masks]
+            if shape.any() and all(_VISIBLE[1] * one.sum() >= _VISIBLE[0] * all_ for one, all_ in zip(rest, wholes)):
+                labels, masks, wholes = [*labels, label], [*rest, shape], [*wholes, int(shape.sum())]
+                break
+        else:
+            colours.pop()
+    return Drawn(height, width, labels, masks, [*colours, *corners], draws)
+
+
+def paint(drawn: Drawn) -> np.ndarray:
+    """The picture, uint8 (height, width, 3): shapes in front of a background that changes slowly, all with noise.
+    Called once for each ``drawn``, whose noise is then used up."""
+    height, width = drawn.height, drawn.width
+    upper_left, upper_right, lower_left, lower_right = (np.array(colour, np.int64) for colour in drawn.colours[-4:])
+    down, right = np.arange(height)[:, None, None], np.arange(width)[None, :, None]
+    top = upper_left * (width - 1 - right) + upper_right * right  # (1, width, 3)
+    bottom = lower_left * (width - 1 - right) + lower_right * right
+    pixels = (top * (height - 1 - down) + bottom * down) // ((width - 1) * (height - 1))  # (height, width, 3)
+    for mask, colour in zip(drawn.masks, drawn.colours):
+        pixels[mask] = colour
+    noise = drawn.draws.bytes(3 * height * width).reshape(height, width, 3).astype(np.int64)
+    return np.clip(pixels + noise * (2 * _NOISE + 1) // 256 - _NOISE, 0, 255).astype(np.uint8)
+
+
+def _colour(draws: Draws, background: tuple[int, int, int]) -> tuple[int, int, int]:
+    while True:
+        colour = draws.below(256), draws.below(256), draws.below(256)
+        if sum(abs(one - other) for one, other in zip(colour, background)) >= _CONTRAST:
+            return colour
+
+
+def _place(draws: Draws, category: str, height: int, width: int) -> np.ndarray:
+    """The pixels of a shape of random size, direction and place, wholly inside the picture: bool (height, width)."""
+    shorter = min(height, width)
+    radius = draws.between(_FINE * shorter // 9, _FINE * shorter // 4)  # on the fine grid
+    y = draws.between(radius, _FINE * height - radius)
+    x = draws.between(radius, _FINE * width - radius)
+    rows = 2 * _FINE * np.arange(height)[:, None] + _FINE - 2 * y  # of pixel centres, from the shape's, in 1/32 pixel
+    columns = 2 * _FINE * np.arange(width)[None, :] + _FINE - 2 * x
+    if category in ("circle", "ring"):
+        distances = rows**2 + columns**2
+        inside = distances <= (2 * radius) ** 2
+        return inside if category == "circle" else inside & (4 * distances >= (2 * radius) ** 2)
+    parts, most = _PARTS[category]
+    turn = draws.between(-most, most) % _TURNS
+    found = np.zeros((height, width), bool)
+    for part in parts:
+        found |= _fill([_turned(corner, turn, radius) for corner in part], rows, columns)
+    return found
+
+
+def _turned(corner: tuple[int, int], turn: int, radius: int) -> tuple[int, int]:
+    """A corner in 1/32 pixel from the shape's middle, rounded down."""
+    cosine, sine = _COSINES[turn], _COSINES[(turn - _TURNS // 4) % _TURNS]
+    x, y = corner
+    return (
+        (x * cosine - y * sine) * 2 * radius // _UNIT**2,
+        (x * sine + y * cosine) * 2 * radius // _UNIT**2,
+    )
+
+
+def _fill(corners: _Polygon, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Which pixel centres lie in a convex polygon, its edges included: bool (height, width)."""
+    inside = np.ones((len(rows), columns.shape[1]), bool)
+    for (x0, y0), (x1, y1) in zip(corners, [*corners[1:], corners[0]]):
+        inside &= (x1 - x0) * (rows - y0) - (y1 - y0) * (columns - x0) >= 0
+    return inside

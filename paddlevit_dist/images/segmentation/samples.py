@@ -1,0 +1,175 @@
+"""From the configuration to the samples of a split, as a loader process reads them, and the arrays of a batch."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+
+from ...contracts.dataset import Samples, dataset_class
+from ...runtime.errors import UserError
+from ...runtime.printing import one_line
+from ..data.held_out import Part, hold_out, of_row
+from ..data.inspection import Inspection
+from ..data.quarantine import Replacements
+from ..data.reading import Reading
+from .data.segmentation_dataset import SegmentationDataset
+
+HOST = "__host__"  # key of a batch: what a step knows without asking the device
+
+
+class LabelMapsPart(Part, SegmentationDataset):  # type: ignore[misc] # what both have is the first one's
+    """Pictures of another dataset: those held out for validation, or the others."""
+
+    dataset: Any
+    labels = None  # type: ignore[assignment] # of a picture there are many
+    labels_of = of_row("labels_of")
+
+    def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
+        super().__init__(dataset, rows_file, is_share)
+        self.labelled, self.palette = dataset.labelled, dataset.palette
+
+
+class SegmentationSample(NamedTuple):
+    """A picture as the network sees it, and the class of each pixel.
+
+    Attributes:
+        image: uint8 (3, height, width).
+        labels: uint8, from 0, or ``IGNORED``: in training (height, width), else of the picture as stored; none of a new
+            picture.
+        index: of the sample.
+        original_size: height and width of the stored picture.
+        is_training: it goes through the network in a batch, else alone.
+    """
+
+    image: np.ndarray
+    labels: np.ndarray
+    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
+    original_size: tuple[int, int]
+    is_training: bool = False
+
+
+class SegmentationSamples(Samples):
+    """A dataset of pictures with label maps with its transform.
+
+    Args:
+        transform: for training, of a picture and its labels with a generator; else of a picture.
+    """
+
+    def __init__(self, dataset: SegmentationDataset, transform: Callable[..., Any], is_training: bool) -> None:
+        self.dataset, self.transform, self.is_training = dataset, transform, is_training
+        self.notices: list[str] = []
+        self.replacements: Replacements | None = None  # replaces unreadable pictures
+
+    @property
+    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.labelled
+
+    @property
+    def class_names(self) -> Sequence[str] | None:
+        """Name of each class, in the order of labels."""
+        return self.dataset.class_names
+
+    @property
+    def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.is_share
+
+    def sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
+        if self.replacements is not None:
+            return self.replacements.read(lambda index: self._sample(index, generator), index, self.dataset)
+        return self._sample(index, generator)
+
+    def _sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
+        picture, labels = self.dataset.read(index)
+        size = (picture.height, picture.width)
+        if self.is_training:
+            image, labels = self.transform(picture, labels, generator)
+        else:
+            image = self.transform(picture)
+        return SegmentationSample(image, labels, index, size, self.is_training)
+
+
+def open_samples(
+    config: Any,
+    split: str,
+    cache_folder: Path,
+    transform: Callable[..., Any],
+    is_training: bool,
+    inspection: Inspection | None,
+) -> SegmentationSamples:
+    """The pictures of ``split`` with their transform, and lines about them in their ``notices``.
+
+    Raises:
+        UserError: the data are missing or damaged, or hold no pictures with label maps.
+    """
+    data = config.DATA
+    whole = dataset_class(config, SegmentationDataset).open(
+        config, split if data.VAL_FRACTION is None else "train", cache_folder
+    )
+    whole.read_with(Reading(data.EXIF_ROTATE, data.MAX_PIXELS))
+    notices = list(whole.notices)
+    dataset: Any = whole
+    if data.VAL_FRACTION is not None:
+        dataset = hold_out(whole, split, data.VAL_FRACTION, data.VAL_SEED, cache_folder, LabelMapsPart)
+        notices.append(
+            f"{split}: {len(dataset):,} of the {len(whole):,} pictures for training, of which DATA.VAL_FRACTION "
+            f"{data.VAL_FRACTION:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"
+        )
+    if not len(dataset):
+        raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
+    if inspection is not None:
+        notices += inspection.look(dataset, split, dataset.num_classes)
+    samples = SegmentationSamples(dataset, transform, is_training)
+    samples.notices = [one_line(line) for line in notices]
+    return samples
+
+
+def collate(samples: Sequence[SegmentationSample]) -> dict[str, Any]:
+    """A batch of N pictures.
+
+    Returns:
+        In training ``images`` uint8 (N, 3, H, W) and ``labels`` uint8 (N, H, W). In an evaluation, where sizes differ
+        and no picture is padded, ``pixels`` and ``labels`` uint8 (of all pictures one after the other,), see
+        ``pictures_of``.
+    """
+    if samples[0].is_training:
+        return {
+            "images": np.stack([sample.image for sample in samples]),
+            "labels": np.stack([sample.labels for sample in samples]),
+        }
+    facts = [(sample.index, sample.image.shape[1:], sample.labels.shape, sample.original_size) for sample in samples]
+    return {
+        "pixels": np.concatenate([sample.image.ravel() for sample in samples]),
+        "labels": np.concatenate([sample.labels.ravel() for sample in samples]),
+        HOST: facts,
+    }
+
+
+class Picture(NamedTuple):
+    """A picture of an evaluation's batch.
+
+    Attributes:
+        index: of the sample.
+        image: uint8 (1, 3, height, width), as the network sees it.
+        labels: uint8 of ``original_size``; of a new picture there are none, (0, 0).
+        original_size: height and width of the stored picture.
+    """
+
+    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
+    image: paddle.Tensor
+    labels: paddle.Tensor
+    original_size: tuple[int, int]
+
+
+def pictures_of(batch: dict[str, Any]) -> list[Picture]:
+    """The pictures of an evaluation's batch, each by itself: no number depends on the company that it keeps."""
+    pictures = []
+    pixel = label = 0
+    for index, (height, width), labelled, original_size in batch[HOST]:
+        pixels, labels = 3 * height * width, labelled[0] * labelled[1]
+        image = batch["pixels"][pixel : pixel + pixels].reshape([1, 3, height, width])
+        own = batch["labels"][label : label + labels].reshape(list(labelled))
+        pictures.append(Picture(index, image, own, original_size))
+        pixel, label = pixel + pixels, label + labels
+    return pictures

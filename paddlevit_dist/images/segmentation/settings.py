@@ -1,0 +1,134 @@
+"""Configuration keys of segmentation of pictures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from yacs.config import CfgNode
+
+from ...config.key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    SHARE_ABOVE_0,
+    Given,
+    Key,
+    Range,
+    Setting,
+    Table,
+    Unused,
+    optional,
+)
+from ...registry import TABLES
+from ...runtime.errors import UserError
+from ..settings import IMAGENET_MEAN, IMAGENET_STD, SIDE_PX
+
+_TRANSFORMS = (
+    optional(
+        "DATA.BASE_SHORTEST_SIDE",
+        "int",
+        "training: a picture whose scale is 1 has a shorter side of so many pixels; None: its own size",
+        SIDE_PX,
+    ),
+    optional("DATA.BASE_LONGEST_SIDE", "int", "training: most pixels of the longer side at scale 1", SIDE_PX),
+    Key(
+        "DATA.SCALE_RANGE",
+        [0.5, 2.0],
+        "float",
+        "training: smallest and largest scale of a picture, drawn evenly",
+        Range(low=0.01, high=100),
+        many=True,
+        length=2,
+    ),
+    Key("DATA.CROP_SIZE", [512, 512], "int", "training: height and width of the crop", SIDE_PX, None, True, 2),
+    Key(
+        "DATA.LARGEST_CLASS_SHARE",
+        0.75,
+        "float",
+        "training: a crop of which one class has more than this share of the labelled pixels is drawn again, ten times "
+        "at most; 1: never",
+        SHARE_ABOVE_0,
+    ),
+    Key("DATA.PHOTOMETRIC", True, "bool", "training: brightness, contrast, saturation and hue change at random"),
+    Key(
+        "DATA.TRANSFORMS",
+        [],
+        "text",
+        "training: names of register_transform, applied in this order to picture and labels before all else",
+        many=True,
+    ),
+    Key(
+        "DATA.EVAL_DIVISOR",
+        1,
+        "int",
+        "evaluation and prediction: both sides are enlarged to multiples of so many pixels; SegFormer's authors: 32",
+        AT_LEAST_1,
+    ),
+)
+
+_LOSSES = (
+    Key(
+        "SEGMENTATION.CLASS_WEIGHTS",
+        None,
+        "float",
+        "training: weight of each class in the cross-entropy; None: all are 1",
+        AT_LEAST_0,
+        many=True,
+        optional=True,
+    ),
+    Key("SEGMENTATION.DICE_WEIGHT", 0.0, "float", "weight of the Dice loss beside the cross-entropy", AT_LEAST_0),
+    Key("SEGMENTATION.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0),
+    Key(
+        "SEGMENTATION.OHEM",
+        False,
+        "bool",
+        "training: only hard pixels count in the cross-entropy of the main head: OHEM_THRESHOLD, OHEM_KEPT",
+    ),
+    Key(
+        "SEGMENTATION.OHEM_THRESHOLD",
+        0.7,
+        "float",
+        "a pixel is hard where its class has a smaller probability than this",
+        SHARE_ABOVE_0,
+    ),
+    Key("SEGMENTATION.OHEM_KEPT", 100_000, "int", "fewest pixels of a picture that count, the hardest", AT_LEAST_1),
+)
+
+
+def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
+    if values.TASK in TABLES:  # not a user's task that reads the keys of all subjects
+        for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
+            if f"DATA.{name}" not in settings:
+                values.DATA[name] = list(value)
+    return []
+
+
+def _check(given: Given) -> list[str]:
+    data = given.values.DATA
+    low, high = data.SCALE_RANGE
+    if low > high:
+        raise UserError(f"{given['DATA.SCALE_RANGE']}: expected the smaller number first, such as [{high}, {low}]")
+    for stage in ("BASE", "EVAL"):
+        longest, shortest = f"DATA.{stage}_LONGEST_SIDE", f"DATA.{stage}_SHORTEST_SIDE"
+        if data[f"{stage}_LONGEST_SIDE"] is not None and data[f"{stage}_SHORTEST_SIDE"] is None:
+            raise UserError(f"{given[longest]}: it limits {shortest}, which is not set: set that, or leave this out")
+    return []
+
+
+def _unused(given: Given) -> Iterator[Unused]:
+    if not given.values.SEGMENTATION.OHEM:
+        keys = ("SEGMENTATION.OHEM_THRESHOLD", "SEGMENTATION.OHEM_KEPT")
+        yield Unused(keys, "SEGMENTATION.OHEM", "all pixels count: {}")
+    if given.values.DATA.VAL_FRACTION is None:
+        yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+
+
+_ONLY_TRAINING = tuple(
+    key.name for key in (*_TRANSFORMS, *_LOSSES) if key.meaning.startswith("training:") or key in _LOSSES
+)
+TABLE = Table(
+    (*_TRANSFORMS, *_LOSSES),
+    effects={"training": tuple(key.name for key in _LOSSES)},
+    training=_ONLY_TRAINING,
+    complete=_complete,
+    check=_check,
+    unused=_unused,
+)

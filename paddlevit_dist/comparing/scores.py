@@ -47,7 +47,8 @@ def _classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
 
 
 def _confusions(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
-    return confusion_scores(_joined(parts, "statistics"), names, _joined(parts, "losses"))
+    boundaries = _joined(parts, "boundaries") if all("boundaries" in part for part in parts) else None
+    return confusion_scores(_joined(parts, "statistics"), names, _joined(parts, "losses"), boundaries)
 
 
 def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
@@ -141,7 +142,8 @@ def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
 
 
 def _fit_confusions(arrays: Arrays, samples: int, classes: int) -> bool:
-    return arrays["statistics"].shape == (samples, 3, classes) and arrays["losses"].shape == (samples,)
+    tables = [arrays[name] for name in ("statistics", "boundaries") if name in arrays or name == "statistics"]
+    return all(table.shape == (samples, 3, classes) for table in tables) and arrays["losses"].shape == (samples,)
 
 
 def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:

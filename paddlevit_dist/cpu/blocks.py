@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..images.models import convnext, swin, vit
+from ..images.models import convnext, pvt_v2, swin, vit
 from ..images.models.layers import DropPath
 from .accelerate import applies
 from .layers import GELU, LayerNorm, Linear, Mlp, PatchEmbedding
@@ -46,6 +46,15 @@ class ConvNeXtBlock(convnext.Block):
         if applies(x, self.drop_path) and applies(self.gamma):
             return _convnext_block(self, x)
         return convnext.Block.forward(self, x)
+
+
+class SpatialReductionAttention(pvt_v2.SpatialReductionAttention):
+    """Queries of all tokens, keys and values of fewer, each read where its projection has written it."""
+
+    def forward(self, x, grid: tuple[int, int]):
+        if _fits_reduction(x, self):
+            return _reduction_attention(self, x, grid)
+        return pvt_v2.SpatialReductionAttention.forward(self, x, grid)
 
 
 # In tables of layers and in messages they are called as in the files of their models.
@@ -114,6 +123,23 @@ def _convnext_block(block: convnext.Block, x: paddle.Tensor) -> paddle.Tensor:
 
     branch = block.mlp(block.norm(block.conv_dw(x)))
     return picture_functions.add_scaled(x, branch, block.gamma, _factors(block, x))
+
+
+@paddle.jit.not_to_static
+def _fits_reduction(x: paddle.Tensor, attention: pvt_v2.SpatialReductionAttention) -> bool:
+    dropout = attention.attention_dropout
+    return not (dropout.training and dropout.p) and applies(x, attention.query_key, attention.attention_value, dropout)
+
+
+@paddle.jit.not_to_static
+def _reduction_attention(
+    attention: pvt_v2.SpatialReductionAttention, x: paddle.Tensor, grid: tuple[int, int]
+) -> paddle.Tensor:
+    from . import branches, readers
+
+    heads = branches.Heads(attention.num_heads, attention.head_dim, attention.scale)
+    q, source = attention.q(x), attention._reduced(x, grid) if attention.is_reduced else x
+    return attention.dropout(attention.proj(readers.attend(q, attention.kv(source), heads)))
 
 
 @functools.cache

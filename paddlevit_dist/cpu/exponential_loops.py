@@ -22,10 +22,11 @@ from .intrinsics import (
 )
 
 f32 = np.float32
+_CACHED_FLOATS = 1 << 17  # attention weights at a time: they stay in the processor's second cache
 
 
 @numba.njit(**ORDERED)
-def _exp(x):
+def exponential(x):
     """e ** x of a float32 up to 88, to about one unit in the last place; never below e ** -60 = 9e-27.
 
     That is nothing beside 1, and keeps products with it from becoming subnormal, which takes a processor 20 times as
@@ -76,7 +77,7 @@ def gelu(x, bias, out, slope, rows, width):
         if slope != 0:
             for j in range(width):
                 v = target[row, j] + b[j]
-                density = _exp(f32(-0.5) * v * v)
+                density = exponential(f32(-0.5) * v * v)
                 tail = _tail(v, density)
                 below = tail if v < f32(0.0) else f32(1.0) - tail
                 target[row, j] = v * below
@@ -84,7 +85,7 @@ def gelu(x, bias, out, slope, rows, width):
         else:
             for j in range(width):
                 v = target[row, j] + b[j]
-                tail = _tail(v, _exp(f32(-0.5) * v * v))
+                tail = _tail(v, exponential(f32(-0.5) * v * v))
                 target[row, j] = v * (tail if v < f32(0.0) else f32(1.0) - tail)
 
 
@@ -158,7 +159,7 @@ def _softmax(address, bias, mask, rows, width):
         for j in range(1, width):
             largest = values[row, j] if values[row, j] > largest else largest
         for j in range(width):
-            values[row, j] = _exp(values[row, j] - largest)
+            values[row, j] = exponential(values[row, j] - largest)
         total = f32(0.0)
         for j in range(width):
             total += values[row, j]
@@ -235,16 +236,19 @@ def attention_of_some(sgemm, q, kv, weights, out, batch, tokens, readers, heads,
         out: like ``q``.
     """
     width, step, one, zero = heads * head_dim, 2 * heads * head_dim, f32(1.0), f32(0.0)
+    band = max(1, min(readers, _CACHED_FLOATS // tokens))
     for item in range(batch):
         for head in range(heads):
-            query = q + 4 * (item * readers * width + head * head_dim)
-            result = out + 4 * (item * readers * width + head * head_dim)
             key = kv + 4 * (item * tokens * 2 * width + head * head_dim)
             value = key + 4 * width
-            own = weights + 4 * (item * heads + head) * readers * tokens
-            multiply(sgemm, 111, 112, readers, tokens, head_dim, f32(scale), query, width, key, step, zero, own, tokens)
-            _softmax(own, 0, 0, readers, tokens)
-            multiply(sgemm, 111, 111, readers, head_dim, tokens, one, own, tokens, value, step, zero, result, width)
+            for first in range(0, readers, band):
+                count, place = min(band, readers - first), 4 * ((item * readers + first) * width + head * head_dim)
+                own = weights + 4 * ((item * heads + head) * readers + first) * tokens
+                by = f32(scale)
+                multiply(sgemm, 111, 112, count, tokens, head_dim, by, q + place, width, key, step, zero, own, tokens)
+                _softmax(own, 0, 0, count, tokens)
+                result = out + place
+                multiply(sgemm, 111, 111, count, head_dim, tokens, one, own, tokens, value, step, zero, result, width)
 
 
 @compiled(**FAST)
@@ -253,19 +257,21 @@ def attention_of_some_gradient(
 ):
     """The gradients by ``q`` and ``kv`` of ``attention_of_some``, from that by its result."""
     width, step, one, zero = heads * head_dim, 2 * heads * head_dim, f32(1.0), f32(0.0)
-    scaled = f32(scale)
-    room = np.empty(readers * tokens, dtype=np.float32)
+    scaled, band = f32(scale), max(1, min(readers, _CACHED_FLOATS // tokens))
+    room = np.empty(band * tokens, dtype=np.float32)
     for item in range(batch):
         for head in range(heads):
-            place = 4 * (item * readers * width + head * head_dim)
-            query, given, dq = q + place, gradient + place, q_out + place
             place = 4 * (item * tokens * 2 * width + head * head_dim)
             key, dk = kv + place, kv_out + place
             value, dv = key + 4 * width, dk + 4 * width
-            own = weights + 4 * (item * heads + head) * readers * tokens
-            slope = room.ctypes.data  # here, as numba frees an array once it is used no more
-            multiply(sgemm, 112, 111, tokens, head_dim, readers, one, own, tokens, given, width, zero, dv, step)
-            multiply(sgemm, 111, 112, readers, tokens, head_dim, one, given, width, value, step, zero, slope, tokens)
-            _softmax_gradient(slope, own, readers, tokens)
-            multiply(sgemm, 111, 111, readers, head_dim, tokens, scaled, slope, tokens, key, step, zero, dq, width)
-            multiply(sgemm, 112, 111, tokens, head_dim, readers, scaled, slope, tokens, query, width, zero, dk, step)
+            for first in range(0, readers, band):
+                count, place = min(band, readers - first), 4 * ((item * readers + first) * width + head * head_dim)
+                query, given, dq = q + place, gradient + place, q_out + place
+                own = weights + 4 * ((item * heads + head) * readers + first) * tokens
+                slope = room.ctypes.data  # here, as numba frees an array once it is used no more
+                kept = zero if first == 0 else one  # of the gradients by keys and values
+                multiply(sgemm, 112, 111, tokens, head_dim, count, one, own, tokens, given, width, kept, dv, step)
+                multiply(sgemm, 111, 112, count, tokens, head_dim, one, given, width, value, step, zero, slope, tokens)
+                _softmax_gradient(slope, own, count, tokens)
+                multiply(sgemm, 111, 111, count, head_dim, tokens, scaled, slope, tokens, key, step, zero, dq, width)
+                multiply(sgemm, 112, 111, tokens, head_dim, count, scaled, slope, tokens, query, width, kept, dk, step)

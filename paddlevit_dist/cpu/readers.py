@@ -71,6 +71,35 @@ def _attend(q, kv, heads: Heads):
     return out, weights
 
 
+def _attend_backward(gradient, q, kv, weights, heads: Heads):
+    """The gradients by ``q`` and ``kv``."""
+    of_q, of_kv = empty(*q.shape), empty(*kv.shape)
+    places = [address(tensor) for tensor in (gradient, q, kv, weights, of_q, of_kv)]
+    (items, readers, _), tokens = q.shape, kv.shape[1]
+    sizes = items, tokens, readers, heads.count, heads.dim
+    exponential_loops.attention_of_some_gradient(product().pointer, *places, *sizes, heads.scale)
+    return of_q, of_kv
+
+
+class _Attention(PyLayer):
+    @staticmethod
+    def forward(ctx: Any, q, kv, heads):
+        out, weights = _attend(q, kv, heads)
+        ctx.wanted, ctx.heads = wanted(q, kv), heads
+        ctx.save_for_backward(q, kv, weights)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient):
+        return chosen(ctx.wanted, *_attend_backward(in_order(gradient), *ctx.saved_tensor(), ctx.heads))
+
+
+def attend(q, kv, heads: Heads) -> paddle.Tensor:
+    """What queries (items, readers, channels) get from keys and values (items, tokens, 2 * channels), like ``q``."""
+    q, kv = in_order(q), in_order(kv)
+    return _Attention.apply(q, kv, heads) if paddle.is_grad_enabled() else _attend(q, kv, heads)[0]
+
+
 class _FirstTokens(PyLayer):
     @staticmethod
     def forward(ctx: Any, x, norm_weight, norm_bias, weight1, weight2, bias2, bias1, epsilon, readers, heads, keep):
@@ -89,11 +118,8 @@ class _FirstTokens(PyLayer):
         x, statistics, norm_weight, normal, first, weight1, q, kv, weights, attended, weight2 = ctx.saved_tensor()
         want, gradient, heads = ctx.wanted, in_order(gradient), ctx.heads
         entering = into_branch(gradient, ctx.keep and ctx.keep.tensor)
-        of_attended, of_q, of_kv = by_input(entering, weight2, attended.shape), empty(*q.shape), empty(*kv.shape)
-        places = [address(tensor) for tensor in (of_attended, q, kv, weights, of_q, of_kv)]
-        (items, readers, _), tokens = q.shape, kv.shape[1]
-        sizes = items, tokens, readers, heads.count, heads.dim
-        exponential_loops.attention_of_some_gradient(product().pointer, *places, *sizes, heads.scale)
+        of_attended, items = by_input(entering, weight2, attended.shape), q.shape[0]
+        of_q, of_kv = _attend_backward(of_attended, q, kv, weights, heads)
         of_normal, of_weight1 = _by_projection(of_q, of_kv, normal, first, weight1)
         of_x, of_norm = layer_norm_backward(of_normal, x, statistics, norm_weight)
         row_loops.add_leading(address(gradient), address(of_x), items, gradient.size // items, x.size // items)

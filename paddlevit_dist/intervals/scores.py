@@ -61,25 +61,38 @@ def means(numbers: Mapping[str, np.ndarray]) -> Recompute:
     return recompute
 
 
-def confusion_scores(statistics: np.ndarray, class_names: Sequence[str], losses: np.ndarray | None = None) -> Recompute:
-    """A function that gives mIoU, accuracy, mean class accuracy and the IoU of each class, as fractions, and the loss.
+def confusion_scores(
+    statistics: np.ndarray,
+    class_names: Sequence[str],
+    losses: np.ndarray | None = None,
+    boundaries: np.ndarray | None = None,
+) -> Recompute:
+    """A function that gives mIoU, accuracy, mean class accuracy, mean Dice coefficient and the IoU of each class, as
+    fractions; the boundary IoU and the loss where they are known.
 
     Args:
         statistics: int (samples, 3, classes): of each sample (a scene, a picture) and class the points, or pixels, that
             are of it and taken for it, that are of it, and that are taken for it; without those that have no label.
         losses: float (samples,), summed over its points; None: there is no loss.
+        boundaries: the same as ``statistics`` of the pixels near boundaries alone; None: there are none.
     """
-    flat = statistics.reshape(len(statistics), -1)
+    number = len(class_names)
+    tables = [statistics] if boundaries is None else [statistics, boundaries]
+    flat = np.concatenate([table.reshape(len(table), -1) for table in tables], axis=1)
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        sums = weighted_sums(weights, flat).reshape(len(weights), *statistics.shape[1:])
-        right, true, taken = np.moveaxis(sums, 1, 0)  # (draws, classes) each
+        sums = weighted_sums(weights, flat).reshape(len(weights), len(tables), 3, number)
+        right, true, taken = np.moveaxis(sums[:, 0], 1, 0)  # (draws, classes) each
         ious = quotient(right, true + taken - right)
         values = {
             "mIoU": mean_of_defined(ious),
             "accuracy": quotient(right.sum(axis=1), true.sum(axis=1)),
             "mean class accuracy": mean_of_defined(quotient(right, true)),
+            "mean Dice": mean_of_defined(quotient(2 * right, true + taken)),
         }
+        if boundaries is not None:
+            right, near, taken = np.moveaxis(sums[:, 1], 1, 0)
+            values["boundary IoU"] = mean_of_defined(quotient(right, near + taken - right))
         if losses is not None:
             values["loss"] = quotient(weighted_sums(weights, losses[:, None])[:, 0], true.sum(axis=1))
         return {**values, **{f"IoU {name}": column for name, column in zip(class_names, ious.T)}}

@@ -2,33 +2,21 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from ..contracts.figures import Figure, Matrix, PointSet, Table
+from ..contracts.figures import Figure, PointSet
+from ..labelling.counts import statistics_of
+from ..labelling.tables import class_tables, sample_table
 from .data.pictures import UNLABELLED, Colour, coloured, legend_of, palette_of
 from .data.scene import Scene
 
 _MOST_POINTS = 150_000  # of a scene that is shown
-_MOST_ROWS = 1_000
 _SHOWN = 4  # scenes
 _WRONG, _RIGHT = (220, 40, 40), (150, 170, 150)
 
 # Colours of a scene's points by name, uint8 (points, 3), and what each colour means.
 Layers = tuple[dict[str, np.ndarray], dict[str, list[tuple[str, Colour]]]]
-
-
-def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
-    """How many labelled points of each class (rows) are predicted to be of each (columns), int64 (classes, classes).
-
-    Args:
-        true: integers (points,), negative for none.
-        predicted: integers (points,).
-    """
-    known = true >= 0
-    pairs = true[known].astype(np.int64) * num_classes + predicted[known]
-    return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
 
 
 def semantic_tables(
@@ -40,33 +28,11 @@ def semantic_tables(
         confusions: of each scene, see ``confusion_of``.
         scenes: their names.
     """
-    whole = np.sum(confusions, axis=0)
-    right, true, found = np.diag(whole), whole.sum(axis=1), whole.sum(axis=0)
-    rows = [
-        (name, *(_percent(right[n], of) for of in (true[n] + found[n] - right[n], true[n], found[n])), int(true[n]))
-        for n, name in enumerate(class_names)
-        if true[n] or found[n]
+    statistics = statistics_of(np.stack(confusions))
+    return [
+        *class_tables(np.sum(confusions, axis=0), class_names, "points"),
+        sample_table("Scenes", "scene", scenes, statistics, "points"),
     ]
-    classes = Table("Classes of points", ("class", "IoU %", "recall %", "precision %", "labelled points"), rows)
-    return [classes, Matrix("Confusion of points", class_names, whole), _scenes(confusions, scenes)]
-
-
-def _scenes(confusions: Sequence[np.ndarray], scenes: Sequence[str]) -> Table:
-    rows = []
-    for name, confusion in zip(scenes, confusions):
-        right, true = np.diag(confusion), confusion.sum(axis=1)
-        union = true + confusion.sum(axis=0) - right
-        mean = 100 * float(np.mean(right[union > 0] / union[union > 0])) if union.any() else None
-        rows.append(
-            (name, None if mean is None else round(mean, 2), _percent(right.sum(), true.sum()), int(true.sum()))
-        )
-    rows.sort(key=lambda row: -1.0 if row[1] is None else row[1])
-    note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
-    return Table("Scenes", ("scene", "mIoU %", "accuracy %", "labelled points"), rows[:_MOST_ROWS], note)
-
-
-def _percent(part: Any, whole: Any) -> Any:
-    return round(100 * float(part) / float(whole), 2) if whole else None
 
 
 def short_name(described: str) -> str:

@@ -16,6 +16,7 @@ from paddlevit_dist.engine.parts import build_model
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import Block as ConvNeXtBlock
 from paddlevit_dist.images.models.layers import Convolution, DepthwiseConvolution, Mlp, PatchEmbedding
+from paddlevit_dist.images.models.pvt_v2 import SpatialReductionAttention
 from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import Attention, Block
 from paddlevit_dist.models import create_model
@@ -43,6 +44,20 @@ def vit_block(drop_path=0.0, qkv_bias=True, head_dim=8):
 def swin_block(is_shifted, drop_path=0.0):
     attention = {"num_heads": 3, "qkv_bias": True, "dropout": 0.0, "attention_dropout": 0.0}
     return SwinBlock(24, (8, 12), 4, is_shifted, 2.0, drop_path, **attention)
+
+
+class OnGrid(paddle.nn.Layer):
+    def __init__(self, attention, grid):
+        super().__init__()
+        self.attention, self.grid = attention, grid
+
+    def forward(self, x):
+        return self.attention(x, self.grid)
+
+
+def reduction(side, grid, **others):
+    options = {"is_linear": False, "patch_epsilon": 1e-5, "qkv_bias": True, "dropout": 0.0, "attention_dropout": 0.0}
+    return OnGrid(SpatialReductionAttention(24, 3, side, **{**options, **others}), grid)
 
 
 PICTURES = {
@@ -81,6 +96,9 @@ CASES = {
     ),
     "windows": (lambda: swin_block(False), (3, 8, 12, 24)),
     "shifted windows, dropped paths": (lambda: swin_block(True, 0.5), (6, 8, 12, 24)),
+    "fewer keys": (lambda: reduction(2, (8, 6)), (3, 48, 24)),
+    "fewer keys, linear form, no bias": (lambda: reduction(1, (9, 8), is_linear=True, qkv_bias=False), (2, 72, 24)),
+    "keys of all, queries in two bands": (lambda: reduction(1, (20, 19)), (1, 380, 24)),
     **PICTURES,
 }
 

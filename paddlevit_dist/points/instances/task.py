@@ -13,6 +13,7 @@ from ...contracts.dataset import Samples
 from ...contracts.figures import Figure
 from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Records, Step, Term
+from ...labelling.counts import confusion_of
 from ...models import create_model
 from ...parallel import rank
 from ...runtime.errors import UserError
@@ -21,7 +22,7 @@ from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
-from ..scene_figures import Layers, confusion_of, semantic_layers
+from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, slices_of
 from ..segmentation.metrics import cross_entropies, semantic_terms
 from ..sparse import Plan, SparseTensor

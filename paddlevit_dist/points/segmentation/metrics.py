@@ -7,28 +7,22 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...contracts.task import Kept, Metrics, Term
+from ...contracts.task import Kept, Term
 from ...intervals import confusion_scores
+from ...labelling.confusion import CONFUSION, ConfusionMetrics
 from ...runtime.transfers import read_later
 from ..data.scene import IGNORED
 
 
-class SemanticMetrics(Metrics):
-    """Counts of (label, prediction) pairs over points, and the summed cross-entropy.
+class SemanticMetrics(ConfusionMetrics):
+    """Counts of (label, prediction) pairs over points, and the summed cross-entropy; points labelled ``IGNORED`` are
+    excluded."""
 
-    Points labelled ``IGNORED`` are excluded. Intersections and unions of all scenes and ranks are summed before
-    dividing. The mean IoU is over classes that occur as a label or as a prediction of a labelled point.
-
-    Args:
-        class_names: one per class.
-    """
-
-    def __init__(self, class_names: list[str]) -> None:
-        super().__init__()
-        self.class_names = class_names
+    def __init__(self, class_names: Sequence[str]) -> None:
+        super().__init__(class_names)
         number = len(class_names)
         self.state = {
-            "confusion": paddle.zeros([number, number], dtype="int64"),  # rows labels, columns predictions
+            CONFUSION: paddle.zeros([number, number], dtype="int64"),
             "loss": paddle.zeros([], dtype="float64"),
         }
         self._scenes: list[Callable[[], list[np.ndarray]]] = []  # gives the statistics of the scenes of a batch
@@ -61,7 +55,7 @@ class SemanticMetrics(Metrics):
         if pairs.shape[0]:  # Paddle can neither count nor add up empty input
             counts = paddle.bincount(pairs, minlength=bins + 1)[:bins]
             confusions = counts.astype("int64").reshape([scenes, number, number])
-            self.state["confusion"] = self.state["confusion"] + confusions.sum(axis=0)
+            self.state[CONFUSION] = self.state[CONFUSION] + confusions.sum(axis=0)
             losses = losses.sum(axis=1)  # (scenes,)
         else:
             confusions = paddle.zeros([scenes, number, number], dtype="int64")
@@ -72,22 +66,9 @@ class SemanticMetrics(Metrics):
         self._scenes.append(read_later(statistics, losses))
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """mIoU, accuracy and mean class accuracy as fractions, the loss, and the IoU of each class that occurs."""
-        confusion = state["confusion"].numpy().astype(np.int64)
-        intersection, target = np.diag(confusion), confusion.sum(axis=1)
-        union = target + confusion.sum(axis=0) - intersection
-        total = int(target.sum())
-        values = {
-            "mIoU": float(np.mean(intersection[union > 0] / union[union > 0])) if total else 0.0,
-            "accuracy": float(intersection.sum() / total) if total else 0.0,
-            "mean class accuracy": (float(np.mean(intersection[target > 0] / target[target > 0])) if total else 0.0),
-            "loss": state["loss"].item() / max(total, 1),
-            "points": total,
-        }
-        for name, part, whole in zip(self.class_names, intersection, union):
-            if whole:
-                values[f"IoU {name}"] = float(part / whole)
-        return values
+        """Beside what every ``ConfusionMetrics`` computes the loss, and the number of points."""
+        total = int(state[CONFUSION].sum())
+        return {**super().compute(state), "loss": state["loss"].item() / max(total, 1), "points": total}
 
     def per_sample(self) -> list[np.ndarray]:
         """int64 (scenes, 3, classes), see ``intervals.confusion_scores``, and the summed loss, float64 (scenes,)."""
@@ -100,15 +81,8 @@ class SemanticMetrics(Metrics):
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         return Kept("confusions", self.class_names, dict(zip(("statistics", "losses"), table)))
 
-    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """The number of labelled points, and the scores of each scene."""
-        return {"points": table[0][:, 1].sum(axis=1), **super().columns(table)}
-
     def summary(self, values: dict[str, float]) -> str:
-        return (
-            f"mIoU {values['mIoU']:.4f}{self.beside('mIoU', 3)} accuracy {values['accuracy']:.4f} "
-            f"mean class accuracy {values['mean class accuracy']:.4f} loss {values['loss']:.4f}"
-        )
+        return f"{super().summary(values)} loss {values['loss']:.4f}"
 
 
 def summed_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:

@@ -13,6 +13,7 @@ from ...contracts.dataset import Samples
 from ...contracts.figures import Figure
 from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Records, Step, Term
+from ...labelling.counts import confusion_of
 from ...models import create_model
 from ...runtime.files import atomic_file
 from ..data.pictures import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
@@ -22,7 +23,7 @@ from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..inputs import describe_points
 from ..outputs import SceneWriter
-from ..scene_figures import Layers, confusion_of, semantic_layers
+from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, slices_of
 from ..sparse import Plan, SparseTensor
 from .input import PointSamples, feature_channels, training_steps

@@ -1,8 +1,12 @@
 """What a network that labels the pixels of pictures is to the task that trains it."""
 
+from collections.abc import Sequence
+
 import paddle
+from paddle.nn import functional as F
 
 from ...contracts.model import Model
+from ...runtime.autocast import as_dtype
 
 
 class Segmenter(Model):
@@ -24,3 +28,11 @@ class Segmenter(Model):
             images: float32 (N, 3, H, W), normalised.
         """
         raise NotImplementedError
+
+
+def resized(x: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
+    """Maps (N, channels, height, width) at another (height, width): bilinear between the centres of positions. Under
+    mixed precision Paddle interpolates in float32; the result has the dtype of what came in."""
+    if list(x.shape[2:]) == list(size):
+        return x
+    return as_dtype(F.interpolate(x, size=list(size), mode="bilinear", align_corners=False), x.dtype)

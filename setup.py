@@ -95,7 +95,7 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
-        "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt"],
+        "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],
         "paddlevit_dist.report": ["*.css", "*.js"],
     },
     cmdclass={"build_py": BuildWithRecipes},

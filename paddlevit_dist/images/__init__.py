@@ -3,4 +3,5 @@
 - ``classification``, ``detection``: the tasks
 - ``data``: datasets; ``transforms``: of pictures; ``models``: networks; ``settings``: keys of both tasks
 - ``prepare``: ``prepare images``
+- ``run_lengths``: masks as COCO's files hold them
 """

@@ -4,17 +4,16 @@ import os
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from ..contracts.scored import Scored
 from ..intervals import confusion_scores
 from ..runtime.errors import UserError
-from ..runtime.files import open_regular
 from ..runtime.printing import shortened
 from .data.inspection import in_threads
+from .data.label_pixels import read_label_pixels
+from .data.reading import read_file
 from .result_names import Names
 
-_MODES = ("1", "L", "P", "I;16", "I;16B", "I")  # one number a pixel; of a palette its places
 _UNNAMED = 256  # classes, where nobody says how many there are
 
 _END = ".png"  # of the names of both, whatever their files end with
@@ -160,15 +159,10 @@ def _read(path: str) -> np.ndarray:
     Raises:
         UserError: it cannot be read, or has colours in place of numbers.
     """
-    try:
-        with open_regular(path, "rb") as stream, Image.open(stream) as image:
-            if image.mode not in _MODES:
-                raise UserError(
-                    f"{path} has colours ({image.mode}), expected the number of a class for each pixel: grey with 8 or "
-                    "16 bits, or a palette"
-                )
-            if image.format == "JPEG":
-                raise UserError(f"{path} is a JPEG file, which changes numbers of classes: save label maps as PNG")
-            return np.asarray(image).astype(np.int32)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    pixels = read_label_pixels(read_file(path), path)
+    if pixels.is_colour:
+        raise UserError(
+            f"{path} has colours (RGB), expected the number of a class for each pixel: grey with 8 or 16 bits, or a "
+            "palette"
+        )
+    return pixels.values.astype(np.int32)

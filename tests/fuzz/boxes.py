@@ -11,7 +11,7 @@ from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.images.detection.run_lengths import runs_of
+from paddlevit_dist.images.run_lengths import runs_of
 from paddlevit_dist.runtime.errors import UserError
 
 _TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]

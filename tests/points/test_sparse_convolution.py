@@ -13,12 +13,13 @@ from paddlevit_dist.points.sparse import (
     SparseTensor,
     TransposedConvolution,
     build_plan,
+    cat,
     convolution,
 )
 from paddlevit_dist.points.sparse.convolution import convolve
 from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, PlanSpec, grouped
+from paddlevit_dist.points.sparse.device_plan import batched_products, preferred_block_rows
 from paddlevit_dist.points.sparse.layers import StridedConv3D
-from paddlevit_dist.points.sparse.tensor import batched_products, preferred_block_rows
 
 from . import sparse_reference as reference
 
@@ -175,7 +176,7 @@ def test_tensors_that_do_not_belong_together_are_refused():
     coordinates = reference.scene(np.random.default_rng(0), 50)
     x = SparseTensor(paddle.ones([len(coordinates), 3]), coordinates)
     with pytest.raises(ValueError, match="do not lie on the same voxels"):
-        x + SparseTensor(paddle.ones([len(coordinates), 3]), coordinates)
+        cat(x, SparseTensor(paddle.ones([len(coordinates) - 1, 3]), coordinates[1:]))
     with pytest.raises(ValueError, match="features have shape"):
         SparseTensor(paddle.ones([3, 3]), coordinates)
     with pytest.raises(ValueError, match="cannot go from voxels of stride 1"):

@@ -9,7 +9,7 @@ import pytest
 
 from paddlevit_dist.points.sparse.coordinate_levels import kernel_offsets
 from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey, PlanSpec, build_plan, unpack_plan
-from paddlevit_dist.points.sparse.tensor import Plan
+from paddlevit_dist.points.sparse.device_plan import Plan
 from paddlevit_dist.runtime.errors import UserError
 
 from . import sparse_reference as reference

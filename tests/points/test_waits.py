@@ -12,7 +12,7 @@ from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.points.sparse.tensor import batched_products
+from paddlevit_dist.points.sparse.device_plan import batched_products
 from paddlevit_dist.registry import resolve
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]

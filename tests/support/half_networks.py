@@ -15,7 +15,7 @@ from paddlevit_dist.images.models.attention import attention
 from paddlevit_dist.images.transforms.on_device import Normaliser
 from paddlevit_dist.parallel.batch_norm import convert_batch_norm
 from paddlevit_dist.points.sparse import SparseTensor
-from paddlevit_dist.points.sparse.tensor import batched_products
+from paddlevit_dist.points.sparse.device_plan import batched_products
 from paddlevit_dist.volumes.heatmaps import gaussian_factors
 from paddlevit_dist.volumes.losses import focal_loss
 

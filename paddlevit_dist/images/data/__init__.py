@@ -10,7 +10,9 @@
 - ``held_out``: a subset of another dataset.
 - ``listing`` and ``inputs``: pictures without labels, for predictions.
 - ``formats``: which files are images, and how the others are reported.
-- ``guessing`` and ``box_layouts``: which dataset a path holds if none is named.
+- ``guessing``, ``box_layouts`` and ``map_layouts``: which dataset a path holds if none is named.
+- ``annotated_files``, ``yolo_files``, ``odd_data``: what datasets with annotations beside their pictures share.
+- ``label_pixels``: pictures whose pixels are numbers or colours of classes.
 - ``reading``: decoding; ``parts``: decoding only what a crop needs; ``quarantine``: what cannot be decoded.
 - ``inspection``: what is looked at before a run starts.
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_regular
-from .odd_data import OddData
+from ..data.odd_data import OddData
 
 _LARGEST_ID = 2**53  # ids pass through programs that keep numbers as floats
 _LARGEST_SIDE = 2**31 - 1

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from ...contracts.figures import Colour, class_colours
 from ...runtime.lettering import drawable, letters
-from .run_lengths import decode
+from ..run_lengths import decode
 
 CELL_PX = 320  # of one picture on a sheet of many
 _ENLARGED_TO_PX = CELL_PX  # the longer side of a small picture, or up to twice as much: names must fit in

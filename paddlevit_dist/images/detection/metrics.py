@@ -8,12 +8,12 @@ import numpy as np
 from ...contracts.task import Kept, Metrics
 from ...parallel import all_gather
 from ...runtime.errors import UserError
+from ..run_lengths import text_of
 from .detections import Detections
 from .evaluation.accumulation import UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
 from .evaluation.matching import Candidates, Masks, match, match_found
 from .evaluation.pictures import picture_columns
 from .evaluation.resampling import Curves, named_scores
-from .run_lengths import text_of
 
 _OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
 

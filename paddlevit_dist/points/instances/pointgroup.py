@@ -16,6 +16,7 @@ from ...checkpoint.load import from_torch_names
 from ...parallel import zero_of
 from ...runtime.transfers import read, to_device
 from ..sparse.coordinate_plan import PAIRS, build_plan
+from ..sparse.device_plan import Plan
 from ..sparse.layers import (
     BatchNorm,
     InverseConv3D,
@@ -25,7 +26,7 @@ from ..sparse.layers import (
     StridedConv3D,
     SubmanifoldConv3D,
 )
-from ..sparse.tensor import Plan, SparseTensor, cat
+from ..sparse.tensor import SparseTensor, cat
 from .batches import pool_to_voxels
 from .grouping import Clusters, cluster_points
 from .proposals import voxelize_clusters

@@ -15,10 +15,11 @@ Usage in a task. The plan of a batch depends on coordinates only, so the loader 
 
 For experiments, ``SparseTensor(features, coordinates)`` builds the plan on demand.
 
-- ``coordinate_levels``: sorted keys, levels, and the search for neighbours
+- ``coordinate_keys``, ``coordinate_levels``: sorted keys, levels, and the search for neighbours
 - ``coordinate_plan``: what a network needs, built without Paddle and packed into two arrays
-- ``tensor``: kernel maps on the device, ``Plan`` and ``SparseTensor``; ``convolution``: the arithmetic and its gradient
-- ``layers``, ``pooling``: building blocks of networks
+- ``device_plan``: kernel maps on the device; ``convolution``: the arithmetic and its gradient
+- ``tensor``: ``SparseTensor``, and what is computed from several; ``fields``: points between voxels, dense arrays
+- ``layers``, ``padded`` (spconv's rule), ``depthwise``, ``pooling``, ``per_scene``, ``functional``: building blocks
 - ``minkunet``, ``variants``: networks, and their names without Paddle
 """
 
@@ -27,16 +28,24 @@ from ...runtime.lazy_names import lazy_names
 _NAMES = {
     "AveragePooling": "pooling",
     "BatchNorm": "layers",
+    "Broadcast": "per_scene",
     "Convolution": "layers",
     "CoordinatePlan": "coordinate_plan",
+    "DepthwiseConvolution": "depthwise",
     "Dropout": "layers",
+    "GenerativeConvolution": "layers",
     "GlobalPooling": "pooling",
+    "InstanceNorm": "per_scene",
     "InverseConv3D": "layers",
     "MapKey": "coordinate_plan",
     "MaxPooling": "pooling",
     "NestedBatchNorm": "layers",
-    "Plan": "tensor",
+    "PaddedConvolution": "padded",
+    "PaddedInverseConvolution": "padded",
+    "Plan": "device_plan",
     "PlanSpec": "coordinate_plan",
+    "PointFeatures": "fields",
+    "Pointwise": "per_scene",
     "ReLU": "layers",
     "SparseNetwork": "layers",
     "SparseTensor": "tensor",
@@ -45,9 +54,18 @@ _NAMES = {
     "SumPooling": "pooling",
     "TransposedConvolution": "layers",
     "Unpooling": "pooling",
+    "broadcast": "per_scene",
     "build_plan": "coordinate_plan",
     "cat": "tensor",
+    "features_at": "fields",
+    "from_dense": "fields",
+    "from_spconv": "padded",
+    "intersection": "tensor",
     "kernel_offsets": "coordinate_levels",
+    "on_all_voxels": "tensor",
+    "prune": "tensor",
+    "to_dense": "fields",
+    "union": "tensor",
 }
 __all__ = sorted(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -22,7 +22,7 @@ import paddle
 from ...parallel import tuning
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype, product_dtype
-from .tensor import Direction, KernelMap, Pairs
+from .device_plan import Direction, KernelMap, Pairs
 
 
 def _threads() -> int:
@@ -73,7 +73,7 @@ def convolve(
         (rows, C_out), in the dtype of products.
     """
     order = list(range(kernel_map.num_offsets)) if weight_order is None else list(weight_order)
-    if kernel_map.key.is_symmetric:
+    if kernel_map.is_symmetric:
         centre = order[len(order) // 2]
         passes = [_Pass(kernel_map.to_coarse, numbers, centre) for numbers in (order, order[::-1])]
     else:

@@ -1,15 +1,14 @@
-"""Integer coordinates as sorted int64 keys, on all levels of a batch, and the search for neighbours among them."""
+"""All levels of a batch of voxels, and the search for neighbours among their sorted keys."""
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ...runtime.compiled import compiled
-from ...runtime.errors import UserError
-
-_SMALLEST_MARGIN = 256
+from .coordinate_keys import KeySpace, Steps, along_axes, first_of_equals
 
 
 class Level(NamedTuple):
@@ -21,27 +20,27 @@ class Level(NamedTuple):
         order: int64 (N,), the rows in lexicographic order of their coordinates.
     """
 
-    stride: int
+    stride: Steps
     coordinates: np.ndarray
     order: np.ndarray
 
 
-def kernel_offsets(kernel_size: int, dimension: int) -> np.ndarray:
-    """Kernel offsets in voxels, int64 (kernel_size ** dimension, dimension), in the order of its weights.
+def kernel_offsets(kernel_size: Steps, dimension: int) -> np.ndarray:
+    """Kernel offsets in voxels, int64 (K, dimension) for K voxels in all, in the order of its weights.
 
-    The first spatial axis runs fastest. An odd kernel is centred: -(K // 2) .. K // 2 along each axis; an even one
-    extends forward: 0 .. K - 1. Both as in MinkowskiEngine 0.5 (``coordinate_at`` in src/kernel_region.hpp).
+    The first spatial axis runs fastest. An odd side is centred: -(side // 2) .. side // 2; an even one extends
+    forward: 0 .. side - 1. Both as in MinkowskiEngine 0.5 (``coordinate_at`` in src/kernel_region.hpp).
     """
-    first = -(kernel_size // 2) if kernel_size % 2 else 0
-    steps = range(first, first + kernel_size)
-    return np.array([offset[::-1] for offset in itertools.product(steps, repeat=dimension)], np.int64)
+    firsts = [(-(side // 2) if side % 2 else 0, side) for side in along_axes(kernel_size, dimension)]
+    steps = [range(first, first + side) for first, side in reversed(firsts)]
+    return np.array([offset[::-1] for offset in itertools.product(*steps)], np.int64)
 
 
 class CoordinateLevels:
     """All levels of a batch of voxels, built lazily.
 
     Args:
-        coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no duplicate voxels, in any order.
+        coordinates: integers (N, 1 + D), scene number in column 0, D from 1 to 4; no duplicate voxels, in any order.
         stride: their tensor stride, the finest of all levels; the coordinates are multiples of it.
 
     Raises:
@@ -50,43 +49,23 @@ class CoordinateLevels:
         UserError: coordinates beyond int32, or too far apart for a 63-bit key.
     """
 
-    def __init__(self, coordinates: np.ndarray, stride: int = 1) -> None:
-        coordinates = np.asarray(coordinates)
-        if coordinates.ndim != 2 or coordinates.shape[1] not in (3, 4) or coordinates.dtype.kind not in "iu":
-            raise ValueError(
-                f"coordinates are {coordinates.dtype} of shape {coordinates.shape}, expected integers (voxels, 1 + D) "
-                "with the scene number in column 0 and D = 2 or 3"
-            )
-        limits = np.iinfo(np.int32)
-        if coordinates.size and (coordinates.min() < limits.min or coordinates.max() > limits.max):
-            raise UserError(
-                f"voxel coordinates reach from {coordinates.min()} to {coordinates.max()}, beyond int32: use a larger "
-                "voxel size, or subtract the scene's minimum"
-            )
-        coordinates = coordinates.astype(np.int64)
-        number = len(coordinates)
-        # Column by column: numpy is slow along rows of length four.
-        low, high = ([limit(column) if number else 0 for column in coordinates.T] for limit in (np.min, np.max))
-        if low[0] < 0:
-            raise ValueError(f"scene number {low[0]} in column 0 of the coordinates is negative")
-        between = np.flatnonzero((coordinates[:, 1:] % stride).any(axis=1)) if stride > 1 else ()
+    def __init__(self, coordinates: np.ndarray, stride: Steps = 1) -> None:
+        self._space = space = KeySpace(coordinates)
+        self.dimension, coordinates = space.dimension, space.coordinates
+        steps = along_axes(stride, self.dimension)
+        between = np.flatnonzero((coordinates[:, 1:] % steps).any(axis=1)) if stride != 1 else ()
         if len(between):
             raise ValueError(
                 f"voxel {between[0]} at {coordinates[between[0], 1:].tolist()} is not one of stride {stride}: expected "
                 "the coordinates of that level, multiples of its stride"
             )
-        self.dimension = coordinates.shape[1] - 1
-        self._margin = _SMALLEST_MARGIN
-        self._low, self._high = np.array(low[1:], np.int64), np.array(high[1:], np.int64)
-        self._scenes = int(high[0]) + 1 if number else 0
-        self._sorted_keys: dict[int, np.ndarray] = {}
-        keys, order = _sorted_with_positions(self._pack(coordinates), self._key_bits())
+        keys, order = space.sorted(coordinates)
         _refuse_duplicates(keys, order)
-        self._sorted_keys[stride] = keys
+        self._sorted_keys: dict[Steps, np.ndarray] = {stride: keys}
         self._finest = stride
-        self._levels = {stride: Level(stride, coordinates, order)}
+        self._levels: dict[Steps, Level] = {stride: Level(stride, coordinates, order)}
 
-    def level(self, stride: int) -> Level:
+    def level(self, stride: Steps) -> Level:
         """The distinct ``floor(c / stride) * stride`` of the voxels; in lexicographic order unless they are those
         given.
 
@@ -94,89 +73,108 @@ class CoordinateLevels:
             ValueError: they would lie between the voxels given.
         """
         if stride not in self._levels:
-            if stride % self._finest:
+            steps = along_axes(stride, self.dimension)
+            dividing = [known for known in self._levels if self._divides(known, steps)]
+            if not dividing:
                 raise ValueError(f"there are no voxels of stride {stride}: the finest have stride {self._finest}")
-            finer = self.level(max(known for known in self._levels if stride % known == 0))
-            self._reserve(stride)
-            coordinates = _coarsened(finer.coordinates, finer.order, stride)
-            keys, order = _sorted_with_positions(self._pack(coordinates), self._key_bits())
-            is_first = np.ones(len(keys), bool)
-            np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+            finer = self._levels[max(dividing, key=lambda known: math.prod(along_axes(known, self.dimension)))]
+            self._forget(self._space.reserve(max(steps)))
+            coordinates = _coarsened(finer.coordinates, finer.order, np.array(steps, np.int64))
+            keys, order = self._space.sorted(coordinates)
+            is_first = first_of_equals(keys)
             coordinates = coordinates[order[is_first]]
             self._sorted_keys[stride] = keys[is_first]
             self._levels[stride] = Level(stride, coordinates, np.arange(len(coordinates)))
         return self._levels[stride]
 
+    def _divides(self, finer: Steps, steps: Sequence[int]) -> bool:
+        return not any(step % fine for fine, step in zip(along_axes(finer, self.dimension), steps))
+
     def pairs(
-        self, fine: int, coarse: int, kernel_size: int, dilation: int
+        self, fine: Steps, coarse: Steps, kernel_size: Steps, dilation: Steps
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Matching voxels: for each kernel offset k, those with fine voxel = coarse voxel + offset_k in space.
 
-        For a symmetric kernel (odd, ``fine == coarse``) only one of each pair of mirrored offsets, and not the centre,
-        where every voxel matches itself.
+        For a symmetric kernel (odd sides, ``fine == coarse``) only one of each pair of mirrored offsets, and not the
+        centre, where every voxel matches itself.
 
         Yields:
             (k, fine row matching each coarse row, coarse row matching each fine row): int32 (coarse rows,) and (fine
             rows,), -1 for none; both buffers are reused.
         """
-        offsets = kernel_offsets(kernel_size, self.dimension) * (dilation * fine)
+        spacing = along_axes(fine, self.dimension)
+        offsets = kernel_offsets(kernel_size, self.dimension) * along_axes(dilation, self.dimension) * spacing
         source, target = self.level(fine), self.level(coarse)
-        self._reserve(int(np.abs(offsets).max(initial=0)) + coarse)
-        steps = offsets @ self._radices()
+        reach = int(np.abs(offsets).max(initial=0)) + max(along_axes(coarse, self.dimension))
+        self._forget(self._space.reserve(reach))
+        steps = offsets @ self._space.radices()
         chosen = np.arange(len(steps))
-        if fine == coarse and kernel_size % 2:
+        if is_symmetric(fine, coarse, kernel_size):
             chosen = np.flatnonzero(steps < 0)
         # Offsets that differ only along the last axis are a line of neighbouring keys on the fine level: where one is
         # found tells where the next must be. With dilation there are other voxels between them.
-        lines = _lines_along_last_axis(offsets, chosen) if dilation == 1 else [[k] for k in chosen]
+        is_dense = along_axes(dilation, self.dimension)[-1] == 1
+        lines = _lines_along_last_axis(offsets, chosen) if is_dense else [[k] for k in chosen]
         longest = max((len(line) for line in lines), default=0)
         fine_of = np.empty((longest, len(target.order) + 1), np.int32)  # the last column is for misses
         coarse_of = np.empty((longest, len(source.order) + 1), np.int32)
         keys = self._keys(target), target.order, self._keys(source), source.order
         for line in lines:
-            _match(*keys, int(steps[line[0]]), fine, len(line), fine_of, coarse_of)
+            _match(*keys, int(steps[line[0]]), spacing[-1], len(line), fine_of, coarse_of)
             for number, k in enumerate(line):
                 yield int(k), fine_of[number, :-1], coarse_of[number, :-1]
 
-    def _reserve(self, reach: int) -> None:
-        """Make room in the keys for coordinates up to ``reach`` outside the voxels' bounding box."""
-        if reach > self._margin:
-            self._margin = 1 << (reach - 1).bit_length()
+    def pairs_with(
+        self, stride: Steps, others: np.ndarray, offsets: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Matching voxels of a level and of another set: those with voxel of the level = other voxel + offset_k.
+
+        Args:
+            others: integers (M, 1 + D), distinct, scene number in column 0.
+            offsets: int64 (K, D), in units of the coordinates.
+
+        Yields:
+            (k, row of the level matching each other voxel, other voxel matching each row of the level), as ``pairs``.
+        """
+        level, others = self.level(stride), np.asarray(others, np.int64)
+        if len(others):
+            self._forget(self._space.reserve_for(others, int(np.abs(offsets).max(initial=0)) + 1))
+        keys, order = self._space.sorted(others)
+        steps = offsets @ self._space.radices()
+        fine_of = np.empty((1, len(others) + 1), np.int32)  # the last column is for misses
+        coarse_of = np.empty((1, len(level.order) + 1), np.int32)
+        for k, step in enumerate(steps.tolist()):
+            _match(keys, order, self._keys(level), level.order, step, 1, 1, fine_of, coarse_of)
+            yield k, fine_of[0, :-1], coarse_of[0, :-1]
+
+    def find(self, stride: Steps, wanted: np.ndarray) -> np.ndarray:
+        """The row of each wanted voxel in a level, int64 (M,), -1 where there is none.
+
+        Args:
+            wanted: integers (M, 1 + D), also several times.
+        """
+        level, wanted = self.level(stride), np.asarray(wanted, np.int64)
+        if not len(wanted) or not len(level.order):
+            return np.full(len(wanted), -1, np.int64)
+        self._forget(self._space.reserve_for(wanted, 1))
+        sorted_keys, keys = self._keys(level), self._space.pack(wanted)
+        places = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
+        return np.where(sorted_keys[places] == keys, level.order[places], -1)
+
+    def _forget(self, have_changed: bool) -> None:
+        if have_changed:
             self._sorted_keys.clear()
-
-    def _radices(self) -> np.ndarray:
-        """Key increment of one step along each spatial axis, int64 (D,)."""
-        widths = [int(high) - int(low) + 1 + 2 * self._margin for low, high in zip(self._low, self._high)]
-        radices = [1] * self.dimension
-        for axis in range(self.dimension - 2, -1, -1):
-            radices[axis] = radices[axis + 1] * widths[axis + 1]
-        if radices[0] * widths[0] * max(1, self._scenes) > np.iinfo(np.int64).max:
-            spans = " x ".join(str(int(high) - int(low) + 1) for low, high in zip(self._low, self._high))
-            raise UserError(
-                f"the voxels of {self._scenes} scene(s) span {spans}, too far for a key of 63 bits: use a larger voxel "
-                "size, or remove stray points"
-            )
-        return np.array(radices, np.int64)
-
-    def _pack(self, coordinates: np.ndarray) -> np.ndarray:
-        """Keys int64 (N,) with the same sort order as the coordinates."""
-        radices = self._radices()
-        keys = coordinates[:, 0] * self._scene_step()
-        for axis in range(self.dimension):
-            keys += (coordinates[:, 1 + axis] - (self._low[axis] - self._margin)) * radices[axis]
-        return keys
-
-    def _scene_step(self) -> int:
-        """Key increment of one scene."""
-        return int(self._radices()[0]) * (int(self._high[0]) - int(self._low[0]) + 1 + 2 * self._margin)
-
-    def _key_bits(self) -> int:
-        return (self._scene_step() * max(1, self._scenes)).bit_length()
 
     def _keys(self, level: Level) -> np.ndarray:
         if level.stride not in self._sorted_keys:
-            self._sorted_keys[level.stride] = self._pack(level.coordinates)[level.order]
+            self._sorted_keys[level.stride] = self._space.pack(level.coordinates)[level.order]
         return self._sorted_keys[level.stride]
+
+
+def is_symmetric(fine: Steps, coarse: Steps, kernel_size: Steps) -> bool:
+    """If a voxel has a neighbour at offset k, it is that neighbour's neighbour at offset K - 1 - k."""
+    sides = (kernel_size,) if isinstance(kernel_size, int) else kernel_size
+    return fine == coarse and all(side % 2 for side in sides)
 
 
 def _lines_along_last_axis(offsets: np.ndarray, chosen: np.ndarray) -> list[list[int]]:
@@ -213,42 +211,18 @@ def _match(coarse_keys, coarse_rows, fine_keys, fine_rows, step, spacing, length
 
 
 @compiled
-def _coarsened(coordinates, order, stride):
+def _coarsened(coordinates, order, strides):
     """The coarse voxels containing the given voxels, in the given order; the first column is the scene."""
     coarse = np.empty((len(order), coordinates.shape[1]), np.int64)
-    is_power_of_two = stride & (stride - 1) == 0
+    is_power_of_two = True
+    for stride in strides:
+        is_power_of_two &= stride & (stride - 1) == 0
     for i in range(len(order)):
-        for axis in range(coordinates.shape[1]):
-            value = coordinates[order[i], axis]
-            if axis > 0:
-                value = value & -stride if is_power_of_two else value // stride * stride  # both round down
-            coarse[i, axis] = value
+        coarse[i, 0] = coordinates[order[i], 0]
+        for axis in range(len(strides)):
+            value, stride = coordinates[order[i], 1 + axis], strides[axis]
+            coarse[i, 1 + axis] = value & -stride if is_power_of_two else value // stride * stride  # both round down
     return coarse
-
-
-@compiled
-def _sorted_with_positions(keys, bits):
-    """Stable sort: sorted keys, and their original positions.
-
-    Radix sort from the lowest digit (D. Knuth, The Art of Computer Programming, 5.2.5): in a fifth of the time of
-    numpy's comparison sort. ``keys`` are non-negative int64 with that many bits, and are overwritten.
-    """
-    order = np.arange(len(keys))
-    other_keys, other_order = np.empty_like(keys), np.empty_like(order)
-    for shift in range(0, bits, 11):
-        places = np.zeros(2049, np.int64)
-        for i in range(len(keys)):
-            places[1 + (keys[i] >> shift & 2047)] += 1
-        for digit in range(2048):
-            places[digit + 1] += places[digit]
-        for i in range(len(keys)):
-            digit = keys[i] >> shift & 2047
-            other_keys[places[digit]] = keys[i]
-            other_order[places[digit]] = order[i]
-            places[digit] += 1
-        keys, other_keys = other_keys, keys
-        order, other_order = other_order, order
-    return keys, order
 
 
 def _refuse_duplicates(sorted_keys: np.ndarray, order: np.ndarray) -> None:

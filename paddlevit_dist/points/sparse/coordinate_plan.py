@@ -12,16 +12,19 @@ the row after the last, which holds zeros there. Filling pairs receive in turn, 
 one row have to wait for each other.
 """
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.compiled import compiled
-from .coordinate_levels import CoordinateLevels, Level
+from .coordinate_keys import Steps, along_axes, plainest
+from .coordinate_levels import CoordinateLevels, Level, is_symmetric
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
-_FORMAT = 2
+_FORMAT = 3
 _FEWEST_BLOCK_ROWS = 1024
 
 _LARGEST_FILL = 0.25  # share of a list that may be filling
@@ -39,15 +42,19 @@ class MapKey(NamedTuple):
         dilation: distance between neighbouring kernel offsets in units of ``fine``.
     """
 
-    fine: int
-    coarse: int
-    kernel_size: int
-    dilation: int = 1
+    fine: Steps
+    coarse: Steps
+    kernel_size: Steps
+    dilation: Steps = 1
 
     @property
     def is_symmetric(self) -> bool:
         """If a voxel has a neighbour at offset k, it is that neighbour's neighbour at offset K - 1 - k."""
-        return self.fine == self.coarse and self.kernel_size % 2 == 1
+        return is_symmetric(self.fine, self.coarse, self.kernel_size)
+
+    def num_offsets(self, dimension: int) -> int:
+        """Voxels of the kernel."""
+        return math.prod(along_axes(self.kernel_size, dimension))
 
 
 class PlanSpec(NamedTuple):
@@ -61,7 +68,7 @@ class PlanSpec(NamedTuple):
     """
 
     maps: tuple[MapKey, ...] = ()
-    scene_levels: tuple[int, ...] = ()
+    scene_levels: tuple[Steps, ...] = ()
     block_rows: int | None = 8192
 
 
@@ -88,7 +95,7 @@ class CoordinatePlan:
     """Levels and kernel maps of a batch, built lazily.
 
     Args:
-        coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no duplicate voxels, in any order.
+        coordinates: integers (N, 1 + D), scene number in column 0, D from 1 to 4; no duplicate voxels, in any order.
         num_scenes: scenes of the batch, in case the last ones are empty; None infers it from the largest number
         present.
         block_rows: as in ``PlanSpec``.
@@ -105,7 +112,7 @@ class CoordinatePlan:
         coordinates: np.ndarray,
         num_scenes: int | None = None,
         block_rows: int | None = 8192,
-        stride: int = 1,
+        stride: Steps = 1,
     ) -> None:
         self._levels = CoordinateLevels(coordinates, stride)
         self.dimension = self._levels.dimension
@@ -116,11 +123,15 @@ class CoordinatePlan:
         if present > self.num_scenes:
             raise ValueError(f"coordinates have scene number {present - 1}, the batch has {self.num_scenes} scenes")
 
-    def level(self, stride: int) -> Level:
+    def level(self, stride: Steps) -> Level:
         """The voxels of a tensor stride."""
         return self._levels.level(stride)
 
-    def scenes(self, stride: int) -> np.ndarray:
+    def find(self, stride: Steps, wanted: np.ndarray) -> np.ndarray:
+        """As ``CoordinateLevels.find``."""
+        return self._levels.find(stride, wanted)
+
+    def scenes(self, stride: Steps) -> np.ndarray:
         """Scene number of each voxel of a level, int32 (N,)."""
         return self.level(stride).coordinates[:, 0].astype(np.int32)
 
@@ -131,13 +142,35 @@ class CoordinatePlan:
 
     def pair_tables(self, key: MapKey) -> "list[PairTable]":
         """The same before they are laid out."""
-        num_offsets = key.kernel_size**self.dimension
         coarse, fine = (len(self.level(stride).order) for stride in (key.coarse, key.fine))
-        sides = [(coarse, fine)] if key.is_symmetric else [(coarse, fine), (fine, coarse)]
+        num_offsets = key.num_offsets(self.dimension)
+        return self._tables(self._levels.pairs(*key), fine, coarse, num_offsets, key.is_symmetric)
+
+    def map_to(self, stride: Steps, coarse: np.ndarray, offsets: np.ndarray) -> tuple[PairLists, ...]:
+        """The pairs, in both directions, of the voxels of a level with any others, wherever one of the level is one of
+        these plus an offset: a kernel map between two sets of voxels.
+
+        Args:
+            coarse: integers (M, 1 + D), distinct, scene number in column 0.
+            offsets: int64 (K, D), of the kernel, in units of the coordinates.
+        """
+        fine = len(self.level(stride).order)
+        found = self._tables(self._levels.pairs_with(stride, coarse, offsets), fine, len(coarse), len(offsets), False)
+        return tuple(table.lists() for table in found)
+
+    def _tables(
+        self,
+        pairs: Iterable[tuple[int, np.ndarray, np.ndarray]],
+        fine: int,
+        coarse: int,
+        num_offsets: int,
+        is_symmetric: bool,
+    ) -> "list[PairTable]":
+        sides = [(coarse, fine)] if is_symmetric else [(coarse, fine), (fine, coarse)]
         tables = [PairTable(*rows, num_offsets, self.block_rows) for rows in sides]
-        for k, fine_of, coarse_of in self._levels.pairs(*key):
+        for k, fine_of, coarse_of in pairs:
             tables[0].add(k, fine_of)
-            tables[-1].add(num_offsets - 1 - k if key.is_symmetric else k, coarse_of)
+            tables[-1].add(num_offsets - 1 - k if is_symmetric else k, coarse_of)
         return tables
 
 
@@ -276,11 +309,12 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
     """
     plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
     header: list[int] = [_FORMAT, plan.dimension, plan.num_scenes, int(spec.block_rows is None)]
-    strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))})
+    axes = functools.partial(along_axes, dimension=plan.dimension)
+    strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))}, key=axes)
     rows = {stride: len(plan.level(stride).order) for stride in strides}
-    header += [len(strides), *(value for stride in strides for value in (stride, rows[stride]))]
-    header += [len(spec.scene_levels), *spec.scene_levels]
-    most = sum(2 * key.kernel_size**plan.dimension * (rows[key.coarse] + rows[key.fine]) for key in spec.maps)
+    header += [len(strides), *(value for stride in strides for value in (*axes(stride), rows[stride]))]
+    header += [len(spec.scene_levels), *(value for stride in spec.scene_levels for value in axes(stride))]
+    most = sum(2 * key.num_offsets(plan.dimension) * (rows[key.coarse] + rows[key.fine]) for key in spec.maps)
     # Untouched memory is not committed. One extra element, so that the array is not empty for a batch without pairs.
     pairs = np.empty(most + sum(rows[stride] for stride in spec.scene_levels) + 1, np.int32)
     end = 0
@@ -289,7 +323,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
         end += rows[stride]
     header.append(len(spec.maps))
     for key in spec.maps:
-        header += key
+        header += [value for steps in key for value in axes(steps)]
         for table in plan.pair_tables(key):
             header += [int(table.is_exclusive), len(table.counts), *table.counts.ravel().tolist()]
             size = table.filled_size
@@ -304,7 +338,7 @@ class PackedPlan(NamedTuple):
     """What ``build_plan`` has packed.
 
     Attributes:
-        dimension: 2 or 3.
+        dimension: spatial axes, 1 to 4.
         num_scenes: of the batch.
         rows: number of voxels by tensor stride.
         scenes: scene number of each voxel, int32 (rows,), by tensor stride, of the levels where they were asked for.
@@ -313,8 +347,8 @@ class PackedPlan(NamedTuple):
 
     dimension: int
     num_scenes: int
-    rows: dict[int, int]
-    scenes: dict[int, Any]
+    rows: dict[Steps, int]
+    scenes: dict[Steps, Any]
     maps: dict[MapKey, tuple[PairLists, ...]]
 
 
@@ -329,19 +363,25 @@ def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
     if next(values, None) != _FORMAT:
         raise ValueError(f"not the header of a coordinate plan of format {_FORMAT}: {numbers[:8]}")
     dimension, num_scenes, is_grouped = next(values), next(values), bool(next(values))
-    rows = {next(values): next(values) for _ in range(next(values))}
+
+    def steps() -> Steps:
+        return plainest([next(values) for _ in range(dimension)])
+
+    rows = {steps(): next(values) for _ in range(next(values))}
     start, scenes = 0, {}
-    for stride in [next(values) for _ in range(next(values))]:
+    for stride in [steps() for _ in range(next(values))]:
         scenes[stride] = pairs[start : start + rows[stride]]
         start += rows[stride]
     maps: dict[MapKey, tuple[PairLists, ...]] = {}
     for _ in range(next(values)):
-        key = MapKey(*(next(values) for _ in MapKey._fields))
+        key = MapKey(*(steps() for _ in MapKey._fields))
+        num_offsets = key.num_offsets(dimension)
         directions = []
         for _ in range(1 if key.is_symmetric else 2):
             is_exclusive, blocks = bool(next(values)), next(values)
-            counts = np.array([next(values) for _ in range(blocks * key.kernel_size**dimension)], np.int64)
-            counts = counts.reshape(blocks, key.kernel_size**dimension)
+            counts = np.array([next(values) for _ in range(blocks * num_offsets)], np.int64).reshape(
+                blocks, num_offsets
+            )
             middle, end = (start + side * filled_size(counts, is_grouped) for side in (1, 2))
             directions.append(PairLists(pairs[start:middle], pairs[middle:end], counts, is_exclusive, is_grouped))
             start = end

@@ -1,8 +1,8 @@
 """Layers on sparse tensors: convolutions, normalisation, activation, dropout, and the base class of networks.
 
 ``Convolution`` and ``TransposedConvolution`` have MinkowskiEngine's parameter names and shapes: ``kernel``
-(K, C_in, C_out) with K = kernel_size ** D in the order of ``kernel_offsets``, (C_in, C_out) where K and the stride are
-1, and ``bias`` (1, C_out). ``StridedConv3D``, ``SubmanifoldConv3D`` and ``InverseConv3D`` have spconv's: ``weight``
+(K, C_in, C_out) for the K voxels of the kernel in the order of ``kernel_offsets``, (C_in, C_out) where K and the stride
+are 1, and ``bias`` (1, C_out). ``StridedConv3D``, ``SubmanifoldConv3D`` and ``InverseConv3D`` have spconv's: ``weight``
 (k, k, k, C_in, C_out).
 """
 
@@ -19,63 +19,95 @@ from ...parallel import BatchNorm as SynchronisableBatchNorm
 from ...parallel import kernel_divides_by_rows, world_size
 from ...runtime.autocast import like_products
 from .convolution import convolve
+from .coordinate_keys import Steps, along_axes, distinct
+from .coordinate_levels import kernel_offsets
 from .coordinate_plan import MapKey, PlanSpec
-from .tensor import SparseTensor, preferred_block_rows, require_sparse, whole
+from .device_plan import KernelMap, Plan, preferred_block_rows
+from .tensor import SparseTensor, finer_stride, require_sparse, times, whole
 
 
 class _SparseConvolution(nn.Layer):
-    """A convolution onto coarser voxels, ``floor(c / stride) * stride``, or back onto finer ones of the plan.
+    """A convolution onto coarser voxels, ``floor(c / stride) * stride``, or back onto finer ones of the plan; or onto
+    any voxels that ``forward`` is given.
 
     Subclasses create its parameters and give ``_matrices``.
 
     Args:
         in_channels, out_channels: of the features.
-        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other.
+        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other; one number for each axis where they differ, as
+            with stride and dilation.
         stride: tensor stride of the coarser side over that of the finer.
         dilation: distance between kernel offsets in voxels of the finer side.
-        dimension: spatial axes, 2 or 3.
+        dimension: spatial axes, 1 to 4.
     """
 
     bias: paddle.Tensor | None
     _to_fine = False
-    _fan_channels = "in"  # their number scales the initial values
+    _fan_channels = "in"  # their number scales the initial values; "" where each channel is by itself
     _order: list[int] | None = None  # number of each kernel offset's matrix
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, stride: int, dilation: int = 1, dimension: int = 3
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Steps,
+        stride: Steps,
+        dilation: Steps = 1,
+        dimension: int = 3,
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.dimension = in_channels, out_channels, dimension
-        self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
-        self.dilation = whole("dilation", dilation)
-        self.is_pointwise = kernel_size == stride == 1
+        self.kernel_size = whole("kernel_size", kernel_size, dimension)
+        self.stride, self.dilation = whole("stride", stride, dimension), whole("dilation", dilation, dimension)
+        self.kernel_volume = math.prod(along_axes(self.kernel_size, dimension))
+        self.is_pointwise = self.kernel_size == self.stride == 1
 
     def _uniform(self, shape: list[int]) -> paddle.Tensor:
-        """A parameter within 1 / sqrt(C k^D)."""
-        channels = self.in_channels if self._fan_channels == "in" else self.out_channels
-        bound = 1.0 / math.sqrt(channels * self.kernel_size**self.dimension)
+        """A parameter within 1 / sqrt(C K)."""
+        channels = {"in": self.in_channels, "out": self.out_channels, "": 1}[self._fan_channels]
+        bound = 1.0 / math.sqrt(channels * self.kernel_volume)
         return self.create_parameter(shape, default_initializer=nn.initializer.Uniform(-bound, bound))
 
     def _matrices(self) -> paddle.Tensor:
         """(K, C_in, C_out); of a pointwise convolution (C_in, C_out)."""
         raise NotImplementedError
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
+    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+        """The features of the output's voxels.
+
+        Args:
+            coordinates: of these, as ``output_plan`` takes them; None: those that follow from the input's.
+        """
         matrices = self._matrices()
         require(self, x, matrices, self.in_channels, self.dimension)
-        if self.is_pointwise:
+        if coordinates is None and self.is_pointwise:
             return x.with_features(self._finish(pointwise(x.features, matrices)))
-        stride = finer_stride(x, self.stride) if self._to_fine else x.stride * self.stride
-        key = MapKey(min(stride, x.stride), max(stride, x.stride), self.kernel_size, self.dilation)
-        features = convolve(
-            x.features,
-            matrices,
-            x.plan.kernel_map(key),
-            x.plan.rows(stride),
-            to_fine=self._to_fine,
-            weight_order=self._order,
-        )
-        return SparseTensor(self._finish(features), plan=x.plan, stride=stride)
+        stride = finer_stride(x, self.stride) if self._to_fine else times(x.stride, self.stride, x.dimension)
+        if coordinates is None:
+            plan, fine, coarse = x.plan, *((stride, x.stride) if self._to_fine else (x.stride, stride))
+            kernel_map = plan.kernel_map(MapKey(fine, coarse, self.kernel_size, self.dilation))
+        else:
+            plan, stride = output_plan(coordinates, x, stride)
+            kernel_map = self._map_onto(x, plan, stride)
+        features = self._convolve(x.features, kernel_map, plan.rows(stride))
+        return SparseTensor(self._finish(features), plan=plan, stride=stride)
+
+    def _convolve(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+        """(rows, C_out) before the bias."""
+        matrices = self._matrices()
+        matrices = matrices.unsqueeze(0) if self.is_pointwise else matrices
+        return convolve(features, matrices, kernel_map, rows, to_fine=self._to_fine, weight_order=self._order)
+
+    def _map_onto(self, x: SparseTensor, plan: Plan, stride: Steps) -> KernelMap:
+        """The kernel map between the input and the level ``stride`` of a plan."""
+        if self._to_fine:
+            return plan.map_to(stride, x.coordinates, self._offsets(stride))
+        return x.plan.map_to(x.stride, plan.coordinates(stride), self._offsets(x.stride))
+
+    def _offsets(self, fine: Steps) -> np.ndarray:
+        """Of the kernel, int64 (K, D), in units of the coordinates."""
+        offsets = kernel_offsets(self.kernel_size, self.dimension)
+        return offsets * along_axes(self.dilation, self.dimension) * along_axes(fine, self.dimension)
 
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
         if self.bias is None:
@@ -89,6 +121,18 @@ class _SparseConvolution(nn.Layer):
         )
 
 
+def output_plan(coordinates: Any, x: SparseTensor, stride: Steps) -> tuple[Plan, Steps]:
+    """The plan and the tensor stride of the voxels that a layer's output is to have.
+
+    Args:
+        coordinates: a sparse tensor, whose voxels are taken; or integers (N, 1 + D), multiples of ``stride``.
+        stride: of the output if it follows from the input ``x``.
+    """
+    if isinstance(coordinates, SparseTensor):
+        return coordinates.plan, coordinates.stride
+    return Plan.of_coordinates(coordinates, x.plan.num_scenes, stride), stride
+
+
 class Convolution(_SparseConvolution):
     """``out[u] = sum over k of in[u + offset_k] @ kernel[k]`` on the voxels ``floor(c / s) * s`` of the input's.
 
@@ -96,26 +140,27 @@ class Convolution(_SparseConvolution):
 
     Args:
         in_channels, out_channels: of the features.
-        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other.
+        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other; one number for each axis where they differ, as
+            with stride and dilation.
         stride: tensor stride of the output over that of the input.
         dilation: distance between kernel offsets in voxels of the finer side.
         bias: add a learned vector.
-        dimension: spatial axes, 2 or 3.
+        dimension: spatial axes, 1 to 4.
     """
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int = 3,
-        stride: int = 1,
-        dilation: int = 1,
+        kernel_size: Steps = 3,
+        stride: Steps = 1,
+        dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, dilation, dimension)
         matrix = [in_channels, out_channels]
-        self.kernel = self._uniform(matrix if self.is_pointwise else [kernel_size**dimension, *matrix])
+        self.kernel = self._uniform(matrix if self.is_pointwise else [self.kernel_volume, *matrix])
         self.bias = self._uniform([1, out_channels]) if bias else None
 
     def _matrices(self) -> paddle.Tensor:
@@ -134,6 +179,20 @@ class TransposedConvolution(Convolution):
 
     _to_fine = True
     _fan_channels = "out"
+
+
+class GenerativeConvolution(TransposedConvolution):
+    """A transposed convolution that makes voxels: wherever the kernel around an input voxel reaches, at the finer
+    stride; on a plan of their own. MinkowskiEngine's ``MinkowskiGenerativeConvolutionTranspose``."""
+
+    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+        if coordinates is None:
+            require(self, x, self.kernel, self.in_channels, self.dimension)
+            offsets = self._offsets(finer_stride(x, self.stride))
+            offsets = np.pad(offsets, ((0, 0), (1, 0)))  # a voxel's scene is that of the one it comes from
+            reached = x.coordinates.astype(np.int64)[:, None] + offsets  # (N, K, 1 + D)
+            coordinates, _ = distinct(reached.reshape(-1, 1 + x.dimension))
+        return super().forward(x, coordinates)
 
 
 def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, dimension: int | None = None) -> None:
@@ -162,17 +221,6 @@ def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, di
 
 def _shown(dtype: paddle.dtype) -> str:
     return str(dtype).rpartition(".")[2]
-
-
-def finer_stride(x: SparseTensor, stride: int) -> int:
-    """Tensor stride after upsampling by ``stride``.
-
-    Raises:
-        ValueError: the input's is no multiple of it.
-    """
-    if x.stride % stride:
-        raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine: {x}")
-    return x.stride // stride
 
 
 def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
@@ -279,7 +327,7 @@ class SparseNetwork(Model):
 
     Args:
         in_channels: of the input features.
-        dimension: spatial axes of the coordinates, 2 or 3.
+        dimension: spatial axes of the coordinates, 1 to 4.
     """
 
     works_on = "points"
@@ -319,9 +367,32 @@ class SparseNetwork(Model):
         return []
 
 
-class StridedConv3D(_SparseConvolution):
+class SpconvConvolution(_SparseConvolution):
+    """A convolution with spconv's ``weight`` (k, ..., k, C_in, C_out) and ``bias`` (C_out,)."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Steps,
+        stride: Steps,
+        dilation: Steps = 1,
+        bias: bool = False,
+        dimension: int = 3,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, dimension)
+        self.weight = self._uniform([*along_axes(self.kernel_size, dimension), in_channels, out_channels])
+        self.bias = self._uniform([out_channels]) if bias else None
+        self._order = last_axis_fastest(self.kernel_size, dimension)
+
+    def _matrices(self) -> paddle.Tensor:
+        return self.weight.reshape([*([] if self.is_pointwise else [-1]), self.in_channels, self.out_channels])
+
+
+class StridedConv3D(SpconvConvolution):
     """Onto the voxels ``floor(c / stride) * stride``: spconv's SparseConv3d where kernel size and stride are equal and
-    there is no padding, as in PointGroup. For other kernels spconv makes a voxel wherever one is in reach.
+    there is no padding, as in PointGroup. For other kernels spconv makes a voxel wherever one is in reach, as
+    ``PaddedConvolution`` does.
 
     Args:
         in_channels, out_channels: of the features.
@@ -329,14 +400,8 @@ class StridedConv3D(_SparseConvolution):
         stride: tensor stride of the coarser side over that of the finer.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 3, stride: int = 1) -> None:
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: Steps = 3, stride: Steps = 1) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride)
-        self.bias = None
-        self.weight = self._uniform([kernel_size] * 3 + [in_channels, out_channels])
-        self._order = last_axis_fastest(kernel_size)
-
-    def _matrices(self) -> paddle.Tensor:
-        return self.weight.reshape([*([] if self.is_pointwise else [-1]), self.in_channels, self.out_channels])
 
 
 class SubmanifoldConv3D(StridedConv3D):
@@ -352,7 +417,8 @@ class InverseConv3D(StridedConv3D):
     _to_fine = True
 
 
-def last_axis_fastest(kernel_size: int) -> list[int]:
-    """For each offset of ``kernel_offsets`` in 3-D, its number when the last axis runs fastest."""
-    size = kernel_size
-    return [(n % size) * size * size + (n // size % size) * size + n // (size * size) for n in range(size**3)]
+def last_axis_fastest(kernel_size: Steps, dimension: int) -> list[int]:
+    """For each offset of ``kernel_offsets``, its number when the last axis runs fastest."""
+    sides = along_axes(kernel_size, dimension)
+    places = kernel_offsets(kernel_size, dimension)
+    return np.ravel_multi_index(tuple((places - places.min(axis=0)).T), sides).tolist()

@@ -167,5 +167,5 @@ def _initialise(network: nn.Layer) -> None:
     transposed convolutions keep their uniform weights."""
     for layer in network.sublayers():
         if type(layer) is Convolution:
-            deviation = math.sqrt(2.0 / (layer.out_channels * layer.kernel_size**layer.dimension))
+            deviation = math.sqrt(2.0 / (layer.out_channels * layer.kernel_volume))
             nn.initializer.Normal(0.0, deviation)(layer.kernel)

@@ -6,9 +6,10 @@ import paddle
 from paddle import nn
 
 from ...runtime import autocast
+from .coordinate_keys import Steps
 from .coordinate_plan import MapKey
-from .layers import finer_stride
-from .tensor import KernelMap, SparseTensor, require_sparse, whole
+from .device_plan import KernelMap
+from .tensor import SparseTensor, finer_stride, require_sparse, times, whole
 
 
 class _Pooling(nn.Layer):
@@ -22,15 +23,16 @@ class _Pooling(nn.Layer):
 
     _to_fine = False
 
-    def __init__(self, kernel_size: int = 2, stride: int = 2, dilation: int = 1) -> None:
+    def __init__(self, kernel_size: Steps = 2, stride: Steps = 2, dilation: Steps = 1) -> None:
         super().__init__()
         self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
         self.dilation = whole("dilation", dilation)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         require_sparse(type(self).__name__, x)
-        stride = finer_stride(x, self.stride) if self._to_fine else x.stride * self.stride
-        key = MapKey(min(stride, x.stride), max(stride, x.stride), self.kernel_size, self.dilation)
+        stride = finer_stride(x, self.stride) if self._to_fine else times(x.stride, self.stride, x.dimension)
+        fine, coarse = (stride, x.stride) if self._to_fine else (x.stride, stride)
+        key = MapKey(fine, coarse, self.kernel_size, self.dilation)
         features = self._pooled(x.features, x.plan.kernel_map(key), x.plan.rows(stride))
         return SparseTensor(features, plan=x.plan, stride=stride)
 
@@ -131,7 +133,7 @@ class _Sum(paddle.autograd.PyLayer):
 
 def _summed(source: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bool) -> paddle.Tensor:
     with paddle.no_grad():
-        has_centre = kernel_map.key.is_symmetric
+        has_centre = kernel_map.is_symmetric
         received = source.clone() if has_centre else paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
         for _, receivers, givers in (kernel_map.to_fine if to_fine else kernel_map.to_coarse).lists():
             total = paddle.gather(received, receivers) + paddle.gather(source, givers)
@@ -175,7 +177,7 @@ class _Max(paddle.autograd.PyLayer):
 def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tensor, paddle.Tensor]]:
     """(kernel offset, receivers, givers) of all pairs to the coarse level, including the centre, by ascending
     offset."""
-    centre: int | None = kernel_map.num_offsets // 2 if kernel_map.key.is_symmetric and rows else None
+    centre: int | None = kernel_map.num_offsets // 2 if kernel_map.is_symmetric and rows else None
     offsets: dict[int, list[Any]] = {}
     for pairs in kernel_map.to_coarse.lists():
         offsets.setdefault(pairs.offset, []).append(pairs)

@@ -1,221 +1,31 @@
-"""Features on voxels, and the coordinate plan on the device: kernel maps as lists of pairs, by block or in groups."""
+"""Features on voxels: sparse tensors, and what is computed voxel by voxel from several of them."""
 
-import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
 
 from ...runtime.transfers import to_device
-from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, MapKey, PairLists, PlanSpec, grouped_lists, unpack_plan
-
-_ASK = "build it with the plan_spec() of this network"
-
-
-_CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
-_required: list[bool] = []  # one entry for each open ``batched_products``
-
-
-def preferred_block_rows() -> int | None:
-    """Maximum receiving rows per block on this process's device; None: groups instead of blocks, for batched
-    products."""
-    is_batched = _required[-1] if _required else paddle.get_device().startswith("gpu")
-    return None if is_batched else _CPU_BLOCK_ROWS
-
-
-@contextlib.contextmanager
-def batched_products(wanted: bool) -> Iterator[None]:
-    """Plans made inside the block have convolutions multiply groups of kernel offsets at once, or one by one, whatever
-    the device."""
-    _required.append(wanted)
-    try:
-        yield
-    finally:
-        _required.pop()
-
-
-class Pairs(NamedTuple):
-    """The pairs of one kernel offset in one block: int32 tensors (P,) of receiving and giving rows."""
-
-    offset: int
-    receivers: paddle.Tensor
-    givers: paddle.Tensor
-
-
-class Group(NamedTuple):
-    """Lists of pairs of about equal lengths, filled up to the longest: int32 tensors (lists * longest,), list by list.
-
-    Attributes:
-        offsets: the kernel offset of each list.
-        sizes: pairs of each list without filling, the largest first.
-        receivers: any rows where there is no pair.
-        givers: the number of giving rows where there is no pair.
-    """
-
-    offsets: list[int]
-    sizes: list[int]
-    receivers: paddle.Tensor
-    givers: paddle.Tensor
-
-    def lists(self) -> Iterator[Pairs]:
-        """Each list without what fills it."""
-        for number, (offset, size) in enumerate(zip(self.offsets, self.sizes)):
-            start = number * self.sizes[0]
-            yield Pairs(offset, self.receivers[start : start + size], self.givers[start : start + size])
-
-
-class Direction(NamedTuple):
-    """A kernel map in one direction on the device, by blocks or by groups.
-
-    Attributes:
-        blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
-            different blocks are different, and so are those within one ``Pairs``. Empty if there are groups.
-        is_exclusive: no row receives more than once over all offsets.
-        groups: of lists, to be multiplied at once.
-    """
-
-    blocks: list[list[Pairs]]
-    is_exclusive: bool
-    groups: list[Group]
-
-    def lists(self) -> Iterator[Pairs]:
-        """Every list of pairs."""
-        for block in self.blocks:
-            yield from block
-        for group in self.groups:
-            yield from group.lists()
-
-
-class KernelMap(NamedTuple):
-    """Both directions of a kernel map. A symmetric one has the same lists in both, without the centre's."""
-
-    key: MapKey
-    num_offsets: int
-    to_coarse: Direction
-    to_fine: Direction
-
-
-def direction_of(lists: PairLists) -> Direction:
-    """From lists on the device; all tensors are created by few operations."""
-    counts = lists.counts
-    blocks: list[list[Pairs]] = [[] for _ in counts]
-    if not counts.any():
-        return Direction(blocks, lists.is_exclusive, [])
-    both = lists.receivers, lists.givers
-    if lists.is_grouped:
-        members = grouped_lists(counts)
-        parts = [paddle.split(side, [len(sizes) * sizes[0] for _, sizes in members]) for side in both]
-        return Direction([], lists.is_exclusive, [Group(*own, *sides) for own, *sides in zip(members, *parts)])
-    receivers, givers = (paddle.split(side, counts[counts > 0].tolist()) for side in both)
-    for (block, offset), receiving, giving in zip(np.argwhere(counts > 0).tolist(), receivers, givers):
-        blocks[block].append(Pairs(offset, receiving, giving))
-    return Direction(blocks, lists.is_exclusive, [])
-
-
-class Plan:
-    """The levels and kernel maps of a batch as device tensors, shared by all sparse tensors of a forward pass.
-
-    Created from a batch (``Plan.of_batch``), it has what the network's ``plan_spec()`` requested; created from
-    coordinates (``Plan.of_coordinates``), it builds everything lazily.
-    """
-
-    def __init__(self, dimension: int, num_scenes: int) -> None:
-        self.dimension = dimension
-        self.num_scenes = num_scenes
-        self._maps: dict[MapKey, KernelMap] = {}
-        self._scenes: dict[int, paddle.Tensor] = {}
-        self._rows: dict[int, int] = {}
-        self._packed_maps: dict[MapKey, tuple[PairLists, ...]] = {}
-        self._coordinate_plan: CoordinatePlan | None = None
-        self._asked_maps: dict[MapKey, None] = {}
-        self._asked_scenes: dict[int, None] = {}
-
-    @classmethod
-    def of_batch(cls, batch: Mapping[str, Any]) -> "Plan":
-        """From the arrays of ``build_plan``, after the loader has converted them to tensors.
-
-        Args:
-            batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" bytes.
-        """
-        pairs = batch[PAIRS]
-        packed = unpack_plan(pairs if isinstance(pairs, paddle.Tensor) else to_device(pairs), batch[HEADER])
-        plan = cls(packed.dimension, packed.num_scenes)
-        plan._rows, plan._packed_maps, plan._scenes = packed.rows, packed.maps, packed.scenes
-        return plan
-
-    @classmethod
-    def of_coordinates(cls, coordinates: Any, num_scenes: int | None = None, stride: int = 1) -> "Plan":
-        """From integer coordinates (N, 1 + D) of one tensor stride, an array or a tensor, with the scene number in
-        column 0.
-
-        Raises:
-            ValueError, UserError: as ``CoordinatePlan``.
-        """
-        arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows(), stride)
-        plan = cls(arrays.dimension, arrays.num_scenes)
-        plan._coordinate_plan = arrays
-        return plan
-
-    def rows(self, stride: int) -> int:
-        """Number of voxels of a level."""
-        if self._coordinate_plan is not None:
-            return len(self._coordinate_plan.level(stride).order)
-        if stride not in self._rows:
-            raise ValueError(f"the plan has no level of stride {stride}, only {sorted(self._rows)}: {_ASK}")
-        return self._rows[stride]
-
-    def coordinates(self, stride: int) -> np.ndarray:
-        """int32 (N, 1 + D) of a level; only for a plan created from coordinates in this process."""
-        if self._coordinate_plan is None:
-            raise ValueError("a plan from a batch has no coordinates: put them into the batch beside it")
-        return self._coordinate_plan.level(stride).coordinates.astype(np.int32)
-
-    def scenes(self, stride: int) -> paddle.Tensor:
-        """Scene number of each voxel of a level, int32 (N,)."""
-        self._asked_scenes[stride] = None
-        if stride not in self._scenes:
-            if self._coordinate_plan is None:
-                raise ValueError(f"the plan has no scene numbers for stride {stride}: {_ASK}")
-            self._scenes[stride] = to_device(self._coordinate_plan.scenes(stride))
-        return self._scenes[stride]
-
-    def kernel_map(self, key: MapKey) -> KernelMap:
-        """The pairs of a kernel between two levels."""
-        self._asked_maps[key] = None
-        if key not in self._maps:
-            if self._coordinate_plan is not None:
-                lists = tuple(map(_on_device, self._coordinate_plan.kernel_map(key)))
-            elif key in self._packed_maps:
-                lists = self._packed_maps[key]
-            else:
-                raise ValueError(f"the plan has no {key}: {_ASK}")
-            directions = [direction_of(one) for one in lists]
-            self._maps[key] = KernelMap(key, key.kernel_size**self.dimension, directions[0], directions[-1])
-        return self._maps[key]
-
-    def asked_for(self, block_rows: int | None) -> PlanSpec:
-        """What parts of this plan have been used so far."""
-        return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
-
-
-def _on_device(lists: PairLists) -> PairLists:
-    """By one transfer, which is never empty."""
-    number = len(lists.receivers)
-    pairs = to_device(np.concatenate([lists.receivers, lists.givers, np.zeros(1, np.int32)]))
-    return lists._replace(receivers=pairs[:number], givers=pairs[number : 2 * number])
+from .coordinate_keys import Steps, along_axes, distinct, plainest
+from .device_plan import Plan
 
 
 class SparseTensor:
     """Features of the voxels of one level.
 
+    ``+``, ``-`` and ``*`` take another sparse tensor, a number, or a tensor of one row, or of one for each voxel. On
+    other voxels than this one's, the result is on the voxels of either, and a tensor is zero where it has none.
+
     Args:
         features: floating (N, C), rows in the order of the coordinates; a tensor, or an array to be converted to one.
-        coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D = 2 or 3, no duplicates,
+        coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D from 1 to 4, no duplicates,
             multiples of ``stride``: the plan is built from them lazily in this process, and they are its finest
             voxels. Omit if ``plan`` is given.
         plan: from ``Plan.of_batch``.
-        stride: tensor stride of the level, the distance between neighbouring voxels.
+        stride: tensor stride of the level, the distance between neighbouring voxels; one number for each axis where
+            they differ.
         num_scenes: with ``coordinates``, scenes of the batch if the last ones may be empty.
 
     Raises:
@@ -230,29 +40,35 @@ class SparseTensor:
         coordinates: Any = None,
         *,
         plan: Plan | None = None,
-        stride: int = 1,
+        stride: Steps = 1,
         num_scenes: int | None = None,
     ) -> None:
         if (coordinates is None) == (plan is None):
             raise ValueError("a SparseTensor takes either coordinates or a plan")
-        self.stride = whole("stride", stride)
-        self.plan = Plan.of_coordinates(coordinates, num_scenes, stride) if plan is None else plan
+        axes = np.shape(coordinates)[-1] - 1 if plan is None and np.ndim(coordinates) == 2 else None
+        self.stride = whole("stride", stride, axes if plan is None else plan.dimension)
+        self.plan = Plan.of_coordinates(coordinates, num_scenes, self.stride) if plan is None else plan
         self.features = features if isinstance(features, paddle.Tensor) else to_device(np.asarray(features))
-        if self.features.ndim != 2 or self.features.shape[0] != self.plan.rows(stride):
+        if self.features.ndim != 2 or self.features.shape[0] != self.plan.rows(self.stride):
             raise ValueError(
-                f"features have shape {list(self.features.shape)}, expected ({self.plan.rows(stride)}, channels) for "
-                f"the voxels of stride {stride}"
+                f"features have shape {list(self.features.shape)}, expected ({self.plan.rows(self.stride)}, channels) "
+                f"for the voxels of stride {self.stride}"
             )
 
     @property
     def dimension(self) -> int:
-        """Spatial axes, 2 or 3."""
+        """Spatial axes, 1 to 4."""
         return self.plan.dimension
 
     @property
     def coordinates(self) -> np.ndarray:
         """int32 (N, 1 + D), if the plan was created from coordinates in this process."""
         return self.plan.coordinates(self.stride)
+
+    # MinkowskiEngine's names of the three.
+    F = property(lambda self: self.features)
+    C = property(lambda self: self.coordinates)
+    D = property(lambda self: self.dimension)
 
     def with_features(self, features: paddle.Tensor) -> "SparseTensor":
         """Other features on the same voxels."""
@@ -268,38 +84,201 @@ class SparseTensor:
             raise ValueError(f"only voxels of stride 1 can be sliced to points, these have stride {self.stride}")
         return paddle.gather(self.features, inverse) if inverse.shape[0] else self.features[:0]
 
-    def __add__(self, other: "SparseTensor") -> "SparseTensor":
-        _require_same_voxels(self, other)
-        return self.with_features(self.features + other.features)
+    def rows_of_scenes(self) -> list[np.ndarray]:
+        """The rows of each scene, int64 (rows,), in ascending order."""
+        scenes = self.coordinates[:, 0]
+        order = np.argsort(scenes, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(scenes, minlength=self.plan.num_scenes))[:-1])
+
+    @property
+    def decomposed_coordinates(self) -> list[np.ndarray]:
+        """Of each scene int32 (rows, D), without its number."""
+        return [self.coordinates[rows, 1:] for rows in self.rows_of_scenes()]
+
+    @property
+    def decomposed_features(self) -> list[paddle.Tensor]:
+        """Of each scene (rows, C)."""
+        return [take_rows(self.features, rows) for rows in self.rows_of_scenes()]
+
+    def __add__(self, other: Any) -> "SparseTensor":
+        return _combined(paddle.add, self, other)
+
+    def __sub__(self, other: Any) -> "SparseTensor":
+        return _combined(paddle.subtract, self, other)
+
+    def __mul__(self, other: Any) -> "SparseTensor":
+        return _combined(paddle.multiply, self, other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> "SparseTensor":
+        return self.with_features(-self.features)
+
+    def __rsub__(self, other: Any) -> "SparseTensor":
+        return -self + other
 
     def __repr__(self) -> str:
         rows, channels = self.features.shape
         return f"SparseTensor({rows} voxels, {channels} channels, stride {self.stride}, {self.dimension}-D)"
 
 
-def whole(name: str, value: Any) -> int:
-    """A stride, kernel size or dilation, which is the same along all axes.
+def _combined(operation: Callable[..., paddle.Tensor], one: SparseTensor, other: Any) -> SparseTensor:
+    if not isinstance(other, SparseTensor):
+        if not isinstance(other, paddle.Tensor):
+            other = paddle.to_tensor(other, dtype=one.features.dtype)
+        return one.with_features(operation(one.features, other))
+    if not on_same_voxels(one, other):
+        one, other = on_all_voxels(one, other)
+    return one.with_features(operation(one.features, other.features))
+
+
+def union(*tensors: SparseTensor) -> SparseTensor:
+    """The sum of sparse tensors, on the voxels that any of them has.
 
     Raises:
-        ValueError: it is no whole number from 1.
+        TypeError, ValueError: as ``on_all_voxels``.
     """
-    if type(value) is not int or value < 1:
-        raise ValueError(f"{name} is {value!r}, expected a whole number from 1")
-    return value
+    aligned = on_all_voxels(*tensors)
+    return aligned[0].with_features(functools.reduce(paddle.add, (tensor.features for tensor in aligned)))
+
+
+def intersection(*tensors: SparseTensor) -> SparseTensor:
+    """The sum of sparse tensors, on the voxels that all of them have.
+
+    Raises:
+        TypeError, ValueError: as ``on_all_voxels``.
+    """
+    aligned, inverses = _aligned(tensors)
+    number = np.zeros(len(aligned[0].coordinates), np.int64)
+    for inverse in inverses:
+        number[inverse] += 1
+    whole_sum = aligned[0].with_features(functools.reduce(paddle.add, (tensor.features for tensor in aligned)))
+    return prune(whole_sum, number == len(tensors))
+
+
+def on_all_voxels(*tensors: SparseTensor) -> list[SparseTensor]:
+    """The same sparse tensors on the voxels of all of them, with zeros on those that one does not have.
+
+    Raises:
+        TypeError: something else.
+        ValueError: none, or they differ in stride or dimension.
+    """
+    return _aligned(tensors)[0]
+
+
+def _aligned(tensors: Sequence[SparseTensor]) -> tuple[list[SparseTensor], list[np.ndarray]]:
+    """As ``on_all_voxels``; and the row that each of a tensor's has become, int64 (rows,)."""
+    if not tensors:
+        raise ValueError("expected one sparse tensor at least")
+    first = tensors[0]
+    for tensor in tensors:
+        require_sparse("union, intersection, or arithmetic on different voxels,", tensor)
+        if (tensor.stride, tensor.dimension) != (first.stride, first.dimension):
+            raise ValueError(f"{first} and {tensor} have different strides or dimensions: no voxel is of both")
+    parts = [tensor.coordinates for tensor in tensors]
+    coordinates, inverse = distinct(np.concatenate(parts))
+    num_scenes = max(tensor.plan.num_scenes for tensor in tensors)
+    plan = Plan.of_coordinates(coordinates, num_scenes, first.stride)
+    inverses = np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
+    aligned = [
+        SparseTensor(put_rows(tensor.features, rows, len(coordinates)), plan=plan, stride=first.stride)
+        for tensor, rows in zip(tensors, inverses)
+    ]
+    return aligned, inverses
+
+
+def prune(x: SparseTensor, keep: Any) -> SparseTensor:
+    """The voxels that are chosen, on a plan of their own.
+
+    Args:
+        keep: bool (N,), array or tensor; a tensor on a GPU is waited for.
+
+    Raises:
+        ValueError: of another shape or dtype.
+    """
+    chosen = np.asarray(keep)
+    if chosen.dtype != np.bool_ or chosen.shape != (x.features.shape[0],):
+        raise ValueError(f"keep is {chosen.dtype} of shape {chosen.shape}, expected bool ({x.features.shape[0]},)")
+    rows = np.flatnonzero(chosen)
+    plan = Plan.of_coordinates(x.coordinates[rows], x.plan.num_scenes, x.stride)
+    return SparseTensor(take_rows(x.features, rows), plan=plan, stride=x.stride)
+
+
+def take_rows(features: paddle.Tensor, rows: np.ndarray) -> paddle.Tensor:
+    """Some of the rows, (rows, C), also none."""
+    return paddle.gather(features, to_device(rows)) if len(rows) else features[:0]
+
+
+def put_rows(features: paddle.Tensor, rows: np.ndarray, number: int) -> paddle.Tensor:
+    """(number, C): the features (N, C) in rows int64 (N,), all different, and zeros in the others."""
+    place = np.full(number, features.shape[0], np.int64)  # of each row, where it comes from; the one of zeros is last
+    place[rows] = np.arange(len(rows))
+    if not features.shape[0]:
+        return paddle.zeros([number, features.shape[1]], dtype=features.dtype)
+    with_zeros = paddle.concat([features, paddle.zeros([1, features.shape[1]], dtype=features.dtype)])
+    return paddle.gather(with_zeros, to_device(place))
+
+
+def whole(name: str, value: Any, dimension: int | None = None) -> Steps:
+    """A stride, kernel size or dilation: a whole number from 1, or one for each axis.
+
+    Args:
+        dimension: number of axes; None: not known yet.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    numbers = [value] if type(value) is int else value
+    is_sequence = isinstance(numbers, (tuple, list, np.ndarray)) and len(numbers) > 0
+    if not is_sequence or any(not isinstance(one, (int, np.integer)) or one < 1 for one in numbers):
+        raise ValueError(f"{name} is {value!r}, expected a whole number from 1, or one for each axis")
+    if type(value) is not int and dimension not in (None, len(numbers)):
+        raise ValueError(f"{name} is {value!r}, expected a whole number from 1, or {dimension} of them")
+    return plainest([int(one) for one in numbers])
+
+
+def times(stride: Steps, factor: Steps, dimension: int) -> Steps:
+    """The tensor stride that is ``factor`` times as coarse."""
+    both = zip(along_axes(stride, dimension), along_axes(factor, dimension))
+    return plainest([one * other for one, other in both])
+
+
+def finer_stride(x: SparseTensor, stride: Steps) -> Steps:
+    """Tensor stride after upsampling by ``stride``.
+
+    Raises:
+        ValueError: the input's is no multiple of it.
+    """
+    both = list(zip(along_axes(x.stride, x.dimension), along_axes(stride, x.dimension)))
+    if any(own % one for own, one in both):
+        raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine: {x}")
+    return plainest([own // one for own, one in both])
 
 
 def cat(*tensors: SparseTensor) -> SparseTensor:
     """Concatenate the channels of sparse tensors on the same voxels.
 
     Raises:
-        ValueError: tensors of different levels or batches.
+        ValueError: tensors on different voxels, or none.
         TypeError: something else, such as a list of them.
     """
     for tensor in tensors:
         require_sparse("cat", tensor)
     for other in tensors[1:]:
-        _require_same_voxels(tensors[0], other)
+        if not on_same_voxels(tensors[0], other):
+            raise ValueError(f"{tensors[0]} and {other} do not lie on the same voxels: on_all_voxels brings them there")
     return tensors[0].with_features(paddle.concat([tensor.features for tensor in tensors], axis=1))
+
+
+def on_same_voxels(one: SparseTensor, other: SparseTensor) -> bool:
+    """Whether their rows are of the same voxels in the same order."""
+    if one.plan is other.plan:
+        return one.stride == other.stride
+    if one.stride != other.stride or one.features.shape[0] != other.features.shape[0]:
+        return False
+    return (
+        one.plan.has_coordinates and other.plan.has_coordinates and np.array_equal(one.coordinates, other.coordinates)
+    )
 
 
 def require_sparse(taker: str, x: Any) -> None:
@@ -310,8 +289,3 @@ def require_sparse(taker: str, x: Any) -> None:
     """
     if not isinstance(x, SparseTensor):
         raise TypeError(f"{taker} takes a SparseTensor, not a {type(x).__name__}")
-
-
-def _require_same_voxels(one: SparseTensor, other: SparseTensor) -> None:
-    if one.plan is not other.plan or one.stride != other.stride:
-        raise ValueError(f"{one} and {other} do not lie on the same voxels of the same plan")

@@ -10,7 +10,7 @@ import numpy as np
 
 from paddlevit_dist.images.detection.evaluation import matching
 from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, MatchTable, accumulate
-from paddlevit_dist.images.detection.run_lengths import text_of
+from paddlevit_dist.images.run_lengths import text_of
 
 
 def evaluated(dataset: dict, results: list[dict], kind: str = "bbox", **params: Any) -> Any:

@@ -19,7 +19,7 @@ from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
 from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
-from paddlevit_dist.images.detection.run_lengths import decode
+from paddlevit_dist.images.run_lengths import decode
 from paddlevit_dist.runtime.errors import UserError
 
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]

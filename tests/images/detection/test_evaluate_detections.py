@@ -14,7 +14,7 @@ from paddlevit_dist.commands import evaluate_detections
 from paddlevit_dist.contracts.prediction import Entry, InputSamples
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.prediction import DetectionWriter
-from paddlevit_dist.images.detection.run_lengths import encode, outline, runs_of
+from paddlevit_dist.images.run_lengths import encode, outline, runs_of
 from paddlevit_dist.runtime.errors import UserError
 
 ANNOTATIONS = {

@@ -7,7 +7,7 @@ import pytest
 from images.detection import coco_peer
 from support import golden
 
-from paddlevit_dist.images.detection.run_lengths import runs_of
+from paddlevit_dist.images.run_lengths import runs_of
 
 BOX = golden.description("coco_box_ap")
 

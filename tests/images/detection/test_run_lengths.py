@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pycocotools import mask as peer
 
-from paddlevit_dist.images.detection.run_lengths import (
+from paddlevit_dist.images.run_lengths import (
     ManyRuns,
     area_of,
     decode,
@@ -13,7 +13,7 @@ from paddlevit_dist.images.detection.run_lengths import (
     runs_of_mask,
     text_of,
 )
-from paddlevit_dist.images.detection.run_lengths import (
+from paddlevit_dist.images.run_lengths import (
     outline as outline_of_box,
 )
 

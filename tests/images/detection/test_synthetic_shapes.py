@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist.images.data.drawn_shapes import draw_shapes, paint
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
-from paddlevit_dist.images.detection.run_lengths import decode, runs_of_mask
+from paddlevit_dist.images.run_lengths import decode, runs_of_mask
 from paddlevit_dist.images.settings import CATEGORIES
 from paddlevit_dist.runtime.errors import UserError
 

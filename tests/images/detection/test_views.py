@@ -21,7 +21,7 @@ from paddlevit_dist.images.detection.data.transforms import (
     whole_view,
 )
 from paddlevit_dist.images.detection.prediction import AsEvaluated
-from paddlevit_dist.images.detection.run_lengths import decode
+from paddlevit_dist.images.run_lengths import decode
 
 SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_picture=(1, 5))
 FINE = TrainingTransform(

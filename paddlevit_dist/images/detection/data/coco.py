@@ -12,23 +12,14 @@ import numpy as np
 from ....contracts.dataset import require_split
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
+from ...data.annotated_files import picture_names
 from ...data.box_layouts import is_coco, json_files, says
 from ...data.formats import SPLIT_WORDS, folder_paths
+from ...data.odd_data import OddData
 from ...data.reading import SPLITS, existing_folder
+from ...run_lengths import outline
 from ..coco_files import CocoFile, Picture, elements, segmentation_at
-from ..odd_data import OddData
-from ..run_lengths import outline
-from .indexed_pictures import (
-    OBJECT,
-    PICTURE,
-    VERSION,
-    About,
-    IndexedPictures,
-    Source,
-    ensure_annotation_index,
-    fill_in,
-    picture_names,
-)
+from .indexed_pictures import OBJECT, PICTURE, VERSION, About, IndexedPictures, Source, ensure_annotation_index, fill_in
 
 _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "

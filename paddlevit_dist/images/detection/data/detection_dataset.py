@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from ...data.image_dataset import ImageDataset
-from ..odd_data import count
+from ...data.odd_data import count
 
 
 class Annotations(NamedTuple):

@@ -6,12 +6,10 @@ paths (``loading.path_index``), one row for each picture, one row for each objec
 categories with what was found while reading. Their names carry the key of their source.
 """
 
-import contextlib
 import functools
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +20,6 @@ from ....loading.checked_files import Damaged, checked_file, map_verified, read_
 from ....loading.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
-from ...data.formats import names_in, readable_suffixes, suffix_of
 from ...data.inspection import in_threads
 from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .detection_dataset import Annotations, DetectionDataset, told
@@ -347,57 +344,3 @@ def measure(files: Sequence[str], turned: bool) -> np.ndarray:
 
     sizes = in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
     return np.array(list(sizes), np.int64).reshape(-1, 2)
-
-
-def pictures_in(folder: str) -> dict[str, str]:
-    """The pictures directly in a folder, in the order of their names: name without suffix -> name.
-
-    Raises:
-        UserError: it cannot be listed, or two pictures differ in their suffix only.
-    """
-    found: dict[str, str] = {}
-    for name in picture_names(folder):
-        stem = os.path.splitext(name)[0]
-        if stem in found:
-            raise UserError(
-                f"{folder} has {found[stem]} and {name}: one file of annotations would be for both; rename one"
-            )
-        found[stem] = name
-    return found
-
-
-def picture_names(folder: str) -> list[str]:
-    """The sorted names of the pictures directly in a folder.
-
-    Raises:
-        UserError: it cannot be listed.
-    """
-    suffixes = readable_suffixes()
-    return [name for name in names_in(folder) if suffix_of(os.fsencode(name)) in suffixes]
-
-
-@contextlib.contextmanager
-def readable(file: str) -> Iterator[None]:
-    """What says that a file cannot be read, in words for users.
-
-    Raises:
-        UserError: in place of what says that ``file`` cannot be read, or holds something else.
-    """
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{file} cannot be read: {reason}") from error
-
-
-def stamp(kind: str, files: Iterable[str]) -> bytes:
-    """SHA-256 of the names, sizes and times of change of files, which may be missing."""
-    key = hashlib.sha256(kind.encode())
-    for file in files:
-        try:
-            status = os.stat(file)
-            line = f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n"
-        except OSError:
-            line = f"{file}\0missing\n"
-        key.update(line.encode("utf-8", "surrogateescape"))
-    return key.digest()

@@ -12,10 +12,10 @@ from ....runtime.errors import UserError
 from ....runtime.printing import one_line
 from ...data.held_out import Part, hold_out, of_row, write_rows
 from ...data.inspection import Inspection
+from ...data.odd_data import count
 from ...data.quarantine import Replacements
 from ...data.reading import Reading
-from ..odd_data import count
-from ..run_lengths import decode
+from ...run_lengths import decode
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE
 from .detection_dataset import Annotations, DetectionDataset
 from .transforms import Size, View, evaluation_transform, training_transform, whole_view

@@ -9,8 +9,8 @@ from PIL import Image
 
 from ....contracts.dataset import require_split
 from ...data.drawn_shapes import SPLITS, VERSION, Drawn, Draws, draw_shapes, paint
+from ...run_lengths import runs_of_mask
 from ...settings import CATEGORIES
-from ..run_lengths import runs_of_mask
 from .detection_dataset import Annotations, DetectionDataset
 
 

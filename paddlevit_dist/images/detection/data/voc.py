@@ -13,25 +13,14 @@ from tqdm import tqdm
 from ....contracts.dataset import require_split
 from ....runtime.errors import UserError
 from ....runtime.text_files import read_bytes, read_text
+from ...data.annotated_files import picture_names, pictures_in, readable, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_PICTURES
 from ...data.formats import SPLIT_WORDS, folder_paths, names_in, readable_suffixes, suffix_of
 from ...data.image_dataset import read_class_names
+from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
-from ..odd_data import OddData, count
 from ..settings import EDGES, PIXELS
-from .indexed_pictures import (
-    OBJECT,
-    VERSION,
-    About,
-    IndexedPictures,
-    Source,
-    ensure_annotation_index,
-    fill_in,
-    picture_names,
-    pictures_in,
-    readable,
-    stamp,
-)
+from .indexed_pictures import OBJECT, VERSION, About, IndexedPictures, Source, ensure_annotation_index, fill_in
 
 _LARGEST_BYTES = 1 << 24
 _DIFFICULT = "marked as difficult: not learnt, and neither right nor wrong where found, as COCO treats crowds"

@@ -18,8 +18,8 @@ import numpy as np
 
 from ....runtime.compiled import compiled
 from ....runtime.errors import UserError
+from ...run_lengths import ManyRuns
 from ..detections import Detections, as_written
-from ..run_lengths import ManyRuns
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 _MOST_CLASSES = 1 << 16

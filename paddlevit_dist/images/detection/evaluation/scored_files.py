@@ -11,10 +11,10 @@ from tqdm import tqdm
 
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
+from ...data.odd_data import count
+from ...run_lengths import area_of, outline, runs_of, text_of
 from ..coco_files import LARGEST, CocoFile, Id, as_id, elements, in_order, segmentation_at, short
 from ..detections import BOXES, MASKS
-from ..odd_data import count
-from ..run_lengths import area_of, outline, runs_of, text_of
 from .accumulation import MAX_DETECTIONS, UNDEFINED, GrowingTable, MatchTable
 from .matching import Candidates, Federated, Masks, Truth, match_found
 

@@ -14,12 +14,12 @@ from ....runtime.errors import UserError
 from ....runtime.printing import shortened
 from ....runtime.text_files import read_bytes
 from ...data.formats import names_in, stems
+from ...data.odd_data import count
+from ...run_lengths import outline, text_of
 from ..coco_files import Id
 from ..data.detection_dataset import DetectionDataset
 from ..data.yolo import box_and_area
 from ..detections import BOXES, MASKS
-from ..odd_data import count
-from ..run_lengths import outline, text_of
 from .matching import Truth
 from .scored_files import AnnotationFile, ResultFile, different_names
 

@@ -19,11 +19,11 @@ from ....runtime.autocast import as_dtype
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant, read, to_device
 from ...models.layers import Conv2D, LayerNorm
+from ...run_lengths import encode
 from .. import key_names
 from ..boxes import inside, moved_boxes
 from ..detections import Detections
 from ..detector import Criterion, Detector, Outputs, Targets, uniform, zeros
-from ..run_lengths import encode
 from ..variants import FASTER_RCNN, MASK_RCNN, Rules
 from .criterion import MaskRcnnCriterion, mask_targets, region_targets
 from .region_heads import RegionHeads, paste, stand_in

@@ -1,0 +1,78 @@
+"""Label maps: pictures whose pixels are numbers, or colours, of classes. Read as they are stored, never blended."""
+
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ...runtime.errors import UserError
+from .reading import Reading, naming_damage, open_image
+
+_NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; of a palette its places
+_LOSSY = ("JPEG", "MPO", "AVIF", "HEIF")
+_MOST_PIXELS = 2**31 - 1
+
+
+class LabelPixels(NamedTuple):
+    """The pixels of a label map.
+
+    Attributes:
+        values: (height, width), numbers as uint8 or int32; or colours, red + 256 green + 65,536 blue, as int32.
+        is_colour: whether they are colours.
+        palette: int32 (n,), the colour of each number as above; None: there is no palette.
+    """
+
+    values: np.ndarray
+    is_colour: bool
+    palette: np.ndarray | None = None
+
+
+def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
+    """The pixels of a label map of any format that Pillow reads without loss.
+
+    Args:
+        encoded: the file's bytes.
+        path: names the file in errors.
+        max_pixels: a larger one is refused before it is decoded.
+    Raises:
+        UnreadablePicture: damaged, too large, or no picture.
+        UserError: of a format that changes numbers, of a kind that has neither numbers nor colours, or partly
+            transparent.
+    """
+    with naming_damage(path), open_image(encoded, path, Reading(max_pixels=max_pixels)) as image:
+        if image.format in _LOSSY:
+            raise UserError(
+                f"{path} is a {image.format} file, which changes numbers of classes: save label maps as PNG"
+            )
+        if image.mode in ("LA", "PA", "RGBA"):
+            _require_opaque(image, path)
+        if image.mode in ("RGB", "RGBA"):
+            packed = np.frombuffer(image.convert("RGB").tobytes("raw", "RGBX"), "<i4") & 0xFFFFFF
+            return LabelPixels(packed.reshape(image.height, image.width), True)
+        if image.mode == "PA":
+            raise UserError(f"{path} has a palette with transparency: save it as PNG with a palette, or with numbers")
+        if image.mode not in (*_NUMBERS, "LA"):
+            raise UserError(
+                f"{path} is of Pillow's mode {image.mode}, expected the number of a class for each pixel (grey with 8 "
+                "or 16 bits, or a palette), or its colour (RGB)"
+            )
+        image.load()
+        colours = np.array(image.getpalette() or [], np.int32).reshape(-1, 3) if image.mode == "P" else None
+        values = np.asarray(image.getchannel("L") if image.mode == "LA" else image)
+        values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.uint8, copy=False)
+    return LabelPixels(values, False, None if colours is None else packed_colours(colours))
+
+
+def packed_colours(colours: np.ndarray) -> np.ndarray:
+    """int32 (n,), red + 256 green + 65,536 blue, of integers (n, 3)."""
+    return colours.astype(np.int32) @ np.array([1, 256, 65536], np.int32)
+
+
+def _require_opaque(image: Image.Image, path: str) -> None:
+    alpha = np.asarray(image.getchannel("A"))
+    if alpha.min(initial=255) < 255:
+        row, column = np.argwhere(alpha < 255)[0].tolist()
+        raise UserError(
+            f"{path} is transparent at row {row}, column {column} (alpha {alpha[row, column]}), which says no class: "
+            "save label maps without transparency"
+        )

@@ -1,0 +1,137 @@
+"""Where YOLO's pictures and labels lie, and what its classes are called: as data.yaml says, or as folders do."""
+
+import os
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ...contracts.dataset import require_split
+from ...runtime.errors import UserError
+from ...runtime.text_files import read_text, read_yaml
+from .annotated_files import picture_names, pictures_below, readable
+from .box_layouts import yolo_descriptions
+from .formats import SPLIT_WORDS, folder_paths
+from .image_dataset import read_class_names
+
+LAYOUT = (
+    "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and "
+    "classes.txt, or with pictures, their .txt files and classes.txt"
+)
+
+
+class Described(NamedTuple):
+    """What a data.yaml says.
+
+    Attributes:
+        file: the YAML file.
+        names: by number of the class.
+        places: folders or lists of pictures of each split, as they are written there.
+        base: what these are relative to.
+    """
+
+    file: str
+    names: dict[int, str]
+    places: dict[str, list[str]]
+    base: str
+
+
+def labels_of(picture: str) -> str:
+    """The file of a picture's labels: the last folder "images" of its path becomes "labels"; where there is none, the
+    one beside it."""
+    stem = os.path.splitext(picture)[0]
+    before, found, behind = stem.rpartition(f"{os.sep}images{os.sep}")
+    named = f"{before}{os.sep}labels{os.sep}{behind}.txt"
+    return named if found and (os.path.isfile(named) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
+
+
+def description_of(root: str) -> Described | None:
+    """What the data.yaml of a folder says; None: there is none.
+
+    Raises:
+        UserError: it cannot be read, or lacks names; or there are several.
+    """
+    files = yolo_descriptions(root)
+    if len(files) > 1:
+        raise UserError(f"{', '.join(files)} all describe data: keep one in the folder, or call it data.yaml")
+    if not files:
+        return None
+    file = files[0]
+    with readable(file):
+        content = read_yaml(file)
+    names = content.get("names") if isinstance(content, dict) else None
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    if not isinstance(names, dict) or not names or not all(type(number) is int and number >= 0 for number in names):
+        raise UserError(f"{file} has no names of classes; expected names: [cat, dog], or a line 0: cat for each")
+    places = {}
+    for split in ("train", "val", "test"):
+        value = content.get(split)
+        if value is not None:
+            places[split] = [_with_slashes(str(one)) for one in (value if isinstance(value, list) else [value])]
+    base = os.path.join(root, _with_slashes(str(content.get("path") or "")))
+    return Described(file, {number: str(names[number]) for number in sorted(names)}, places, base)
+
+
+def _with_slashes(path: str) -> str:
+    """A path that was written on Windows."""
+    return path.replace("\\", "/")
+
+
+def names_of(root: str) -> dict[int, str]:
+    splits = [os.path.join(root, word) for words in SPLIT_WORDS.values() for word in words]
+    for folder in (root, os.path.join(root, "labels"), *splits):
+        names = read_class_names(folder)
+        if names is not None:
+            return dict(enumerate(names))
+    raise UserError(
+        f"{root} has no names of classes; expected data.yaml with names: [cat, dog], or classes.txt, a name a line"
+    )
+
+
+def pictures_of(root: str, split: str, described: Described | None) -> list[str]:
+    """The files of a split's pictures, sorted."""
+    if described is not None and described.places:
+        require_split(split, tuple(described.places), described.file, _remark(split, described.places))
+        found = [picture for place in described.places[split] for picture in _pictures_at(root, place, described)]
+    else:
+        found = [os.path.join(folder, name) for folder in _folders_of(root, split) for name in pictures_below(folder)]
+    if not found:
+        raise UserError(f"{described.file if described else root}: there are no {split} pictures")
+    return sorted(dict.fromkeys(found))
+
+
+def _folders_of(root: str, split: str) -> list[str]:
+    """The folders of a split where no data.yaml names them."""
+    images = os.path.join(root, "images")
+    for word in SPLIT_WORDS.get(split, (split,)):
+        for folder in (os.path.join(images, word), os.path.join(root, word, "images"), os.path.join(root, word)):
+            if os.path.isdir(folder):
+                return [folder]
+    if split == "train" and os.path.isdir(images):
+        return [images]  # one folder, which DATA.VAL_FRACTION may divide
+    if split == "train" and picture_names(root):  # with labels beside them, as labelImg writes them
+        return [root]
+    known = [os.path.basename(path) for path in (*folder_paths(images), *folder_paths(root))]
+    known = [name for name in known if name not in ("images", "labels")]
+    has_train = os.path.isdir(images) or bool(picture_names(root))
+    require_split(split, known, f"yolo at {root}", _remark(split, [*known, *(["train"] if has_train else [])]))
+    raise UserError(f"{root} has no folder of {split} pictures; expected a folder {LAYOUT}")
+
+
+def _remark(split: str, known: Collection[str]) -> str:
+    helps = split == "val" and any(word in known for word in SPLIT_WORDS["train"])
+    return "; DATA.VAL_FRACTION divides the training set" if helps else ""
+
+
+def _pictures_at(root: str, place: str, described: Described) -> list[str]:
+    """The pictures of a folder, or of a list, that data.yaml names."""
+    # Published files often say ../train/images and lie beside train.
+    tries = [os.path.join(described.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]
+    path = next((os.path.normpath(one) for one in tries if os.path.exists(one)), None)
+    if path is None:
+        raise UserError(f"{described.file} names {place}, which is not there; looked at {os.path.normpath(tries[0])}")
+    if os.path.isdir(path):
+        return [os.path.join(path, name) for name in pictures_below(path)]
+    with readable(path):
+        lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
+    folder = os.path.dirname(path)
+    return [os.path.normpath(os.path.join(folder, _with_slashes(line))) for line in lines if line]

@@ -1,0 +1,164 @@
+"""Integer coordinates as int64 keys with the same order, sorted in linear time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...runtime.compiled import compiled
+from ...runtime.errors import UserError
+
+_SMALLEST_MARGIN = 256
+_MOST_AXES = 4
+
+Steps = int | tuple[int, ...]  # a stride, size or dilation: one number for all axes; or one for each, not all equal
+
+
+def along_axes(steps: Steps, dimension: int) -> tuple[int, ...]:
+    """One number for each axis.
+
+    Raises:
+        ValueError: there are others than ``dimension``.
+    """
+    found = (steps,) * dimension if isinstance(steps, int) else tuple(steps)
+    if len(found) != dimension:
+        raise ValueError(f"{steps} has {len(found)} numbers for {dimension} axes: give one for each, or one for all")
+    return found
+
+
+def plainest(numbers: Sequence[int]) -> Steps:
+    """The same as ``Steps``: equal ones are one number, so that what is equal compares equal."""
+    return numbers[0] if len(set(numbers)) == 1 else tuple(numbers)
+
+
+class KeySpace:
+    """Keys of all voxels in the bounding box of some, and around it.
+
+    Args:
+        coordinates: integers (N, 1 + D), scene number in column 0, D from 1 to 4, in any order.
+
+    Attributes:
+        dimension: D.
+        coordinates: those given, int64.
+
+    Raises:
+        ValueError: another shape or dtype, or a negative scene number.
+        UserError: coordinates beyond int32.
+    """
+
+    def __init__(self, coordinates: np.ndarray) -> None:
+        coordinates = np.asarray(coordinates)
+        is_shaped = coordinates.ndim == 2 and 2 <= coordinates.shape[1] <= 1 + _MOST_AXES
+        if not is_shaped or coordinates.dtype.kind not in "iu":
+            raise ValueError(
+                f"coordinates are {coordinates.dtype} of shape {coordinates.shape}, expected integers (voxels, 1 + D) "
+                f"with the scene number in column 0 and D from 1 to {_MOST_AXES}"
+            )
+        limits = np.iinfo(np.int32)
+        if coordinates.size and (coordinates.min() < limits.min or coordinates.max() > limits.max):
+            raise UserError(
+                f"voxel coordinates reach from {coordinates.min()} to {coordinates.max()}, beyond int32: use a larger "
+                "voxel size, or subtract the scene's minimum"
+            )
+        self.coordinates = coordinates = coordinates.astype(np.int64)
+        number = len(coordinates)
+        # Column by column: numpy is slow along rows of length four.
+        low, high = ([limit(column) if number else 0 for column in coordinates.T] for limit in (np.min, np.max))
+        if low[0] < 0:
+            raise ValueError(f"scene number {low[0]} in column 0 of the coordinates is negative")
+        self.dimension = coordinates.shape[1] - 1
+        self._margin = _SMALLEST_MARGIN
+        self._low, self._high = np.array(low[1:], np.int64), np.array(high[1:], np.int64)
+        self._scenes = int(high[0]) + 1 if number else 0
+
+    def reserve(self, reach: int) -> bool:
+        """Make room for coordinates up to ``reach`` outside the bounding box; whether that has changed all keys."""
+        grows = reach > self._margin
+        if grows:
+            self._margin = 1 << (reach - 1).bit_length()
+        return grows
+
+    def reserve_for(self, others: np.ndarray, reach: int) -> bool:
+        """The same for those up to ``reach`` outside the bounding box of other voxels (M, 1 + D), M at least 1."""
+        low, high = others[:, 1:].min(axis=0), others[:, 1:].max(axis=0)
+        self._scenes = max(self._scenes, int(others[:, 0].max()) + 1)
+        return self.reserve(max(int((self._low - low).max()), int((high - self._high).max()), 0) + reach)
+
+    def radices(self) -> np.ndarray:
+        """Key increment of one step along each spatial axis, int64 (D,).
+
+        Raises:
+            UserError: the coordinates are too far apart for a 63-bit key.
+        """
+        widths = [int(high) - int(low) + 1 + 2 * self._margin for low, high in zip(self._low, self._high)]
+        radices = [1] * self.dimension
+        for axis in range(self.dimension - 2, -1, -1):
+            radices[axis] = radices[axis + 1] * widths[axis + 1]
+        if radices[0] * widths[0] * max(1, self._scenes) > np.iinfo(np.int64).max:
+            spans = " x ".join(str(int(high) - int(low) + 1) for low, high in zip(self._low, self._high))
+            raise UserError(
+                f"the voxels of {self._scenes} scene(s) span {spans}, too far for a key of 63 bits: use a larger voxel "
+                "size, or remove stray points"
+            )
+        return np.array(radices, np.int64)
+
+    def pack(self, coordinates: np.ndarray) -> np.ndarray:
+        """Keys int64 (N,) with the same sort order as the coordinates."""
+        radices = self.radices()
+        keys = coordinates[:, 0] * self._scene_step()
+        for axis in range(self.dimension):
+            keys += (coordinates[:, 1 + axis] - (self._low[axis] - self._margin)) * radices[axis]
+        return keys
+
+    def sorted(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The keys in ascending order, and the positions of their voxels, int64 (N,) each."""
+        return _sorted_with_positions(self.pack(coordinates), (self._scene_step() * max(1, self._scenes)).bit_length())
+
+    def _scene_step(self) -> int:
+        """Key increment of one scene."""
+        return int(self.radices()[0]) * (int(self._high[0]) - int(self._low[0]) + 1 + 2 * self._margin)
+
+
+def distinct(coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct voxels in lexicographic order, int32 (M, 1 + D), and which of them each one is, int64 (N,).
+
+    Raises:
+        ValueError, UserError: as ``KeySpace``.
+    """
+    space = KeySpace(coordinates)
+    keys, order = space.sorted(space.coordinates)
+    is_first = first_of_equals(keys)
+    inverse = np.empty(len(keys), np.int64)
+    inverse[order] = np.cumsum(is_first) - 1
+    return space.coordinates[order[is_first]].astype(np.int32), inverse
+
+
+def first_of_equals(sorted_keys: np.ndarray) -> np.ndarray:
+    """bool (N,): differs from the one before."""
+    is_first = np.ones(len(sorted_keys), bool)
+    np.not_equal(sorted_keys[1:], sorted_keys[:-1], out=is_first[1:])
+    return is_first
+
+
+@compiled
+def _sorted_with_positions(keys, bits):
+    """Stable sort: sorted keys, and their original positions.
+
+    Radix sort from the lowest digit (D. Knuth, The Art of Computer Programming, 5.2.5): in a fifth of the time of
+    numpy's comparison sort. ``keys`` are non-negative int64 with that many bits, and are overwritten.
+    """
+    order = np.arange(len(keys))
+    other_keys, other_order = np.empty_like(keys), np.empty_like(order)
+    for shift in range(0, bits, 11):
+        places = np.zeros(2049, np.int64)
+        for i in range(len(keys)):
+            places[1 + (keys[i] >> shift & 2047)] += 1
+        for digit in range(2048):
+            places[digit + 1] += places[digit]
+        for i in range(len(keys)):
+            digit = keys[i] >> shift & 2047
+            other_keys[places[digit]] = keys[i]
+            other_order[places[digit]] = order[i]
+            places[digit] += 1
+        keys, other_keys = other_keys, keys
+        order, other_order = other_order, order
+    return keys, order

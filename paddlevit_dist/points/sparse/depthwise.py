@@ -1,0 +1,82 @@
+"""Convolution of each channel by itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import paddle
+
+from ...runtime import autocast
+from ...runtime.autocast import as_dtype
+from .coordinate_keys import Steps
+from .device_plan import Direction, KernelMap
+from .layers import Convolution
+
+
+class DepthwiseConvolution(Convolution):
+    """``out[u] = sum over k of in[u + offset_k] * kernel[k]``: MinkowskiEngine's ``MinkowskiChannelwiseConvolution``,
+    with ``kernel`` (K, C).
+
+    Args:
+        channels: of the features.
+        kernel_size, stride, dilation, bias, dimension: as of ``Convolution``.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Steps = 3,
+        stride: Steps = 1,
+        dilation: Steps = 1,
+        bias: bool = False,
+        dimension: int = 3,
+    ) -> None:
+        super().__init__(channels, channels, kernel_size, stride, dilation, bias, dimension)
+        self.is_pointwise = False
+        self._fan_channels = ""
+        self.kernel = self._uniform([self.kernel_volume, channels])
+
+    def _convolve(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+        return _Depthwise.apply(as_dtype(features, self.kernel.dtype), self.kernel, kernel_map, rows)
+
+
+class _Depthwise(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(
+        ctx: Any, features: paddle.Tensor, kernel: paddle.Tensor, kernel_map: KernelMap, rows: int
+    ) -> paddle.Tensor:
+        ctx.save_for_backward(features, kernel)
+        ctx.kernel_map = kernel_map
+        with paddle.no_grad(), autocast.off():
+            scales = paddle.unbind(kernel, 0)
+            return _receive(features, scales, kernel_map.to_coarse, rows, kernel_map.is_symmetric)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        features, kernel = ctx.saved_tensor()
+        kernel_map = ctx.kernel_map
+        scales = paddle.unbind(kernel, 0)
+        with paddle.no_grad(), autocast.off():
+            # A list of a symmetric map that is read backwards is that of the opposite offset.
+            mirrored = scales[::-1] if kernel_map.is_symmetric else scales
+            of_features = _receive(gradient, mirrored, kernel_map.to_fine, features.shape[0], kernel_map.is_symmetric)
+            sums = {k: paddle.zeros_like(scale) for k, scale in enumerate(scales)}
+            if kernel_map.is_symmetric and features.shape[0]:
+                sums[len(sums) // 2] = (features * gradient).sum(axis=0)
+            for offset, receivers, givers in kernel_map.to_coarse.lists():
+                products = paddle.gather(features, givers) * paddle.gather(gradient, receivers)  # (P, C)
+                sums[offset] = sums[offset] + products.sum(axis=0)
+            return of_features, paddle.stack(list(sums.values()))
+
+
+def _receive(
+    source: paddle.Tensor, scales: Sequence[paddle.Tensor], direction: Direction, rows: int, has_centre: bool
+) -> paddle.Tensor:
+    """What each of ``rows`` rows receives through a kernel's scales, each (C,)."""
+    if has_centre:
+        received = source * scales[len(scales) // 2]
+    else:
+        received = paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
+    for offset, receivers, givers in direction.lists():  # within a list no row receives twice
+        total = paddle.gather(received, receivers) + paddle.gather(source, givers) * scales[offset]
+        paddle.scatter_(received, receivers, total)
+    return received

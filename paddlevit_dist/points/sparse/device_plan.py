@@ -1,0 +1,227 @@
+"""The coordinate plan on the device: kernel maps as lists of pairs, by block or in groups."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+
+from ...runtime.transfers import to_device
+from .coordinate_keys import Steps
+from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, MapKey, PairLists, PlanSpec, grouped_lists, unpack_plan
+
+_ASK = "build it with the plan_spec() of this network"
+_NO_COORDINATES = "a plan from a batch has no coordinates: put them into the batch beside it"
+
+
+_CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
+_required: list[bool] = []  # one entry for each open ``batched_products``
+
+
+def preferred_block_rows() -> int | None:
+    """Maximum receiving rows per block on this process's device; None: groups instead of blocks, for batched
+    products."""
+    is_batched = _required[-1] if _required else paddle.get_device().startswith("gpu")
+    return None if is_batched else _CPU_BLOCK_ROWS
+
+
+@contextlib.contextmanager
+def batched_products(wanted: bool) -> Iterator[None]:
+    """Plans made inside the block have convolutions multiply groups of kernel offsets at once, or one by one, whatever
+    the device."""
+    _required.append(wanted)
+    try:
+        yield
+    finally:
+        _required.pop()
+
+
+class Pairs(NamedTuple):
+    """The pairs of one kernel offset in one block: int32 tensors (P,) of receiving and giving rows."""
+
+    offset: int
+    receivers: paddle.Tensor
+    givers: paddle.Tensor
+
+
+class Group(NamedTuple):
+    """Lists of pairs of about equal lengths, filled up to the longest: int32 tensors (lists * longest,), list by list.
+
+    Attributes:
+        offsets: the kernel offset of each list.
+        sizes: pairs of each list without filling, the largest first.
+        receivers: any rows where there is no pair.
+        givers: the number of giving rows where there is no pair.
+    """
+
+    offsets: list[int]
+    sizes: list[int]
+    receivers: paddle.Tensor
+    givers: paddle.Tensor
+
+    def lists(self) -> Iterator[Pairs]:
+        """Each list without what fills it."""
+        for number, (offset, size) in enumerate(zip(self.offsets, self.sizes)):
+            start = number * self.sizes[0]
+            yield Pairs(offset, self.receivers[start : start + size], self.givers[start : start + size])
+
+
+class Direction(NamedTuple):
+    """A kernel map in one direction on the device, by blocks or by groups.
+
+    Attributes:
+        blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
+            different blocks are different, and so are those within one ``Pairs``. Empty if there are groups.
+        is_exclusive: no row receives more than once over all offsets.
+        groups: of lists, to be multiplied at once.
+    """
+
+    blocks: list[list[Pairs]]
+    is_exclusive: bool
+    groups: list[Group]
+
+    def lists(self) -> Iterator[Pairs]:
+        """Every list of pairs."""
+        for block in self.blocks:
+            yield from block
+        for group in self.groups:
+            yield from group.lists()
+
+
+class KernelMap(NamedTuple):
+    """Both directions of a kernel map. A symmetric one has the same lists in both, without the centre's."""
+
+    is_symmetric: bool
+    num_offsets: int
+    to_coarse: Direction
+    to_fine: Direction
+
+
+def direction_of(lists: PairLists) -> Direction:
+    """From lists on the device; all tensors are created by few operations."""
+    counts = lists.counts
+    blocks: list[list[Pairs]] = [[] for _ in counts]
+    if not counts.any():
+        return Direction(blocks, lists.is_exclusive, [])
+    both = lists.receivers, lists.givers
+    if lists.is_grouped:
+        members = grouped_lists(counts)
+        parts = [paddle.split(side, [len(sizes) * sizes[0] for _, sizes in members]) for side in both]
+        return Direction([], lists.is_exclusive, [Group(*own, *sides) for own, *sides in zip(members, *parts)])
+    receivers, givers = (paddle.split(side, counts[counts > 0].tolist()) for side in both)
+    for (block, offset), receiving, giving in zip(np.argwhere(counts > 0).tolist(), receivers, givers):
+        blocks[block].append(Pairs(offset, receiving, giving))
+    return Direction(blocks, lists.is_exclusive, [])
+
+
+class Plan:
+    """The levels and kernel maps of a batch as device tensors, shared by all sparse tensors of a forward pass.
+
+    Created from a batch (``Plan.of_batch``), it has what the network's ``plan_spec()`` requested; created from
+    coordinates (``Plan.of_coordinates``), it builds everything lazily.
+    """
+
+    def __init__(self, dimension: int, num_scenes: int) -> None:
+        self.dimension = dimension
+        self.num_scenes = num_scenes
+        self._maps: dict[MapKey, KernelMap] = {}
+        self._scenes: dict[Steps, paddle.Tensor] = {}
+        self._rows: dict[Steps, int] = {}
+        self._packed_maps: dict[MapKey, tuple[PairLists, ...]] = {}
+        self._coordinate_plan: CoordinatePlan | None = None
+        self._asked_maps: dict[MapKey, None] = {}
+        self._asked_scenes: dict[Steps, None] = {}
+
+    @classmethod
+    def of_batch(cls, batch: Mapping[str, Any]) -> "Plan":
+        """From the arrays of ``build_plan``, after the loader has converted them to tensors.
+
+        Args:
+            batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" bytes.
+        """
+        pairs = batch[PAIRS]
+        packed = unpack_plan(pairs if isinstance(pairs, paddle.Tensor) else to_device(pairs), batch[HEADER])
+        plan = cls(packed.dimension, packed.num_scenes)
+        plan._rows, plan._packed_maps, plan._scenes = packed.rows, packed.maps, packed.scenes
+        return plan
+
+    @classmethod
+    def of_coordinates(cls, coordinates: Any, num_scenes: int | None = None, stride: Steps = 1) -> "Plan":
+        """From integer coordinates (N, 1 + D) of one tensor stride, an array or a tensor, with the scene number in
+        column 0.
+
+        Raises:
+            ValueError, UserError: as ``CoordinatePlan``.
+        """
+        arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows(), stride)
+        plan = cls(arrays.dimension, arrays.num_scenes)
+        plan._coordinate_plan = arrays
+        return plan
+
+    @property
+    def has_coordinates(self) -> bool:
+        """Whether it was created from coordinates in this process."""
+        return self._coordinate_plan is not None
+
+    def rows(self, stride: Steps) -> int:
+        """Number of voxels of a level."""
+        if self._coordinate_plan is not None:
+            return len(self._coordinate_plan.level(stride).order)
+        if stride not in self._rows:
+            raise ValueError(f"the plan has no level of stride {stride}, only {sorted(self._rows)}: {_ASK}")
+        return self._rows[stride]
+
+    def coordinates(self, stride: Steps) -> np.ndarray:
+        """int32 (N, 1 + D) of a level; only for a plan created from coordinates in this process."""
+        return self._arrays().level(stride).coordinates.astype(np.int32)
+
+    def find(self, stride: Steps, wanted: np.ndarray) -> np.ndarray:
+        """As ``CoordinateLevels.find``; only for a plan created from coordinates in this process."""
+        return self._arrays().find(stride, wanted)
+
+    def _arrays(self) -> CoordinatePlan:
+        if self._coordinate_plan is None:
+            raise ValueError(_NO_COORDINATES)
+        return self._coordinate_plan
+
+    def scenes(self, stride: Steps) -> paddle.Tensor:
+        """Scene number of each voxel of a level, int32 (N,)."""
+        self._asked_scenes[stride] = None
+        if stride not in self._scenes:
+            if self._coordinate_plan is None:
+                raise ValueError(f"the plan has no scene numbers for stride {stride}: {_ASK}")
+            self._scenes[stride] = to_device(self._coordinate_plan.scenes(stride))
+        return self._scenes[stride]
+
+    def kernel_map(self, key: MapKey) -> KernelMap:
+        """The pairs of a kernel between two levels."""
+        self._asked_maps[key] = None
+        if key not in self._maps:
+            if self._coordinate_plan is not None:
+                lists = tuple(map(_on_device, self._coordinate_plan.kernel_map(key)))
+            elif key in self._packed_maps:
+                lists = self._packed_maps[key]
+            else:
+                raise ValueError(f"the plan has no {key}: {_ASK}")
+            directions = [direction_of(one) for one in lists]
+            num_offsets = key.num_offsets(self.dimension)
+            self._maps[key] = KernelMap(key.is_symmetric, num_offsets, directions[0], directions[-1])
+        return self._maps[key]
+
+    def map_to(self, stride: Steps, coarse: np.ndarray, offsets: np.ndarray) -> KernelMap:
+        """The pairs of a level with any other voxels; arguments as of ``CoordinatePlan.map_to``. Only for a plan
+        created from coordinates in this process."""
+        lists = self._arrays().map_to(stride, coarse, offsets)
+        return KernelMap(False, len(offsets), *(direction_of(_on_device(one)) for one in lists))
+
+    def asked_for(self, block_rows: int | None) -> PlanSpec:
+        """What parts of this plan have been used so far."""
+        return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
+
+
+def _on_device(lists: PairLists) -> PairLists:
+    """By one transfer, which is never empty."""
+    number = len(lists.receivers)
+    pairs = to_device(np.concatenate([lists.receivers, lists.givers, np.zeros(1, np.int32)]))
+    return lists._replace(receivers=pairs[:number], givers=pairs[number : 2 * number])

@@ -1,0 +1,199 @@
+"""Points with features, between voxels: onto voxels, back again, and interpolation; and dense arrays.
+
+Points are in units of voxels: a voxel's coordinates are those of its lower corner for ``PointFeatures.voxels``, and a
+grid point for interpolation, as in MinkowskiEngine's ``TensorField`` (``src/interpolation_kernel.hpp``).
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ...runtime.transfers import to_device
+from .coordinate_keys import Steps, along_axes, distinct
+from .device_plan import Plan
+from .tensor import SparseTensor, put_rows, require_sparse, take_rows, whole
+
+_MODES = ("mean", "sum", "first")
+
+
+class PointFeatures:
+    """Points with features: MinkowskiEngine's ``TensorField``.
+
+    Args:
+        features: floating (P, C), tensor or array.
+        points: float (P, 1 + D), array or tensor, scene number in column 0, then coordinates in voxels.
+        num_scenes: of the batch, if the last ones may be empty.
+
+    Raises:
+        ValueError: shapes that do not match.
+    """
+
+    def __init__(self, features: Any, points: Any, num_scenes: int | None = None) -> None:
+        self.features = features if isinstance(features, paddle.Tensor) else to_device(np.asarray(features))
+        self.points = np.asarray(points, np.float64)
+        if self.features.ndim != 2 or self.points.ndim != 2 or len(self.points) != self.features.shape[0]:
+            raise ValueError(
+                f"features have shape {list(self.features.shape)} and points {list(self.points.shape)}, expected "
+                "(points, channels) and (points, 1 + D)"
+            )
+        self.num_scenes = num_scenes
+
+    def voxels(self, mode: str = "mean") -> tuple[SparseTensor, paddle.Tensor]:
+        """The voxels with points in them, in lexicographic order; and the voxel of each point, int64 (P,), as
+        ``SparseTensor.slice`` takes it.
+
+        Args:
+            mode: of several points in a voxel "mean", "sum", or the "first".
+        """
+        if mode not in _MODES:
+            raise ValueError(f"mode is '{mode}', expected one of {', '.join(_MODES)}")
+        coordinates, inverse = distinct(np.floor(self.points).astype(np.int64))
+        rows = to_device(inverse)
+        if mode == "first":
+            first = np.full(len(coordinates), len(inverse), np.int64)
+            np.minimum.at(first, inverse, np.arange(len(inverse)))
+            return SparseTensor(take_rows(self.features, first), coordinates, num_scenes=self.num_scenes), rows
+        weights = 1.0 / np.bincount(inverse, minlength=len(coordinates))[inverse] if mode == "mean" else None
+        features = _added(self.features, weights, inverse, len(coordinates))
+        return SparseTensor(features, coordinates, num_scenes=self.num_scenes), rows
+
+    def splat(self) -> SparseTensor:
+        """The voxels at the corners around each point, which gives to each its features times the share of linear
+        interpolation: the transpose of ``features_at(x, points, "linear")``."""
+        corners = list(_corners(self.points, 1))
+        voxels = np.concatenate([voxel for voxel, _ in corners])
+        weights = np.concatenate([share for _, share in corners])
+        touched = np.flatnonzero(weights)
+        coordinates, inverse = distinct(voxels[touched])
+        given = take_rows(self.features, touched % max(len(self.points), 1))
+        features = _added(given, weights[touched], inverse, len(coordinates))
+        return SparseTensor(features, coordinates, num_scenes=self.num_scenes)
+
+
+def features_at(x: SparseTensor, points: Any, mode: str = "linear") -> paddle.Tensor:
+    """Features of a sparse tensor at points, (P, C), differentiable in the features.
+
+    Args:
+        points: float (P, 1 + D), scene number in column 0, then coordinates in voxels of stride 1.
+        mode: "linear": each of the 2 ** D voxels around a point has its share; one that does not exist gives nothing,
+            and the others no more for that. "nearest": the voxel that contains the point; zeros where there is none.
+
+    Raises:
+        ValueError: another mode or shape.
+    """
+    require_sparse("features_at", x)
+    points = np.asarray(points, np.float64)
+    if points.ndim != 2 or points.shape[1] != 1 + x.dimension:
+        raise ValueError(f"points have shape {list(points.shape)}, expected (points, {1 + x.dimension})")
+    if mode not in ("linear", "nearest"):
+        raise ValueError(f"mode is '{mode}', expected 'linear' or 'nearest'")
+    if not len(points):
+        return x.features[:0]
+    zeros = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
+    with_zeros = paddle.concat([x.features, zeros]) if x.features.shape[0] else zeros
+    corners = list(_corners(points, x.stride)) if mode == "linear" else [(_containing(points, x.stride), None)]
+    found = None
+    for voxels, share in corners:
+        rows = x.plan.find(x.stride, voxels)
+        given = paddle.gather(with_zeros, to_device(np.where(rows < 0, x.features.shape[0], rows)))
+        if share is not None:
+            given = given * to_device(share[:, None].astype(np.float64)).astype(given.dtype)
+        found = given if found is None else found + given
+    return found
+
+
+def _containing(points: np.ndarray, stride: Steps) -> np.ndarray:
+    """The voxel of each point, int64 (P, 1 + D)."""
+    steps = np.array(along_axes(stride, points.shape[1] - 1))
+    lower = np.floor(points[:, 1:] / steps).astype(np.int64) * steps
+    return np.concatenate([points[:, :1].astype(np.int64), lower], axis=1)
+
+
+def _corners(points: np.ndarray, stride: Steps) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Each corner of the cells around the points: voxels int64 (P, 1 + D) and their shares, float64 (P,)."""
+    dimension = points.shape[1] - 1
+    steps = np.array(along_axes(stride, dimension))
+    lower = _containing(points, stride)
+    along = (points[:, 1:] - lower[:, 1:]) / steps  # (P, D), from 0 to 1
+    for corner in itertools.product((0, 1), repeat=dimension):
+        voxels = lower.copy()
+        voxels[:, 1:] += np.array(corner) * steps
+        yield voxels, np.where(corner, along, 1.0 - along).prod(axis=1)
+
+
+def _added(given: paddle.Tensor, weights: np.ndarray | None, inverse: np.ndarray, number: int) -> paddle.Tensor:
+    """(number, C): for each row the weighted sum of those that belong to it."""
+    if not given.shape[0]:
+        return given
+    if weights is not None:
+        given = given * to_device(weights[:, None]).astype(given.dtype)
+    zeros = paddle.zeros([number, given.shape[1]], dtype=given.dtype)
+    return paddle.scatter_nd_add(zeros, to_device(inverse[:, None]), given)
+
+
+def to_dense(
+    x: SparseTensor, shape: Sequence[int] | None = None, minimum: Sequence[int] | None = None
+) -> tuple[paddle.Tensor, np.ndarray]:
+    """The features in a dense tensor (scenes, C, *shape), zeros where there is no voxel; and the coordinates of its
+    first voxel, int64 (D,).
+
+    Args:
+        shape: voxels of the tensor's stride along each axis; None: as many as are needed.
+        minimum: coordinates of the first voxel, a multiple of the stride; None: the smallest along each axis.
+
+    Raises:
+        ValueError: voxels outside of it.
+    """
+    require_sparse("to_dense", x)
+    coordinates = x.coordinates.astype(np.int64)
+    steps = np.array(along_axes(x.stride, x.dimension))
+    if minimum is None:
+        first = coordinates[:, 1:].min(axis=0) if len(coordinates) else np.zeros(x.dimension, np.int64)
+    else:
+        first = np.array(along_axes(tuple(minimum), x.dimension))
+    places = (coordinates[:, 1:] - first) // steps  # (N, D)
+    if (first % steps).any():
+        raise ValueError(f"minimum is {first.tolist()}, expected multiples of the stride {x.stride}")
+    sides = np.array(places.max(axis=0) + 1 if shape is None and len(places) else shape or [1] * x.dimension)
+    outside = np.flatnonzero(((places < 0) | (places >= sides)).any(axis=1))
+    if len(outside):
+        raise ValueError(
+            f"voxel {outside[0]} at {coordinates[outside[0], 1:].tolist()} lies outside of shape {sides.tolist()} from "
+            f"{first.tolist()} on ({len(outside):,} voxels do): give a larger shape, or prune them"
+        )
+    cells = x.plan.num_scenes, *sides.tolist()
+    flat = np.ravel_multi_index((coordinates[:, 0], *places.T), cells)
+    dense = put_rows(x.features, flat, int(np.prod(cells))).reshape([*cells, x.features.shape[1]])
+    return dense.transpose([0, x.dimension + 1, *range(1, x.dimension + 1)]), first
+
+
+def from_dense(
+    values: paddle.Tensor, coordinates: Any = None, minimum: Sequence[int] | int = 0, stride: Steps = 1
+) -> SparseTensor:
+    """The voxels of a dense tensor.
+
+    Args:
+        values: (scenes, C, ...), one to four spatial axes.
+        coordinates: integers (N, 1 + D), of those to take; None: where any channel is not zero, for which a GPU is
+            waited for.
+        minimum: coordinates of the first voxel, a multiple of ``stride``.
+        stride: tensor stride of the voxels.
+    """
+    dimension = values.ndim - 2
+    steps = np.array(along_axes(whole("stride", stride), dimension))
+    first = np.array(along_axes(minimum if isinstance(minimum, int) else tuple(minimum), dimension))
+    cells = [values.shape[0], *values.shape[2:]]
+    rows = values.transpose([0, *range(2, dimension + 2), 1]).reshape([-1, values.shape[1]])
+    if coordinates is None:
+        flat = np.flatnonzero((rows != 0).any(axis=1).numpy())
+        places = np.stack(np.unravel_index(flat, cells), axis=1)
+        coordinates = np.concatenate([places[:, :1], places[:, 1:] * steps + first], axis=1)
+    else:
+        coordinates = np.asarray(coordinates, np.int64)
+        places = (coordinates[:, 1:] - first) // steps
+        flat = np.ravel_multi_index((coordinates[:, 0], *places.T), cells)
+    plan = Plan.of_coordinates(coordinates, values.shape[0], whole("stride", stride))
+    return SparseTensor(take_rows(rows, flat), plan=plan, stride=stride)

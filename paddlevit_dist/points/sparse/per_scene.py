@@ -1,0 +1,97 @@
+"""What scenes have as a whole: vectors given to all their voxels, and normalisation over them."""
+
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from ...runtime import autocast
+from .layers import require
+from .tensor import SparseTensor, require_sparse
+
+
+def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> SparseTensor:
+    """Each voxel's features with the vector of its scene.
+
+    Args:
+        vectors: (scenes, C), such as ``GlobalPooling`` gives; with "concatenate" of any width.
+        mode: "add", "multiply" or "concatenate".
+
+    Raises:
+        ValueError: another mode, or other shapes.
+    """
+    require_sparse("broadcast", x)
+    modes = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": _beside}
+    if mode not in modes:
+        raise ValueError(f"mode is '{mode}', expected one of {', '.join(modes)}")
+    if vectors.ndim != 2 or vectors.shape[0] != x.plan.num_scenes:
+        raise ValueError(f"vectors have shape {list(vectors.shape)}, expected ({x.plan.num_scenes}, channels)")
+    own = paddle.gather(vectors, x.plan.scenes(x.stride)) if x.features.shape[0] else vectors[:0]
+    return x.with_features(modes[mode](x.features, own))
+
+
+def _beside(features: paddle.Tensor, own: paddle.Tensor) -> paddle.Tensor:
+    return paddle.concat([features, own], axis=1)
+
+
+class Broadcast(nn.Layer):
+    """``broadcast`` as a layer. Args: mode: "add", "multiply" or "concatenate"."""
+
+    def __init__(self, mode: str = "add") -> None:
+        super().__init__()
+        self.mode = mode
+
+    def forward(self, x: SparseTensor, vectors: paddle.Tensor) -> SparseTensor:
+        return broadcast(x, vectors, self.mode)
+
+    def extra_repr(self) -> str:
+        return f"mode={self.mode}"
+
+
+class InstanceNorm(nn.Layer):
+    """Each channel of each scene with mean 0 and variance 1 over its voxels, then scaled and shifted by learned
+    ``weight`` and ``bias`` (1, C), as in MinkowskiEngine.
+
+    Args:
+        num_features: channels.
+        epsilon: added to the variance.
+    """
+
+    def __init__(self, num_features: int, epsilon: float = 1e-6) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = self.create_parameter([1, num_features], default_initializer=nn.initializer.Constant(1.0))
+        self.bias = self.create_parameter([1, num_features], is_bias=True)
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        require(self, x, self.weight, self.weight.shape[1])
+        if not x.features.shape[0]:
+            return x.with_features(x.features + 0.0 * (self.weight + self.bias)[:0])
+        numbers = x.plan.scenes(x.stride)
+        scenes = paddle.arange(x.plan.num_scenes, dtype="int32").unsqueeze(1)
+        with autocast.off():  # sums over all voxels of a scene leave the range of half precision
+            features = x.features.astype(self.weight.dtype)
+            is_of_scene = (numbers.unsqueeze(0) == scenes).astype(features.dtype)  # (scenes, rows)
+            share = is_of_scene / paddle.clip(is_of_scene.sum(axis=1, keepdim=True), min=1.0)
+            centred = features - paddle.gather(paddle.matmul(share, features), numbers)
+            variance = paddle.matmul(share, centred**2)  # (scenes, C)
+            scale = paddle.gather(paddle.rsqrt(variance + self.epsilon), numbers)
+            return x.with_features(centred * scale * self.weight + self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[1]}, epsilon={self.epsilon:g}"
+
+
+class Pointwise(nn.Layer):
+    """Any layer that treats rows apart, on the features: ``Pointwise(nn.GELU())``, ``Pointwise(nn.Linear(8, 16))``."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        require_sparse("Pointwise", x)
+        if x.features.shape[0]:
+            return x.with_features(self.layer(x.features))
+        # Most kernels refuse no rows. So all parameters have a gradient, of zeros, on this rank too.
+        return x.with_features(self.layer(paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype))[:0])

@@ -29,9 +29,12 @@ _FAMILIES = {
         "swin:SwinTransformer": "SWIN",
         "cait:CaiT": "CAIT",
         "pvt_v2:PyramidVisionTransformer": "PVT_V2",
+        "mit:MixVisionTransformer": "MIT",
         "mlp_mixer:MlpMixer": "MLP_MIXER",
         "convnext:ConvNeXt": "CONVNEXT",
         "resnet:ResNet": "RESNET",
+        "segformer:SegFormer": "SEGFORMER",
+        "segformer:MmsegmentationsSegFormer": "MMSEGMENTATIONS_SEGFORMER",
     },
     "paddlevit_dist.images.detection": {
         "detr.network:Detr": "DETR",

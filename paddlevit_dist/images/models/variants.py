@@ -100,6 +100,28 @@ PVT_V2: Variants = {
 PVT_V2.update({name.replace("pvt_v2", "pvtv2"): dict(PVT_V2[name], patch_epsilon=1e-6) for name in [*PVT_V2]})
 PVT_V2["pvtv2_b2_linear"] = PVT_V2.pop("pvtv2_b2_li")
 
+# Xie et al., SegFormer, 2021, table 6: PVTv2 with other depths and hidden widths. The head's width, its table 6 too.
+_MIT = {"embed_dims": (64, 128, 320, 512), "num_heads": (1, 2, 5, 8), "mlp_ratios": (4, 4, 4, 4)}
+_MIT_DEPTHS = {"b1": (2, 2, 2, 2), "b2": (3, 4, 6, 3), "b3": (3, 4, 18, 3), "b4": (3, 8, 27, 3), "b5": (3, 6, 40, 3)}
+
+MIT: Variants = {
+    "mit_b0": dict(_MIT, embed_dims=(32, 64, 160, 256), depths=(2, 2, 2, 2)),
+    **{f"mit_{size}": dict(_MIT, depths=depths) for size, depths in _MIT_DEPTHS.items()},
+}
+SEGFORMER: Variants = {
+    f"segformer_{size}": {"backbone": f"mit_{size}", "channels": 256 if size in ("b0", "b1") else 768}
+    for size in ("b0", *_MIT_DEPTHS)
+}
+# mmsegmentation's networks of that name, and PaddleViT's, which has their weights: another head, one epsilon.
+MMSEGMENTATIONS_SEGFORMER: Variants = {
+    f"segformer_mmseg_{size}": {
+        "backbone": f"mit_{size}",
+        "backbone_options": {"patch_epsilon": 1e-6},
+        "channels": 256,
+    }
+    for size in ("b0", *_MIT_DEPTHS)
+}
+
 # Tolstikhin et al., MLP-Mixer, 2021, table 1.
 _MIXER_SMALL = {"embed_dim": 512, "depth": 8, "token_ratio": 0.5, "mlp_ratio": 4.0}
 _MIXER_BASE = {"embed_dim": 768, "depth": 12, "token_ratio": 0.5, "mlp_ratio": 4.0}

@@ -34,6 +34,7 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Task):
     sample_name = "pictures"
     draws_samples = True
     fixed_shapes = True
+    batch_norm = "sync"
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "SEGMENTATION.OHEM": False,
@@ -84,7 +85,13 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Task):
                 f"dataset {self.config.DATA.DATASET} has {len(names)} classes but MODEL.NUM_CLASSES (-num_classes) "
                 f"is {wanted}; set it to {len(names)} or leave it out"
             )
+        weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         self.num_classes = wanted or len(names)
+        if weights is not None and len(weights) != self.num_classes:
+            raise UserError(
+                f"SEGMENTATION.CLASS_WEIGHTS has {len(weights)} numbers: expected one for each of the "
+                f"{self.num_classes} classes"
+            )
         self.class_names = [*names, *map(str, range(len(names), self.num_classes))]
 
     def about_data(self, samples: Any) -> dict[str, Any]:
@@ -112,6 +119,7 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Task):
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
+        self.auxiliary_weight = model.auxiliary_weight
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and self._begins():
             report = load_weights(model.pretrained_part, source)
@@ -129,6 +137,21 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Task):
         with paddle.LazyGuard():  # shapes only
             create_model(self.config.MODEL.NAME, self.num_classes or 1, **self.model_options)
         return []
+
+    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
+        """The backbone's parameters, which learn at a rate of their own, and all others; no decay on norms, biases and
+        what the model exempts."""
+        decay, factor = self.config.TRAIN.WEIGHT_DECAY, self.config.TRAIN.BACKBONE_LR_FACTOR
+        exempt = set(model.no_weight_decay())
+        groups: dict[tuple[bool, bool], list[str]] = {}
+        for name, parameter in model.named_parameters():
+            if not parameter.stop_gradient:
+                is_still = len(parameter.shape) <= 1 or name in exempt
+                groups.setdefault((name.startswith("backbone."), is_still), []).append(name)
+        return [
+            {"names": names, "weight_decay": 0.0 if is_still else decay, "learning_rate": factor if is_slow else 1.0}
+            for (is_slow, is_still), names in groups.items()
+        ]
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
         layers = model.recomputed_layers()

@@ -127,7 +127,7 @@ def _views(network: Network, image: paddle.Tensor, protocol: Protocol) -> Iterat
             height, width = (-(-side // protocol.divisor) * protocol.divisor for side in scaled_size(size, scale))
             seen = upsampled(image, (height, width))
         for is_mirrored in (False, True)[: 1 + protocol.flips]:
-            one = seen.flip(axis=[3]) if is_mirrored else seen
+            one = seen.astype("float32").flip(axis=[3]) if is_mirrored else seen
             bands = [network(one)] if protocol.crop is None else slid(network, one, protocol.crop, protocol.stride)
             logits = paddle.concat([band.astype("float32") for band in bands], axis=2)
             yield View(logits.flip(axis=[3]) if is_mirrored else logits, tuple(seen.shape[2:]))

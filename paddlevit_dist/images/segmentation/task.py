@@ -21,6 +21,7 @@ from ..models.segmenter import Segmenter
 from ..transforms.on_device import Normaliser
 from .data.segmentation_dataset import IGNORED, SegmentationDataset
 from .evaluation import SegmentationEvaluation
+from .prediction import SegmentationPrediction
 from .samples import SegmentationSample, SegmentationSamples, collate, open_samples
 from .training import SegmentationTraining
 from .transforms import evaluation_transform, training_transform
@@ -28,7 +29,7 @@ from .transforms import evaluation_transform, training_transform
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 
 
-class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Task):
+class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, SegmentationPrediction, Task):
     """Trains and evaluates a network that gives each pixel of a picture a class."""
 
     sample_name = "pictures"
@@ -68,6 +69,8 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Task):
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = open_samples(self.config, split, cache_folder, transform, is_training, self._inspection)
         self._check_classes(samples.dataset)
+        if not is_training:
+            samples.protocol = self.protocol_line()
         if is_training and data.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         return samples
@@ -95,7 +98,8 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Task):
         self.class_names = [*names, *map(str, range(len(names), self.num_classes))]
 
     def about_data(self, samples: Any) -> dict[str, Any]:
-        return {**super().about_data(samples), "number of classes": self.num_classes, "classes": self.class_names}
+        facts = {**super().about_data(samples), "number of classes": self.num_classes, "classes": self.class_names}
+        return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
 
     def about_input(self) -> dict[str, Any]:
         data = self.config.DATA

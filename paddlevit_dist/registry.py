@@ -35,6 +35,8 @@ _FAMILIES = {
         "resnet:ResNet": "RESNET",
         "segformer:SegFormer": "SEGFORMER",
         "segformer:MmsegmentationsSegFormer": "MMSEGMENTATIONS_SEGFORMER",
+        "upernet:UPerNet": "UPERNET",
+        "fcn:FCN": "FCN",
     },
     "paddlevit_dist.images.detection": {
         "detr.network:Detr": "DETR",
@@ -133,6 +135,7 @@ _CONTENTS = {
             "paddlevit_dist.images.segmentation.",
             "paddlevit_dist.images.models.segformer:",
             "paddlevit_dist.images.models.upernet:",
+            "paddlevit_dist.images.models.fcn:",
         ),
         WITH_LABEL_MAPS,
     ),

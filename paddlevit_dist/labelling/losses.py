@@ -10,6 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from .. import wings
 from ..runtime.transfers import constant
 
 
@@ -28,6 +29,25 @@ def summed_cross_entropy(
     if weights is None:
         return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum", axis=axis)
     return (cross_entropies(logits, labels, ignored, axis) * weights_of(labels, ignored, weights)).sum()
+
+
+def resized_cross_entropy(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None = None
+) -> paddle.Tensor:
+    """``summed_cross_entropy`` of maps that are first resized to the labels, bilinearly between the centres of pixels.
+
+    Args:
+        logits: float32 (N, classes, height, width).
+        labels: int64 (N, rows, columns).
+    """
+    return wings.made("resized_cross_entropy", _resized_cross_entropy, logits, labels, ignored, weights)
+
+
+def _resized_cross_entropy(logits, labels, ignored, weights):
+    size = list(labels.shape[1:])
+    if list(logits.shape[2:]) != size:
+        logits = F.interpolate(logits, size=size, mode="bilinear", align_corners=False)
+    return summed_cross_entropy(logits, labels, ignored, 1, weights)
 
 
 def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1) -> paddle.Tensor:

@@ -52,16 +52,26 @@ class SegFormerHead(nn.Layer):
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
         """Logits (N, classes, height, width) of maps (N, height, width, channels), from fine to coarse, at the size of
         the first."""
-        size = maps[0].shape[1:3]
-        parts = self.linear_fuse.conv.weight.flatten(1).split(self.number, axis=1)  # (channels, channels) each
-        total = None
-        for x, part, number in zip(reversed(maps), parts, range(self.number, 0, -1)):
-            layer = getattr(self, f"linear_c{number}").proj
-            weight = self.weights_product(layer.weight, part.t())  # (width, channels)
-            bias = self.weights_product(layer.bias.unsqueeze(0), part.t())  # (1, channels)
+        return self.linear_pred(self.dropout(F.relu(self.linear_fuse.bn(self.summed(maps)))))
+
+    def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """(N, channels, height, width): what the maps give the convolution, before its norm."""
+        size, total = maps[0].shape[1:3], None
+        for x, (weight, bias) in zip(reversed(maps), reversed(self.joined_weights())):
             x = resized((self.product(x, weight) + bias).transpose([0, 3, 1, 2]), size)
             total = x if total is None else total + x
-        return self.linear_pred(self.dropout(F.relu(self.linear_fuse.bn(total))))
+        return total
+
+    def joined_weights(self) -> list[tuple[paddle.Tensor, paddle.Tensor]]:
+        """Of each map, from fine to coarse: weight (width, channels) and bias (channels) of its linear layer and its
+        part of the convolution together."""
+        parts = self.linear_fuse.conv.weight.flatten(1).split(self.number, axis=1)  # of the coarsest map first
+        joined = []
+        for number, part in enumerate(reversed(parts), start=1):
+            layer = getattr(self, f"linear_c{number}").proj
+            bias = self.weights_product(layer.bias.unsqueeze(0), part.t())  # (1, channels)
+            joined.append((self.weights_product(layer.weight, part.t()), bias.squeeze(0)))
+        return joined
 
 
 class MmsegmentationsHead(nn.Layer):

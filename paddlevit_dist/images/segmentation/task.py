@@ -17,12 +17,13 @@ from ..data.picture_samples import opened
 from ..models.segmenter import Segmenter
 from .data.segmentation_dataset import IGNORED, SegmentationDataset
 from .evaluation import SegmentationEvaluation
+from .prediction import SegmentationPrediction
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate
 from .training import SegmentationTraining
 from .transforms import evaluation_transform, training_transform
 
 
-class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, BackboneTask):
+class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, SegmentationPrediction, BackboneTask):
     """Trains and evaluates a network that gives each pixel of a picture a class."""
 
     fixed_shapes = True
@@ -53,6 +54,7 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, BackboneTa
         samples = SegmentationSamples(dataset, transform, is_training)
         samples.notices = [one_line(line) for line in notices]
         self.take_classes(list(map(str, dataset.class_names)))
+        self.palette = dataset.palette
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         if weights is not None and len(weights) != self.num_classes:
             raise UserError(
@@ -61,10 +63,13 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, BackboneTa
             )
         if is_training:
             self.replace_unreadable(samples)
+        else:
+            samples.protocol = self.protocol_line()
         return samples
 
     def about_data(self, samples: Any) -> dict[str, Any]:
-        return {**super().about_data(samples), "number of classes": self.num_classes, "classes": self.class_names}
+        facts = {**super().about_data(samples), "number of classes": self.num_classes, "classes": self.class_names}
+        return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
 
     def about_input(self) -> dict[str, Any]:
         data = self.config.DATA

@@ -13,7 +13,7 @@ from ...labelling.losses import (
     dice_losses,
     hardest,
     lovasz_softmax,
-    summed_cross_entropy,
+    resized_cross_entropy,
     weights_of,
 )
 from ...runtime import autocast
@@ -59,11 +59,14 @@ class SegmentationTraining(TaskTraining):
         outputs = model(self.normaliser(batch["images"]))
         main, *auxiliary = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         with autocast.off():
-            logits = upsampled(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
-            terms = {"loss": self._cross_entropy(logits, labels, self.config.SEGMENTATION.OHEM)}
-            terms.update(self._terms_of_classes(logits, labels))
+            keys, logits = self.config.SEGMENTATION, main.astype("float32")
+            if keys.OHEM or keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
+                logits = upsampled(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
+            terms = {"loss": self._cross_entropy(logits, labels, keys.OHEM)}
+            if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
+                terms.update(self._terms_of_classes(logits, labels))
             for other in auxiliary:
-                term = self._cross_entropy(upsampled(other, labels.shape[1:]), labels)
+                term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
         return terms
 
@@ -72,7 +75,7 @@ class SegmentationTraining(TaskTraining):
         weights = None if keys.CLASS_WEIGHTS is None else tuple(keys.CLASS_WEIGHTS)
         counted = (labels != IGNORED).astype("float32") if weights is None else weights_of(labels, IGNORED, weights)
         if not only_hard:
-            return Term(summed_cross_entropy(logits, labels, IGNORED, 1, weights), counted.sum())
+            return Term(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
         losses, flat = cross_entropies(logits, labels, IGNORED, axis=1).flatten(1), labels.flatten(1)
         counted = counted.flatten(1) * hardest(losses, flat, IGNORED, keys.OHEM_THRESHOLD, keys.OHEM_KEPT)
         return Term((losses * counted).sum(), counted.sum())

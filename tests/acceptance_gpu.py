@@ -40,6 +40,7 @@ TASKS = {
     "digits": ["-cfg=vit_digits"],
     "detr_shapes": ["-cfg=detr_shapes", *SHAPES],
     "mask_rcnn_shapes": ["-cfg=mask_rcnn_shapes", *SHAPES],
+    "segformer_shapes": ["-cfg=segformer_b0_shapes", *SHAPES],
     "minkunet": ["-cfg=minkunet14_synthetic_rooms", *ROOMS],
     "pointgroup": ["-cfg=pointgroup_synthetic_rooms", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
     "landmarks": ["-cfg=landmark_unet3d", "-dataset=synthetic_landmarks", *CROPS],
@@ -48,8 +49,9 @@ WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the beginning of its name; pictures of digits for all others.
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
 RECIPE_OF.update(minkunet="minkunet", pointgroup="pointgroup", unet3d="landmarks")
+RECIPE_OF.update(dict.fromkeys(("fcn", "segformer", "upernet"), "segformer_shapes"))
 FAMILIES = ("cait", "convnext", "deit", "detr", "faster_rcnn", "mask_rcnn", "minkunet", "mixer", "pointgroup")
-FAMILIES += ("pvt", "resnet", "swin", "unet3d", "vit")
+FAMILIES += ("fcn", "mit", "pvt", "resnet", "segformer", "swin", "unet3d", "upernet", "vit")
 
 
 class Place(NamedTuple):

@@ -25,6 +25,7 @@ _FAST = {
     f"{_MODELS}.swin.SwinBlock": "blocks:SwinBlock",
     f"{_MODELS}.swin.NormalisedPatches": "blocks:NormalisedPatches",
     f"{_MODELS}.convnext.Block": "blocks:ConvNeXtBlock",
+    f"{_MODELS}.segformer.SegFormerHead": "blocks:SegFormerHead",
     f"{_MODELS}.pvt_v2.SpatialReductionAttention": "blocks:SpatialReductionAttention",
 }
 

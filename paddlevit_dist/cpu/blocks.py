@@ -1,12 +1,13 @@
 """Whole blocks of networks, computed by the fast functions where these apply."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
-from ..images.models import convnext, pvt_v2, swin, vit
+from ..images.models import convnext, pvt_v2, segformer, swin, vit
 from ..images.models.layers import DropPath
 from .accelerate import applies
 from .layers import GELU, LayerNorm, Linear, Mlp, PatchEmbedding
@@ -55,6 +56,15 @@ class SpatialReductionAttention(pvt_v2.SpatialReductionAttention):
         if _fits_reduction(x, self):
             return _reduction_attention(self, x, grid)
         return pvt_v2.SpatialReductionAttention.forward(self, x, grid)
+
+
+class SegFormerHead(segformer.SegFormerHead):
+    """Adds the maps where they are enlarged, channels last."""
+
+    def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        if _fits_sum(maps[0], self):
+            return _enlarged_sum(self, maps)
+        return segformer.SegFormerHead.summed(self, maps)
 
 
 # In tables of layers and in messages they are called as in the files of their models.
@@ -140,6 +150,19 @@ def _reduction_attention(
     heads = branches.Heads(attention.num_heads, attention.head_dim, attention.scale)
     q, source = attention.q(x), attention._reduced(x, grid) if attention.is_reduced else x
     return attention.dropout(attention.proj(readers.attend(q, attention.kv(source), heads)))
+
+
+@paddle.jit.not_to_static
+def _fits_sum(x: paddle.Tensor, head: segformer.SegFormerHead) -> bool:
+    return applies(x, head.product, head.weights_product)
+
+
+@paddle.jit.not_to_static
+def _enlarged_sum(head: segformer.SegFormerHead, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+    from . import enlarging, functions
+
+    projected = [functions.linear(x, *joined) for x, joined in zip(maps, head.joined_weights())]
+    return enlarging.enlarged_sum(projected).transpose([0, 3, 1, 2])
 
 
 @functools.cache

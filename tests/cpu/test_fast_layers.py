@@ -1,5 +1,6 @@
 """The fast layers on CPUs compute what Paddle's layers compute, and leave to these what is not theirs."""
 
+import contextlib
 import copy
 import pickle
 import sys
@@ -17,8 +18,10 @@ from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import Block as ConvNeXtBlock
 from paddlevit_dist.images.models.layers import Convolution, DepthwiseConvolution, Mlp, PatchEmbedding
 from paddlevit_dist.images.models.pvt_v2 import SpatialReductionAttention
+from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import Attention, Block
+from paddlevit_dist.labelling.losses import resized_cross_entropy
 from paddlevit_dist.models import create_model
 from paddlevit_dist.wings import imported
 
@@ -60,6 +63,17 @@ def reduction(side, grid, **others):
     return OnGrid(SpatialReductionAttention(24, 3, side, **{**options, **others}), grid)
 
 
+class OfMaps(paddle.nn.Layer):
+    """What SegFormer's head does before its norm, with one map at three sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = SegFormerHead((6, 6, 6), 16, 5, dropout=0.0)
+
+    def forward(self, x):
+        return self.head.summed([x, x[:, ::2, ::2], x[:, 1::3, ::4]])
+
+
 PICTURES = {
     "depthwise, whole tiles of 7 columns": (lambda: DepthwiseConvolution(16, 7), (2, 14, 14, 16)),
     # a last tile that overlaps; five vectors of 16 channels, copied four and one
@@ -99,6 +113,7 @@ CASES = {
     "fewer keys": (lambda: reduction(2, (8, 6)), (3, 48, 24)),
     "fewer keys, linear form, no bias": (lambda: reduction(1, (9, 8), is_linear=True, qkv_bias=False), (2, 72, 24)),
     "keys of all, queries in two bands": (lambda: reduction(1, (20, 19)), (1, 380, 24)),
+    "SegFormer's head": (OfMaps, (2, 11, 9, 6)),
     **PICTURES,
 }
 
@@ -123,7 +138,8 @@ def computed(layer, values, transposed=False):
     weights = np.random.default_rng(2).standard_normal(out.shape).astype(np.float32)
     (out * paddle.to_tensor(weights)).sum().backward()
     result = {"result": out.numpy(), "input": x.grad.numpy().swapaxes(0, 1) if transposed else x.grad.numpy()}
-    result.update({name: parameter.grad.numpy() for name, parameter in layer.named_parameters()})
+    learnt = {name: parameter.grad for name, parameter in layer.named_parameters() if parameter.grad is not None}
+    result.update({name: gradient.numpy() for name, gradient in learnt.items()})
     layer.eval()
     with paddle.no_grad():
         result["evaluation"] = layer(paddle.to_tensor(values)).numpy()
@@ -330,6 +346,34 @@ def test_a_frozen_norm_hands_on_the_gradient_of_one_that_learns():
     np.testing.assert_allclose(*gradients, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("size, large", [((3, 5), (13, 20)), ((7, 9), (7, 9)), ((12, 9), (5, 4)), ((1, 1), (3, 2))])
+@pytest.mark.parametrize("weights", [None, (0.5, 2.0, 0.0, *[1.0] * 16)])
+def test_cross_entropy_at_the_size_of_the_labels(size, large, weights):
+    random = np.random.default_rng(0)
+    logits, labels = random.standard_normal((2, 19, *size)).astype(np.float32), random.integers(0, 19, (2, *large))
+    labels[random.random(labels.shape) < 0.3] = 255
+    found = []
+    for _ in range(2):
+        given = paddle.to_tensor(4 * logits, stop_gradient=False)
+        loss = resized_cross_entropy(given, paddle.to_tensor(labels), 255, weights)
+        with paddle.no_grad():
+            alone = resized_cross_entropy(given, paddle.to_tensor(labels), 255, weights)
+        (0.3 * loss).backward()
+        found.append({"loss": loss.numpy(), "alone": alone.numpy(), "gradient": given.grad.numpy()})
+        if len(found) == 1:
+            stack = contextlib.ExitStack()
+            stack.enter_context(plain_layers())
+    stack.close()
+    assert_close(*found)
+    assert (found[0]["gradient"] != found[1]["gradient"]).any()
+
+
+def test_a_label_that_is_no_class_is_refused():
+    for label in (-1, 3, 254):
+        with pytest.raises(ValueError, match=f"^label {label} is neither one of 3 classes nor 255"):
+            resized_cross_entropy(paddle.zeros([1, 3, 2, 2]), paddle.full([1, 4, 4], label, "int64"), 255)
+
+
 MODELS = {
     "vit_tiny_patch16_224": {"depth": 2},
     "deit_tiny_distilled_patch16_224": {"depth": 2},
@@ -353,7 +397,7 @@ def test_no_loop_uses_memory_that_it_has_given_back():
     command = [sys.executable, "-m", "cpu.freed_memory"]
     mapping = {"MALLOC_MMAP_THRESHOLD_": "8192", "MALLOC_MMAP_MAX_": "60000", "MALLOC_TOP_PAD_": "0"}
     ended = run_command(command, timeout=120, **mapping)
-    assert ended.code == 0 and len(ended.out.splitlines()) == 4, ended.out + ended.err[-3000:]
+    assert ended.code == 0 and len(ended.out.splitlines()) == 5, ended.out + ended.err[-3000:]
 
 
 def test_a_network_that_a_task_builds_by_itself_has_fast_layers_where_it_is_trained():

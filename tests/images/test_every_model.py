@@ -6,10 +6,14 @@ import pytest
 
 from paddlevit_dist.images.models import variants
 from paddlevit_dist.models import create_model, list_models, variant_options
-from paddlevit_dist.registry import MODELS, SPELLINGS
+from paddlevit_dist.registry import MODELS, SPELLINGS, WHOLE, contents_of
 from paddlevit_dist.runtime.errors import UserError
 
-NAMES = [name for name, target in MODELS.items() if ".images.models." in str(target) and name not in SPELLINGS]
+NAMES = [
+    name
+    for name, target in MODELS.items()
+    if ".images.models." in str(target) and name not in SPELLINGS and contents_of("model", name) == WHOLE
+]
 
 # Millions of parameters in timm's results-imagenet.csv and model tables, exact where the papers' code tells it.
 PUBLISHED = {
@@ -78,6 +82,25 @@ PUBLISHED = {
     "resnet101": 44_549_160,
 }
 
+
+def narrower(dim):
+    """Parameters by which a block of MiT is smaller than PVTv2's, whose MLP is 8 times as wide as ``dim`` and not 4."""
+    return 2 * dim * 4 * dim + (1 + 9 + 1) * 4 * dim
+
+
+# Xie et al., SegFormer, 2021, table 6: PVTv2's dimensions but for the hidden widths of the first two stages.
+for _size, (_width, _first, _second) in {
+    "b0": (32, 2, 2),
+    "b1": (64, 2, 2),
+    "b2": (64, 3, 4),
+    "b3": (64, 3, 4),
+    "b4": (64, 3, 8),
+    "b5": (64, 0, 0),
+}.items():
+    PUBLISHED[f"mit_{_size}"] = (
+        PUBLISHED[f"pvt_v2_{_size}"] - _first * narrower(_width) - _second * narrower(2 * _width)
+    )
+
 CLASSES, BATCH = 7, 3
 
 
@@ -90,7 +113,7 @@ def reduced(name):
         return {"depth": 2, "embed_dim": 32}
     if name.startswith("swin"):
         return {"depths": (2, 2, 1, 1), "embed_dim": 8 * heads[0]}
-    if name.startswith("pvt"):
+    if name.startswith(("pvt", "mit")):
         return {"depths": (1, 2, 1, 1), "embed_dims": tuple(8 * number for number in heads)}
     return {"depths": (1, 2, 1, 1), "dims": (8, 16, 24, 32)}
 
@@ -129,7 +152,8 @@ def test_every_name_is_listed_and_every_spelling_means_a_name():
     for spelling, name in SPELLINGS.items():
         assert name in NAMES and variant_options(spelling) == variant_options(name)
     tables = [table for name, table in vars(variants).items() if name.isupper() and not name.startswith("_")]
-    assert sorted(name for table in tables for name in table) == sorted(NAMES)  # each stands in one table
+    classifiers = [name for table in tables for name in table if contents_of("model", name) == WHOLE]
+    assert sorted(classifiers) == sorted(NAMES)  # each stands in one table
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -184,6 +208,7 @@ ONE_OF_EACH_FAMILY = [
     "cait_xxs24_224",
     "pvt_v2_b0",
     "pvt_v2_b2_li",
+    "mit_b0",
     "mixer_s16_224",
     "convnext_tiny",
     "resnet50",

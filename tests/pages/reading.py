@@ -19,6 +19,7 @@ PAGES = [
     "docs/finetune.md",
     "docs/detection.md",
     "docs/pointclouds.md",
+    "docs/sparse.md",
     "docs/instances.md",
     "docs/volumes.md",
     "docs/machines.md",

@@ -1,14 +1,17 @@
-"""The programs in docs/pointclouds.md, extracted from the page and run."""
+"""The programs in docs/pointclouds.md and docs/sparse.md, extracted from the pages and run."""
 
 import re
 import shlex
 import sys
 from pathlib import Path
 
+import pytest
 from support.processes import ROOT, run_command
 
 PAGE = (ROOT / "docs" / "pointclouds.md").read_text(encoding="utf-8")
-OWN_DATA, TUTORIAL = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(OWN_DATA,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SPARSE = (ROOT / "docs" / "sparse.md").read_text(encoding="utf-8")
+TUTORIAL, CLASSIFICATION, COMPLETION, SEQUENCE = re.findall(r"```python\n(.*?)```", SPARSE, re.DOTALL)
 
 
 def run(program: str, path: Path, *arguments: str) -> str:
@@ -19,9 +22,16 @@ def run(program: str, path: Path, *arguments: str) -> str:
     return ended.out + ended.err
 
 
-def test_the_tutorials_program_learns(tmp_path):
-    out = run(TUTORIAL, tmp_path / "tutorial.py")
+@pytest.mark.parametrize("program", [TUTORIAL, CLASSIFICATION, SEQUENCE], ids=["tutorial", "classification", "4-D"])
+def test_the_programs_for_sparse_tensors_learn(program, tmp_path):
+    out = run(program, tmp_path / "program.py")
     assert float(re.search(r"accuracy ([\d.]+)", out)[1]) > 0.9
+
+
+@pytest.mark.long
+def test_half_spheres_are_completed(tmp_path):
+    out = run(COMPLETION, tmp_path / "completion.py")
+    assert float(re.search(r"IoU ([\d.]+)", out)[1]) > 0.7
 
 
 def test_own_scenes_train_on_two_processes(tmp_path):

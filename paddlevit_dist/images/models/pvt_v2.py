@@ -100,11 +100,20 @@ class ConvolutionalMlp(nn.Layer):
 class Block(nn.Layer):
     """Attention, then MLP, each on normalised input and added to what came in."""
 
-    def __init__(self, dim: int, mlp_ratio: float, is_linear: bool, dropout: float, drop_path: float, **attention: Any):
+    def __init__(
+        self,
+        dim: int,
+        mlp_ratio: float,
+        is_linear: bool,
+        epsilon: float,
+        dropout: float,
+        drop_path: float,
+        **attention: Any,
+    ):
         super().__init__()
-        self.norm1 = LayerNorm(dim, epsilon=1e-6)
+        self.norm1 = LayerNorm(dim, epsilon=epsilon)
         self.attn = SpatialReductionAttention(dim, is_linear=is_linear, dropout=dropout, **attention)
-        self.norm2 = LayerNorm(dim, epsilon=1e-6)
+        self.norm2 = LayerNorm(dim, epsilon=epsilon)
         self.mlp = ConvolutionalMlp(dim, int(dim * mlp_ratio), is_linear, dropout)
         self.drop_path = DropPath(drop_path)
 
@@ -144,6 +153,7 @@ class Stage(nn.Layer):
         dim: int,
         has_patches: bool,
         patch_epsilon: float,
+        epsilon: float,
         drop_path: Sequence[float],
         **block: Any,
     ):
@@ -153,9 +163,9 @@ class Stage(nn.Layer):
         if has_patches:
             self.downsample = OverlappingPatches(in_channels, dim, kernel_size=3, stride=2, epsilon=patch_epsilon)
         self.blocks = nn.LayerList(
-            [Block(dim, drop_path=rate, patch_epsilon=patch_epsilon, **block) for rate in drop_path]
+            [Block(dim, drop_path=rate, patch_epsilon=patch_epsilon, epsilon=epsilon, **block) for rate in drop_path]
         )
-        self.norm = LayerNorm(dim, epsilon=1e-6)
+        self.norm = LayerNorm(dim, epsilon=epsilon)
 
     def forward(self, x):
         """(batch, height, width, dim) of (batch, height, width, in_channels)."""
@@ -175,6 +185,7 @@ class PyramidVisionTransformer(PyramidClassifier):
         reductions: by how much each side shrinks before keys and values are taken, per stage.
         is_linear: average-pool to 7 x 7 instead.
         patch_epsilon: epsilon of the norms that follow a convolution.
+        epsilon: of the other norms, in blocks and after the last block of each stage.
     """
 
     variants = PVT_V2
@@ -193,6 +204,7 @@ class PyramidVisionTransformer(PyramidClassifier):
         reductions: Sequence[int] = (8, 4, 2, 1),
         is_linear: bool = False,
         patch_epsilon: float = 1e-5,
+        epsilon: float = 1e-6,
         qkv_bias: bool = True,
         in_channels: int = 3,
         dropout: float = 0.0,
@@ -216,6 +228,7 @@ class PyramidVisionTransformer(PyramidClassifier):
                 reduction=reductions[index],
                 is_linear=is_linear,
                 patch_epsilon=patch_epsilon,
+                epsilon=epsilon,
                 qkv_bias=qkv_bias,
                 dropout=dropout,
                 attention_dropout=attention_dropout,

@@ -146,8 +146,9 @@ class ResNet(Classifier):
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed (``FrozenBatchNorm``).
         frozen_stages: parts that do not learn, counted from the input: 1 is the stem, 2 the stem and ``layer1`` (as
             detectors begin), and so on. Their batch norms are fixed.
-        dilation: the last stage keeps the resolution of the one before, by convolutions that are dilated by 2 (but its
-            first), as torchvision's ``replace_stride_with_dilation`` and DETR's DC5.
+        dilation: how many of the last stages keep the resolution of what comes before them, by convolutions that are
+            dilated by 2, then by 4 (but a stage's first, by what the stage before has), as torchvision's
+            ``replace_stride_with_dilation``: 1 is DETR's DC5, 2 has an eighth of the picture's resolution.
         mask_padding: ``features`` sets padded positions to zero after each layer, so that a picture in a padded batch
             gives the numbers of the picture alone.
     """
@@ -166,7 +167,7 @@ class ResNet(Classifier):
         is_bottleneck: bool = True,
         frozen_batch_norm: bool = False,
         frozen_stages: int = 0,
-        dilation: bool = False,
+        dilation: int = 0,
         mask_padding: bool = False,
         in_channels: int = 3,
         dropout: float = 0.0,
@@ -180,8 +181,11 @@ class ResNet(Classifier):
                 f"ResNet: dims {tuple(dims)} and depths {tuple(depths)} have one number for each stage: change one "
                 "(MODEL.DIMS, MODEL.DEPTHS)"
             )
-        if dilation and len(depths) < 2:
-            raise UserError(f"ResNet: dilation is of the last stage after another, depths {tuple(depths)} have one")
+        if not 0 <= dilation < len(depths):
+            raise UserError(
+                f"ResNet: dilation {int(dilation)} is of stages after the first, depths {tuple(depths)} have "
+                f"{len(depths) - 1}: change it"
+            )
         self.image_size, self.in_channels = as_pair(image_size), in_channels
         self.frozen_batch_norm, self.frozen_stages, self.mask_padding = frozen_batch_norm, frozen_stages, mask_padding
         self.conv1 = _convolution(in_channels, dims[0], 7, stride=2)
@@ -189,19 +193,18 @@ class ResNet(Classifier):
         self.maxpool = nn.MaxPool2D(3, stride=2, padding=1)
         block = Bottleneck if is_bottleneck else BasicBlock
         self.feature_channels = tuple(block.expansion * channels for channels in dims)
-        inputs, strides = dims[0], []
+        inputs, strides, reached = dims[0], [], 1
         for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths))):
-            stride = 1 if index == 0 else 2
-            first, others = stride, (1, 1)
-            if dilation and index == len(depths) - 1:
-                first, others = 1, (stride, stride)
-            strides.append(first)
+            stride, before = 1 if index == 0 else 2, reached
+            if index >= len(depths) - dilation:
+                stride, reached = 1, 2 * before
+            strides.append(stride)
             blocks = [
                 block(
                     inputs if number == 0 else self.feature_channels[index],
                     dims[index],
-                    stride=first if number == 0 else 1,
-                    dilations=(1, others[1]) if number == 0 else others,
+                    stride=stride if number == 0 else 1,
+                    dilations=(before if number == 0 else reached, reached),
                     norm=self._norm_of(index + 1),
                     drop_path=rate,
                 )

@@ -1,15 +1,53 @@
-"""What a network that labels the pixels of pictures is to the task that trains it."""
+"""What a network that labels the pixels of pictures is to the task that trains it; parts that such networks share."""
 
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 import paddle
+from paddle import nn
+from paddle.nn import functional as F
 
 from ...contracts.model import Model
+from ...models import create_model
+from ...runtime.autocast import as_dtype
+from .layers import Conv2D, as_pair
+from .segmentation_names import BACKBONE
+
+_DEVIATION = 0.01  # of the first weights of a layer that classifies pixels, as in mmsegmentation
 
 
 class Segmenter(Model):
-    """Base class of networks that give every pixel of a picture of any size a class."""
+    """Base class of networks that give every pixel of a picture of any size a class.
+
+    Args, of every family:
+        num_classes: outputs for each pixel.
+        image_size: pixels, one number or (height, width), of the pictures it is built for. Others can be given; it says
+            for which ``inspect`` counts, and in a ViT to which grid position embeddings belong.
+        backbone: name of a classifier that has ``features``.
+        backbone_options: of that model.
+        dropout: rate before the last layer, of whole channels.
+        drop_path: rate of stochastic depth in the backbone's last block.
+    """
 
     #: weight of the auxiliary head's loss; 0 where there is none
     auxiliary_weight: float = 0.0
+
+    def __init__(
+        self,
+        num_classes: int,
+        image_size: int | tuple[int, int],
+        backbone: str,
+        backbone_options: Mapping[str, Any] | None,
+        drop_path: float,
+    ):
+        super().__init__()
+        options = {**(backbone_options or {}), **({"drop_path": drop_path} if drop_path else {})}
+        self.backbone = create_model(backbone, num_classes=0, image_size=image_size, **options)
+        self.image_size, self.in_channels = as_pair(image_size), self.backbone.in_channels
+        self.num_classes = num_classes
 
     @property
     def pretrained_part(self) -> Model:
@@ -24,3 +62,72 @@ class Segmenter(Model):
             images: float32 (N, 3, H, W), normalised.
         """
         raise NotImplementedError
+
+    def reset_classifier(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+        for name in self.classifier_layers:
+            *owners, last = name.split(".")
+            owner = functools.reduce(getattr, owners, self)
+            setattr(owner, last, pixel_classifier(getattr(owner, last).weight.shape[1], num_classes))
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
+        """What the backbone can resize."""
+        if not name.startswith(BACKBONE):
+            return None
+        return self.backbone.resize_parameter(name[len(BACKBONE) :], value)
+
+    def no_weight_decay(self) -> tuple[str, ...]:
+        return tuple(BACKBONE + name for name in self.backbone.no_weight_decay())
+
+    def layer_groups(self) -> list[list[str]]:
+        """The backbone's, then all heads as one."""
+        groups = [[BACKBONE + name for name in group] for group in self.backbone.layer_groups()]
+        heads = [name for name, _ in self.named_parameters() if not name.startswith(BACKBONE)]
+        return [*filter(None, groups), heads]
+
+    def recomputed_layers(self) -> list[nn.Layer]:
+        return self.backbone.recomputed_layers()
+
+
+def pixel_classifier(channels: int, num_classes: int) -> Conv2D:
+    """The last layer of a head: a convolution of 1 x 1 to the classes."""
+    start = paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, _DEVIATION))
+    return Conv2D(channels, num_classes, 1, weight_attr=start)
+
+
+class NormalisedConvolution(nn.Layer):
+    """A convolution that keeps the size, without bias, a batch norm and a ReLU."""
+
+    def __init__(self, inputs: int, outputs: int, kernel_size: int):
+        super().__init__()
+        self.conv = Conv2D(
+            inputs,
+            outputs,
+            kernel_size,
+            padding=kernel_size // 2,
+            weight_attr=paddle.ParamAttr(initializer=fan_out(outputs * kernel_size**2)),
+            bias_attr=False,
+        )
+        self.bn = batch_norm(outputs)
+
+    def forward(self, x):
+        return F.relu(self.bn(self.conv(x)))  # (N, outputs, height, width)
+
+
+def batch_norm(channels: int, data_format: str = "NCHW") -> nn.BatchNorm2D:
+    """With PyTorch's defaults, which all published networks have: 1e-5 is added to the variance, and a tenth of a
+    batch's statistics is taken."""
+    return nn.BatchNorm2D(channels, momentum=0.9, epsilon=1e-5, data_format=data_format)
+
+
+def fan_out(number: int) -> nn.initializer.Initializer:
+    """Normal with variance 2 / fan-out (He et al., 2015)."""
+    return nn.initializer.Normal(0.0, math.sqrt(2.0 / number))
+
+
+def resized(x: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
+    """Maps (N, channels, height, width) at another (height, width): bilinear between the centres of positions. Under
+    mixed precision Paddle interpolates in float32; the result has the dtype of what came in."""
+    if list(x.shape[2:]) == list(size):
+        return x
+    return as_dtype(F.interpolate(x, size=list(size), mode="bilinear", align_corners=False), x.dtype)

@@ -100,6 +100,28 @@ PVT_V2: Variants = {
 PVT_V2.update({name.replace("pvt_v2", "pvtv2"): dict(PVT_V2[name], patch_epsilon=1e-6) for name in [*PVT_V2]})
 PVT_V2["pvtv2_b2_linear"] = PVT_V2.pop("pvtv2_b2_li")
 
+# Xie et al., SegFormer, 2021, table 6: PVTv2 with other depths and hidden widths. The head's width, its table 6 too.
+_MIT = {"embed_dims": (64, 128, 320, 512), "num_heads": (1, 2, 5, 8), "mlp_ratios": (4, 4, 4, 4)}
+_MIT_DEPTHS = {"b1": (2, 2, 2, 2), "b2": (3, 4, 6, 3), "b3": (3, 4, 18, 3), "b4": (3, 8, 27, 3), "b5": (3, 6, 40, 3)}
+
+MIT: Variants = {
+    "mit_b0": dict(_MIT, embed_dims=(32, 64, 160, 256), depths=(2, 2, 2, 2)),
+    **{f"mit_{size}": dict(_MIT, depths=depths) for size, depths in _MIT_DEPTHS.items()},
+}
+SEGFORMER: Variants = {
+    f"segformer_{size}": {"backbone": f"mit_{size}", "channels": 256 if size in ("b0", "b1") else 768}
+    for size in ("b0", *_MIT_DEPTHS)
+}
+# mmsegmentation's networks of that name, and PaddleViT's, which has their weights: another head, one epsilon.
+MMSEGMENTATIONS_SEGFORMER: Variants = {
+    f"segformer_mmseg_{size}": {
+        "backbone": f"mit_{size}",
+        "backbone_options": {"patch_epsilon": 1e-6},
+        "channels": 256,
+    }
+    for size in ("b0", *_MIT_DEPTHS)
+}
+
 # Tolstikhin et al., MLP-Mixer, 2021, table 1.
 _MIXER_SMALL = {"embed_dim": 512, "depth": 8, "token_ratio": 0.5, "mlp_ratio": 4.0}
 _MIXER_BASE = {"embed_dim": 768, "depth": 12, "token_ratio": 0.5, "mlp_ratio": 4.0}
@@ -130,3 +152,33 @@ RESNET: Variants = {
     "resnet50": {"depths": (3, 4, 6, 3), "is_bottleneck": True},
     "resnet101": {"depths": (3, 4, 23, 3), "is_bottleneck": True},
 }
+
+# UPerNet, Xiao et al., 2018, as the authors of its backbones have it: Liu et al., Swin Transformer, 2021, appendix
+# A2.3; Liu et al., ConvNeXt, 2022, appendix A.3; mmsegmentation's configs/vit. Norms of maps add Swin's epsilon or
+# ConvNeXt's; a stage of PVTv2 ends with one. A ViT's four maps have one resolution, and the auxiliary head stands on
+# the last.
+_SWINS = {
+    "tiny": "swin_tiny_patch4_window7_224",
+    "small": "swin_small_patch4_window7_224",
+    "base": "swin_base_patch4_window7_224",
+    "base_window12": "swin_base_patch4_window12_384",
+}
+_OF_VIT = {"backbone_options": {"any_size": True}, "has_neck": True, "auxiliary_map": 3}
+
+UPERNET: Variants = {
+    **{
+        f"upernet_swin_{size}": {"backbone": name, "backbone_options": {"any_size": True}, "norm_epsilon": 1e-5}
+        for size, name in _SWINS.items()
+    },
+    **{
+        f"upernet_convnext_{size}": {"backbone": f"convnext_{size}", "norm_epsilon": 1e-6}
+        for size in ("tiny", "small", "base")
+    },
+    **{f"upernet_pvtv2_b{number}": {"backbone": f"pvt_v2_b{number}"} for number in range(6)},
+    "upernet_vit_base": dict(_OF_VIT, backbone="vit_base_patch16_224", has_last_norm=True),
+    "upernet_deit_small": dict(_OF_VIT, backbone="deit_small_patch16_224"),
+    "upernet_deit_base": dict(_OF_VIT, backbone="deit_base_patch16_224"),
+}
+
+# Long et al., Fully Convolutional Networks, 2015, on dilated networks: torchvision's, at an eighth of the resolution.
+FCN: Variants = {f"fcn_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (50, 101)}

@@ -1,63 +1,98 @@
 """How a network that segments pictures learns: cross-entropy, and what else is configured, over the labelled pixels."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import paddle
-import paddle.nn.functional as F
 
 from ...contracts.task import Step, TaskTraining, Term
+from ...labelling.losses import (
+    cross_entropies,
+    dice_losses,
+    hardest,
+    lovasz_softmax,
+    resized_cross_entropy,
+    weights_of,
+)
 from ...runtime import autocast
+from ..models.segmenter import resized
 from ..transforms.on_device import Normaliser
 from .data.segmentation_dataset import IGNORED
 
+_OF_PIXELS, _OF_CLASSES = ("loss", "auxiliary"), ("dice", "lovasz")  # what terms are divided by
+
 
 class SegmentationTraining(TaskTraining):
-    """The losses of a segmenter."""
+    """The losses of a segmenter.
 
-    count_names = ("loss", "auxiliary")
+    Cross-entropy is divided by the labelled pixels of all ranks and micro-batches, or by their classes' weights. Dice
+    and Lovasz losses are of each class in each picture, and divided by how many of these there are. mmsegmentation's
+    authors divide by the pixels of a device, those without a class too.
+    """
 
     normaliser: Normaliser
+    num_classes: int
+    auxiliary_weight = 0.0  # the model's
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
-        labelled = int(np.count_nonzero(batch["labels"] != IGNORED))
-        return {"loss": labelled, "auxiliary": labelled}
+    @property
+    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # hard pixels are counted by the step
+        keys = self.config.SEGMENTATION
+        of_classes = _OF_CLASSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
+        return (*_OF_PIXELS[keys.OHEM :], *of_classes)
+
+    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+        weights = self.config.SEGMENTATION.CLASS_WEIGHTS
+        of_pictures = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
+        pixels = of_pictures[:, :IGNORED].sum(axis=0)  # (classes,)
+        labelled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
+        present = np.count_nonzero(of_pictures[:, :IGNORED])
+        numbers = {**dict.fromkeys(_OF_PIXELS, labelled), **dict.fromkeys(_OF_CLASSES, present)}
+        return {name: numbers[name] for name in self.count_names}
+
+    def expected_losses(self) -> dict[str, float]:
+        return {"loss": math.log(self.num_classes)}
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+        labels = batch["labels"].astype("int64")  # (N, H, W)
         outputs = model(self.normaliser(batch["images"]))
         main, *auxiliary = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
-        labels = batch["labels"].astype("int64")  # (N, H, W)
-        count = (labels != IGNORED).astype("float32").sum()
-        terms = {"loss": Term(_cross_entropy(upsampled(main, labels.shape[-2:]), labels), count)}
-        for logits in auxiliary:
-            weight = getattr(model, "_layers", model).auxiliary_weight
-            terms["auxiliary"] = Term(_cross_entropy(upsampled(logits, labels.shape[-2:]), labels), count, weight)
+        with autocast.off():
+            keys, logits = self.config.SEGMENTATION, main.astype("float32")
+            if keys.OHEM or keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
+                logits = upsampled(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
+            terms = {"loss": self._cross_entropy(logits, labels, keys.OHEM)}
+            if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
+                terms.update(self._terms_of_classes(logits, labels))
+            for other in auxiliary:
+                term = self._cross_entropy(other.astype("float32"), labels)
+                terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
         return terms
 
-    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
-        """The backbone's parameters, which learn at a rate of their own, and all others; no decay on norms, biases and
-        what the model exempts."""
-        decay, factor = self.config.TRAIN.WEIGHT_DECAY, self.config.TRAIN.BACKBONE_LR_FACTOR
-        exempt = set(model.no_weight_decay())
-        backbone = {id(parameter) for parameter in model.pretrained_part.parameters()}
-        groups: dict[tuple[bool, bool], list[str]] = {}
-        for name, parameter in model.named_parameters():
-            if not parameter.stop_gradient:
-                is_still = len(parameter.shape) <= 1 or name in exempt
-                groups.setdefault((id(parameter) in backbone, is_still), []).append(name)
-        return [
-            {"names": names, "weight_decay": 0.0 if is_still else decay, "learning_rate": factor if is_slow else 1.0}
-            for (is_slow, is_still), names in groups.items()
-        ]
+    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, only_hard: bool = False) -> Term:
+        keys = self.config.SEGMENTATION
+        weights = None if keys.CLASS_WEIGHTS is None else tuple(keys.CLASS_WEIGHTS)
+        counted = (labels != IGNORED).astype("float32") if weights is None else weights_of(labels, IGNORED, weights)
+        if not only_hard:
+            return Term(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
+        losses, flat = cross_entropies(logits, labels, IGNORED, axis=1).flatten(1), labels.flatten(1)
+        counted = counted.flatten(1) * hardest(losses, flat, IGNORED, keys.OHEM_THRESHOLD, keys.OHEM_KEPT)
+        return Term((losses * counted).sum(), counted.sum())
+
+    def _terms_of_classes(self, logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, Term]:
+        keys, terms = self.config.SEGMENTATION, {}
+        logits, labels = logits.flatten(2), labels.flatten(1)  # (N, classes, pixels), (N, pixels)
+        if keys.DICE_WEIGHT:
+            terms["dice"] = Term(*dice_losses(logits, labels, IGNORED), keys.DICE_WEIGHT)
+        if keys.LOVASZ_WEIGHT:  # picture by picture: all together would be sorted as one, and need N times the memory
+            found = [lovasz_softmax(logits[row].t(), labels[row], IGNORED) for row in range(len(labels))]
+            total, present = (paddle.add_n(list(parts)) for parts in zip(*found))
+            terms["lovasz"] = Term(total, present, keys.LOVASZ_WEIGHT)
+        return terms
 
 
-def upsampled(logits: paddle.Tensor, size: Any) -> paddle.Tensor:
+def upsampled(logits: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
     """float32 (N, classes, *size): bilinear between the centres of pixels. It is made float32 before it becomes large:
     one large tensor, and not two."""
-    with autocast.off():
-        return F.interpolate(logits.astype("float32"), size=list(size), mode="bilinear", align_corners=False)
-
-
-def _cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
-    with autocast.off():
-        return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum", axis=1)
+    return resized(logits.astype("float32"), size)

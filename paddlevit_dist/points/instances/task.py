@@ -14,6 +14,7 @@ from ...contracts.figures import Figure
 from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...labelling.counts import confusion_of
+from ...labelling.losses import cross_entropies
 from ...models import create_model
 from ...parallel import rank
 from ...runtime.errors import UserError
@@ -24,7 +25,7 @@ from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, slices_of
-from ..segmentation.metrics import cross_entropies, semantic_terms
+from ..segmentation.metrics import semantic_terms
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
 from .grouping import Clusters, proposal_ious
@@ -172,7 +173,7 @@ class InstanceSegmentation(SceneTask):
         output = self.forward(model, batch, points, _MIDDLE, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
-        losses = cross_entropies(output.semantic_scores, labels)
+        losses = cross_entropies(output.semantic_scores, labels, IGNORED)
         metrics.update_semantic(predicted, labels, losses, batch["offsets"])
         true_class, true_instance = labels.numpy(), points.instances
         parts, found = slices_of(batch), self._predictions(output, predicted.numpy(), batch)

@@ -14,6 +14,7 @@ from ...contracts.figures import Figure
 from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...labelling.counts import confusion_of
+from ...labelling.losses import cross_entropies, lovasz_softmax
 from ...models import create_model
 from ...runtime.files import atomic_file
 from ..data.pictures import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
@@ -27,7 +28,7 @@ from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, slices_of
 from ..sparse import Plan, SparseTensor
 from .input import PointSamples, feature_channels, training_steps
-from .metrics import SemanticMetrics, cross_entropies, lovasz_softmax, semantic_terms
+from .metrics import SemanticMetrics, semantic_terms
 
 
 class SemanticSegmentation(SceneTask):
@@ -76,7 +77,7 @@ class SemanticSegmentation(SceneTask):
         terms = dict(zip(("loss", "accuracy"), semantic_terms(logits, labels)))
         weight = self.config.POINTS.LOVASZ_WEIGHT
         if weight:
-            terms["lovasz"] = Term(*lovasz_softmax(logits, labels), weight=weight)
+            terms["lovasz"] = Term(*lovasz_softmax(logits, labels, IGNORED), weight=weight)
         return terms
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
@@ -90,7 +91,7 @@ class SemanticSegmentation(SceneTask):
     ) -> Records | None:
         labels, logits = batch["labels"], self._mean_logits(model, batch)
         predicted = logits.argmax(axis=-1)
-        step.metrics.update(predicted, labels, cross_entropies(logits, labels), batch["offsets"])
+        step.metrics.update(predicted, labels, cross_entropies(logits, labels, IGNORED), batch["offsets"])
         if step.writer is not None:
             classes, true, parts = predicted.numpy(), labels.numpy(), slices_of(batch)
             step.writer.add([classes[part] for part in parts], [true[part] for part in parts])

@@ -1,0 +1,160 @@
+"""SegFormer: an MiT, and a head that brings its four maps to one width and size, adds and classifies them.
+
+Source: Xie et al., SegFormer: Simple and Efficient Design for Semantic Segmentation with Transformers, 2021 (arXiv
+2105.15203, section 3.2, table 6). Parameter names are the authors' (github.com/NVlabs/SegFormer) but for the backbone,
+which has timm's; Linear weights are (in, out) as Paddle stores them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ...runtime.errors import UserError
+from . import segmentation_names
+from .layers import MatrixProduct, linear
+from .segmenter import NormalisedConvolution, Segmenter, pixel_classifier, resized
+from .variants import MMSEGMENTATIONS_SEGFORMER, SEGFORMER
+
+
+class Embedding(nn.Layer):
+    """The linear layer that brings one map to the head's channels."""
+
+    def __init__(self, inputs: int, channels: int):
+        super().__init__()
+        self.proj = linear(inputs, channels)
+
+
+class SegFormerHead(nn.Layer):
+    """The authors' head. It computes what the paper's equation 4 says in another order.
+
+    In the paper each map goes through a linear layer and is enlarged, then all are concatenated, from the coarsest to
+    the finest, and fused by a convolution of 1 x 1. Nothing between the layer and the convolution is but linear, and an
+    enlarged map is a mean of neighbours with weights that sum to 1: so each map is multiplied by the product of both
+    weights at its own size, and only sums are enlarged. At 512 x 512 that leaves 0.2 G of B0's 5.5 G
+    multiply-accumulates in the head, and none of its maps has four times the channels.
+    """
+
+    classifier = "linear_pred"
+
+    def __init__(self, inputs: Sequence[int], channels: int, num_classes: int, dropout: float):
+        super().__init__()
+        self.number = len(inputs)
+        for number, width in enumerate(inputs, start=1):
+            setattr(self, f"linear_c{number}", Embedding(width, channels))
+        self.linear_fuse = NormalisedConvolution(len(inputs) * channels, channels, 1)
+        self.product, self.weights_product = MatrixProduct(), MatrixProduct()
+        self.dropout = nn.Dropout2D(dropout)
+        self.linear_pred = pixel_classifier(channels, num_classes)
+
+    def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """Logits (N, classes, height, width) of maps (N, height, width, channels), from fine to coarse, at the size of
+        the first."""
+        return self.linear_pred(self.dropout(F.relu(self.linear_fuse.bn(self.summed(maps)))))
+
+    def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """(N, channels, height, width): what the maps give the convolution, before its norm."""
+        size, total = maps[0].shape[1:3], None
+        for x, (weight, bias) in zip(reversed(maps), reversed(self.joined_weights())):
+            x = resized((self.product(x, weight) + bias).transpose([0, 3, 1, 2]), size)
+            total = x if total is None else total + x
+        return total
+
+    def joined_weights(self) -> list[tuple[paddle.Tensor, paddle.Tensor]]:
+        """Of each map, from fine to coarse: weight (width, channels) and bias (channels) of its linear layer and its
+        part of the convolution together."""
+        parts = self.linear_fuse.conv.weight.flatten(1).split(self.number, axis=1)  # of the coarsest map first
+        joined = []
+        for number, part in enumerate(reversed(parts), start=1):
+            layer = getattr(self, f"linear_c{number}").proj
+            bias = self.weights_product(layer.bias.unsqueeze(0), part.t())  # (1, channels)
+            joined.append((self.weights_product(layer.weight, part.t()), bias.squeeze(0)))
+        return joined
+
+
+class MmsegmentationsHead(nn.Layer):
+    """mmsegmentation's head: each map has a batch norm and a ReLU before it is enlarged, and the finest map
+    comes first."""
+
+    classifier = "conv_seg"
+
+    def __init__(self, inputs: Sequence[int], channels: int, num_classes: int, dropout: float):
+        super().__init__()
+        self.convs = nn.LayerList([NormalisedConvolution(width, channels, 1) for width in inputs])
+        self.fusion_conv = NormalisedConvolution(len(inputs) * channels, channels, 1)
+        self.dropout = nn.Dropout2D(dropout)
+        self.conv_seg = pixel_classifier(channels, num_classes)
+
+    def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """As ``SegFormerHead.forward``."""
+        size = maps[0].shape[1:3]
+        maps = [resized(conv(x.transpose([0, 3, 1, 2])), size) for conv, x in zip(self.convs, maps)]
+        return self.conv_seg(self.dropout(self.fusion_conv(paddle.concat(maps, axis=1))))
+
+
+class SegFormer(Segmenter):
+    """SegFormer; its logits have a quarter of the picture's sides, rounded up.
+
+    Args, besides those of ``Segmenter``:
+        channels: of the head.
+    """
+
+    variants = SEGFORMER
+    key_maps = segmentation_names.SEGFORMER
+    classifier_layers = ("decode_head.linear_pred",)
+    head: ClassVar[type[nn.Layer]] = SegFormerHead
+    #: of whom the other head is, how its weights are recognised, and what this name becomes for them
+    other_head: ClassVar[tuple[str, str, tuple[str, str]]] = (
+        "mmsegmentation's or PaddleViT's SegFormer",
+        "decode_head.fusion_conv.conv.weight",
+        ("segformer_", "segformer_mmseg_"),
+    )
+
+    def __init__(
+        self,
+        num_classes: int = 150,
+        image_size: int | tuple[int, int] = 512,
+        backbone: str = "mit_b0",
+        backbone_options: Mapping[str, Any] | None = None,
+        channels: int = 256,
+        dropout: float = 0.1,
+        drop_path: float = 0.0,
+    ):
+        super().__init__(num_classes, image_size, backbone, backbone_options, drop_path)
+        self.decode_head = self.head(self.backbone.feature_channels, channels, num_classes, dropout)
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return self.decode_head(self.backbone.outputs(images))
+
+    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+        """None.
+
+        Raises:
+            UserError: the weights are of the other head, which computes something else.
+        """
+        whose, sign, (ours, theirs) = self.other_head
+        if sign in state:
+            raise UserError(
+                f"these are weights of {whose}, whose head is another network than this one's: take MODEL.NAME "
+                f"{theirs}b0, or of another size, in place of {ours}b0"
+            )
+        return []
+
+
+class MmsegmentationsSegFormer(SegFormer):
+    """SegFormer with mmsegmentation's head, for its weights and PaddleViT's.
+
+    Source: github.com/open-mmlab/mmsegmentation, configs/_base_/models/segformer_mit-b0.py of 2023.
+    """
+
+    variants = MMSEGMENTATIONS_SEGFORMER
+    key_maps = segmentation_names.MMSEGMENTATIONS_SEGFORMER
+    classifier_layers = ("decode_head.conv_seg",)
+    head = MmsegmentationsHead
+    other_head = (
+        "the authors' SegFormer (transformers' and PaddleSeg's too)",
+        "decode_head.linear_c1.proj.weight",
+        ("segformer_mmseg_", "segformer_"),
+    )

@@ -1,0 +1,142 @@
+"""Losses over elements of which each has a class, or none: points of a scene, pixels of pictures.
+
+Sums and what they are divided by are apart, for the engine divides by counts of all ranks and micro-batches. Nothing
+here makes the host wait for the device.
+"""
+
+import math
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from .. import wings
+from ..runtime.transfers import constant
+
+
+def summed_cross_entropy(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1, weights: tuple[float, ...] | None = None
+) -> paddle.Tensor:
+    """Cross-entropy summed over the labelled elements: 0, with zero gradients, if there are none.
+
+    Args:
+        logits: float32 (..., classes, ...), at least one element.
+        labels: int64, the same shape without ``axis``.
+        ignored: the label of an element without one.
+        axis: of the classes.
+        weights: of the elements of each class; None: 1.
+    """
+    if weights is None:
+        return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum", axis=axis)
+    return (cross_entropies(logits, labels, ignored, axis) * weights_of(labels, ignored, weights)).sum()
+
+
+def resized_cross_entropy(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None = None
+) -> paddle.Tensor:
+    """``summed_cross_entropy`` of maps that are first resized to the labels, bilinearly between the centres of pixels.
+
+    Args:
+        logits: float32 (N, classes, height, width).
+        labels: int64 (N, rows, columns).
+    """
+    return wings.made("resized_cross_entropy", _resized_cross_entropy, logits, labels, ignored, weights)
+
+
+def _resized_cross_entropy(logits, labels, ignored, weights):
+    size = list(labels.shape[1:])
+    if list(logits.shape[2:]) != size:
+        logits = F.interpolate(logits, size=size, mode="bilinear", align_corners=False)
+    return summed_cross_entropy(logits, labels, ignored, 1, weights)
+
+
+def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1) -> paddle.Tensor:
+    """Of each element, float32 of the labels' shape, 0 without a label; arguments as in ``summed_cross_entropy``."""
+    losses = F.cross_entropy(logits, labels, ignore_index=ignored, reduction="none", axis=axis)
+    return losses.reshape(labels.shape)
+
+
+def weights_of(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) -> paddle.Tensor:
+    """The weight of each element's class, float32 of the labels' shape, 0 without a label."""
+    valid = labels != ignored
+    of_classes = constant(np.array, weights, "float32")
+    chosen = paddle.gather(of_classes, _known(labels, valid).reshape([-1])).reshape(labels.shape)
+    return chosen * valid.astype("float32")
+
+
+def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshold: float, kept: int) -> paddle.Tensor:
+    """Which elements of each row are hard, float32 (rows, elements), 1 or 0: the labelled ones whose class has a
+    probability below ``threshold``, and at least the ``kept`` with the smallest (those of equal loss too).
+
+    This is online hard example mining (A. Shrivastava et al., 2016, arXiv 1604.03540, has the idea, for boxes) much as
+    mmsegmentation's ``OHEMPixelSampler`` does: that chooses from all rows together, and the sum of the losses is then
+    divided by all pixels. Whoever calls this divides by the number that count, as HRNet's authors do.
+
+    Args:
+        losses: float32 (rows, elements), cross-entropy of each element, 0 without a label.
+        labels: int64 (rows, elements).
+        kept: at least 1.
+    """
+    losses = losses.detach()
+    largest = paddle.topk(losses, min(kept, losses.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU
+    limits = paddle.clip(largest[:, -1:], max=-math.log(threshold))  # (rows, 1)
+    return ((losses >= limits) & (labels != ignored)).astype("float32")
+
+
+def dice_losses(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """1 - 2 sum(p t) / (sum(p) + sum(t)) over the labelled elements of each row, for each class that occurs in it:
+    (sum over rows and classes, their number). p is the probability of the class, t is 1 where it is the label.
+
+    Source: C. Sudre et al., "Generalised Dice overlap as a deep learning loss function", 2017, arXiv 1707.03237,
+    section 2.3, for one class. Classes that do not occur have no loss: cross-entropy sees to their not being predicted.
+
+    Args:
+        logits: float32 (rows, classes, elements), at least one element.
+        labels: int64 (rows, elements).
+    """
+    rows, classes, _ = logits.shape
+    valid = labels != ignored
+    known, mask = _known(labels, valid), valid.astype("float32")  # (rows, elements)
+    shares = F.softmax(logits, axis=1)
+    own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask  # of the label
+    places = (known + classes * paddle.arange(rows).unsqueeze(1)).reshape([-1, 1])
+    none = paddle.zeros([rows * classes])
+    overlap, truth = (
+        paddle.scatter_nd_add(none, places, values.reshape([-1])).reshape([rows, classes]) for values in (own, mask)
+    )
+    predicted = paddle.matmul(shares, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy of ``shares``
+    present = (truth > 0).astype("float32")
+    losses = 1.0 - 2.0 * overlap / paddle.clip(predicted + truth, min=1.0)  # at least 1 where it occurs
+    return (losses * present).sum(), present.sum()
+
+
+def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """The Lovasz extension of 1 - IoU of each class: (sum over the classes present, their number).
+
+    Source: M. Berman et al., "The Lovasz-Softmax loss", CVPR 2018, arXiv 1705.08790, equations 8 to 11.
+
+    Args:
+        logits: float32 (P, classes), P at least 1.
+        labels: int64 (P,).
+    """
+    classes = logits.shape[1]
+    is_valid = labels != ignored
+    valid = is_valid.astype("float32").unsqueeze(-1)  # (P, 1)
+    truth = F.one_hot(_known(labels, is_valid), classes) * valid  # (P, classes)
+    # An unlabelled element has no error, so it sorts last and adds nothing.
+    errors = (truth - F.softmax(logits, axis=-1)).abs() * valid
+    order = paddle.argsort(errors.detach(), axis=0, descending=True)  # over elements, for each class
+    errors = paddle.take_along_axis(errors, order, axis=0)
+    truth = paddle.take_along_axis(truth, order, axis=0)
+    # Intersection and union if all elements up to this one are wrong.
+    intersection = truth.sum(axis=0) - truth.cumsum(axis=0)
+    union = truth.sum(axis=0) + (paddle.take_along_axis(valid.expand_as(truth), order, axis=0) - truth).cumsum(axis=0)
+    loss_at = 1.0 - intersection / paddle.clip(union, min=1.0)
+    steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]], axis=0)
+    present = (truth.sum(axis=0) > 0).astype("float32")  # (classes,)
+    return ((errors * steps).sum(axis=0) * present).sum(), present.sum()
+
+
+def _known(labels: paddle.Tensor, valid: paddle.Tensor) -> paddle.Tensor:
+    """The labels with class 0 in place of none, for what needs an index."""
+    return paddle.where(valid, labels, paddle.zeros_like(labels))

@@ -15,7 +15,7 @@ from ...runtime.printing import one_line
 from ..backbone_task import BackboneTask
 from ..data.picture_samples import opened
 from ..models.segmenter import Segmenter
-from .data.segmentation_dataset import IGNORED, SegmentationDataset
+from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
 from .evaluation import SegmentationEvaluation
 from .prediction import SegmentationPrediction
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate
@@ -50,6 +50,7 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Segmentati
             raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
         if self._inspection is not None:
             notices += self._inspection.look(dataset, split, dataset.num_classes)
+            notices += look_at_labels(dataset, split)
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = SegmentationSamples(dataset, transform, is_training)
         samples.notices = [one_line(line) for line in notices]

@@ -108,6 +108,7 @@ _OTHER_NAMES: dict[str, dict[str, str]] = {
         "coco_stuff10k": "coco_stuff",
     },
     "observer": {"tb": "tensorboard", "vdl": "visualdl"},
+    "transform": {},
     "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
 }
 
@@ -208,7 +209,9 @@ OBSERVERS: dict[str, Target] = {
     "clearml": "paddlevit_dist.observe.services:ClearmlLog",
 }
 
-_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS}
+TRANSFORMS: dict[str, Target] = {}  # users' own
+
+_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS, "transform": TRANSFORMS}
 
 
 class Own(NamedTuple):
@@ -234,7 +237,7 @@ _DECLARED = "paddlevit_dist.config.own_keys:declared_by"
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Import and return the object registered as ``name`` under ``kind`` ("model", "dataset", "task" or "observer").
+    """Import and return the object registered as ``name`` under ``kind``, a key of ``_TABLES``.
 
     Raises:
         UserError: nothing is registered under that name; the message suggests the closest ones.
@@ -269,10 +272,12 @@ def known_name(kind: str, name: str) -> str:
     if (kind, name) in UNREACHABLE:
         raise UserError(UNREACHABLE[kind, name])
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
-    hint = f"{kind} '{name}' is not known: did you mean {', '.join(near[:-1])} or {near[-1]}?"
+    hint = f"{kind} '{name}' is not known: "
+    meant = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
+    hint += f"did you mean {meant}?" if meant else "none is registered:"
     valid = f"'{program('inspect')} --list' names all"
     if kind != "model":
-        valid = f"valid names: {', '.join(sorted(table))}"
+        valid = f"valid names: {', '.join(sorted(table))}" if table else f"register_{kind} makes one known"
     own = "one of yours joins with -import=MODULE"
     if multiprocessing.parent_process() is not None:
         own = (
@@ -406,6 +411,20 @@ def register_task(
 def register_observer(name: str, target: Target) -> None:
     """Make ``-log_to=name`` have ``target()``, an ``Observer``, watch the run from the main process."""
     OBSERVERS[name] = target
+
+
+def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:
+    """Make ``DATA.TRANSFORMS [name]`` change training pictures and their label maps by ``target``: an object of
+    albumentations, or any other that has ``set_random_seed``, called as ``target(image=pixels, mask=labels)``; or a
+    function that is called with ``generator`` as well, from which all that is random must come. It returns a dictionary
+    with both; arrays are uint8 (height, width, 3) and (height, width), and may come back in another size.
+
+    Args:
+        replace: as ``register_model``.
+    Raises:
+        UserError: the name is taken.
+    """
+    _register("transform", name, target, None, replace)
 
 
 def _register(

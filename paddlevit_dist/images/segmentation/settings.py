@@ -37,6 +37,14 @@ _TRANSFORMS = (
         many=True,
         length=2,
     ),
+    Key(
+        "DATA.RESIZE",
+        "pillow",
+        "text",
+        "pictures are resized with Pillow's filter, which averages over what becomes smaller; or between the four "
+        "nearest pixels, as the published models were trained and evaluated",
+        choices=("pillow", "opencv"),
+    ),
     Key("DATA.CROP_SIZE", [512, 512], "int", "training: height and width of the crop", SIDE_PX, None, True, 2),
     Key(
         "DATA.LARGEST_CLASS_SHARE",

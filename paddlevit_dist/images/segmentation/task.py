@@ -17,13 +17,16 @@ from ..data.picture_samples import opened
 from ..models.segmenter import Segmenter
 from .data.segmentation_dataset import IGNORED, SegmentationDataset
 from .evaluation import SegmentationEvaluation
+from .export import SegmentationExport
 from .prediction import SegmentationPrediction
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate
 from .training import SegmentationTraining
 from .transforms import evaluation_transform, training_transform
 
 
-class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, SegmentationPrediction, BackboneTask):
+class ImageSegmentation(
+    SegmentationTraining, SegmentationEvaluation, SegmentationPrediction, SegmentationExport, BackboneTask
+):
     """Trains and evaluates a network that gives each pixel of a picture a class."""
 
     fixed_shapes = True

@@ -241,7 +241,9 @@ def put_rows(features: paddle.Tensor, rows: np.ndarray, number: int) -> paddle.T
     if not number:
         return features
     if not features.shape[0]:
-        return paddle.zeros([number, features.shape[1]], dtype=features.dtype) + zero_of(features).astype(features.dtype)
+        return paddle.zeros([number, features.shape[1]], dtype=features.dtype) + zero_of(features).astype(
+            features.dtype
+        )
     with_zeros = paddle.concat([features, paddle.zeros([1, features.shape[1]], dtype=features.dtype)])
     return paddle.gather(with_zeros, to_device(place))
 

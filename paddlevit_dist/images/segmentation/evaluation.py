@@ -1,52 +1,98 @@
-"""How a network that segments pictures is scored."""
+"""How a network that segments pictures is scored: each picture alone, all of its pixels once, at its stored size."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
+from ...contracts.figures import Figure
 from ...contracts.task import EvaluationStep, Metrics, Records, TaskEvaluation
+from ...runtime.transfers import read_later, to_device
 from ..transforms.on_device import Normaliser
 from .data.segmentation_dataset import IGNORED
-from .samples import pictures_of
-from .training import upsampled
+from .metrics import SegmentationMetrics
+from .protocols import Protocol, class_map
+from .samples import Picture, SegmentationSamples, pictures_of
 
 
 class SegmentationEvaluation(TaskEvaluation):
-    best_metric = ("mIoU", True)
+    """Scores and figures; no number depends on batches or processes."""
 
+    best_metric = ("mIoU", True)
+    makes_figures = True
+
+    config: Any
     normaliser: Normaliser
     class_names: list[str]
+
+    @property
+    def protocol(self) -> Protocol:
+        """What SEGMENTATION says of evaluations."""
+        keys = self.config.SEGMENTATION
+        crop = tuple(keys.CROP) if keys.PROTOCOL == "slide" else None
+        stride = tuple(keys.STRIDE or (max(1, 2 * side // 3) for side in keys.CROP))
+        return Protocol(
+            crop, stride, tuple(keys.SCALES), keys.FLIP, keys.LOGITS_BY == "stored", self.config.DATA.EVAL_DIVISOR
+        )
+
+    def protocol_line(self) -> str:
+        """What a score depends on besides the weights and the data."""
+        data = self.config.DATA
+        sides = "stored size"
+        if data.EVAL_SHORTEST_SIDE is not None:
+            most = f", longer at most {data.EVAL_LONGEST_SIDE}" if data.EVAL_LONGEST_SIDE is not None else ""
+            sides = f"shorter side {data.EVAL_SHORTEST_SIDE}{most}"
+        multiples = f", multiples of {data.EVAL_DIVISOR}" if data.EVAL_DIVISOR > 1 else ""
+        return f"{sides}{multiples}; {self.protocol}"
 
     def build_metrics(self) -> Metrics:
         return SegmentationMetrics(self.class_names)
 
-    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+    def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[tuple[Picture, list[np.ndarray]]]:
+        """Each picture of a batch with its class map and labels, uint8 (height, width); a device computes the next one
+        while a picture is looked at."""
+        protocol, before = self.protocol, None
         for picture in pictures_of(batch):
-            logits = upsampled(model(self.normaliser(picture.image)), picture.original_size)
-            step.metrics.update(logits[0].argmax(axis=0), picture.labels.astype("int64"))
-        return None
+            found = class_map(
+                lambda pixels: model(self.normaliser(pixels)), picture.image, picture.original_size, protocol
+            )
+            later = read_later(found, picture.labels)
+            if before is not None:
+                yield before[0], before[1]()
+            before = picture, later
+        if before is not None:
+            yield before[0], before[1]()
 
+    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+        from .figures import SegmentationRecord
 
-class SegmentationMetrics(Metrics):
-    def __init__(self, class_names: list[str]) -> None:
-        super().__init__()
-        self.class_names = class_names
-        self.state = {"confusion": paddle.zeros([len(class_names)] * 2, "int64")}
+        predictions, truths, records = [], [], []
+        for _, (predicted, labels) in self.class_maps(model, batch):
+            if not labels.size:  # of a split without label maps
+                labels = np.full_like(predicted, IGNORED)
+            counted = step.metrics.update(predicted, labels)
+            predictions.append(predicted)
+            truths.append(labels)
+            records.append(SegmentationRecord.of(*counted) if step.keeps_records else None)
+        if step.writer is not None:
+            step.writer.add(predictions, truths)
+        return (lambda: records) if step.keeps_records else None
 
-    def update(self, predictions: paddle.Tensor, labels: paddle.Tensor) -> None:
-        number = len(self.class_names)
-        pairs = paddle.where(labels == IGNORED, paddle.full_like(labels, number**2), labels * number + predictions)
-        counts = paddle.bincount(pairs.reshape([-1]), minlength=number**2 + 1)[: number**2]
-        self.state["confusion"] += counts.astype("int64").reshape([number, number])
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[np.ndarray]:
+        """The class of each pixel of each picture, uint8 of its stored size; ``IGNORED`` where nothing can be said."""
+        return [predicted for _, (predicted, _) in self.class_maps(model, batch)]
 
-    def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        confusion = np.asarray(state["confusion"])
-        right, union = np.diag(confusion), confusion.sum(0) + confusion.sum(1) - np.diag(confusion)
-        return {
-            "mIoU": float(np.mean(right[union > 0] / union[union > 0])),
-            "accuracy": float(right.sum() / max(confusion.sum(), 1)),
-        }
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        if not records or not isinstance(samples, SegmentationSamples):
+            return []
+        from .figures import segmentation_figures
 
-    def summary(self, values: dict[str, float]) -> str:
-        return f"mIoU {values['mIoU']:.4f} accuracy {values['accuracy']:.4f}"
+        def predict(index: int) -> np.ndarray:
+            batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+            tensors = {
+                name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
+            }
+            return self.predict_step(model, tensors)[0]
+
+        return segmentation_figures(samples, records, self.class_names, predict)

@@ -135,7 +135,8 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
     assert table.indices.tolist() == others.tolist()
     found = table.values()
     assert set(values) - set(found) <= {
-        "top-1 count", "top-5 count", "samples", "pictures", "detections", "not finite", "points", "landmarks", "pixels",
+        "top-1 count", "top-5 count", "samples", "pictures", "detections", "not finite", "points", "landmarks",
+        "pixels",
         *(f"{name} landmarks" for name in "abcde"),
     }  # fmt: skip
     shared = set(found) & set(values)

@@ -7,10 +7,8 @@ import msgspec
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.text_files import read_bytes
+from ...runtime.files import read_regular
 from .annotated_files import readable
-
-_LARGEST_BYTES = 1 << 30
 
 
 class _Category(msgspec.Struct):
@@ -48,8 +46,8 @@ def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | No
     file = next(filter(os.path.isfile, places), places[0])
     with readable(file):
         try:
-            content = msgspec.json.decode(read_bytes(file, _LARGEST_BYTES), type=_Panoptic)
-        except msgspec.DecodeError as error:
+            content = msgspec.json.decode(read_regular(file), type=_Panoptic)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"it is not a panoptic file of COCO's: {error}") from None
     colours = [category.color for category in content.categories]
     if any(not 0 <= level <= 255 for colour in colours for level in colour or ()):

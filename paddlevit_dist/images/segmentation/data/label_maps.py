@@ -153,9 +153,11 @@ class LabelMaps(SegmentationDataset):
             of_segments = {0: IGNORED, **dict(np.frombuffer(note, "<i4").reshape(-1, 2).tolist())}
             table = LabelTable({}, of_segments, "the segments of COCO's file for this picture have other numbers")
             return table.labels(read_label_file(file, self.reading.max_pixels), file)
-        drawing = read_drawing(self._kind, file, note, self._size(index, size) if self._kind == YOLO_TEXT else (0, 0))
+        size = self._size(index, size)
+        drawing = read_drawing(self._kind, file, note, size)
+        self._compare(index, size, drawing.size or size)
         try:
-            return draw(drawing, drawing.size or self._size(index, size), self._label_of, self._unlabelled)
+            return draw(drawing, size, self._label_of, self._unlabelled)
         except ValueError as error:
             raise UserError(f"{file}: {os.path.basename(self.describe(index))}: {error}") from None
 

@@ -101,11 +101,22 @@ _OTHER_NAMES: dict[str, dict[str, str]] = {
         "pascal_voc": "voc",
         "voc2007": "voc",
         "voc2012": "voc",
+        "ade": "ade20k",
+        "adechallengedata2016": "ade20k",
+        "cocostuff": "coco_stuff",
+        "coco_stuff164k": "coco_stuff",
+        "coco_stuff10k": "coco_stuff",
     },
     "observer": {"tb": "tensorboard", "vdl": "visualdl"},
     "transform": {},
     "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
 }
+
+# Layouts of pictures with label maps, all read by one class.
+_LABEL_MAPS = (
+    *("label_maps", "ade20k", "cityscapes", "voc_segmentation", "pascal_context", "coco_stuff", "coco_panoptic"),
+    *("cvat_masks", "cvat_outlines", "labelme", "yolo_outlines"),
+)
 
 DATASETS: dict[str, Target] = {
     "digits": "paddlevit_dist.images.data.small_sets:Digits",
@@ -121,6 +132,7 @@ DATASETS: dict[str, Target] = {
     "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
     "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
     "segmentation_shapes": "paddlevit_dist.images.segmentation.shapes:SegmentationShapes",
+    **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
     "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
@@ -307,9 +319,13 @@ def contents_of(kind: str, name: str) -> str | None:
     return next((contents for place, contents in _CONTENTS.items() if target.startswith(place)), WHOLE)
 
 
-def guess_dataset(path: str) -> Any:
-    """Which dataset ``path`` holds: ``dataset`` and ``reason``, or None."""
-    return imported(_GUESS_DATASET)(path)
+def guess_dataset(path: str, task: str | None = None) -> Any:
+    """Which dataset ``path`` holds: ``dataset`` and ``reason``, or None.
+
+    Args:
+        task: that will read it, where that is known: a folder may hold what several read.
+    """
+    return imported(_GUESS_DATASET)(path, contents_of("task", task) if task is not None else None)
 
 
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:

@@ -334,7 +334,7 @@ def pairs_of(found: Found, split: str) -> Pairs:
         stems, notices = _matched(split, pictures, labels, folders)
     expected = layout.published.get(split)
     if expected is not None and len(stems) != expected:
-        notices.append(f"{split}: {len(stems):,} pictures, of which {layout.dataset} as published has {expected:,}")
+        notices.append(f"{split}: {len(stems):,} pictures; {layout.dataset} as published has {expected:,}")
     paths = [
         [os.path.join(folder, names[stem]) for stem in stems] for folder, names in zip(folders, (pictures, labels))
     ]

@@ -217,6 +217,8 @@ def read_cvat(file: str, root: str, split: str) -> tuple[list[tuple[str, bytes]]
             elements = [(ElementTree.fromstring(match[0]), match[0]) for match in _CVAT_IMAGE.finditer(content)]
         except ElementTree.ParseError as error:
             raise ValueError(f"it is not XML: {error}") from None
+    if not elements:
+        raise UserError(f"{file} has no <image>: export it as 'CVAT for images', not for video")
     known = {subset: one for one, words in SPLIT_WORDS.items() for subset in words}
     of = [known.get((image.get("subset") or "").lower()) for image, _ in elements]
     wanted = [(image, text) for (image, text), one in zip(elements, of) if (one if any(of) else "train") == split]

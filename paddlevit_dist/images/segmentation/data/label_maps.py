@@ -92,7 +92,10 @@ class LabelMaps(SegmentationDataset):
         self.split, self.root = split, existing_folder(data_path, name or "label_maps", _LAYOUT)
         found = find_layout(self.root, name)
         if found is None:
-            raise UserError(f"{self.root}: nothing of {name or 'label maps'} found; expected a folder {_LAYOUT}")
+            other = find_layout(self.root)
+            there = f", but {other.layout.words}: -dataset={other.layout.dataset}" if other is not None else ""
+            expected = f"; expected a folder {_LAYOUT}"
+            raise UserError(f"{self.root}: nothing of {name or 'label maps'} found{there or expected}")
         self._kind, self.notices = found.layout.kind, list[str]()
         is_drawn = self._kind not in (MAPS, PANOPTIC)
         self.reading = Reading(is_drawn if choices.exif_rotate is None else choices.exif_rotate)
@@ -276,6 +279,7 @@ class LabelMaps(SegmentationDataset):
             self._unlabelled = 0 if background is None else list(names).index(background)
             named = self.class_names[self._unlabelled]
             self.notices.append(f"pixels outside of outlines are of class {named} (DATA.UNLABELLED ignored: of none)")
+        self.notices.append("points, lines and boxes among the outlines have no pixels and are left out")
 
 
 def _classes_of(found: Found, choices: Choices) -> ClassList | None:

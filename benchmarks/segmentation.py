@@ -2,10 +2,10 @@
 
     python benchmarks/segmentation.py [--peer-python PYTHON] [--only {training,evaluation,labels}] [--rounds 7]
 
-- training: SegFormer-B0 with 150 classes on noise of 512 pixels, 4 pictures an update on 2 cores: forward, cross-entropy
-  at the labels' size, backward, AdamW. Ours are 2 processes with one thread and 2 pictures each; the peer is the same
-  network of torch's own layers (``segmentation_peer.py``), as one process with two threads and as two processes with
-  one; the faster one counts
+- training: SegFormer-B0 with 150 classes on noise of 512 pixels, 4 pictures an update on 2 cores: forward,
+  cross-entropy at the labels' size, backward, AdamW. Ours are 2 processes with one thread and 2 pictures each; the peer
+  is the same network of torch's own layers (``segmentation_peer.py``), as one process with two threads and as two
+  processes with one; the faster one counts
 - evaluation: what share of an evaluation's time the confusion matrix takes, of pictures of 512 x 683 and 150 classes
 - labels: decoding, and scaling, of a label map against those of its picture
 
@@ -13,23 +13,30 @@ PYTHON has torch and NumPy. Each side is a process of its own, with the variable
 """
 
 import argparse
+import collections
+import cProfile
 import functools
 import json
 import os
+import pstats
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import rounds
+from PIL import Image
 from rounds import Spread
 
 OURS, THREADS, PROCESSES = "ours", "torch, 2 threads", "torch, 2 processes"
 TRAINING, EVALUATION, LABELS = "training", "evaluation", "labels"
 CLASSES, IGNORED, SIDE, BATCH, CORES = 150, 255, 512, 4, 2
 STORED = (512, 683)  # height and width of a picture
+SAMPLES = 20  # of a round
 
 
 # ---- training ------------------------------------------------------------------------------------------------
@@ -207,9 +214,58 @@ def made_picture() -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(pixels), (12 * fields[3:].argmax(axis=0)).astype(np.uint8)
 
 
+def measure_labels(options: argparse.Namespace) -> dict[str, float]:
+    """By a profile of the samples of a training with the settings for ADE20K."""
+    from paddlevit_dist import config
+    from paddlevit_dist.registry import resolve
+
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as name:
+        root = Path(name)
+        for kind in ("images", "labels"):
+            (root / kind / "train").mkdir(parents=True)
+        pixels, labels = made_picture()
+        Image.fromarray(pixels).save(root / "images" / "train" / "0.jpg", quality=90)
+        Image.fromarray(labels).save(root / "labels" / "train" / "0.png")
+        (root / "classes.txt").write_text("".join(f"class {label}\n" for label in range(CLASSES)))
+        words = ["-dataset=label_maps", f"-data_path={root}", "MODEL.BACKBONE_PRETRAINED", "None"]
+        values = config.load(["-cfg=segformer_b0_ade20k", *words]).values
+        samples = resolve("task", values.TASK)(values).build_dataset("train", root)
+        samples.sample(0, np.random.default_rng(0))
+        seconds: dict[str, list[float]] = {}
+        for turn in range(options.rounds):
+            generators = [np.random.default_rng([turn, number]) for number in range(SAMPLES)]
+            with cProfile.Profile() as profile:
+                for generator in generators:
+                    samples.sample(0, generator)
+            for part, taken in _parts_of(profile).items():
+                seconds.setdefault(part, []).append(taken / SAMPLES)
+    rows = [[part, Spread.of(taken).text(1e3)] for part, taken in seconds.items()]
+    rounds.table(f"A training's sample, {STORED[0]} x {STORED[1]} to {SIDE} x {SIDE}", ["", "ms"], rows)
+    sides = [
+        [sum(parts) for parts in zip(*(seconds[f"{side}, {part}"] for part in ("decoded", "scaled")))]
+        for side in ("labels", "picture")
+    ]
+    return {"labels_over_picture": rounds.ratios(*sides).median}
+
+
+def _parts_of(profile: cProfile.Profile) -> dict[str, float]:
+    """Seconds of what reads and what scales; labels are scaled by numpy's ``take`` alone."""
+    taken: dict[str, float] = collections.Counter()
+    for (_, _, function), (*_, cumulative, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        taken[function] += cumulative
+    read, labels = taken["read"], taken["labels_of"]
+    return {
+        "picture, decoded": read - labels,
+        "picture, scaled": taken["resize"],
+        "labels, decoded": labels,
+        "labels, scaled": taken["<method 'take' of 'numpy.ndarray' objects>"],
+    }
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, float]]] = {
     TRAINING: measure_training,
     EVALUATION: measure_evaluation,
+    LABELS: measure_labels,
 }
 
 

@@ -16,7 +16,7 @@ SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 _HEAD_BYTES = 1 << 16
 MOST_NAMES = 20_000  # of a folder; it may have a million, and a guess looks at many folders, some of them often
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
-LABELME = re.compile(rb'"shapes"\s*:\s*\[')
+_LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
 _YOLO_PLACES = re.compile(rb"(?m)^(train|val|path)\s*:")
@@ -78,18 +78,26 @@ def is_coco(file: str) -> bool:
     return _COCO.search(head_of_text(file)) is not None
 
 
+def find_labelme(root: str) -> str | None:
+    """A file of labelme's in a folder or one level down: outlines in one picture."""
+    return next((file for file in json_files(root, MOST_NAMES)[:20] if _LABELME.search(head_of_text(file))), None)
+
+
 def refuse_labelme(path: str) -> None:
     """Raise a UserError that says what to do with labelme's own files, one for each picture, where they are there."""
-    folder, files = (os.path.dirname(path), [path]) if os.path.isfile(path) else (path, json_files(path, MOST_NAMES))
-    if files and LABELME.search(head_of_text(files[0])):
+    is_file = os.path.isfile(path)
+    file = (path if _LABELME.search(head_of_text(path)) else None) if is_file else find_labelme(path)
+    if file is not None:
+        folder = os.path.dirname(path) if is_file else path
         raise UserError(
-            f"data path {path}: {os.path.basename(files[0])} is labelme's, of one picture; join all of them to "
+            f"data path {path}: {os.path.basename(file)} is labelme's, of one picture; join all of them to "
             f"one file of COCO's format (pip install labelme2coco; labelme2coco {folder}) and give that as -data_path"
         )
 
 
 def _coco(root: str) -> str | None:
-    return next(filter(is_coco, json_files(root, MOST_NAMES)), None)
+    files = json_files(root, MOST_NAMES)
+    return next((file for file in files if is_coco(file) and not os.path.basename(file).startswith("panoptic_")), None)
 
 
 def _voc(root: str) -> str | None:

@@ -26,11 +26,12 @@ _COLOUR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
 _LINES = (
     r"(?P<name>[^:]+):(\s*(?P<r>\d+),(?P<g>\d+),(?P<b>\d+))?(:[^:]*)*",  # CVAT: name:red,green,blue:parts:actions
     rf"(?P<number>\d+){_BETWEEN}(?P<name>\D.*?){_BETWEEN}{_COLOUR}",
+    rf"(?P<name>.*[^\s,;])\s*[,;\t]\s*{_COLOUR}",
     rf"(?P<name>.*\D){_BETWEEN}{_COLOUR}",
     rf"{_COLOUR}{_BETWEEN}(?P<name>\D.*)",
     r"(?P<number>\d+)\s*[:,;\t ]\s*(?P<name>\D.*)",
     r"(?P<name>.*[^\s,;])\s*[,;\t]\s*(?P<number>\d+)",
-    r"(?P<name>.+)",
+    r"(?P<name>((?![,;\t]\s*\d).)+)",
 )
 
 
@@ -104,7 +105,7 @@ def _as_list(entries: Sequence[Entry], file: str) -> ClassList:
     for what, values in zip(("name", "number", "colour"), zip(*entries)):
         given = [value for value in values if value is not None]
         twice = next((value for value in given if given.count(value) > 1), None)
-        if twice is not None:
+        if twice is not None and file:  # ADE20K's authors give some classes one colour
             raise UserError(f"{file} has {what} {twice} twice; each class needs its own")
     for entry in entries:
         if max(entry.colour or (0,)) > 255 or (entry.number or 0) > 65_535:

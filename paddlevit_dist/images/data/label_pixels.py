@@ -47,7 +47,8 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         if image.mode in ("LA", "PA", "RGBA"):
             _require_opaque(image, path)
         if image.mode in ("RGB", "RGBA"):
-            packed = np.frombuffer(image.convert("RGB").tobytes("raw", "RGBX"), "<i4") & 0xFFFFFF
+            colours = image if image.mode == "RGB" else image.convert("RGB")
+            packed = np.frombuffer(colours.tobytes("raw", "RGBX"), "<i4") & 0xFFFFFF
             return LabelPixels(packed.reshape(image.height, image.width), True)
         if image.mode == "PA":
             raise UserError(f"{path} has a palette with transparency: save it as PNG with a palette, or with numbers")

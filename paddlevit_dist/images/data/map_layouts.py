@@ -13,15 +13,13 @@ from ...runtime.errors import UserError
 from ...runtime.text_files import read_text
 from .annotated_files import readable
 from .box_layouts import (
-    LABELME,
-    MOST_NAMES,
     SPLIT_FOLDERS,
     Guess,
+    find_labelme,
     find_yolo_outlines,
     first_folders,
     first_names,
     head_of_text,
-    json_files,
 )
 from .formats import SPLIT_WORDS, files_below, is_hidden, readable_suffixes, suffix_of
 
@@ -224,7 +222,7 @@ def find_layout(root: str, dataset: str | None = None) -> Found | None:
                 is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
                 if (is_marked or layout.dataset == dataset) and _holds(layout, top):
                     return Found(layout, top)
-    for layout, look in ((LABELME_LAYOUT, _is_labelme), (CVAT_LAYOUT, cvat_file), (YOLO_LAYOUT, find_yolo_outlines)):
+    for layout, look in ((LABELME_LAYOUT, find_labelme), (CVAT_LAYOUT, cvat_file), (YOLO_LAYOUT, find_yolo_outlines)):
         if dataset in (None, layout.dataset) and look(root):
             return Found(layout, root)
     own = _own_layouts(root) if dataset in (None, "label_maps") else ()
@@ -235,10 +233,6 @@ def cvat_file(root: str) -> str | None:
     """The file in a folder that "CVAT for images" has written."""
     files = [os.path.join(root, name) for name in first_names(root) if name.lower().endswith(".xml")]
     return next((file for file in files if _CVAT.search(head_of_text(file))), None)
-
-
-def _is_labelme(root: str) -> bool:
-    return any(LABELME.search(head_of_text(file)) for file in json_files(root, MOST_NAMES)[:20])
 
 
 def _own_layouts(root: str) -> Iterator[Layout]:

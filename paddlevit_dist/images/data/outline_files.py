@@ -15,6 +15,7 @@ from xml.sax.saxutils import unescape
 
 import msgspec
 import numpy as np
+from PIL import Image
 from tqdm import tqdm
 
 from ...runtime.errors import UserError
@@ -117,7 +118,7 @@ def draw(drawing: Drawing, size: tuple[int, int], labels: Mapping[str, int], unl
             raise ValueError(f"shape {number} of class '{name}' {error}") from None
         for start, end in zip(runs.starts.tolist(), runs.ends.tolist()):
             columns[start:end] = labels[name]
-    return np.ascontiguousarray(drawn)
+    return np.array(Image.fromarray(columns.reshape(width, height)).transpose(Image.Transpose.TRANSPOSE))
 
 
 def read_labelme(file: str) -> Labelme:

@@ -37,6 +37,14 @@ _TRANSFORMS = (
         many=True,
         length=2,
     ),
+    Key(
+        "DATA.RESIZE",
+        "pillow",
+        "text",
+        "pictures are resized with Pillow's filter, which averages over what becomes smaller; or between the four "
+        "nearest pixels, as the published models were trained and evaluated",
+        choices=("pillow", "opencv"),
+    ),
     Key("DATA.CROP_SIZE", [512, 512], "int", "training: height and width of the crop", SIDE_PX, None, True, 2),
     Key(
         "DATA.LARGEST_CLASS_SHARE",
@@ -60,6 +68,27 @@ _TRANSFORMS = (
         "int",
         "evaluation and prediction: both sides are enlarged to multiples of so many pixels; SegFormer's authors: 32",
         AT_LEAST_1,
+    ),
+)
+
+_LABELS = (
+    optional(
+        "DATA.CLASS_LIST",
+        "path",
+        "file with the names of the classes, and their numbers or colours in label maps, below DATA_PATH or absolute; "
+        "None: classes.txt, labelmap.txt, classes.csv, classes.json or the like, where there is one",
+    ),
+    optional(
+        "DATA.REDUCE_ZERO_LABEL",
+        "bool",
+        "0 in label maps is no class, and k is class k - 1; None: so for ADE20K and Pascal Context only",
+    ),
+    Key(
+        "DATA.UNLABELLED",
+        "background",
+        "text",
+        "pixels outside of all outlines of Labelme, CVAT or YOLO: class background, or ignored",
+        choices=("background", "ignored"),
     ),
 )
 
@@ -136,6 +165,8 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
         for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
             if f"DATA.{name}" not in settings:
                 values.DATA[name] = list(value)
+        if "DATA.EXIF_ROTATE" not in settings:
+            values.DATA.EXIF_ROTATE = None  # outlines were drawn on turned pictures, label maps were not
     return []
 
 
@@ -174,8 +205,8 @@ _ONLY_TRAINING = tuple(
     key.name for key in (*_TRANSFORMS, *_LOSSES) if key.meaning.startswith("training:") or key in _LOSSES
 )
 TABLE = Table(
-    (*_TRANSFORMS, *_LOSSES, *_PROTOCOL),
-    effects={"training": tuple(key.name for key in _LOSSES)},
+    (*_TRANSFORMS, *_LABELS, *_LOSSES, *_PROTOCOL),
+    effects={"training": tuple(key.name for key in _LOSSES), "data": tuple(key.name for key in _LABELS)},
     training=_ONLY_TRAINING,
     complete=_complete,
     check=_check,

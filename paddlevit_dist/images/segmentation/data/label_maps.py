@@ -216,12 +216,11 @@ class LabelMaps(SegmentationDataset):
         if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colours is None)):
             classes = self._counted(found, classes, cache_folder)
         assert classes is not None
-        ignored = {255, *classes.ignored, *found.layout.ignored}
         if choices.reduce_zero_label and not classes.is_numbered:
             classes = classes._replace(numbers=[number + 1 for number in classes.numbers])
-        if choices.reduce_zero_label is not None:
-            ignored = ignored | {0} if choices.reduce_zero_label else ignored - {0}
-        ignored -= set(classes.numbers) if found.layout.classes == "" and not choices.reduce_zero_label else set()
+        ignored = {255, *classes.ignored, *found.layout.ignored}
+        is_without_zero = 0 in ignored if choices.reduce_zero_label is None else choices.reduce_zero_label
+        ignored = (ignored - {0, *classes.numbers}) | ({0} if is_without_zero else set())
         kept = [row for row, number in enumerate(classes.numbers) if number not in ignored]
         self.class_names = [classes.names[row] for row in kept]
         self.palette = None if classes.palette is None else classes.palette[kept]
@@ -245,20 +244,19 @@ class LabelMaps(SegmentationDataset):
                 files += pairs_of(found, split).labels
         numbers = _cached(cache_folder, "label-numbers", files, lambda: _numbers_in(files))
         is_binary = 255 in numbers and set(numbers) <= {0, 255}
-        numbers = [number for number in numbers if number != 255 or is_binary]
-        if listed is not None and not (is_binary and not listed.is_numbered):
+        numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
+        if listed is not None and (listed.is_numbered or not is_binary):
             return listed
-        names = ["background", "foreground"] if is_binary else [str(number) for number in numbers]
         if listed is None:
+            names = ["background", "foreground"] if is_binary else [str(number) for number in numbers]
+            listed = ClassList(names, numbers)
             self.notices.append(
                 f"no list of classes: {len(numbers)}, by the numbers in all {len(files):,} label maps "
                 f"({shortened(', '.join(map(str, numbers)), 60)}); classes.txt in {self.root} may name them"
             )
         if is_binary:
-            self.notices.append(f"all label maps have 0 and 255 only: 255 is the second class, {(listed or names)[0]}")
-        return ClassList(
-            names if listed is None else listed.names, [0, 255] if is_binary else numbers, is_numbered=True
-        )
+            self.notices.append(f"all label maps have 0 and 255 only: 255 is the second class, {listed.names[1]}")
+        return listed._replace(numbers=numbers, is_numbered=True)
 
     def _segments(self, labels: Sequence[str]) -> list[bytes]:
         """Of COCO's panoptic JSON: number and class of each segment of each label map, int32 (segments, 2)."""

@@ -1,17 +1,13 @@
 """From the pixels of label maps, numbers or colours, to classes."""
 
-import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ....runtime.errors import UserError
 from ....runtime.printing import shortened
 from ...data.label_pixels import LabelPixels
-
-_LARGEST = 1 << 24  # numbers and colours are smaller
-_of_thread = threading.local()
 
 
 class LabelTable(NamedTuple):
@@ -99,23 +95,14 @@ def _of_bytes(values: np.ndarray, known: Mapping[int, int]) -> np.ndarray | tupl
 
 
 def _of_any(values: np.ndarray, known: Mapping[int, int]) -> np.ndarray | tuple[int, int]:
-    """The same for whole numbers of any size, of which at most some thousands are known."""
-    keys = np.fromiter(known, np.int64, len(known))
-    table = _table_of_thread()
-    table[keys] = np.fromiter(known.values(), np.uint16, len(known)) + np.uint16(1)
-    is_inside = (values >= 0) & (values < _LARGEST)
-    try:
-        found = np.where(is_inside, table[values & (_LARGEST - 1)], 0)  # 0: not known
-    finally:
-        table[keys] = 0
-    if found.all():
-        return (found - 1).astype(np.uint8)
-    row, column = np.argwhere(found == 0)[0].tolist()
-    return row, column
-
-
-def _table_of_thread() -> Any:
-    """uint16 for each colour, zeros: memory that is only taken where it is written to."""
-    if not hasattr(_of_thread, "table"):
-        _of_thread.table = np.zeros(_LARGEST, np.uint16)
-    return _of_thread.table
+    """The same for whole numbers of any size: looked up once for each run of equal ones."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    starts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(flat[1:] != flat[:-1]) + 1])[: len(flat)]
+    numbers = np.array(sorted(known), np.int64)
+    labels = np.array([known[number] for number in numbers.tolist()], np.uint8)
+    places = np.searchsorted(numbers, flat[starts]).clip(max=len(numbers) - 1)
+    unknown = numbers[places] != flat[starts]
+    if unknown.any():
+        row, column = divmod(int(starts[unknown.argmax()]), values.shape[1])
+        return row, column
+    return np.repeat(labels[places], np.diff(starts, append=len(flat))).reshape(values.shape)

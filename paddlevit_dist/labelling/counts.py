@@ -41,8 +41,9 @@ def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: in
         known: bool (height, width), where there is a label; there ``true`` is a class.
     """
     distance = max(1, round(_SHARE_OF_DIAGONAL * float(np.hypot(*true.shape))))
-    nowhere = np.int16(-1)
-    maps = [np.where(known, labels.astype(np.int16), nowhere) for labels in (true, predicted)]
+    maps = [
+        np.where(known, labels.astype(np.promote_types(labels.dtype, np.int16)), -1) for labels in (true, predicted)
+    ]
     is_true, is_taken = (near_boundary(labels, distance) & known for labels in maps)
     is_right = is_true & is_taken & (true == predicted)
     found = predicted[is_taken]

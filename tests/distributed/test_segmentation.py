@@ -1,44 +1,53 @@
-"""The score of a segmentation network does not depend on how many processes evaluate it, nor on their batches."""
+"""Segmentation of pictures gives the same weights for any number of processes, also with losses of classes and an
+auxiliary head; and resumes as if nothing had happened."""
 
-import json
-
+import numpy as np
 import pytest
-from support.processes import ROOT, run_main
-from support.runs import well
+from support import small_segmenters
+from support.processes import run_together
 
-# Pictures of different sizes, of which seven go to three processes unevenly.
-DRAWN = [f"-cfg={ROOT}/configs/segformer_b0_shapes.yaml", "-num_workers=0", "REPORT", "False", "DATA.SHAPES.SIDES"]
-DRAWN += ["[40,72]", "DATA.SHAPES.TRAIN", "64", "DATA.SHAPES.VAL", "7"]
-WINDOWS = "SEGMENTATION.PROTOCOL slide SEGMENTATION.CROP [40,40] SEGMENTATION.STRIDE [24,30]".split()
-PROTOCOLS = {
-    "whole": [],
-    "windows, two scales, mirrored": [*WINDOWS, "SEGMENTATION.SCALES", "[1.0,1.5]", "SEGMENTATION.FLIP", "true"],
-}
+TRAIN = "support.small_segmenters:train"
+PLAIN = ["TRAIN.BATCH_NORM", "sync"]
+ALL = [*PLAIN, "MODEL.NAME", "upernet_of_tests", "SEGMENTATION.DICE_WEIGHT", "1", "SEGMENTATION.LOVASZ_WEIGHT", "0.5"]
+ALL += ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 1]"]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("segmentation") / "run"
-    well(run_main(*DRAWN, "-ngpus=1", "-epochs=2", f"-output={folder}", timeout=150))
-    return folder
+def runs(tmp_path_factory):
+    """Trainings by one process, then the same by two."""
+    folder = tmp_path_factory.mktemp("segmentation")
+    one, calls = {}, {}
+    for name, words in (("plain", PLAIN), ("all", ALL)):
+        one[name] = small_segmenters.train(str(folder / f"{name}_1"), ["-batch_size=4", *words])
+        calls[name] = (TRAIN, (str(folder / f"{name}_2"), ["-batch_size=2", *words]))
+    return folder, one, run_together(calls)
 
 
-def evaluated(trained, name, *words):
-    """The last line, and all numbers."""
-    folder = trained.with_name(name)
-    ended = well(run_main(*DRAWN, "-eval", f"-pretrained={trained}", f"-output={folder}", *words, timeout=150))
-    (event,) = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return ended.out.splitlines()[-1], {name: value for name, value in event.items() if "seconds" not in name}
+def largest_difference(left: dict, right: dict) -> float:
+    return max(float(np.abs(left[name] - right[name]).max()) for name in left)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_one_and_three_processes_with_other_batches_print_the_same_line(trained, protocol):
-    words = PROTOCOLS[protocol]
-    line, numbers = evaluated(trained, f"1 {protocol}", "-ngpus=1", "-batch_size_eval=1", *words)
-    again, others = evaluated(trained, f"3 {protocol}", "-ngpus=3", "-batch_size_eval=4", *words)
-    assert line == again and line.startswith("mIoU 0.")
-    same = {
-        name for name in numbers if name.startswith(("IoU", "mIoU", "Dice", "mean", "boundary", "accuracy", "pixels"))
-    }
-    assert len(same) > 8 and {name: others[name] for name in same} == {name: numbers[name] for name in same}
+@pytest.mark.parametrize("name, words", [("plain", PLAIN), ("all", ALL)])
+def test_two_processes_give_the_losses_and_weights_of_one(runs, name, words):
+    folder, one, two = runs
+    ranks, whole = two[name], one[name]
+    assert sorted(whole["seen"]) == sorted(ranks[0]["seen"] + ranks[1]["seen"])
+    for update, terms in enumerate(whole["losses"]):
+        for term, (total, count) in terms.items():
+            sums, counts = zip(*(rank["losses"][update][term] for rank in ranks))
+            assert sum(counts) == count > 0
+            assert sum(sums) == pytest.approx(total, rel=2e-4)
+    assert largest_difference(ranks[0]["weights"], ranks[1]["weights"]) == 0.0
+    start = small_segmenters.weights_of(small_segmenters.build(str(folder / f"{name}_start"), *words))
+    moved = largest_difference(start, whole["weights"])
+    assert moved > 1e-3 and largest_difference(whole["weights"], ranks[0]["weights"]) < 5e-4 * moved
+
+
+def test_a_resumed_training_ends_with_the_same_weights(runs, tmp_path):
+    words = ["-epochs=2", "-batch_size=4", *PLAIN]
+    whole = small_segmenters.train(str(tmp_path / "whole"), words)
+    output = str(tmp_path / "parts")
+    small_segmenters.train(output, [*words, "-stop_after_epoch=1"])
+    resumed = small_segmenters.train(output, [*words, "-resume=auto"])
+    assert resumed["seen"] == whole["seen"][24:] and len(whole["seen"]) == 48
+    assert largest_difference(whole["weights"], resumed["weights"]) == 0.0

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
 from ...runtime.errors import UserError
+from ..drawing import side_by_side
 from .detections import Detections, as_written, corners_of
 from .drawing import in_cell
 from .evaluation.accumulation import (
@@ -126,9 +127,8 @@ def _hardest(
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
         left = in_cell(pixels, corners_of(truth.boxes), true_labels, names)
         right = in_cell(pixels, found.boxes, found.labels, names, scores=found.scores)
-        gap = np.full((len(left), 6, 3), 255, np.uint8)
         said = f"{went.right[place]} right, {went.wrong[place]} wrong, {went.missed[place]} missed"
-        pictures.append((np.concatenate([left, gap, right], axis=1), f"{said}\n{samples.describe(index)}"))
+        pictures.append((side_by_side([left, right]), f"{said}\n{samples.describe(index)}"))
     note = "Those with the lowest F1 of their boxes at an IoU of 0.5, and of equal ones with the most mistakes. "
     note += f"Annotated on the left, found with a score of at least {least_score:g} on the right."
     return [Gallery("Hardest pictures", pictures, note)] if pictures else []

@@ -5,18 +5,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
-from ...contracts.figures import Colour, Figure, Gallery, class_colours
+from ...contracts.figures import Colour, Figure, Gallery
 from ...intervals import mean_of_defined, quotient
 from ...labelling.counts import statistics_of
 from ...labelling.tables import class_tables, sample_table
 from ...runtime.errors import UserError
+from ..drawing import in_cell, overlaid, palette_of, side_by_side
 from .data.segmentation_dataset import IGNORED
 
 _SHOWN = 12  # pictures of the gallery
-_CELL_PX = 320
-_SHARE = 0.6  # of a class's colour in a pixel
 _WRONG: Colour = (230, 30, 30)
 
 
@@ -87,42 +85,6 @@ def _hardest(
         wrong = np.where(labels == IGNORED, IGNORED, np.where(found == labels, IGNORED, 0)).astype(np.uint8)
         views = [overlaid(pixels, labels, palette), overlaid(pixels, found, palette)]
         views.append(overlaid(pixels, wrong, np.array([_WRONG], np.uint8)))
-        gap = np.full((_CELL_PX, 6, 3), 255, np.uint8)
-        cells = [part for view in views for part in (in_cell(view), gap)]
-        pictures.append((np.concatenate(cells[:-1], axis=1), f"{said}\n{samples.describe(index)}"))
+        pictures.append((side_by_side(list(map(in_cell, views))), f"{said}\n{samples.describe(index)}"))
     note = "Those with the lowest mean IoU of their own classes: truth, prediction, and what is wrong in red."
     return [Gallery("Hardest pictures", pictures, note)] if pictures else []
-
-
-def palette_of(dataset: Any, number: int) -> np.ndarray:
-    """uint8 (number, 3), the published colours of a dataset's classes, or others that are easy to tell apart."""
-    colours = class_colours(number)
-    published = getattr(dataset, "palette", None)
-    if published is not None:
-        colours[: len(published)] = published[:number]
-    return colours
-
-
-def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
-    """A picture under the colours of its classes, uint8 (height, width, 3); as it is where nothing is labelled.
-
-    Args:
-        pixels: uint8 (height, width, 3).
-        labels: uint8 (height, width), or ``IGNORED``.
-        palette: uint8 (classes, 3).
-    """
-    table = np.zeros((IGNORED + 1, 3), np.float32)
-    table[: len(palette)] = _SHARE * palette
-    weights = np.full(IGNORED + 1, 1 - _SHARE, np.float32)
-    weights[IGNORED] = 1
-    return np.rint(pixels * weights[labels][:, :, None] + table[labels]).astype(np.uint8)
-
-
-def in_cell(picture: np.ndarray) -> np.ndarray:
-    """A picture in a white square of 320 pixels, uint8 (320, 320, 3), so that pictures of all sizes go on one sheet."""
-    scale = _CELL_PX / max(picture.shape[:2])
-    width, height = (max(1, round(side * scale)) for side in picture.shape[1::-1])
-    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BOX
-    square = np.full((_CELL_PX, _CELL_PX, 3), 255, np.uint8)
-    square[:height, :width] = np.asarray(Image.fromarray(picture).resize((width, height), how))
-    return square

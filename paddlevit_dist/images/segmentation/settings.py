@@ -156,6 +156,16 @@ _PROTOCOL = (
         "in one step, as transformers",
         choices=("input", "stored"),
     ),
+    Key(
+        "SEGMENTATION.EXPORT_SIZE",
+        None,
+        "int",
+        "export: height and width of the input; None: of SEGMENTATION.CROP where windows slide, else DATA.CROP_SIZE",
+        SIDE_PX,
+        many=True,
+        length=2,
+        optional=True,
+    ),
 )
 
 

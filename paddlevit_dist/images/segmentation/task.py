@@ -14,19 +14,19 @@ from ...registry import WITH_LABEL_MAPS, contents_of
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from ..backbone_task import BackboneTask
+from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.picture_samples import opened
+from ..drawing import in_cell, overlaid, palette_of
 from ..models.segmenter import Segmenter
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
-from .evaluation import SegmentationEvaluation
-from .figures import in_cell, overlaid, palette_of
+from .export import SegmentationExport
 from .prediction import SegmentationPrediction
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate
 from .training import SegmentationTraining
 from .transforms import evaluation_transform, nearest, training_transform
 
 
-class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, SegmentationPrediction, BackboneTask):
+class ImageSegmentation(SegmentationTraining, SegmentationPrediction, SegmentationExport, BackboneTask):
     """Trains and evaluates a network that gives each pixel of a picture a class."""
 
     fixed_shapes = True
@@ -73,6 +73,8 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Segmentati
 
     def about_data(self, samples: Any) -> dict[str, Any]:
         facts = {**super().about_data(samples), "number of classes": self.num_classes, "classes": self.class_names}
+        if isinstance(samples, SegmentationSamples):  # not a program's own
+            facts[TURNED] = is_turned(samples.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
 
     def about_input(self) -> dict[str, Any]:

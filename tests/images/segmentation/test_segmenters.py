@@ -6,6 +6,7 @@ import paddle.nn.functional as F
 import pytest
 
 from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.exporting.command import Trained, export
 from paddlevit_dist.images.models.counting import count_parameters
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.models.segformer import SegFormerHead
@@ -138,6 +139,25 @@ def test_dropout_is_in_training_alone(name):
     images = paddle.ones([2, 3, 64, 64])
     model.decode_head.train() if hasattr(model, "decode_head") else model.classifier.train()
     assert np.abs(model(images).numpy() - model(images).numpy()).max() > 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name.startswith(("upernet", "fcn")) else [])
+        for name in ONE_OF_EACH
+    ],
+)
+def test_an_export_computes_the_same_for_any_batch(name, tmp_path):
+    model = small(name, seed=1)
+    inputs = [np.random.default_rng(3).standard_normal((batch, 3, 64, 90)).astype("float32") for batch in (1, 2)]
+    with paddle.no_grad():
+        expected = [model(paddle.to_tensor(images)).numpy() for images in inputs]
+        export(Trained(model, {"input_shape": [None, 3, 64, 90]}), str(tmp_path / "out"))
+        loaded = paddle.jit.load(str(tmp_path / "out"))
+        for images, outputs in zip(inputs, expected):
+            found = loaded(paddle.to_tensor(images)).numpy()
+            np.testing.assert_allclose(found, outputs, rtol=0, atol=1e-5 * max(1.0, np.abs(outputs).max()))
 
 
 # SegFormer's head in the paper's order

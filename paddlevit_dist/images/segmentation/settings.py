@@ -45,7 +45,16 @@ _TRANSFORMS = (
         "nearest pixels, as the published models were trained and evaluated",
         choices=("pillow", "opencv"),
     ),
-    Key("DATA.CROP_SIZE", [512, 512], "int", "training: height and width of the crop", SIDE_PX, None, True, 2),
+    Key(
+        "DATA.CROP_SIZE",
+        [512, 512],
+        "int",
+        "height and width of the crop in training, and of SEGMENTATION.CROP unless it is set",
+        SIDE_PX,
+        None,
+        True,
+        2,
+    ),
     Key(
         "DATA.LARGEST_CLASS_SHARE",
         0.75,
@@ -128,12 +137,21 @@ _PROTOCOL = (
         "evaluation and prediction: the network sees pictures whole, or by windows that slide over them",
         choices=("whole", "slide"),
     ),
-    Key("SEGMENTATION.CROP", [512, 512], "int", "slide: height and width of a window", SIDE_PX, None, True, 2),
+    Key(
+        "SEGMENTATION.CROP",
+        None,
+        "int",
+        "slide, and export: height and width of what the network sees; None: of DATA.CROP_SIZE",
+        SIDE_PX,
+        many=True,
+        length=2,
+        optional=True,
+    ),
     Key(
         "SEGMENTATION.STRIDE",
         None,
         "int",
-        "slide: rows and columns from one window to the next; None: two thirds of SEGMENTATION.CROP",
+        "slide: rows and columns from one window to the next; None: two thirds of the window",
         SIDE_PX,
         many=True,
         length=2,
@@ -155,16 +173,6 @@ _PROTOCOL = (
         "logits become as large as the network's input, then as the stored picture, as mmsegmentation has it; stored: "
         "in one step, as transformers",
         choices=("input", "stored"),
-    ),
-    Key(
-        "SEGMENTATION.EXPORT_SIZE",
-        None,
-        "int",
-        "export: height and width of the input; None: of SEGMENTATION.CROP where windows slide, else DATA.CROP_SIZE",
-        SIDE_PX,
-        many=True,
-        length=2,
-        optional=True,
     ),
 )
 
@@ -192,10 +200,10 @@ def _check(given: Given) -> list[str]:
     own = given.values.SEGMENTATION
     if not own.SCALES:
         raise UserError(f"{given['SEGMENTATION.SCALES']}: expected at least one, such as [1.0]")
-    if own.STRIDE is not None and any(step > side for step, side in zip(own.STRIDE, own.CROP)):
+    crop = own.CROP or data.CROP_SIZE
+    if own.STRIDE is not None and any(step > side for step, side in zip(own.STRIDE, crop)):
         raise UserError(
-            f"{given['SEGMENTATION.STRIDE']}: windows of {list(own.CROP)} pixels (SEGMENTATION.CROP) would leave gaps; "
-            "expected at most that"
+            f"{given['SEGMENTATION.STRIDE']}: windows of {list(crop)} pixels (SEGMENTATION.CROP) would leave gaps"
         )
     return []
 
@@ -205,8 +213,7 @@ def _unused(given: Given) -> Iterator[Unused]:
         keys = ("SEGMENTATION.OHEM_THRESHOLD", "SEGMENTATION.OHEM_KEPT")
         yield Unused(keys, "SEGMENTATION.OHEM", "all pixels count: {}")
     if given.values.SEGMENTATION.PROTOCOL == "whole":
-        keys = ("SEGMENTATION.CROP", "SEGMENTATION.STRIDE")
-        yield Unused(keys, "SEGMENTATION.PROTOCOL", "there are no windows: {}")
+        yield Unused(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
     if given.values.DATA.VAL_FRACTION is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 

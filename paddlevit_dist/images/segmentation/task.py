@@ -57,7 +57,7 @@ class ImageSegmentation(SegmentationTraining, SegmentationPrediction, Segmentati
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = SegmentationSamples(dataset, transform, is_training)
         samples.notices = [one_line(line) for line in notices]
-        self.take_classes(list(map(str, dataset.class_names)))
+        self.take_classes(list(map(str, dataset.class_names or range(dataset.num_classes))))
         self.palette = dataset.palette
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         if weights is not None and len(weights) != self.num_classes:

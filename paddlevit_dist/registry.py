@@ -196,7 +196,7 @@ RECIPES = {
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     WITH_BOXES: "detr_r50_coco",
-    WITH_LABEL_MAPS: "segformer_b0_shapes",
+    **dict.fromkeys((WITH_LABEL_MAPS, *_LABEL_MAPS), "segformer_b0_shapes"),
     "points": "minkunet34c_scannet",
     "volumes": "landmark_unet3d",
 }

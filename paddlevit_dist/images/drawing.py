@@ -1,12 +1,14 @@
 """Pictures in cells of one size, and under the colours of the classes of their pixels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from ..contracts.figures import class_colours
+from ..contracts.figures import Colour, Figure, Gallery, class_colours
+from ..runtime.errors import UserError
+from ..runtime.lettering import LINE_PX, legend
 
 CELL_PX = 320  # of one picture on a sheet of many
 _SHARE = 0.6  # of a class's colour in a pixel
@@ -39,6 +41,30 @@ def side_by_side(cells: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([part for cell in cells for part in (cell, gap)][:-1], axis=1)
 
 
+def gallery_of(
+    samples: Any,
+    chosen: Sequence[tuple[int, str]],
+    drawn: Callable[[int, np.ndarray, Any], Sequence[np.ndarray]],
+    note: str,
+) -> list[Figure]:
+    """The hardest pictures of an evaluation; without those that can no longer be read.
+
+    Args:
+        samples: what was evaluated, with the ``dataset`` behind it.
+        chosen: index of each picture, and what is said of it.
+        drawn: makes the cells of a picture, of its index, its pixels uint8 (height, width, 3) and its truth.
+    """
+    pictures = []
+    for index, said in chosen:
+        try:
+            picture, truth = samples.dataset.read(index)
+        except (UserError, OSError):
+            continue
+        cells = drawn(index, np.asarray(picture), truth)
+        pictures.append((side_by_side(cells), f"{said}\n{samples.describe(index)}"))
+    return [Gallery("Hardest pictures", pictures, note)] if pictures else []
+
+
 def palette_of(dataset: Any, number: int) -> np.ndarray:
     """uint8 (number, 3), the published colours of a dataset's classes, or others that are easy to tell apart."""
     colours = class_colours(number)
@@ -60,3 +86,13 @@ def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.
     coloured[: len(palette)] = _SHARE * palette
     kept = np.where(np.arange(256) < len(palette), np.float32(1 - _SHARE), np.float32(1))
     return np.rint(pixels * kept[labels][:, :, None] + coloured[labels]).astype(np.uint8)
+
+
+def with_legend(picture: np.ndarray, entries: Sequence[tuple[str, Colour]]) -> Image.Image:
+    """A picture, uint8 (height, width, 3), with names and their colours at its right side."""
+    height, width = picture.shape[:2]
+    names = legend(entries, max(height, LINE_PX))
+    drawn = Image.new("RGB", (width + names.width, max(height, names.height)), "white")
+    drawn.paste(Image.fromarray(picture))
+    drawn.paste(names, (width, 0))
+    return drawn

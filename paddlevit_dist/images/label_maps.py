@@ -11,8 +11,7 @@ from ..labelling.counts import boundary_statistics
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .data.inspection import in_threads
-from .data.label_pixels import read_label_pixels
-from .data.reading import read_file
+from .data.label_pixels import read_label_file
 from .result_names import Names
 
 _UNNAMED = 256  # classes, where nobody says how many there are
@@ -163,7 +162,7 @@ def _read(path: str) -> np.ndarray:
     Raises:
         UserError: it cannot be read, or has colours in place of numbers.
     """
-    pixels = read_label_pixels(read_file(path), path)
+    pixels = read_label_file(path)
     if pixels.is_colour:
         raise UserError(
             f"{path} has colours (RGB), expected the number of a class for each pixel: grey with 8 or 16 bits, or a "

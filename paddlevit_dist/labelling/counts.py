@@ -51,6 +51,23 @@ def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: in
     return np.stack([np.bincount(labels, minlength=num_classes) for labels in counted])
 
 
+Packed = tuple[np.ndarray, np.ndarray, np.ndarray]  # int32: pairs of classes, their counts, and boundaries
+
+
+def packed(confusion: np.ndarray, boundaries: np.ndarray) -> Packed:
+    """The counts of one picture in 8 bytes for each pair of classes that occurs in it, and 12 for each class."""
+    pairs = np.flatnonzero(confusion)
+    return pairs.astype(np.int32), confusion.ravel()[pairs].astype(np.int32), boundaries.astype(np.int32)
+
+
+def unpacked(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
+    """Confusion and boundaries, int64, see ``packed``."""
+    pairs, numbers, boundaries = counts
+    confusion = np.zeros(boundaries.shape[1:] * 2, np.int64)
+    confusion.flat[pairs] = numbers
+    return confusion, boundaries.astype(np.int64)
+
+
 def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
     """Whether a square of 2 ``distance`` + 1 pixels around each pixel holds another label than its own, or reaches out
     of the picture: bool (height, width). A mask without these is what ``distance`` erosions by 3 x 3 leave of it.

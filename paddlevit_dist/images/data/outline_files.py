@@ -19,6 +19,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from ...runtime.errors import UserError
+from ...runtime.files import read_regular
 from ...runtime.text_files import read_bytes
 from ..run_lengths import runs_of
 from .annotated_files import picture_names, pictures_below, readable
@@ -28,7 +29,6 @@ from .map_layouts import CVAT_XML, LABELME_JSON
 
 _LARGEST_JSON = 1 << 28
 _LARGEST_LABELS = 1 << 24
-_LARGEST_XML = 1 << 30
 _CVAT_IMAGE = re.compile(rb"<image\s[^>]*?(?:/>|>.*?</image>)", re.DOTALL)
 _CVAT_LABEL = re.compile(rb"<label>\s*<name>(.*?)</name>", re.DOTALL)
 _NOT_AREAS = ("line", "linestrip", "point", "points", "polyline", "box", "cuboid", "skeleton", "tag", "attribute")
@@ -129,7 +129,7 @@ def read_labelme(file: str) -> Labelme:
     """
     try:
         return msgspec.json.decode(read_bytes(file, _LARGEST_JSON), type=Labelme)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"it is not as Labelme writes it: {error}") from None
 
 
@@ -189,6 +189,8 @@ def _of_yolo(content: bytes, height: int, width: int) -> list[Shape]:
             raise ValueError(f"line {number} has {len(words)} numbers; expected class x1 y1 x2 y2 x3 y3 ...")
         if words:
             corners = np.array(words[1:], np.float64).reshape(-1, 2)
+            if not float(words[0]).is_integer():
+                raise ValueError(f"line {number} does not begin with the number of a class")
             if not (np.abs(corners) < 2).all():
                 raise ValueError(f"line {number}: expected shares of the picture from 0 to 1, not pixels")
             shapes.append(Shape(str(int(float(words[0]))), corners * (width, height)))
@@ -208,12 +210,13 @@ def read_cvat(file: str, root: str, split: str) -> tuple[list[tuple[str, bytes]]
         UserError: it cannot be read, or a picture is not there.
     """
     with readable(file):
-        content = read_bytes(file, _LARGEST_XML)
+        content = read_regular(file)
+        names = _CVAT_LABEL.findall(content.partition(b"<image ")[0])
+        declared = [unescape(name.decode("utf-8")).strip() for name in names]
         try:
             elements = [(ElementTree.fromstring(match[0]), match[0]) for match in _CVAT_IMAGE.finditer(content)]
         except ElementTree.ParseError as error:
             raise ValueError(f"it is not XML: {error}") from None
-    names = [unescape(name.decode("utf-8")).strip() for name in _CVAT_LABEL.findall(content.partition(b"<image ")[0])]
     known = {subset: one for one, words in SPLIT_WORDS.items() for subset in words}
     of = [known.get((image.get("subset") or "").lower()) for image, _ in elements]
     wanted = [(image, text) for (image, text), one in zip(elements, of) if (one if any(of) else "train") == split]
@@ -228,7 +231,7 @@ def read_cvat(file: str, root: str, split: str) -> tuple[list[tuple[str, bytes]]
         if len(fitting) != 1:
             raise UserError(f"{file}: picture {name} is {'several times' if fitting else 'not'} in {root}")
         found.append((os.path.join(root, fitting[0]), text))
-    return found, list(dict.fromkeys(names))
+    return found, list(dict.fromkeys(declared))
 
 
 def labelme_names(files: Sequence[str]) -> list[str]:

@@ -19,18 +19,13 @@ _OUTPUT = (
 class SegmentationExport(SegmentationEvaluation, BackboneTask):
     """A segmenter as a function of normalised pictures of one size."""
 
-    image_size_key = "SEGMENTATION.EXPORT_SIZE"
-
-    @property
-    def _export_size(self) -> Size:
-        height, width = self.config.SEGMENTATION.EXPORT_SIZE or self.protocol.crop or self.config.DATA.CROP_SIZE
-        return height, width
+    image_size_key = "SEGMENTATION.CROP"
 
     def export_parts(self) -> ExportParts:
-        data, size = self.config.DATA, self._export_size
+        data, size = self.config.DATA, self.crop
         resize = "as 'evaluated' says; then windows of the input's size, or all of it where it has this size"
         about = {
-            **described_input(data, self.turns, resize, "bilinear, as PIL's BILINEAR"),
+            **described_input(data, self.turns, resize, f"bilinear of {data.RESIZE}"),
             "output": _OUTPUT,
             "evaluated": self.protocol_line(),
         }
@@ -40,7 +35,7 @@ class SegmentationExport(SegmentationEvaluation, BackboneTask):
         return ExportParts(3, about, size, example=example, output_name="logits", output_shape=shape)
 
     def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
-        return OfOneSize(function, self._export_size)
+        return OfOneSize(function, self.crop)
 
 
 class OfOneSize(paddle.nn.Layer):

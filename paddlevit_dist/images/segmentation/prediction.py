@@ -11,11 +11,10 @@ from ...contracts.dataset import Samples
 from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row, output_names
 from ...contracts.sample_checks import BadSample
 from ...runtime.files import atomic_file
-from ...runtime.lettering import LINE_PX, legend
 from ..backbone_task import BackboneTask
 from ..data.formats import stems
 from ..data.inputs import PICTURES, AnnotatedPictures
-from ..drawing import overlaid, palette_of
+from ..drawing import overlaid, palette_of, with_legend
 from .data.segmentation_dataset import IGNORED
 from .samples import SegmentationSample
 from .transforms import EvaluationTransform, evaluation_transform
@@ -97,11 +96,7 @@ class MaskWriter(PredictionWriter):
     def _drawn(self, picture: Image.Image, prediction: np.ndarray) -> Image.Image:
         found = np.unique(prediction).tolist()
         entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in found]
-        names = legend(entries, max(picture.height, LINE_PX))
-        drawn = Image.new("RGB", (picture.width + names.width, max(picture.height, names.height)), "white")
-        drawn.paste(Image.fromarray(overlaid(np.asarray(picture), prediction, self.palette)))
-        drawn.paste(names, (picture.width, 0))
-        return drawn
+        return with_legend(overlaid(np.asarray(picture), prediction, self.palette), entries)
 
     def finish(self, entries: Iterable[Entry]) -> list[str]:
         if not any(True for _ in entries):

@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from PIL import Image
 
 from ....loading.path_index import ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.printing import shortened
-from ....runtime.text_files import read_bytes
-from ...data.annotated_files import readable, stamp
+from ...data.annotated_files import stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
 from ...data.inspection import in_threads
-from ...data.label_pixels import LabelPixels, read_label_pixels
+from ...data.label_pixels import read_label_file
 from ...data.map_layouts import (
     LABELME_JSON,
     MAPS,
@@ -32,9 +30,9 @@ from ...data.map_layouts import (
     pairs_of,
 )
 from ...data.outline_files import draw, labelme_files, labelme_names, picture_of, read_cvat, read_drawing
+from ...data.panoptic import read_panoptic
 from ...data.reading import (
     Reading,
-    UnreadablePicture,
     WrongSize,
     decode_image,
     existing_folder,
@@ -51,7 +49,6 @@ _LAYOUT = (
     "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme, CVAT or YOLO"
 )
 _BACKGROUND = ("background", "_background_")
-_LARGEST_JSON = 1 << 30
 
 
 class Choices(NamedTuple):
@@ -69,29 +66,6 @@ class _Files(NamedTuple):
     pictures: Sequence[str]
     labels: Sequence[str]
     notes: Sequence[bytes]
-
-
-class _Category(msgspec.Struct):
-    id: int
-    name: str
-    color: list[int] | None = None
-
-
-class _Segment(msgspec.Struct):
-    id: int
-    category_id: int
-
-
-class _Segments(msgspec.Struct):
-    file_name: str
-    segments_info: list[_Segment]
-
-
-class _Panoptic(msgspec.Struct):
-    """What is read of a file of panoptic annotations of COCO's."""
-
-    annotations: list[_Segments]
-    categories: list[_Category]
 
 
 class LabelMaps(SegmentationDataset):
@@ -132,7 +106,7 @@ class LabelMaps(SegmentationDataset):
         ]
         key = hashlib.sha256(b"label maps 1\0" + b"\0".join(entries)).digest()
         self._index = ensure_path_index(cache_folder, f"label-maps-{split}", key, lambda: [make_batch(entries, 0)])
-        self.notices.insert(0, f"{split}: {len(self):,} pictures of {found.layout.words} in {found.top}")
+        self.notices.insert(0, f"{split}: {len(self):,} pictures in {found.top}: {found.layout.words}")
 
     @classmethod
     def open(cls, config: Any, split: str, cache_folder: Path) -> "LabelMaps":
@@ -167,21 +141,23 @@ class LabelMaps(SegmentationDataset):
         self._compare(index, size, self._labels(index, size).shape)
 
     def _within(self, path: str) -> bytes:
-        return os.fsencode(os.path.relpath(path, self.root))
+        return os.fsencode(path.removeprefix(f"{self.root}{os.sep}"))
 
     def _labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
         """The labels of a picture; ``size`` is its height and width, where these are known."""
         file = os.path.join(self.root, self._index.path(3 * index + 1))
         note = os.fsencode(self._index.path(3 * index + 2))
         if self._kind == MAPS:
-            return self._table.labels(_pixels(file, self.reading.max_pixels), file)
+            return self._table.labels(read_label_file(file, self.reading.max_pixels), file)
         if self._kind == PANOPTIC:
             of_segments = {0: IGNORED, **dict(np.frombuffer(note, "<i4").reshape(-1, 2).tolist())}
             table = LabelTable({}, of_segments, "the segments of COCO's file for this picture have other numbers")
-            return table.labels(_pixels(file, self.reading.max_pixels), file)
-        drawing = read_drawing(self._kind, file, note, self._size(index, size) if self._kind == YOLO_TEXT else (0, 0))
+            return table.labels(read_label_file(file, self.reading.max_pixels), file)
+        size = self._size(index, size)
+        drawing = read_drawing(self._kind, file, note, size)
+        self._compare(index, size, drawing.size or size)
         try:
-            return draw(drawing, drawing.size or self._size(index, size), self._label_of, self._unlabelled)
+            return draw(drawing, size, self._label_of, self._unlabelled)
         except ValueError as error:
             raise UserError(f"{file}: {os.path.basename(self.describe(index))}: {error}") from None
 
@@ -211,15 +187,19 @@ class LabelMaps(SegmentationDataset):
         pairs = pairs_of(found, self.split)
         self.notices += pairs.notices
         if self._kind == PANOPTIC:
-            return _Files(pairs.pictures, pairs.labels, self._segments(pairs.labels))
+            if choices.class_list is not None:
+                raise UserError("DATA.CLASS_LIST: COCO's panoptic JSON names its classes itself: leave it out")
+            self.class_names, self.palette, segments = read_panoptic(pairs.labels)
+            return _Files(pairs.pictures, pairs.labels, segments)
         classes = _classes_of(found, choices)
         if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colours is None)):
             classes = self._counted(found, classes, cache_folder)
         assert classes is not None
-        if choices.reduce_zero_label and not classes.is_numbered:
+        reduces = choices.reduce_zero_label
+        if not classes.is_numbered and (0 in found.layout.ignored if reduces is None else reduces):
             classes = classes._replace(numbers=[number + 1 for number in classes.numbers])
         ignored = {255, *classes.ignored, *found.layout.ignored}
-        is_without_zero = 0 in ignored if choices.reduce_zero_label is None else choices.reduce_zero_label
+        is_without_zero = 0 in ignored if reduces is None else reduces
         ignored = (ignored - {0, *classes.numbers}) | ({0} if is_without_zero else set())
         kept = [row for row, number in enumerate(classes.numbers) if number not in ignored]
         self.class_names = [classes.names[row] for row in kept]
@@ -258,34 +238,14 @@ class LabelMaps(SegmentationDataset):
             self.notices.append(f"all label maps have 0 and 255 only: 255 is the second class, {listed.names[1]}")
         return listed._replace(numbers=numbers, is_numbered=True)
 
-    def _segments(self, labels: Sequence[str]) -> list[bytes]:
-        """Of COCO's panoptic JSON: number and class of each segment of each label map, int32 (segments, 2)."""
-        folder, name = os.path.split(os.path.dirname(labels[0]))
-        places = [os.path.join(folder, f"{name}.json"), os.path.join(folder, "annotations", f"{name}.json")]
-        file = next(filter(os.path.isfile, places), places[0])
-        with readable(file):
-            content = _decoded(file)
-        self.class_names = [category.name for category in content.categories]
-        colours = [category.color or [] for category in content.categories]
-        self.palette = np.array(colours, np.uint8) if all(colours) else None
-        label_of = {category.id: label for label, category in enumerate(content.categories)}
-        segments_of = {one.file_name: one.segments_info for one in content.annotations}
-        notes = []
-        for path in labels:
-            segments = segments_of.get(os.path.basename(path))
-            if segments is None or any(one.category_id not in label_of for one in segments):
-                raise UserError(
-                    f"{file} does not say the category of each segment of {path}: which file belongs to it?"
-                )
-            notes.append(np.array([(one.id, label_of[one.category_id]) for one in segments], "<i4").tobytes())
-        return notes
-
     def _drawings(self, found: Found, cache_folder: Path, choices: Choices) -> _Files:
         classes, root, split = _classes_of(found, choices), self.root, self.split
         names = [] if classes is None else list(classes.names)
         if self._kind == YOLO_TEXT:
             described = description_of(root)
             of_numbers = described.names if described else names_of(root)
+            if choices.class_list is not None and classes is not None:
+                of_numbers = dict(zip(classes.numbers, classes.names))
             pictures = pictures_of(root, split, described)
             self._name(list(of_numbers.values()), list(map(str, of_numbers)), choices)
             return _Files(pictures, list(map(labels_of, pictures)), [b""] * len(pictures))
@@ -347,28 +307,8 @@ def _numbers_in(files: list[str]) -> list[int]:
     """
 
     def numbers(files: list[str], index: int) -> np.ndarray:
-        pixels = _pixels(files[index])
+        pixels = read_label_file(files[index])
         return np.unique(numbers_of(pixels, files[index]))
 
     found = in_threads(numbers, files, range(len(files)), "looking for classes", len(files), np.inf)
     return np.unique(np.concatenate([np.zeros(0, np.int64), *found])).tolist()
-
-
-def _pixels(file: str, max_pixels: int = 2**31 - 1) -> LabelPixels:
-    if not file.endswith(".mat"):
-        return read_label_pixels(read_file(file), file, max_pixels)
-    try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise UserError(f"{file} is a file of MATLAB's, which SciPy reads: pip install scipy") from error
-    try:
-        return LabelPixels(np.asarray(loadmat(file)["S"], np.int32), False)
-    except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:
-        raise UnreadablePicture(file, f"not a label map of COCO-Stuff 10k: {error}") from error
-
-
-def _decoded(file: str) -> _Panoptic:
-    try:
-        return msgspec.json.decode(read_bytes(file, _LARGEST_JSON), type=_Panoptic)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"it is not a panoptic file of COCO's: {error}") from None

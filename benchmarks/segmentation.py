@@ -108,13 +108,14 @@ def measure_training(options: argparse.Namespace) -> dict[str, float]:
     with started(groups):
         turns = {kind: functools.partial(_slowest, group, processor[kind]) for kind, group in groups.items()}
         times = rounds.interleave(turns, options.rounds)
+    processor = {kind: seconds[-options.rounds :] for kind, seconds in processor.items()}  # without the warm-up
     rows = [
         [
             kind,
             Spread.of(taken).text(1e3, 0),
             rounds.ratios(taken, times[OURS]).text(),
-            Spread.of(processor[kind][1:]).text(1e3, 0),
-            rounds.ratios(processor[kind][1:], processor[OURS][1:]).text(),
+            Spread.of(processor[kind]).text(1e3, 0),
+            rounds.ratios(processor[kind], processor[OURS]).text(),
         ]
         for kind, taken in times.items()
     ]

@@ -17,6 +17,8 @@ from ...labelling.counts import confusion_of
 from ...labelling.losses import cross_entropies, lovasz_softmax
 from ...models import create_model
 from ...runtime.files import atomic_file
+from ..data.augment import to_metres
+from ..data.features import feature_channels
 from ..data.pictures import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
 from ..data.ply import write_coloured_ply
 from ..data.samples import compile_loops
@@ -27,7 +29,7 @@ from ..outputs import SceneWriter
 from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, slices_of
 from ..sparse import Plan, SparseTensor
-from .input import PointSamples, feature_channels, training_steps
+from .input import PointSamples, training_steps
 from .metrics import SemanticMetrics, semantic_terms
 
 
@@ -43,16 +45,16 @@ class SemanticSegmentation(SceneTask):
     of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
     def samples_of(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
-        points = self.config.POINTS
+        points, unit_m = self.config.POINTS, self.config.DATA.UNIT_M
         return PointSamples(
             dataset,
-            training_steps(points, dataset) if is_training else (),
+            training_steps(points, dataset, unit_m) if is_training else to_metres(unit_m),
             self.voxel_features,
             self.config.DATA.VOXEL_SIZE_M,
-            tuple(points.FEATURES),
             tuple(points.COLOR_RANGE),
             1 if is_training else points.TEST_ROTATIONS,
             self.notices_of(dataset),
+            features=self.features,
         )
 
     def counts(self, batch: dict[str, Any]) -> dict[str, int]:
@@ -62,14 +64,11 @@ class SemanticSegmentation(SceneTask):
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or self.num_classes,
-            in_channels=feature_channels(self.config.POINTS.FEATURES),
+            in_channels=feature_channels(self.features),
         )
         self.plan_spec = model.plan_spec()
         compile_loops()
         return model
-
-    def about_input(self) -> dict[str, Any]:
-        return {**super().about_input(), "POINTS.FEATURES": list(self.config.POINTS.FEATURES)}
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
         labels = batch["labels"]
@@ -129,9 +128,6 @@ class SemanticSegmentation(SceneTask):
     def prediction_writer(self, folder: Path, samples: Samples) -> "ClassWriter":
         return ClassWriter(folder, samples, self.class_names)
 
-    def sees_colours(self) -> bool:
-        return "rgb" in self.config.POINTS.FEATURES
-
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
         """How many points have which class."""
         return [describe_points(prediction, self.class_names)]
@@ -163,7 +159,7 @@ class SemanticSegmentation(SceneTask):
 
     def evaluation_pictures(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
-        plain = replace(samples, steps=())
+        plain = replace(samples, steps=to_metres(self.config.DATA.UNIT_M))
         nothing_random = np.random.default_rng(0)
         return self.pictures(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
 

@@ -104,6 +104,8 @@ class Samples:
     labelled: bool = True
     #: what a score of it leaves out, such as "without 3 pictures not opened here"; told beside it
     without: str = ""
+    #: how they are evaluated, where a score depends on it; told beside it
+    protocol: str = ""
     #: what is trained on and what is held out was drawn from one dataset
     is_share: bool = False
     #: name of each class, or of each landmark, in the order of their numbers; None: they have none

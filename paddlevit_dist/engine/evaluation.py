@@ -54,6 +54,8 @@ class Evaluation:
         self.facts = dict(precision.facts)
         if samples.without:
             self.facts["without"] = samples.without
+        if samples.protocol:
+            self.facts["protocol"] = samples.protocol
         self.confidence = Confidence.of(config)
         self.values: dict[str, float] = {}
         self.intervals: dict[str, Interval] = {}

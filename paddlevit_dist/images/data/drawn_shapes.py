@@ -7,12 +7,17 @@ and corners lie on a grid of 1/16 pixel.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-SPLITS = {"train": 0, "val": 1}  # part of each picture's seed: the splits share no pictures
-VERSION = 1  # of the drawing: another one draws other pictures from the same numbers
+from ...contracts.dataset import require_split
+from ..settings import CATEGORIES
+from .image_dataset import ImageDataset
+
+_SPLITS = {"train": 0, "val": 1}  # part of each picture's seed: the splits share no pictures
+_VERSION = 1  # of the drawing: another one draws other pictures from the same numbers
 
 _FINE = 16  # steps of the grid in a pixel
 _UNIT = 1024  # corners of a shape of radius 1, and sines, are in this unit
@@ -35,6 +40,75 @@ _PARTS = {
     ),
     "bar": ([((-1000, -280), (1000, -280), (1000, 280), (-1000, 280))], _TURNS),
 }
+
+
+class DrawnPictures(ImageDataset):
+    """Shapes of random colours, sizes and places in front of a noisy background, drawn when they are read.
+
+    A picture depends on ``seed``, split, index, ``sides``, ``per_picture`` and ``categories`` alone; more pictures are
+    appended at the end.
+    """
+
+    def __init__(
+        self,
+        data_path: str | None,
+        split: str,
+        cache_folder: Path | None,
+        num_train: int = 2000,
+        num_val: int = 200,
+        sides: tuple[int, int] = (64, 64),
+        per_picture: tuple[int, int] = (1, 4),
+        categories: Sequence[str] = CATEGORIES[:3],
+        seed: int = 0,
+    ) -> None:
+        """Serve ``split``, "train" or "val"; both paths are ignored.
+
+        Args:
+            num_train, num_val: pictures of each split.
+            sides: smallest and largest height and width of a picture in pixels.
+            per_picture: fewest and most shapes of a picture.
+            categories: of ``CATEGORIES``.
+            seed: of all pictures.
+        """
+        self.split = require_split(split, tuple(_SPLITS), "of drawn shapes")
+        self.categories = list(categories)
+        self._number = num_train if split == "train" else num_val
+        self._sides, self._per_picture, self._seed = tuple(sides), tuple(per_picture), seed
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> Any:
+        keys = config.DATA.SHAPES
+        return cls(
+            None, split, cache_folder, keys.TRAIN, keys.VAL, keys.SIDES, keys.PER_PICTURE, tuple(keys.CATEGORIES)
+        )
+
+    def __len__(self) -> int:
+        return self._number
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Height and width of picture ``index``."""
+        draws = Draws(self._seed_of(index))
+        return draws.between(*self._sides), draws.between(*self._sides)
+
+    def describe(self, index: int) -> str:
+        """The picture's number and what it was drawn from."""
+        return f"synthetic picture {self.split}_{index:05d} (seed {self._seed}, drawing {_VERSION})"
+
+    def summary(self, chosen: np.ndarray | None = None) -> str:
+        """How many pictures, and of what: counting the shapes would take drawing all of them."""
+        fewest, most = self._per_picture
+        shapes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        number = self._number if chosen is None else len(chosen)
+        return f"{number:,} drawn pictures of {shapes} shapes each: {', '.join(self.categories)}"
+
+    def draw(self, index: int) -> "Drawn":
+        """The shapes of picture ``index``."""
+        return draw_shapes(self._seed_of(index), self._sides, self._per_picture, self.categories)
+
+    def _seed_of(self, index: int) -> tuple[int, int, int]:
+        if not 0 <= index < self._number:
+            raise IndexError(f"picture {index} is outside 0..{self._number - 1}")
+        return self._seed, _SPLITS[self.split], index
 
 
 class Draws:
@@ -85,7 +159,7 @@ def draw_shapes(
         seed: of this picture.
         sides: smallest and largest height and width in pixels.
         number: fewest and most shapes; fewer are drawn where no more find room.
-        categories: of ``CATEGORIES`` in the keys of pictures.
+        categories: of ``CATEGORIES``.
     """
     draws = Draws(seed)
     height, width = draws.between(*sides), draws.between(*sides)

@@ -7,23 +7,17 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...checkpoint.load import load_weights
 from ...contracts.dataset import Samples
 from ...contracts.figures import Colour, Figure
 from ...contracts.prediction import InputSamples, Learned, PredictionWriter, Row
 from ...contracts.sample_checks import require_finite, require_labels
-from ...contracts.task import EvaluationStep, ExportParts, Metrics, Records, Step, Task, Term
-from ...models import create_model, model_options
-from ...registry import resolve
+from ...contracts.task import EvaluationStep, ExportParts, Metrics, Records, Step, Term
+from ...models import model_options
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
-from ..data.inspection import Inspection
-from ..data.quarantine import Replacements, merge_quarantine
-from ..data.reading import Reading
-from ..models.options import configured_options
-from ..transforms.on_device import Normaliser
+from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
     EVALUATED_AS,
@@ -40,18 +34,12 @@ from .detections import Detections, corners_of
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_pictures, zero_padding
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS
 
-_MOST_NAMED = 90  # categories in a legend
-_LAST = "checkpoints/last"  # in the folder of a run that can be resumed
-_TURNED = "turned by EXIF"  # what is said of the pictures of a split
-_BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
-
-class Detection(Task):
+class Detection(BackboneTask):
     """Trains and evaluates a network that finds objects in pictures."""
 
     best_metric = ("AP", True)
-    sample_name = "pictures"
-    draws_samples = True
+    classes_word = "categories"
     makes_figures = True
     image_size_key = "DETECTION.EXPORT_SIZE"
     of_each_rank = {
@@ -63,30 +51,12 @@ class Detection(Task):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self.num_classes = config.MODEL.NUM_CLASSES
-        self.class_names: list[str] = []
         self.category_ids: list[int] = []
         self.evaluated: DetectionDataset | None = None
-        self.replacements: Replacements | None = None
-        self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
         self._padded_side = 0  # to which training pictures are padded at least
-        self._learned: Learned | None = None
         self._turned: dict[str, bool] = {}  # of each split that is open
         self._criterion: Criterion | None = None
-        self._inspection: Inspection | None = Inspection(
-            config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip", config.DATA.ALLOW_LEFT_OUT
-        )
-        self.model_options, notices = configured_options(config.MODEL)
         self.model_options.update(self._own_options())
-        self.notices += notices
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_inspection": None}
-
-    @property
-    def _family(self) -> Any:
-        """The class of the configured model."""
-        return resolve("model", self.config.MODEL.NAME)
 
     def _own_options(self) -> dict[str, Any]:
         """Options of the model that are keys of this task.
@@ -125,7 +95,7 @@ class Detection(Task):
             by_shape=not is_training and self.config.DETECTION.EVALUATE_AS == EQUAL_SHAPES,
         )
         self._check_classes(samples.dataset)
-        self._turned[f"{split} {_TURNED}"] = _is_turned(samples.dataset)
+        self._turned[f"{split} {TURNED}"] = is_turned(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
@@ -136,26 +106,18 @@ class Detection(Task):
         divided = self._family.reference_normaliser if normaliser == "reference" else divided
         self._criterion = self.criterion  # what it needs is asked for before processes are started
         samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
-        if self.config.DATA.ON_BAD_SAMPLE == "skip":
-            samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
+        self.replace_unreadable(samples)
         return samples
 
     def _check_classes(self, dataset: DetectionDataset) -> None:
         """Take the categories of the first split; those of every other one must be the same."""
         names, ids = list(map(str, dataset.class_names or ())), list(dataset.category_ids)
-        if self.class_names and (names, ids) != (self.class_names[: len(names)], self.category_ids):
+        self.take_classes(names)
+        if self.category_ids and ids != self.category_ids:
             raise UserError(
-                f"dataset {self.config.DATA.DATASET}: training and validation data name different categories: "
-                f"{', '.join(self.class_names)} and {', '.join(names)}; give both files the same list of categories"
+                f"dataset {self.config.DATA.DATASET}: categories have other ids in training and validation data; give "
+                "both the same list of categories"
             )
-        wanted = self.config.MODEL.NUM_CLASSES
-        if wanted is not None and wanted < len(names):
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET} has {len(names)} categories but MODEL.NUM_CLASSES (-num_classes) "
-                f"is {wanted}; set it to {len(names)} or leave it out"
-            )
-        self.num_classes = wanted or len(names)
-        self.class_names = [*names, *map(str, range(len(names), self.num_classes))]
         self.category_ids = ids
 
     def describe_samples(self, samples: Any) -> str:
@@ -169,7 +131,7 @@ class Detection(Task):
             facts["number of classes"] = len(samples.dataset.category_ids)
             facts["classes"] = list(map(str, samples.dataset.class_names or ()))
             facts["category ids"] = list(map(int, samples.dataset.category_ids))
-            facts[_TURNED] = _is_turned(samples.dataset)
+            facts[TURNED] = is_turned(samples.dataset)
         return facts
 
     def about_input(self) -> dict[str, Any]:
@@ -196,7 +158,7 @@ class Detection(Task):
     def finish_epoch(self) -> list[str]:
         """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every
         rank must call this."""
-        return [*self.criterion.epoch_lines(), *merge_quarantine(self.replacements, Path(self.config.SAVE))]
+        return [*self.criterion.epoch_lines(), *super().finish_epoch()]
 
     def pictures(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it, with the boxes that it learns."""
@@ -233,10 +195,8 @@ class Detection(Task):
     def picture_legend(self) -> list[tuple[str, Colour]]:
         from .drawing import CROWD, colours_of
 
-        shown = self.class_names[:_MOST_NAMED]
-        legend = list(zip(shown, colours_of(np.arange(len(shown)), len(self.class_names))))
-        left = len(self.class_names) - len(shown)
-        return [*legend, ("a crowd", CROWD), *([(f"and {left} more", (255, 255, 255))] if left else [])]
+        number = len(self.class_names)
+        return [*self.legend_of(colours_of(np.arange(number), number)), ("a crowd", CROWD)]
 
     # ---- model -------------------------------------------------------------------------------------------------
 
@@ -256,47 +216,8 @@ class Detection(Task):
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         return dict(self.criterion.counts(batch))
 
-    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
-        if self._learned is not None and self._learned.num_classes is None and num_classes is not None:
-            self._name_classes(num_classes, self._learned)  # as many as the weights have
-        model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
-        source = self.config.MODEL.BACKBONE_PRETRAINED
-        if source is not None and self._begins():
-            report = load_weights(model.pretrained_part, source)
-            self.notices.append(f"backbone from {source}: {report.summary()}")
-        return model
-
-    def _begins(self) -> bool:
-        """Whether a training begins here, without weights of a whole detector."""
-        model = self.config.MODEL
-        if self.config.EVAL or model.PRETRAINED is not None:
-            return False
-        return model.RESUME is None or (model.RESUME == "auto" and not Path(self.config.SAVE, _LAST).exists())
-
-    def check_model(self) -> list[str]:
-        with paddle.LazyGuard():  # shapes only
-            create_model(self.config.MODEL.NAME, self.num_classes or 1, **self.model_options)
-        return []
-
-    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
-        """The backbone's parameters, which learn at a rate of their own, and all others; frozen ones are in neither."""
-        decay, factor = self.config.TRAIN.WEIGHT_DECAY, self.config.TRAIN.BACKBONE_LR_FACTOR
-        exempt = set(model.no_weight_decay())
-        groups: dict[tuple[bool, bool], list[str]] = {}
-        for name, parameter in model.named_parameters():
-            if not parameter.stop_gradient:
-                is_still = not self.config.TRAIN.DECAY_ALL and (len(parameter.shape) <= 1 or name in exempt)
-                groups.setdefault((name.startswith(_BACKBONE), is_still), []).append(name)
-        return [
-            {"names": names, "weight_decay": 0.0 if is_still else decay, "learning_rate": factor if is_slow else 1.0}
-            for (is_slow, is_still), names in groups.items()
-        ]
-
-    def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
-        layers = model.recomputed_layers()
-        if not layers:
-            raise UserError(f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no layers for it; leave it out")
-        return layers
+    def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
+        return self.config.TRAIN.DECAY_ALL or super().decays(name, parameter, exempt)
 
     # ---- training ----------------------------------------------------------------------------------------------
 
@@ -381,35 +302,19 @@ class Detection(Task):
                 found[row] = one
         return found
 
-    def set_up_from(self, learned: Learned) -> None:
-        self._learned = learned
-        if learned.num_classes is not None:
-            self._name_classes(learned.num_classes, learned)
-
-    def _name_classes(self, number: int, learned: Learned) -> None:
+    def name_classes(self, number: int, learned: Learned) -> None:
         """Take names and ids from the weights; of those that say nothing, 80 categories are COCO's."""
-        names, ids = [*(learned.class_names or ())], learned.data.get("category ids")
-        if not names and number == len(COCO_CATEGORIES):
-            names, ids = list(COCO_CATEGORIES.values()), list(COCO_CATEGORIES)
-        self.num_classes = number
-        self.class_names = [*names[:number], *map(str, range(len(names), number))]
+        ids = learned.data.get("category ids")
+        if not learned.class_names and number == len(COCO_CATEGORIES):
+            learned = learned._replace(class_names=tuple(COCO_CATEGORIES.values()))
+            ids = list(COCO_CATEGORIES)
+        super().name_classes(number, learned)
         self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        from ..data.inputs import picture_inputs
         from .prediction import AsEvaluated
 
-        reading = Reading(self._turns, self.config.DATA.MAX_PIXELS)
-        return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config)), "RGB", reading)
-
-    @property
-    def _turns(self) -> bool:
-        """Whether new pictures are turned as their EXIF orientation says: as those were that the weights learnt
-        from."""
-        configured = self.config.DATA.EXIF_ROTATE
-        if configured is None and self._learned is not None:
-            return bool(self._learned.data.get(_TURNED))
-        return bool(configured)
+        return self.new_pictures(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config)))
 
     def prediction_rows(self, prediction: Detections) -> list[Row]:
         from .prediction import rows_of
@@ -424,7 +329,7 @@ class Detection(Task):
                 f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
                 "is a function of tensors alone; export a DETR, or predict with this package"
             )
-        parts = export_parts(self.config.DATA, export_size(self.config), self._turns)
+        parts = export_parts(self.config.DATA, export_size(self.config), self.turns)
         return parts._replace(output_shape=(None, 4 + self.num_classes))
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
@@ -441,7 +346,3 @@ class Detection(Task):
                 f"{self.config.DETECTION.EVALUATE_AS} keeps their proportions: set it to {ONE_SIZE}"
             )
         return EvaluatedFunction(function, self._family)
-
-
-def _is_turned(dataset: DetectionDataset) -> bool:
-    return dataset.reading is not None and dataset.reading.exif_rotate

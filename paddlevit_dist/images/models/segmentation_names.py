@@ -14,7 +14,7 @@ import numpy as np
 
 from ...checkpoint.load import from_torch_names
 from ...contracts.model import KeyMap
-from .key_names import PVT_V2, Rule, joined, renamed
+from .key_names import CONVNEXT, PVT_V2, SWIN, Rule, joined, renamed, without
 
 BACKBONE = "backbone."  # before our names of a backbone's parameters
 
@@ -65,12 +65,20 @@ _IN_BLOCK = r"stages.\1.blocks.\2."
 _MIT_LAYERS = (
     (r"^layers\.(\d+)\.0\.(projection|norm)\.", _mit_patches),
     (r"^layers\.(\d+)\.2\.", r"stages.\1.norm."),
+    (_LAYER + r"(attn|norm[12])\.", _IN_BLOCK + r"\3."),
+)
+_MIT_MMSEGMENTATION = (
     (_LAYER + r"attn\.attn\.out_proj\.", _IN_BLOCK + "attn.proj."),
     (_LAYER + r"attn\.attn\.", _IN_BLOCK + "attn."),
-    (_LAYER + r"ffn\.(?:layers\.0|fc1)\.", _IN_BLOCK + "mlp.fc1."),
-    (_LAYER + r"ffn\.(?:layers\.1|pe_conv)\.", _IN_BLOCK + "mlp.dwconv."),
-    (_LAYER + r"ffn\.(?:layers\.4|fc2)\.", _IN_BLOCK + "mlp.fc2."),
-    (_LAYER, _IN_BLOCK),
+    (_LAYER + r"ffn\.layers\.0\.", _IN_BLOCK + "mlp.fc1."),
+    (_LAYER + r"ffn\.layers\.1\.", _IN_BLOCK + "mlp.dwconv."),
+    (_LAYER + r"ffn\.layers\.4\.", _IN_BLOCK + "mlp.fc2."),
+    *_MIT_LAYERS,
+)
+_MIT_PADDLEVIT = (
+    (_LAYER + r"ffn\.fc([12])\.", _IN_BLOCK + r"mlp.fc\3."),
+    (_LAYER + r"ffn\.pe_conv\.", _IN_BLOCK + "mlp.dwconv."),
+    *_MIT_LAYERS,
 )
 
 
@@ -82,7 +90,7 @@ def _mit_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
 def _mit_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of mmsegmentation's MiT: one projection for queries, keys and values, convolutions of 1 x 1 in the MLP."""
     result = {}
-    for name, value in renamed(state, _MIT_LAYERS).items():
+    for name, value in renamed(state, _MIT_MMSEGMENTATION).items():
         found = re.fullmatch(r"(.*\.attn)\.in_proj_(weight|bias)", name)
         if found and value.ndim > 0 and len(value) % 3 == 0:
             third = len(value) // 3
@@ -95,7 +103,7 @@ def _mit_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mit_from_paddlevit(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of PaddleViT's MiT, whose Linear weights are (in, out) and whose MLP consists of convolutions, (out, in)."""
-    ours = renamed(state, _MIT_LAYERS)
+    ours = renamed(state, _MIT_PADDLEVIT)
     return {name: _as_rows(value).T if ".mlp.fc" in name and value.ndim == 4 else value for name, value in ours.items()}
 
 
@@ -136,4 +144,92 @@ SEGFORMER: dict[str, KeyMap] = {
 }
 MMSEGMENTATIONS_SEGFORMER: dict[str, KeyMap] = {
     owner: partial(_network, MIT[owner], BACKBONE, ()) for owner in ("mmsegmentation", "PaddleViT")
+}
+
+# UPerNet on Swin, ConvNeXt, PVTv2 and ViT: the backbone's name stands in brackets where an owner has several
+
+_SWIN_BLOCK = r"^stages\.(\d+)\.blocks\.(\d+)\."
+_IN_SWIN = r"layers.\1.blocks.\2."
+_SWIN_MMSEGMENTATION = (
+    (r"^patch_embed\.projection\.", "patch_embed.proj."),
+    (r"^stages\.(\d+)\.downsample\.", lambda m: f"layers.{int(m[1]) + 1}.downsample."),
+    (_SWIN_BLOCK + r"attn\.w_msa\.", _IN_SWIN + "attn."),
+    (_SWIN_BLOCK + r"ffn\.layers\.0\.0\.", _IN_SWIN + "mlp.fc1."),
+    (_SWIN_BLOCK + r"ffn\.layers\.1\.", _IN_SWIN + "mlp.fc2."),
+    (_SWIN_BLOCK, _IN_SWIN),
+)
+_CONVNEXT_MMSEGMENTATION = (
+    (r"\.depthwise_conv\.", ".dwconv."),
+    (r"\.pointwise_conv([12])\.", r".pwconv\1."),
+)
+_VIT_LAYER = r"^layers\.(\d+)\."
+_VIT_MMSEGMENTATION = (
+    (r"^patch_embed\.projection\.", "patch_embed.proj."),
+    (_VIT_LAYER + r"ln([12])\.", r"blocks.\1.norm\2."),
+    (_VIT_LAYER + r"attn\.attn\.in_proj_", r"blocks.\1.attn.qkv."),
+    (_VIT_LAYER + r"attn\.attn\.out_proj\.", r"blocks.\1.attn.proj."),
+    (_VIT_LAYER + r"ffn\.layers\.0\.0\.", r"blocks.\1.mlp.fc1."),
+    (_VIT_LAYER + r"ffn\.layers\.1\.", r"blocks.\1.mlp.fc2."),
+    (r"^ln1\.", "norm."),
+)
+_UNFOLDED = [0, 2, 1, 3]  # which of mmsegmentation's four neighbours, row by row, are ours, column by column
+
+
+def _swin_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of mmsegmentation's Swin, which merges patches with the four values of each channel side by side."""
+    ours = renamed(without(state, ("relative_position_index",)), _SWIN_MMSEGMENTATION)
+    for name, value in ours.items():
+        if ".downsample." in name and value.shape[-1] % 4 == 0:
+            apart = value.reshape(*value.shape[:-1], -1, 4)[..., _UNFOLDED]  # (..., channels, neighbours)
+            ours[name] = np.moveaxis(apart, -1, -2).reshape(value.shape)
+    return ours
+
+
+def _convnext_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
+    return CONVNEXT["the authors'"](renamed(state, _CONVNEXT_MMSEGMENTATION))
+
+
+_UPERNET_MMSEGMENTATION = (
+    (r"^backbone\.norm(\d)\.", r"norms.\1."),
+    (r"^(neck\.(?:lateral_convs|convs)\.\d)\.conv\.", r"\1."),
+)
+_UPERNET_HUGGINGFACE = (
+    (r"^backbone\.hidden_states_norms\.stage(\d)\.", lambda m: f"norms.{int(m[1]) - 1}."),
+    (r"^(decode|auxiliary)_head\.classifier\.", r"\1_head.conv_seg."),
+    (r"\.batch_norm\.", ".bn."),
+)
+
+
+def _in_sequence(match: "re.Match[str]") -> str:
+    """Of PaddleViT's layers in a row: a convolution, then its norm."""
+    heads = {"decoder": "decode_head", "aux_decoder": "auxiliary_head"}
+    return f"{heads[match[1]]}.{match[2]}.{'conv' if match[3] == '0' else 'bn'}."
+
+
+_UPERNET_PADDLEVIT = (
+    (r"^layer_norms\.", "norms."),
+    (
+        r"^decoder\.psp_modules\.pool_branches\.(\d)\.([12])\.",
+        lambda m: f"{_OWN_HEAD}psp_modules.{m[1]}.1.{'conv' if m[2] == '1' else 'bn'}.",
+    ),
+    (r"^(aux_decoder|decoder)\.((?:(?:lateral_|fpn_)?convs\.\d)|(?:fpn_)?bottleneck)\.([01])\.", _in_sequence),
+    (r"^decoder\.", _OWN_HEAD),
+    (r"^aux_decoder\.", "auxiliary_head."),
+)
+
+UPERNET: dict[str, KeyMap] = {
+    "PaddleViT": partial(_network, SWIN["PaddleViT"], "encoder.", _UPERNET_PADDLEVIT),
+    **{
+        f"{owner} ({kind})": partial(_network, to_ours, BACKBONE, rules)
+        for owner, kind, to_ours, rules in (
+            ("the authors'", "Swin", SWIN["the authors'"], _UPERNET_MMSEGMENTATION),
+            ("the authors'", "ConvNeXt", CONVNEXT["the authors'"], _UPERNET_MMSEGMENTATION),
+            ("the authors'", "PVTv2", PVT_V2["the authors'"], ()),
+            ("mmsegmentation", "Swin", _swin_from_mmsegmentation, _UPERNET_MMSEGMENTATION),
+            ("mmsegmentation", "ConvNeXt", _convnext_from_mmsegmentation, _UPERNET_MMSEGMENTATION),
+            ("mmsegmentation", "ViT", partial(renamed, rules=_VIT_MMSEGMENTATION), _UPERNET_MMSEGMENTATION),
+            ("Hugging Face", "Swin", SWIN["Hugging Face"], _UPERNET_HUGGINGFACE),
+            ("Hugging Face", "ConvNeXt", CONVNEXT["Hugging Face"], _UPERNET_HUGGINGFACE),
+        )
+    },
 }

@@ -152,3 +152,33 @@ RESNET: Variants = {
     "resnet50": {"depths": (3, 4, 6, 3), "is_bottleneck": True},
     "resnet101": {"depths": (3, 4, 23, 3), "is_bottleneck": True},
 }
+
+# UPerNet, Xiao et al., 2018, as the authors of its backbones have it: Liu et al., Swin Transformer, 2021, appendix
+# A2.3; Liu et al., ConvNeXt, 2022, appendix A.3; mmsegmentation's configs/vit. Norms of maps add Swin's epsilon or
+# ConvNeXt's; a stage of PVTv2 ends with one. A ViT's four maps have one resolution, and the auxiliary head stands on
+# the last.
+_SWINS = {
+    "tiny": "swin_tiny_patch4_window7_224",
+    "small": "swin_small_patch4_window7_224",
+    "base": "swin_base_patch4_window7_224",
+    "base_window12": "swin_base_patch4_window12_384",
+}
+_OF_VIT = {"backbone_options": {"any_size": True}, "has_neck": True, "auxiliary_map": 3}
+
+UPERNET: Variants = {
+    **{
+        f"upernet_swin_{size}": {"backbone": name, "backbone_options": {"any_size": True}, "norm_epsilon": 1e-5}
+        for size, name in _SWINS.items()
+    },
+    **{
+        f"upernet_convnext_{size}": {"backbone": f"convnext_{size}", "norm_epsilon": 1e-6}
+        for size in ("tiny", "small", "base")
+    },
+    **{f"upernet_pvtv2_b{number}": {"backbone": f"pvt_v2_b{number}"} for number in range(6)},
+    "upernet_vit_base": dict(_OF_VIT, backbone="vit_base_patch16_224", has_last_norm=True),
+    "upernet_deit_small": dict(_OF_VIT, backbone="deit_small_patch16_224"),
+    "upernet_deit_base": dict(_OF_VIT, backbone="deit_base_patch16_224"),
+}
+
+# Long et al., Fully Convolutional Networks, 2015, on dilated networks: torchvision's, at an eighth of the resolution.
+FCN: Variants = {f"fcn_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (50, 101)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import paddle
 from paddle import nn
+from paddle.nn import functional as F
 
 from ...runtime.errors import UserError
 from . import key_names
@@ -54,6 +55,8 @@ class VisionTransformer(Classifier):
     Args, besides those of ``Classifier``:
         embed_dim, depth, num_heads: dimensions of the encoder.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
+        any_size: pictures of other sizes are taken too, with zeros at the bottom and right where a patch is not full;
+            position embeddings are interpolated bicubically to their grid, as in mmsegmentation.
     """
 
     variants = VIT
@@ -70,6 +73,7 @@ class VisionTransformer(Classifier):
         depth: int = 12,
         num_heads: int = 12,
         attn_head_size: int | None = None,
+        any_size: bool = False,
         mlp_ratio: float = 4.0,
         qkv_bias: bool = True,
         in_channels: int = 3,
@@ -78,7 +82,7 @@ class VisionTransformer(Classifier):
         drop_path: float = 0.0,
     ):
         super().__init__()
-        self.embed_dim = embed_dim
+        self.embed_dim, self.any_size = embed_dim, any_size
         self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim)
         self.image_size = self.patch_embed.image_size
         self.in_channels = in_channels
@@ -134,19 +138,42 @@ class VisionTransformer(Classifier):
 
     def features(self, x, sizes=None) -> list[paddle.Tensor]:
         """The patches after each quarter of the blocks, without the tokens in front; all of one stride."""
-        x, maps = self._tokens(x), []
-        for number, block in enumerate(self.blocks, start=1):
+        grid, maps = self._grid(x), []
+        x = self._tokens(x)
+        for index, block in enumerate(self.blocks):
             x = block(x)
-            if number in self.feature_blocks:
+            if index + 1 in self.feature_blocks:
                 patches = x[:, self.num_prefix_tokens :].transpose([0, 2, 1])  # (batch, embed_dim, patches)
-                maps.append(patches.reshape([0, 0, *self.patch_embed.grid]))
+                maps.append(patches.reshape([0, 0, *grid]))
         return maps
 
     def _tokens(self, x):
         """All tokens (batch, prefix tokens + patches, embed_dim) before the first block."""
-        x = self.patch_embed(x)  # (batch, patches, embed_dim)
+        positions = self._positions(self._grid(x))
+        if self.any_size:
+            down, across = (-side % self.patch_embed.patch_size for side in x.shape[2:])
+            x = self.patch_embed.embed(F.pad(x, [0, across, 0, down]) if down or across else x)
+        else:
+            x = self.patch_embed(x)  # (batch, patches, embed_dim)
         tokens = [token.astype(x.dtype).expand([x.shape[0], -1, -1]) for token in self.prefix_tokens()]
-        return self.pos_drop(paddle.concat([*tokens, x], axis=1) + self.pos_embed)
+        return self.pos_drop(paddle.concat([*tokens, x], axis=1) + positions)
+
+    def _grid(self, images) -> tuple[int, int]:
+        """Patches down and across."""
+        if not self.any_size:
+            return self.patch_embed.grid
+        height, width = (-(-side // self.patch_embed.patch_size) for side in images.shape[2:])
+        return height, width
+
+    def _positions(self, grid: tuple[int, int]):
+        """The position embedding (1, prefix tokens + patches, embed_dim) of a grid."""
+        own = self.patch_embed.grid
+        if grid == own:
+            return self.pos_embed
+        prefix, patches = self.pos_embed.split([self.num_prefix_tokens, -1], axis=1)
+        patches = patches.reshape([1, *own, self.embed_dim]).transpose([0, 3, 1, 2])
+        patches = F.interpolate(patches, size=list(grid), mode="bicubic", align_corners=False)
+        return paddle.concat([prefix, patches.flatten(2).transpose([0, 2, 1])], axis=1)
 
     def prefix_tokens(self):
         """The learnt tokens (1, 1, embed_dim) that precede the patches, in order."""

@@ -1,52 +1,104 @@
-"""How a network that segments pictures is scored."""
+"""How a network that segments pictures is scored: each picture alone, all of its pixels once, at its stored size."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
+from ...contracts.figures import Figure
 from ...contracts.task import EvaluationStep, Metrics, Records, TaskEvaluation
+from ...labelling.counts import packed
+from ...runtime.transfers import read_later, to_device
 from ..transforms.on_device import Normaliser
 from .data.segmentation_dataset import IGNORED
-from .samples import pictures_of
-from .training import upsampled
+from .metrics import SegmentationMetrics
+from .protocols import Protocol, class_map
+from .samples import SegmentationSamples, pictures_of
+from .transforms import Size
 
 
 class SegmentationEvaluation(TaskEvaluation):
-    best_metric = ("mIoU", True)
+    """Scores and figures; no number depends on batches or processes."""
 
+    best_metric = ("mIoU", True)
+    makes_figures = True
+
+    config: Any
     normaliser: Normaliser
     class_names: list[str]
+
+    @property
+    def crop(self) -> Size:
+        """Height and width of a window, and of the input of an exported model."""
+        height, width = self.config.SEGMENTATION.CROP or self.config.DATA.CROP_SIZE
+        return height, width
+
+    @property
+    def protocol(self) -> Protocol:
+        """What SEGMENTATION says of evaluations."""
+        keys, (height, width) = self.config.SEGMENTATION, self.crop
+        stride = tuple(keys.STRIDE or (max(1, 2 * height // 3), max(1, 2 * width // 3)))
+        crop = self.crop if keys.PROTOCOL == "slide" else None
+        is_direct, divisor = keys.LOGITS_BY == "stored", self.config.DATA.EVAL_DIVISOR
+        return Protocol(crop, stride, tuple(keys.SCALES), keys.FLIP, is_direct, divisor)
+
+    def protocol_line(self) -> str:
+        """What a score depends on besides the weights and the data."""
+        data, said = self.config.DATA, "stored size"
+        if data.EVAL_SHORTEST_SIDE is not None:
+            said = f"shorter side {data.EVAL_SHORTEST_SIDE}"
+            said += f", longer at most {data.EVAL_LONGEST_SIDE}" if data.EVAL_LONGEST_SIDE is not None else ""
+        said += f", multiples of {data.EVAL_DIVISOR}" if data.EVAL_DIVISOR > 1 else ""
+        return f"{said}{'' if said == 'stored size' else f', bilinear of {data.RESIZE}'}; {self.protocol}"
 
     def build_metrics(self) -> Metrics:
         return SegmentationMetrics(self.class_names)
 
-    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+    def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[list[np.ndarray]]:
+        """Class map and labels of each picture of a batch, uint8 (height, width); a device computes the next one while
+        a picture is looked at."""
+
+        def network(pixels: paddle.Tensor) -> paddle.Tensor:
+            return model(self.normaliser(pixels))
+
+        protocol, before = self.protocol, None
         for picture in pictures_of(batch):
-            logits = upsampled(model(self.normaliser(picture.image)), picture.original_size)
-            step.metrics.update(logits[0].argmax(axis=0), picture.labels.astype("int64"))
-        return None
+            found = class_map(network, picture.image, picture.original_size, protocol)
+            later = read_later(found, picture.labels)
+            if before is not None:
+                yield before()
+            before = later
+        if before is not None:
+            yield before()
 
+    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+        predictions, truths, records = [], [], []
+        for predicted, labels in self.class_maps(model, batch):
+            if not labels.size:  # of a split without label maps
+                labels = np.full_like(predicted, IGNORED)
+            counted = step.metrics.update(predicted, labels)
+            predictions.append(predicted)
+            truths.append(labels)
+            records.append(packed(*counted))
+        if step.writer is not None:
+            step.writer.add(predictions, truths)
+        return (lambda: records) if step.keeps_records else None
 
-class SegmentationMetrics(Metrics):
-    def __init__(self, class_names: list[str]) -> None:
-        super().__init__()
-        self.class_names = class_names
-        self.state = {"confusion": paddle.zeros([len(class_names)] * 2, "int64")}
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[np.ndarray]:
+        """The class of each pixel of each picture, uint8 of its stored size; ``IGNORED`` where nothing can be said."""
+        return [predicted for predicted, _ in self.class_maps(model, batch)]
 
-    def update(self, predictions: paddle.Tensor, labels: paddle.Tensor) -> None:
-        number = len(self.class_names)
-        pairs = paddle.where(labels == IGNORED, paddle.full_like(labels, number**2), labels * number + predictions)
-        counts = paddle.bincount(pairs.reshape([-1]), minlength=number**2 + 1)[: number**2]
-        self.state["confusion"] += counts.astype("int64").reshape([number, number])
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        if not records or not isinstance(samples, SegmentationSamples):
+            return []
+        from .figures import segmentation_figures
 
-    def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        confusion = np.asarray(state["confusion"])
-        right, union = np.diag(confusion), confusion.sum(0) + confusion.sum(1) - np.diag(confusion)
-        return {
-            "mIoU": float(np.mean(right[union > 0] / union[union > 0])),
-            "accuracy": float(right.sum() / max(confusion.sum(), 1)),
-        }
+        def predict(index: int) -> np.ndarray:
+            batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+            tensors = {
+                name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
+            }
+            return self.predict_step(model, tensors)[0]
 
-    def summary(self, values: dict[str, float]) -> str:
-        return f"mIoU {values['mIoU']:.4f} accuracy {values['accuracy']:.4f}"
+        return segmentation_figures(samples, records, self.class_names, predict)

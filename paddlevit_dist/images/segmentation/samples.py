@@ -1,4 +1,4 @@
-"""From the configuration to the samples of a split, as a loader process reads them, and the arrays of a batch."""
+"""The samples of a split, as a loader process reads them, and the arrays of a batch."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,13 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...contracts.dataset import Samples, dataset_class
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
-from ..data.held_out import Part, hold_out, of_row
-from ..data.inspection import Inspection
-from ..data.quarantine import Replacements
-from ..data.reading import Reading
+from ..data.held_out import Part, of_row
+from ..data.picture_samples import PictureSamples
 from .data.segmentation_dataset import SegmentationDataset
 
 HOST = "__host__"  # key of a batch: what a step knows without asking the device
@@ -50,7 +45,7 @@ class SegmentationSample(NamedTuple):
     is_training: bool = False
 
 
-class SegmentationSamples(Samples):
+class SegmentationSamples(PictureSamples):
     """A dataset of pictures with label maps with its transform.
 
     Args:
@@ -58,29 +53,10 @@ class SegmentationSamples(Samples):
     """
 
     def __init__(self, dataset: SegmentationDataset, transform: Callable[..., Any], is_training: bool) -> None:
-        self.dataset, self.transform, self.is_training = dataset, transform, is_training
-        self.notices: list[str] = []
-        self.replacements: Replacements | None = None  # replaces unreadable pictures
+        super().__init__(dataset)
+        self.transform, self.is_training = transform, is_training
 
-    @property
-    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.labelled
-
-    @property
-    def class_names(self) -> Sequence[str] | None:
-        """Name of each class, in the order of labels."""
-        return self.dataset.class_names
-
-    @property
-    def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.is_share
-
-    def sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
-        if self.replacements is not None:
-            return self.replacements.read(lambda index: self._sample(index, generator), index, self.dataset)
-        return self._sample(index, generator)
-
-    def _sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
+    def read_sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
         picture, labels = self.dataset.read(index)
         size = (picture.height, picture.width)
         if self.is_training:
@@ -88,41 +64,6 @@ class SegmentationSamples(Samples):
         else:
             image = self.transform(picture)
         return SegmentationSample(image, labels, index, size, self.is_training)
-
-
-def open_samples(
-    config: Any,
-    split: str,
-    cache_folder: Path,
-    transform: Callable[..., Any],
-    is_training: bool,
-    inspection: Inspection | None,
-) -> SegmentationSamples:
-    """The pictures of ``split`` with their transform, and lines about them in their ``notices``.
-
-    Raises:
-        UserError: the data are missing or damaged, or hold no pictures with label maps.
-    """
-    data = config.DATA
-    whole = dataset_class(config, SegmentationDataset).open(
-        config, split if data.VAL_FRACTION is None else "train", cache_folder
-    )
-    whole.read_with(Reading(data.EXIF_ROTATE, data.MAX_PIXELS))
-    notices = list(whole.notices)
-    dataset: Any = whole
-    if data.VAL_FRACTION is not None:
-        dataset = hold_out(whole, split, data.VAL_FRACTION, data.VAL_SEED, cache_folder, LabelMapsPart)
-        notices.append(
-            f"{split}: {len(dataset):,} of the {len(whole):,} pictures for training, of which DATA.VAL_FRACTION "
-            f"{data.VAL_FRACTION:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"
-        )
-    if not len(dataset):
-        raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
-    if inspection is not None:
-        notices += inspection.look(dataset, split, dataset.num_classes)
-    samples = SegmentationSamples(dataset, transform, is_training)
-    samples.notices = [one_line(line) for line in notices]
-    return samples
 
 
 def collate(samples: Sequence[SegmentationSample]) -> dict[str, Any]:

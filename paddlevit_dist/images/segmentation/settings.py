@@ -37,7 +37,24 @@ _TRANSFORMS = (
         many=True,
         length=2,
     ),
-    Key("DATA.CROP_SIZE", [512, 512], "int", "training: height and width of the crop", SIDE_PX, None, True, 2),
+    Key(
+        "DATA.RESIZE",
+        "pillow",
+        "text",
+        "pictures are resized with Pillow's filter, which averages over what becomes smaller; or between the four "
+        "nearest pixels, as the published models were trained and evaluated",
+        choices=("pillow", "opencv"),
+    ),
+    Key(
+        "DATA.CROP_SIZE",
+        [512, 512],
+        "int",
+        "height and width of the crop in training, and of SEGMENTATION.CROP unless it is set",
+        SIDE_PX,
+        None,
+        True,
+        2,
+    ),
     Key(
         "DATA.LARGEST_CLASS_SHARE",
         0.75,
@@ -60,6 +77,27 @@ _TRANSFORMS = (
         "int",
         "evaluation and prediction: both sides are enlarged to multiples of so many pixels; SegFormer's authors: 32",
         AT_LEAST_1,
+    ),
+)
+
+_LABELS = (
+    optional(
+        "DATA.CLASS_LIST",
+        "path",
+        "file with the names of the classes, and their numbers or colours in label maps, below DATA_PATH or absolute; "
+        "None: classes.txt, labelmap.txt, classes.csv, classes.json or the like, where there is one",
+    ),
+    optional(
+        "DATA.REDUCE_ZERO_LABEL",
+        "bool",
+        "0 in label maps is no class, and k is class k - 1; None: so for ADE20K and Pascal Context only",
+    ),
+    Key(
+        "DATA.UNLABELLED",
+        "background",
+        "text",
+        "pixels outside of all outlines of Labelme, CVAT or YOLO: class background, or ignored",
+        choices=("background", "ignored"),
     ),
 )
 
@@ -91,6 +129,53 @@ _LOSSES = (
     Key("SEGMENTATION.OHEM_KEPT", 100_000, "int", "fewest pixels of a picture that count, the hardest", AT_LEAST_1),
 )
 
+_PROTOCOL = (
+    Key(
+        "SEGMENTATION.PROTOCOL",
+        "whole",
+        "text",
+        "evaluation and prediction: the network sees pictures whole, or by windows that slide over them",
+        choices=("whole", "slide"),
+    ),
+    Key(
+        "SEGMENTATION.CROP",
+        None,
+        "int",
+        "slide, and export: height and width of what the network sees; None: of DATA.CROP_SIZE",
+        SIDE_PX,
+        many=True,
+        length=2,
+        optional=True,
+    ),
+    Key(
+        "SEGMENTATION.STRIDE",
+        None,
+        "int",
+        "slide: rows and columns from one window to the next; None: two thirds of the window",
+        SIDE_PX,
+        many=True,
+        length=2,
+        optional=True,
+    ),
+    Key(
+        "SEGMENTATION.SCALES",
+        [1.0],
+        "float",
+        "evaluation and prediction: mean over these scales of what the network sees",
+        Range(low=0.05, high=20),
+        many=True,
+    ),
+    Key("SEGMENTATION.FLIP", False, "bool", "evaluation and prediction: mean with what it finds in mirrored pictures"),
+    Key(
+        "SEGMENTATION.LOGITS_BY",
+        "input",
+        "text",
+        "logits become as large as the network's input, then as the stored picture, as mmsegmentation has it; stored: "
+        "in one step, as transformers",
+        choices=("input", "stored"),
+    ),
+)
+
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
     """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
@@ -98,6 +183,8 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
         for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
             if f"DATA.{name}" not in settings:
                 values.DATA[name] = list(value)
+        if "DATA.EXIF_ROTATE" not in settings:
+            values.DATA.EXIF_ROTATE = None  # outlines were drawn on turned pictures, label maps were not
     return []
 
 
@@ -110,6 +197,14 @@ def _check(given: Given) -> list[str]:
         longest, shortest = f"DATA.{stage}_LONGEST_SIDE", f"DATA.{stage}_SHORTEST_SIDE"
         if data[f"{stage}_LONGEST_SIDE"] is not None and data[f"{stage}_SHORTEST_SIDE"] is None:
             raise UserError(f"{given[longest]}: it limits {shortest}, which is not set: set that, or leave this out")
+    own = given.values.SEGMENTATION
+    if not own.SCALES:
+        raise UserError(f"{given['SEGMENTATION.SCALES']}: expected at least one, such as [1.0]")
+    crop = own.CROP or data.CROP_SIZE
+    if own.STRIDE is not None and any(step > side for step, side in zip(own.STRIDE, crop)):
+        raise UserError(
+            f"{given['SEGMENTATION.STRIDE']}: windows of {list(crop)} pixels (SEGMENTATION.CROP) would leave gaps"
+        )
     return []
 
 
@@ -117,6 +212,8 @@ def _unused(given: Given) -> Iterator[Unused]:
     if not given.values.SEGMENTATION.OHEM:
         keys = ("SEGMENTATION.OHEM_THRESHOLD", "SEGMENTATION.OHEM_KEPT")
         yield Unused(keys, "SEGMENTATION.OHEM", "all pixels count: {}")
+    if given.values.SEGMENTATION.PROTOCOL == "whole":
+        yield Unused(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
     if given.values.DATA.VAL_FRACTION is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
@@ -125,8 +222,8 @@ _ONLY_TRAINING = tuple(
     key.name for key in (*_TRANSFORMS, *_LOSSES) if key.meaning.startswith("training:") or key in _LOSSES
 )
 TABLE = Table(
-    (*_TRANSFORMS, *_LOSSES),
-    effects={"training": tuple(key.name for key in _LOSSES)},
+    (*_TRANSFORMS, *_LABELS, *_LOSSES, *_PROTOCOL),
+    effects={"training": tuple(key.name for key in _LOSSES), "data": tuple(key.name for key in _LABELS)},
     training=_ONLY_TRAINING,
     complete=_complete,
     check=_check,

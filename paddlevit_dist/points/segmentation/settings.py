@@ -1,10 +1,35 @@
 """Configuration keys specific to semantic segmentation of point clouds."""
 
-from ...config.key import AT_LEAST_0, SHARE, Key, Range, Table
+from ...config.key import AT_LEAST_0, SHARE, SHARE_BELOW_1, Key, Range, Table
 
 _KEYS = (
     Key("POINTS.MIX_PROB", 0.0, "float", "training: probability that a second scene is laid over (Mix3D)", SHARE),
     Key("POINTS.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0),
+    Key("POINTS.DICE_WEIGHT", 0.0, "float", "weight of the Dice loss beside the cross-entropy", AT_LEAST_0),
+    Key(
+        "POINTS.CLASS_WEIGHTS",
+        None,
+        "float",
+        "training: weight of each class in the cross-entropy; None: all are 1",
+        AT_LEAST_0,
+        many=True,
+        optional=True,
+    ),
+    Key(
+        "POINTS.LABEL_SMOOTHING",
+        0.0,
+        "float",
+        "training: share of a point's label that the cross-entropy gives to all classes alike",
+        SHARE_BELOW_1,
+    ),
+    Key(
+        "POINTS.FOCAL_GAMMA",
+        0.0,
+        "float",
+        "training: a point's cross-entropy is multiplied by (1 - probability of its class) to this power (focal loss); "
+        "0: it is not",
+        Range(low=0, high=10),
+    ),
     Key(
         "POINTS.TEST_ROTATIONS",
         1,
@@ -34,4 +59,7 @@ _KEYS = (
     Key("POINTS.AUGMENT.COLOR_DROP", 0.0, "float", "probability of no colours", SHARE),
 )
 
-TABLE = Table(_KEYS, training=("POINTS.MIX_PROB", "POINTS.LOVASZ_WEIGHT", "POINTS.AUGMENT."))
+_LOSSES = tuple(
+    f"POINTS.{name}" for name in ("LOVASZ_WEIGHT", "DICE_WEIGHT", "CLASS_WEIGHTS", "LABEL_SMOOTHING", "FOCAL_GAMMA")
+)
+TABLE = Table(_KEYS, training=("POINTS.MIX_PROB", "POINTS.AUGMENT.", *_LOSSES))

@@ -14,8 +14,9 @@ from ...contracts.figures import Figure
 from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...labelling.counts import confusion_of
-from ...labelling.losses import cross_entropies, lovasz_softmax
+from ...labelling.losses import cross_entropies
 from ...models import create_model
+from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ..data.augment import to_metres
 from ..data.features import feature_channels
@@ -30,22 +31,27 @@ from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, slices_of
 from ..sparse import Plan, SparseTensor
 from .input import PointSamples, training_steps
-from .metrics import SemanticMetrics, semantic_terms
+from .metrics import SemanticMetrics
+from .training import loss_counts, loss_terms
 
 
 class SemanticSegmentation(SceneTask):
     """Trains and evaluates a sparse network that labels points.
 
-    The loss is the mean over all labelled points of all ranks; predictions and metrics are per point, each taking those
-    of its voxel.
+    The cross-entropy is the mean over all labelled points of all ranks, the Dice loss over the classes of all their
+    scenes; predictions and metrics are per point, each taking those of its voxel.
     """
 
     best_metric = ("mIoU", True)
-    count_names = ("loss",)
     of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
     def samples_of(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
         points, unit_m = self.config.POINTS, self.config.DATA.UNIT_M
+        if points.CLASS_WEIGHTS is not None and is_training and len(points.CLASS_WEIGHTS) != self.num_classes:
+            raise UserError(
+                f"POINTS.CLASS_WEIGHTS has {len(points.CLASS_WEIGHTS)} numbers: expected one for each of the "
+                f"{self.num_classes} classes"
+            )
         return PointSamples(
             dataset,
             training_steps(points, dataset, unit_m) if is_training else to_metres(unit_m),
@@ -57,8 +63,12 @@ class SemanticSegmentation(SceneTask):
             features=self.features,
         )
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
-        return {"loss": int(np.count_nonzero(batch["labels"] != IGNORED))}
+    @property
+    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # as many as there are losses
+        return ("loss", "dice") if self.config.POINTS.DICE_WEIGHT else ("loss",)
+
+    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return loss_counts(self.config.POINTS, batch)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         model = create_model(
@@ -71,13 +81,7 @@ class SemanticSegmentation(SceneTask):
         return model
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
-        labels = batch["labels"]
-        logits = self.point_logits(model, batch)  # (P, classes)
-        terms = dict(zip(("loss", "accuracy"), semantic_terms(logits, labels)))
-        weight = self.config.POINTS.LOVASZ_WEIGHT
-        if weight:
-            terms["lovasz"] = Term(*lovasz_softmax(logits, labels, IGNORED), weight=weight)
-        return terms
+        return loss_terms(self.config.POINTS, self.point_logits(model, batch), batch)
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Float32 (views x P, classes)."""

@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....contracts.dataset import Samples, dataset_class
 from ....contracts.sample_checks import BadSample
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
-from ...data.held_out import Part, hold_out, of_row, write_rows
+from ...data.held_out import Part, of_row, write_rows
 from ...data.inspection import Inspection
 from ...data.odd_data import count
-from ...data.quarantine import Replacements
-from ...data.reading import Reading
+from ...data.picture_samples import PictureSamples, opened
 from ...run_lengths import decode
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE
 from .detection_dataset import Annotations, DetectionDataset
@@ -89,7 +87,7 @@ def open_samples(
             for.
     """
     data = config.DATA
-    dataset, notices = _open(config, split, cache_folder)
+    dataset, notices = opened(config, DetectionDataset, PicturesPart, split, cache_folder)
     if is_training and not data.KEEP_EMPTY:
         kept = np.flatnonzero(dataset.learnable())
         left = len(dataset) - len(kept)
@@ -107,20 +105,6 @@ def open_samples(
     samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)
     samples.notices = [one_line(line) for line in notices]
     return samples
-
-
-def _open(config: Any, split: str, cache_folder: Path) -> tuple[Any, list[str]]:
-    data = config.DATA
-    kind = dataset_class(config, DetectionDataset)
-    fraction = data.VAL_FRACTION
-    whole = kind.open(config, split if fraction is None else "train", cache_folder)
-    of_boxes = whole.reading is not None and whole.reading.exif_rotate
-    whole.read_with(Reading(of_boxes if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
-    if fraction is None:
-        return whole, list(whole.notices)
-    dataset = hold_out(whole, split, fraction, data.VAL_SEED, cache_folder, PicturesPart)
-    told = f"{split}: {count(len(dataset), 'picture')} of the {len(whole):,} for training, of which DATA.VAL_FRACTION "
-    return dataset, [*whole.notices, f"{told}{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"]
 
 
 def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> PicturesPart:
@@ -159,7 +143,7 @@ class DetectionSample(NamedTuple):
     masks: np.ndarray | None = None
 
 
-class DetectionSamples(Samples):
+class DetectionSamples(PictureSamples):
     """A dataset of pictures with boxes with its transform.
 
     Args:
@@ -183,36 +167,16 @@ class DetectionSamples(Samples):
                 "the training data have boxes but no masks, which this model learns from: take one that finds boxes "
                 "only, such as detr_resnet50"
             )
-        self.dataset = dataset
+        super().__init__(dataset)
         self.transform = transform
         self.is_training = is_training
         self.with_masks = with_masks and is_training
         self.group = group
-        self.notices: list[str] = []
-        self.replacements: Replacements | None = None  # replaces unreadable pictures
-
-    @property
-    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.labelled
-
-    @property
-    def class_names(self) -> Sequence[str] | None:
-        """Name of each category, in the order of labels."""
-        return self.dataset.class_names
-
-    @property
-    def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.is_share
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         return draw_grouped_order(self.dataset.sizes, self.group, generator) if self.group else None
 
-    def sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
-        if self.replacements is not None:
-            return self.replacements.read(lambda index: self._sample(index, generator), index, self.dataset)
-        return self._sample(index, generator)
-
-    def _sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
+    def read_sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
         picture, annotations = self.dataset.read(index)
         kept = np.flatnonzero(annotations.is_learnable) if self.is_training else np.empty(0, np.int64)
         view = self.transform(whole_view(picture, annotations.boxes[kept], kept), generator)

@@ -1,0 +1,61 @@
+"""FCN: two convolutions that classify the positions of a dilated ResNet's last map.
+
+Source: Long et al., Fully Convolutional Networks for Semantic Segmentation, 2015 (arXiv 1411.4038), as torchvision has
+it, whose parameter names these are: the last two stages are dilated and keep an eighth of the resolution (Yu and
+Koltun, 2016), and a second head on the third stage has half the weight.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from .layers import Conv2D
+from .segmenter import Segmenter, batch_norm, fan_out, pixel_classifier
+from .variants import FCN as VARIANTS
+
+_DILATED_STAGES = 2
+
+
+class FCN(Segmenter):
+    """FCN on a ResNet; its logits have an eighth of the picture's sides. Dropout is of single values.
+
+    The arguments are those of ``Segmenter``.
+    """
+
+    variants = VARIANTS
+    classifier_layers = ("classifier.4", "aux_classifier.4")
+    auxiliary_weight = 0.5
+
+    def __init__(
+        self,
+        num_classes: int = 21,
+        image_size: int | tuple[int, int] = 520,
+        backbone: str = "resnet50",
+        backbone_options: Mapping[str, Any] | None = None,
+        dropout: float = 0.1,
+        drop_path: float = 0.0,
+    ):
+        options = {"dilation": _DILATED_STAGES, **(backbone_options or {})}
+        super().__init__(num_classes, image_size, backbone, options, drop_path)
+        *_, third, last = self.backbone.feature_channels
+        self.classifier = _head(last, num_classes, dropout)
+        self.aux_classifier = _head(third, num_classes, dropout)
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
+        *_, third, last = self.backbone.features(images)
+        logits = self.classifier(last)
+        return (logits, self.aux_classifier(third)) if self.training else logits
+
+
+def _head(inputs: int, num_classes: int, dropout: float) -> nn.Sequential:
+    channels = inputs // 4
+    start = paddle.ParamAttr(initializer=fan_out(9 * channels))
+    return nn.Sequential(
+        Conv2D(inputs, channels, 3, padding=1, weight_attr=start, bias_attr=False),
+        batch_norm(channels),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        pixel_classifier(channels, num_classes),
+    )

@@ -1,0 +1,173 @@
+"""UPerNet: pooled pyramids of the last map and a feature pyramid of all, on any backbone with four maps.
+
+Source: Xiao et al., Unified Perceptual Parsing for Scene Understanding, 2018 (arXiv 1807.10221, section 3.1), in
+mmsegmentation's form, which the authors of Swin and ConvNeXt took, with an auxiliary head. Names of the heads'
+parameters are mmsegmentation's, those of the backbone timm's; Linear weights are (in, out) as Paddle stores them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ...runtime.autocast import as_dtype
+from ...runtime.errors import UserError
+from . import segmentation_names
+from .layers import Conv2D, LayerNorm
+from .segmenter import NormalisedConvolution, Segmenter, pixel_classifier, resized
+from .variants import UPERNET
+
+_POOLED = (1, 2, 3, 6)  # sides of the pooled maps
+_NECK_SCALES = (4.0, 2.0, 1.0, 0.5)
+_BEHIND_THE_MAPS = ("norm", "head")  # layers of a classifier that no map depends on
+
+
+class UPerHead(nn.Layer):
+    """The main head.
+
+    Args:
+        inputs: channels of the maps, from fine to coarse.
+        channels: of its own maps.
+        dropout: rate before the last layer, of whole channels.
+    """
+
+    def __init__(self, inputs: Sequence[int], channels: int, num_classes: int, dropout: float):
+        super().__init__()
+        self.psp_modules = nn.LayerList(
+            [
+                nn.Sequential(nn.AdaptiveAvgPool2D(side), NormalisedConvolution(inputs[-1], channels, 1))
+                for side in _POOLED
+            ]
+        )
+        self.bottleneck = NormalisedConvolution(inputs[-1] + len(_POOLED) * channels, channels, 3)
+        self.lateral_convs = nn.LayerList([NormalisedConvolution(width, channels, 1) for width in inputs[:-1]])
+        self.fpn_convs = nn.LayerList([NormalisedConvolution(channels, channels, 3) for _ in inputs[:-1]])
+        self.fpn_bottleneck = NormalisedConvolution(len(inputs) * channels, channels, 3)
+        self.dropout = nn.Dropout2D(dropout)
+        self.conv_seg = pixel_classifier(channels, num_classes)
+
+    def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """Logits (N, classes, height, width) of maps (N, channels, height, width), at the size of the first."""
+        last = maps[-1]
+        pooled = [resized(module(last), last.shape[2:]) for module in self.psp_modules]
+        above = self.bottleneck(paddle.concat([last, *pooled], axis=1))
+        levels = [above]
+        for convolution, x in zip(reversed(self.lateral_convs), reversed(maps[:-1])):
+            above = convolution(x) + resized(above, x.shape[2:])
+            levels.insert(0, above)
+        size = maps[0].shape[2:]
+        levels = [resized(convolution(x), size) for convolution, x in zip(self.fpn_convs, levels)] + [
+            resized(levels[-1], size)
+        ]
+        return self.conv_seg(self.dropout(self.fpn_bottleneck(paddle.concat(levels, axis=1))))
+
+
+class AuxiliaryHead(nn.Layer):
+    """A fully convolutional head on one map, from which earlier layers learn directly."""
+
+    def __init__(self, inputs: int, channels: int, num_classes: int, dropout: float):
+        super().__init__()
+        self.convs = nn.LayerList([NormalisedConvolution(inputs, channels, 3)])
+        self.dropout = nn.Dropout2D(dropout)
+        self.conv_seg = pixel_classifier(channels, num_classes)
+
+    def forward(self, x):
+        return self.conv_seg(self.dropout(self.convs[0](x)))  # (N, classes, height, width) of the map
+
+
+class Neck(nn.Layer):
+    """Four maps of a ViT, which have one resolution, at four: each is interpolated between two convolutions.
+
+    Source: mmsegmentation's MultiLevelNeck, whose published networks this is for.
+    """
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.lateral_convs = nn.LayerList([Conv2D(channels, channels, 1) for _ in _NECK_SCALES])
+        self.convs = nn.LayerList([Conv2D(channels, channels, 3, padding=1) for _ in _NECK_SCALES])
+
+    def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+        scaled = []
+        for x, first, second, scale in zip(maps, self.lateral_convs, self.convs, _NECK_SCALES):
+            x = first(x)
+            if scale != 1.0:
+                x = as_dtype(F.interpolate(x, scale_factor=scale, mode="bilinear", align_corners=False), x.dtype)
+            scaled.append(second(x))
+        return scaled
+
+
+class UPerNet(Segmenter):
+    """UPerNet; its logits have the resolution of the finest map, a quarter of the picture's sides.
+
+    With batches of one picture the statistics of the map that is pooled to a single value say nothing: train with more.
+
+    Args, besides those of ``Segmenter``:
+        channels, auxiliary_channels: of the heads.
+        auxiliary_map: which of the four maps the auxiliary head is on.
+        norm_epsilon: each map is normalised over its channels, with this epsilon; None: none is.
+        has_last_norm: the last map is normalised by the backbone's own last norm.
+        has_neck: maps of one resolution, a ViT's, are brought to four.
+    """
+
+    variants = UPERNET
+    key_maps = segmentation_names.UPERNET
+    classifier_layers = ("decode_head.conv_seg", "auxiliary_head.conv_seg")
+    auxiliary_weight = 0.4
+
+    def __init__(
+        self,
+        num_classes: int = 150,
+        image_size: int | tuple[int, int] = 512,
+        backbone: str = "swin_tiny_patch4_window7_224",
+        backbone_options: Mapping[str, Any] | None = None,
+        channels: int = 512,
+        auxiliary_channels: int = 256,
+        auxiliary_map: int = 2,
+        norm_epsilon: float | None = None,
+        has_last_norm: bool = False,
+        has_neck: bool = False,
+        dropout: float = 0.1,
+        drop_path: float = 0.0,
+    ):
+        super().__init__(num_classes, image_size, backbone, backbone_options, drop_path)
+        widths = self.backbone.feature_channels[-4:]
+        self.has_last_norm = has_last_norm
+        for name in _BEHIND_THE_MAPS[1 if has_last_norm else 0 :]:
+            if hasattr(self.backbone, name):
+                setattr(self.backbone, name, nn.Identity())
+        self.norms = nn.LayerList([LayerNorm(width, epsilon=norm_epsilon) for width in widths if norm_epsilon])
+        self.neck = Neck(widths[-1]) if has_neck else None
+        self.auxiliary_map = auxiliary_map
+        self.decode_head = UPerHead(widths, channels, num_classes, dropout)
+        self.auxiliary_head = AuxiliaryHead(widths[auxiliary_map], auxiliary_channels, num_classes, dropout)
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
+        maps = self.maps(images)
+        logits = self.decode_head(maps)
+        return (logits, self.auxiliary_head(maps[self.auxiliary_map])) if self.training else logits
+
+    def maps(self, images: paddle.Tensor) -> list[paddle.Tensor]:
+        """What the heads see: four maps (N, channels, height, width), from fine to coarse."""
+        maps = self.backbone.features(images)[-4:]
+        norms = list(self.norms) or [None] * 3 + [self.backbone.norm if self.has_last_norm else None]
+        maps = [x if norm is None else _over_channels(norm, x) for norm, x in zip(norms, maps)]
+        return maps if self.neck is None else self.neck(maps)
+
+    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+        """None.
+
+        Raises:
+            UserError: the weights are of a ViT whose last map is normalised, and this one's is not.
+        """
+        if self.neck is not None and not self.has_last_norm and f"{segmentation_names.BACKBONE}norm.weight" in state:
+            raise UserError(
+                "these are weights of a UPerNet that normalises the last map of its ViT, which this one does not: "
+                "build it with has_last_norm=True, as upernet_vit_base is"
+            )
+        return []
+
+
+def _over_channels(norm: nn.Layer, x: paddle.Tensor) -> paddle.Tensor:
+    return norm(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])

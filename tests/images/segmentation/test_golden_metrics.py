@@ -1,0 +1,90 @@
+"""Scores of label maps and sliding windows, against counts and logits of other implementations."""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+from support.golden import arrays, description, recipe, weights
+
+from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
+from paddlevit_dist.images.segmentation.protocols import Protocol, class_map, covered, slid, starts
+from paddlevit_dist.labelling.confusion import CONFUSION
+from paddlevit_dist.labelling.counts import statistics_of
+from paddlevit_dist.labelling.tables import class_tables
+
+ABOUT = description("segmentation_metrics")
+NAMES = [f"class {number}" for number in range(ABOUT["num_classes"])]
+SCORED = [case for case, facts in ABOUT["cases"].items() if "pictures" in facts]
+SLID = [case for case, facts in ABOUT["cases"].items() if "crop" in facts]
+
+
+def test_every_golden_case_is_looked_at():
+    assert sorted([*SCORED, *SLID]) == sorted(ABOUT["cases"])
+
+
+@pytest.mark.parametrize("case", SCORED)
+def test_golden_pictures_are_scored_equally(case):
+    golden, facts = arrays("segmentation_metrics"), ABOUT["cases"][case]
+    metrics = SegmentationMetrics(NAMES)
+    for number in range(facts["pictures"]):
+        label, predicted = (golden[f"{case}/{number:02d}_{what}"] for what in ("label", "prediction"))
+        if case == "reduce_zero_label":
+            raw = golden[f"{case}/{number:02d}_raw"]
+            assert np.array_equal(
+                np.where(raw % 255 == 0, 255, raw - 1), label
+            )  # the rule, which the data part applies
+        metrics.update(predicted, label)
+    values = metrics.compute(metrics.state)
+    assert np.array_equal(metrics.state[CONFUSION], golden[f"{case}/confusion"])
+    for ours, theirs in {
+        "mIoU": "miou",
+        "accuracy": "pixel_accuracy",
+        "mean class accuracy": "mean_class_accuracy",
+        "mean Dice": "mean_dice",
+        "pixels": "counted_pixels",
+    }.items():
+        assert values[ours] == pytest.approx(facts[theirs], rel=1e-12)
+    ious = [values.get(f"IoU {name}", np.nan) for name in NAMES]
+    np.testing.assert_allclose(ious, golden[f"{case}/iou"], rtol=1e-12)
+    rows = {row[0]: row for row in class_tables(metrics.state[CONFUSION], NAMES, "pixels", np.ones((3, 21)))[0].rows}
+    for column, name in ((2, "class_accuracy"), (4, "dice")):
+        shown = [rows[one][column] if one in rows and rows[one][column] is not None else np.nan for one in NAMES]
+        np.testing.assert_allclose(shown, 100 * golden[f"{case}/{name}"], atol=0.0051)
+    assert sorted(set(NAMES) - set(rows)) == sorted(f"class {number}" for number in facts["in_neither"])
+    right, true, taken = statistics_of(metrics.state[CONFUSION])
+    assert np.flatnonzero((true == 0) & (taken > 0)).tolist() == facts["only_predicted"]
+    assert np.flatnonzero((true > 0) & (taken == 0)).tolist() == facts["only_labelled"]
+    absent = len(facts["in_neither"])
+    assert (f"({absent} of 21 classes neither labelled nor predicted" in metrics.summary(values)) == (absent > 0)
+
+
+def crops_with_places():
+    """The golden network: a convolution, and what depends on the place within a crop."""
+    kernel = paddle.to_tensor(weights(ABOUT["seed"], {"slide.weight": (3, 3, 3, 3)})["slide.weight"].astype("float32"))
+
+    def network(crops):
+        height, width = crops.shape[2:]
+        rows, columns = np.mgrid[:height, :width]
+        places = np.arange(3)[:, None, None] * (rows - columns) / 32
+        return F.conv2d(crops, kernel, padding=1) + paddle.to_tensor(places[None].astype("float32"))
+
+    return network
+
+
+@pytest.mark.parametrize("case", SLID)
+def test_golden_windows_slide_equally(case):
+    golden, facts = arrays("segmentation_metrics"), ABOUT["cases"][case]
+    (height, width), crop, stride = facts["image"], facts["crop"], facts["stride"]
+    tops, lefts = (starts(*axis) for axis in zip((height, width), crop, stride))
+    ends = min(crop[0], height), min(crop[1], width)
+    placed = [[top, top + ends[0], left, left + ends[1]] for top in tops for left in lefts]
+    assert placed == facts["windows_y1_y2_x1_x2"]
+    counts = np.outer(*(covered(*axis) for axis in zip((height, width), crop, stride)))
+    assert np.array_equal(counts, golden[f"{case}/count"])
+    image = recipe().golden_image(ABOUT["seed"], 1, max(height, width))[:, :, :height, :width]
+    image = paddle.to_tensor(np.ascontiguousarray(image, np.float32))
+    merged = paddle.concat(list(slid(crops_with_places(), image, crop, stride)), axis=2)[0].numpy()
+    if f"{case}/logits" in golden:
+        np.testing.assert_allclose(merged, golden[f"{case}/logits"], atol=1e-5)
+    found = class_map(crops_with_places(), image, (height, width), Protocol(tuple(crop), tuple(stride)))
+    assert found.dtype == paddle.uint8 and np.array_equal(found.numpy(), golden[f"{case}/prediction"])

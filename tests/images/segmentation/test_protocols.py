@@ -1,0 +1,104 @@
+"""The class of each pixel of a picture: views, sizes and windows, against formulas in numpy."""
+
+import cv2
+import numpy as np
+import paddle
+import pytest
+from paddle.nn import functional as F
+
+from paddlevit_dist.images.segmentation import protocols
+from paddlevit_dist.images.segmentation.protocols import Protocol, class_map
+
+CLASSES = 5
+KERNEL = np.random.default_rng(0).standard_normal((CLASSES, 3, 5, 5)).astype(np.float32)
+
+
+def network(pixels):
+    """A convolution that is not symmetric, at a quarter of the resolution, as SegFormer's."""
+    return F.conv2d(pixels.astype("float32") / 255 - 0.5, paddle.to_tensor(KERNEL), stride=4, padding=2)
+
+
+def picture(height, width, seed=1):
+    pixels = np.random.default_rng(seed).integers(0, 256, (1, 3, height, width), dtype=np.uint8)
+    return paddle.to_tensor(cv2.blur(pixels[0].transpose(1, 2, 0), (3, 3)).transpose(2, 0, 1)[None].copy())
+
+
+def as_numpy(logits):
+    return network(logits).numpy()[0].transpose(1, 2, 0)
+
+
+def resized(maps, size):
+    """OpenCV's bilinear interpolation of (height, width, channels), between centres of pixels."""
+    return cv2.resize(maps, size[::-1], interpolation=cv2.INTER_LINEAR)
+
+
+def softmax(logits):
+    shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shares / shares.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize(("size", "stored"), [((40, 56), (40, 56)), ((40, 56), (61, 83)), ((41, 30), (20, 17))])
+def test_logits_go_by_the_input_s_size_or_straight_to_the_stored_one(size, stored):
+    image, found = picture(*size), {}
+    for is_direct in (False, True):
+        steps = [stored] if is_direct else [size, stored]
+        logits = as_numpy(image)
+        for step in steps:
+            logits = resized(logits, step)
+        found[is_direct] = class_map(network, image, stored, Protocol(is_direct=is_direct)).numpy()
+        assert found[is_direct].shape == stored and found[is_direct].dtype == np.uint8
+        best = np.sort(logits, axis=-1)
+        is_sure = best[..., -1] - best[..., -2] > 1e-4
+        assert is_sure.mean() > 0.99 and np.array_equal(found[is_direct][is_sure], logits.argmax(axis=-1)[is_sure])
+    assert np.array_equal(found[True], found[False]) == (size == stored)
+
+
+def test_several_scales_and_the_mirror_image_are_joined_as_the_mean_of_their_softmax():
+    image, stored = picture(48, 64), (50, 70)
+    protocol = Protocol(scales=(0.5, 1.0, 1.3), flips=True, divisor=8)
+    pixels, total = image.numpy()[0].transpose(1, 2, 0).astype(np.float32), 0
+    for size in [(24, 32), (48, 64), (64, 88)]:  # 62.4 x 83.2 rounds to 62 x 83, and up to multiples of 8
+        seen = resized(pixels, size)
+        for turn in (slice(None), slice(None, None, -1)):
+            logits = as_numpy(paddle.to_tensor(seen[:, turn].transpose(2, 0, 1)[None].copy()))
+            total = total + softmax(resized(resized(logits, size), stored)[:, turn])
+    best = np.sort(total, axis=-1)
+    is_sure = best[..., -1] - best[..., -2] > 1e-4
+    found = class_map(network, image, stored, protocol).numpy()
+    assert is_sure.mean() > 0.99 and np.array_equal(found[is_sure], total.argmax(axis=-1)[is_sure])
+    assert str(protocol).startswith("whole pictures; mean of scales 0.5, 1, 1.3; also mirrored; logits")
+
+
+def test_a_class_map_is_the_same_however_few_classes_are_large_at_once(monkeypatch):
+    image = picture(40, 56)
+    expected = class_map(network, image, (90, 70), Protocol()).numpy()
+    for classes in (1, 2, 4):
+        monkeypatch.setattr(protocols, "_LARGEST_BYTES", classes * 4 * 90 * 70)
+        assert np.array_equal(class_map(network, image, (90, 70), Protocol()).numpy(), expected)
+
+
+def test_windows_of_a_picture_of_any_height_keep_the_logits_of_one_row_of_windows(monkeypatch):
+    image, kept, seen = picture(400, 48), [], []
+    most_likely = protocols._most_likely
+    monkeypatch.setattr(
+        protocols, "_most_likely", lambda views, *rest: kept.append(views[0][0].shape) or most_likely(views, *rest)
+    )
+
+    def counting(pixels):
+        seen.append(len(kept))
+        return network(pixels)
+
+    sliding = Protocol((32, 32), (24, 24))
+    streamed = class_map(counting, image, (400, 48), sliding).numpy()
+    assert max(shape[2] for shape in kept) <= 32 and sum(shape[2] for shape in kept) == 400
+    assert seen == sorted(seen) and len(set(seen)) == len(kept)  # each band is made before the next windows are seen
+    whole = protocols._resized(*next(protocols._views(network, image, sliding)), (400, 48), False)
+    assert np.array_equal(streamed, whole.argmax(axis=1)[0].numpy())
+
+
+def test_what_is_not_finite_is_no_class():
+    image = picture(16, 16)
+    broken = class_map(lambda pixels: network(pixels) * float("nan"), image, (20, 20), Protocol())
+    assert (broken.numpy() == 255).all()
+    one = class_map(lambda pixels: network(pixels) + paddle.to_tensor(np.inf, "float32"), image, (16, 16), Protocol())
+    assert (one.numpy() == 255).all()

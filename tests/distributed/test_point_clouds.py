@@ -64,8 +64,8 @@ def train(output: str, arguments: list) -> dict[str, Any]:
     }
 
 
-def evaluate(output: str) -> dict[str, float]:
-    trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2")
+def evaluate(output: str, arguments: list) -> dict[str, float]:
+    trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2", *arguments)
     return trainer.evaluation("evaluation")[0]
 
 
@@ -95,11 +95,15 @@ def test_two_processes_with_uneven_scenes_train_as_one(runs):
     assert max(moved) > 1e-2
 
 
-def test_evaluation_is_equal_for_1_2_and_3_processes(tmp_path):
+FRAGMENTS = ["POINTS.FRAGMENT_SIZE_M", "3", "POINTS.TEST_FLIPS", "true"]
+
+
+@pytest.mark.parametrize("arguments, numbers", [([], (1, 2, 3)), (FRAGMENTS, (1, 2))], ids=["whole", "fragments"])
+def test_evaluation_is_equal_for_any_number_of_processes(arguments, numbers, tmp_path):
     target = "distributed.test_point_clouds:evaluate"
     results = [
-        succeeded(run_workers(target, str(tmp_path / str(processes)), processes=processes)).results
-        for processes in (1, 2, 3)
+        succeeded(run_workers(target, str(tmp_path / str(processes)), arguments, processes=processes)).results
+        for processes in numbers
     ]
     expected = results[0][0]
     assert expected["points"] > 1000

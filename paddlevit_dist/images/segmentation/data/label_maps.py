@@ -141,7 +141,7 @@ class LabelMaps(SegmentationDataset):
         self._compare(index, size, self._labels(index, size).shape)
 
     def _within(self, path: str) -> bytes:
-        return os.fsencode(os.path.relpath(path, self.root))
+        return os.fsencode(path.removeprefix(f"{self.root}{os.sep}"))
 
     def _labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
         """The labels of a picture; ``size`` is its height and width, where these are known."""
@@ -187,16 +187,19 @@ class LabelMaps(SegmentationDataset):
         pairs = pairs_of(found, self.split)
         self.notices += pairs.notices
         if self._kind == PANOPTIC:
+            if choices.class_list is not None:
+                raise UserError("DATA.CLASS_LIST: COCO's panoptic JSON names its classes itself: leave it out")
             self.class_names, self.palette, segments = read_panoptic(pairs.labels)
             return _Files(pairs.pictures, pairs.labels, segments)
         classes = _classes_of(found, choices)
         if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colours is None)):
             classes = self._counted(found, classes, cache_folder)
         assert classes is not None
-        if choices.reduce_zero_label and not classes.is_numbered:
+        reduces = choices.reduce_zero_label
+        if not classes.is_numbered and (0 in found.layout.ignored if reduces is None else reduces):
             classes = classes._replace(numbers=[number + 1 for number in classes.numbers])
         ignored = {255, *classes.ignored, *found.layout.ignored}
-        is_without_zero = 0 in ignored if choices.reduce_zero_label is None else choices.reduce_zero_label
+        is_without_zero = 0 in ignored if reduces is None else reduces
         ignored = (ignored - {0, *classes.numbers}) | ({0} if is_without_zero else set())
         kept = [row for row, number in enumerate(classes.numbers) if number not in ignored]
         self.class_names = [classes.names[row] for row in kept]
@@ -241,6 +244,8 @@ class LabelMaps(SegmentationDataset):
         if self._kind == YOLO_TEXT:
             described = description_of(root)
             of_numbers = described.names if described else names_of(root)
+            if choices.class_list is not None and classes is not None:
+                of_numbers = dict(zip(classes.numbers, classes.names))
             pictures = pictures_of(root, split, described)
             self._name(list(of_numbers.values()), list(map(str, of_numbers)), choices)
             return _Files(pictures, list(map(labels_of, pictures)), [b""] * len(pictures))

@@ -20,6 +20,11 @@ from ...registry import TABLES
 from ...runtime.errors import UserError
 from ..settings import SIDE_PX
 
+
+def _sides(name: str, meaning: str, default: list[int] | None = None) -> Key:
+    return Key(name, default, "int", meaning, SIDE_PX, many=True, length=2, optional=default is None)
+
+
 _TRANSFORMS = (
     optional(
         "DATA.BASE_SHORTEST_SIDE",
@@ -45,16 +50,7 @@ _TRANSFORMS = (
         "nearest pixels, as the published models were trained and evaluated",
         choices=("pillow", "opencv"),
     ),
-    Key(
-        "DATA.CROP_SIZE",
-        [512, 512],
-        "int",
-        "height and width of the crop in training, and of SEGMENTATION.CROP unless it is set",
-        SIDE_PX,
-        None,
-        True,
-        2,
-    ),
+    _sides("DATA.CROP_SIZE", "crop in training, and SEGMENTATION.CROP unless it is set: height and width", [512, 512]),
     Key(
         "DATA.LARGEST_CLASS_SHARE",
         0.75,
@@ -133,26 +129,8 @@ _PROTOCOL = (
         "evaluation and prediction: the network sees pictures whole, or by windows that slide over them",
         choices=("whole", "slide"),
     ),
-    Key(
-        "SEGMENTATION.CROP",
-        None,
-        "int",
-        "slide, and export: height and width of what the network sees; None: of DATA.CROP_SIZE",
-        SIDE_PX,
-        many=True,
-        length=2,
-        optional=True,
-    ),
-    Key(
-        "SEGMENTATION.STRIDE",
-        None,
-        "int",
-        "slide: rows and columns from one window to the next; None: two thirds of the window",
-        SIDE_PX,
-        many=True,
-        length=2,
-        optional=True,
-    ),
+    _sides("SEGMENTATION.CROP", "height and width of a window, and of an exported input; None: of DATA.CROP_SIZE"),
+    _sides("SEGMENTATION.STRIDE", "rows and columns from one window to the next; None: two thirds of the window"),
     Key(
         "SEGMENTATION.SCALES",
         [1.0],

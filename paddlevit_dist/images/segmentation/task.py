@@ -14,7 +14,7 @@ from ...registry import WITH_LABEL_MAPS, contents_of
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from ..backbone_task import TURNED, BackboneTask, is_turned
+from ..backbone_task import TURNED, is_turned
 from ..data.picture_samples import opened
 from ..drawing import in_cell, overlaid, palette_of
 from ..models.segmenter import Segmenter
@@ -26,7 +26,7 @@ from .training import SegmentationTraining
 from .transforms import evaluation_transform, training_transform
 
 
-class ImageSegmentation(SegmentationTraining, SegmentationPrediction, SegmentationExport, BackboneTask):
+class ImageSegmentation(SegmentationTraining, SegmentationPrediction, SegmentationExport):
     """Trains and evaluates a network that gives each pixel of a picture a class."""
 
     batch_norm = "sync"

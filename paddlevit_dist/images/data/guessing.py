@@ -236,10 +236,11 @@ def _refuse_point_clouds(root: str, shown: str) -> None:
     """Raise an error naming the command that turns raw point clouds into a dataset."""
     for folder in (root, *first_folders(root)):
         names = first_names(folder)
-        for suffix, command in (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply")):
+        known = (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply"))
+        for suffix, command in (*known, *((suffix, "scenes") for suffix in (".las", ".laz", ".pcd"))):
             example = next((name for name in names if name.endswith(suffix)), None)
             if example is not None:
-                dataset = "scenes" if command == "ply" else "scannet"
+                dataset = "scannet" if command in ("scannet", "pth") else "scenes"
                 raise UserError(
                     f"{shown} holds point clouds such as {example}: prepare them once with "
                     f"'{program('prepare')} {command} {shown} OUT', and train with -dataset={dataset} -data_path=OUT "

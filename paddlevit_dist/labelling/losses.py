@@ -83,7 +83,9 @@ def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshol
     return ((losses >= limits) & (labels != ignored)).astype("float32")
 
 
-def dice_losses(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+def dice_losses(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, first: int = 0
+) -> tuple[paddle.Tensor, paddle.Tensor]:
     """1 - 2 sum(p t) / (sum(p) + sum(t)) over the labelled elements of each row, for each class that occurs in it:
     (sum over rows and classes, their number). p is the probability of the class, t is 1 where it is the label.
 
@@ -93,6 +95,7 @@ def dice_losses(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> t
     Args:
         logits: float32 (rows, classes, elements), at least one element.
         labels: int64 (rows, elements).
+        first: classes before it have no loss; 1 leaves a background out.
     """
     rows, classes, _ = logits.shape
     valid = labels != ignored
@@ -107,6 +110,7 @@ def dice_losses(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> t
     predicted = paddle.matmul(shares, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy of ``shares``
     present = (truth > 0).astype("float32")
     losses = 1.0 - 2.0 * overlap / paddle.clip(predicted + truth, min=1.0)  # at least 1 where it occurs
+    losses, present = losses[:, first:], present[:, first:]
     return (losses * present).sum(), present.sum()
 
 

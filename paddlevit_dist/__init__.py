@@ -39,6 +39,7 @@ _NAMES = {
     "register_model": "registry",
     "register_observer": "registry",
     "register_task": "registry",
+    "register_transform": "registry",
     "Trainer": "engine.trainer",
     "world_size": "parallel",
 }

@@ -101,10 +101,22 @@ _OTHER_NAMES: dict[str, dict[str, str]] = {
         "pascal_voc": "voc",
         "voc2007": "voc",
         "voc2012": "voc",
+        "ade": "ade20k",
+        "adechallengedata2016": "ade20k",
+        "cocostuff": "coco_stuff",
+        "coco_stuff164k": "coco_stuff",
+        "coco_stuff10k": "coco_stuff",
     },
     "observer": {"tb": "tensorboard", "vdl": "visualdl"},
+    "transform": {},
     "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
 }
+
+# Layouts of pictures with label maps, all read by one class.
+_LABEL_MAPS = (
+    *("label_maps", "ade20k", "cityscapes", "voc_segmentation", "pascal_context", "coco_stuff", "coco_panoptic"),
+    *("cvat_masks", "cvat_outlines", "labelme", "yolo_outlines"),
+)
 
 DATASETS: dict[str, Target] = {
     "digits": "paddlevit_dist.images.data.small_sets:Digits",
@@ -120,6 +132,7 @@ DATASETS: dict[str, Target] = {
     "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
     "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
     "segmentation_shapes": "paddlevit_dist.images.segmentation.shapes:SegmentationShapes",
+    **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
     "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
@@ -200,7 +213,7 @@ RECIPES = {
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     WITH_BOXES: "detr_r50_coco",
-    WITH_LABEL_MAPS: "segformer_b0_shapes",
+    **dict.fromkeys((WITH_LABEL_MAPS, *_LABEL_MAPS), "segformer_b0_shapes"),
     "points": "minkunet34c_scannet",
     "volumes": "landmark_unet3d",
 }
@@ -213,7 +226,9 @@ OBSERVERS: dict[str, Target] = {
     "clearml": "paddlevit_dist.observe.services:ClearmlLog",
 }
 
-_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS}
+TRANSFORMS: dict[str, Target] = {}  # users' own
+
+_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS, "transform": TRANSFORMS}
 
 
 class Own(NamedTuple):
@@ -239,7 +254,7 @@ _DECLARED = "paddlevit_dist.config.own_keys:declared_by"
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Import and return the object registered as ``name`` under ``kind`` ("model", "dataset", "task" or "observer").
+    """Import and return the object registered as ``name`` under ``kind``, a key of ``_TABLES``.
 
     Raises:
         UserError: nothing is registered under that name; the message suggests the closest ones.
@@ -274,10 +289,12 @@ def known_name(kind: str, name: str) -> str:
     if (kind, name) in UNREACHABLE:
         raise UserError(UNREACHABLE[kind, name])
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
-    hint = f"{kind} '{name}' is not known: did you mean {', '.join(near[:-1])} or {near[-1]}?"
+    hint = f"{kind} '{name}' is not known: "
+    meant = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
+    hint += f"did you mean {meant}?" if meant else "none is registered:"
     valid = f"'{program('inspect')} --list' names all"
     if kind != "model":
-        valid = f"valid names: {', '.join(sorted(table))}"
+        valid = f"valid names: {', '.join(sorted(table))}" if table else f"register_{kind} makes one known"
     own = "one of yours joins with -import=MODULE"
     if multiprocessing.parent_process() is not None:
         own = (
@@ -319,9 +336,13 @@ def contents_of(kind: str, name: str) -> str | None:
     return next((contents for place, contents in _CONTENTS.items() if target.startswith(place)), WHOLE)
 
 
-def guess_dataset(path: str) -> Any:
-    """Which dataset ``path`` holds: ``dataset`` and ``reason``, or None."""
-    return imported(_GUESS_DATASET)(path)
+def guess_dataset(path: str, task: str | None = None) -> Any:
+    """Which dataset ``path`` holds: ``dataset`` and ``reason``, or None.
+
+    Args:
+        task: that will read it, where that is known: a folder may hold what several read.
+    """
+    return imported(_GUESS_DATASET)(path, contents_of("task", task) if task is not None else None)
 
 
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:
@@ -407,6 +428,20 @@ def register_task(
 def register_observer(name: str, target: Target) -> None:
     """Make ``-log_to=name`` have ``target()``, an ``Observer``, watch the run from the main process."""
     OBSERVERS[name] = target
+
+
+def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:
+    """Make ``DATA.TRANSFORMS [name]`` change training pictures and their label maps by ``target``: an object of
+    albumentations, or any other that has ``set_random_seed``, called as ``target(image=pixels, mask=labels)``; or a
+    function that is called with ``generator`` as well, from which all that is random must come. It returns a dictionary
+    with both; arrays are uint8 (height, width, 3) and (height, width), and may come back in another size.
+
+    Args:
+        replace: as ``register_model``.
+    Raises:
+        UserError: the name is taken.
+    """
+    _register("transform", name, target, None, replace)
 
 
 def _register(

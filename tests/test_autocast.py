@@ -22,6 +22,9 @@ PRODUCTS = {
     "resnet": {"conv2d": 20, "matmul_v2": 1},
     "frozen": {"conv2d": 20, "matmul_v2": 1},
     "pvt": {"conv2d": 4 + 2 * 3, "depthwise_conv2d": 8, "matmul_v2": 1 + 8 * 7},  # no reduction in the last stage
+    # MiT has PVTv2's; the head multiplies four maps, and before that two pairs of weights of each.
+    "segformer": {"conv2d": 4 + 2 * 3 + 1, "depthwise_conv2d": 8, "matmul_v2": 8 * 7 + 4 + 2 * 4},
+    "upernet": {"conv2d": 4 + 2 * 3 + 4 + 1 + 3 + 3 + 1 + 1 + 2, "depthwise_conv2d": 8, "matmul_v2": 8 * 7},
     "detr": {"conv2d": 7, "matmul_v2": 6 + 2 * 2 * (4 + 2) + 10},
     "mask_rcnn": {"conv2d": 38, "conv2d_transpose": 1, "matmul_v2": 4},
     "minkunet": {"matmul": 1, "bmm": 3, "matmul_v2": 1},
@@ -83,6 +86,8 @@ def test_pictures_are_normalised_in_float32_and_losses_are_float32(seen, level):
         images, logits = seen[level][network]["results"]
         assert (images, logits) == ("float32", "float16")
         assert seen[level][network]["float32"]["batch_norm"] == 1  # the normaliser
+    for network in ("segformer", "upernet"):  # their task makes logits float32 before it enlarges them
+        assert set(seen[level][network]["results"]) == {"float16"}
     for network in ("detr", "mask_rcnn", "landmarks"):
         assert set(seen[level][network]["results"]) == {"float32"}
 

@@ -28,6 +28,8 @@ _IN_PADDLE_LAYOUT = {
     "the authors'": False,
 }
 
+_AXIS_OF_OUTPUTS = {2: 1, 4: 0}  # of the weight of a linear layer and of a convolution, by its number of axes
+
 
 @dataclass
 class LoadReport:
@@ -245,8 +247,9 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
         reasons.append(f"its classifier does not fit: {_described(report, report.reinitialised)}")
     for name in report.reinitialised:
         source_shape, model_shape = report.shapes[name]
-        if source_shape and model_shape and len(source_shape) == 2 and source_shape[1] != model_shape[1]:
-            theirs, ours = classes_of_outputs(source_shape[1]), classes_of_outputs(model_shape[1])
+        axis = _AXIS_OF_OUTPUTS.get(len(source_shape or ()))
+        if source_shape and model_shape and axis is not None and source_shape[axis] != model_shape[axis]:
+            theirs, ours = classes_of_outputs(source_shape[axis]), classes_of_outputs(model_shape[axis])
             remedy = f"set MODEL.NUM_CLASSES to {theirs}"
             if theirs < ours:  # which data with as many as the model do not allow
                 remedy = f"leave out MODEL.NUM_CLASSES; data of more than {theirs} classes it cannot be evaluated on"

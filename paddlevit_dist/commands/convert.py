@@ -11,7 +11,7 @@ from ..checkpoint.array_files import write_safetensors
 from ..checkpoint.load import layout_of_owner, renamed_states, to_torch_names
 from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
-from ..models import create_model
+from ..models import create_model, variant_options
 from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
@@ -133,15 +133,17 @@ def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwi
 
 
 def families() -> list[Family]:
-    """One for each class of image models, built from the first name registered with it."""
+    """One for each class of image models, built from the first name registered with it; of networks on a backbone, for
+    each class with each kind of backbone."""
     import paddle
 
-    first: dict[str, str] = {}
+    first: dict[tuple[str, str], str] = {}
     for name, target in MODELS.items():
         if isinstance(target, str) and ".images.models." in target:
-            first.setdefault(target, name)
+            backbone = variant_options(name).get("backbone", "")
+            first.setdefault((target, backbone.partition("_")[0]), name)
     found = []
-    for target, name in first.items():
+    for (target, _), name in first.items():
         with paddle.LazyGuard():  # shapes only
             model = create_model(name)
         linear = {f"{layer_name}.weight" for layer_name, layer in model.named_sublayers() if _is_linear(layer)}

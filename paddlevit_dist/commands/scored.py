@@ -81,7 +81,7 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, Origin]
     if options.cfg is None and options.dataset is None:
         if options.data_path is None:
             raise UserError("no truth: give TRUTH before RESULTS, or the data with -cfg, -dataset or -data_path")
-        guess = registry.guess_dataset(options.data_path)
+        guess = registry.guess_dataset(options.data_path, task)
         if guess is None:
             raise UserError(f"{options.data_path}: no data that are known by their files; name them with -dataset=NAME")
         given.append(f"-dataset={guess.dataset}")

@@ -187,12 +187,12 @@ def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[d
     """Look at what is at DATA.DATA_PATH."""
     path, named = values.DATA.DATA_PATH, known.get("DATA.DATASET")
     instead = f" instead of {named.value} ({named.place}), which reads no path" if named else ""
-    guess = registry.guess_dataset(path)
+    guess = registry.guess_dataset(path, values.TASK)
     if guess is None:
         raise UserError(
             f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].place}): no dataset that reads it is named, and what "
             "is there is not recognised (class folders below train and val, train_list.txt, annotations of COCO, VOC "
-            "or YOLO, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
+            "or YOLO, label maps, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
             + ", ".join(sorted(registry.DATASETS))
         )
     values.DATA.DATASET = guess.dataset

@@ -27,7 +27,7 @@ def scaled_rates(base: float, warmup_start: float, end: float, effective_batch: 
 
 
 class Schedule:
-    """Linear warm-up, then cosine, constant, step or polynomial decay; called, the rate of any update.
+    """Linear warm-up, then cosine, constant, step or polynomial decay, or one cycle; called, the rate of any update.
 
     With ``u`` the update, ``w`` the warm-up updates and ``p = (u - w) / (total - w)``:
 
@@ -37,13 +37,18 @@ class Schedule:
     - poly: ``end + (base - end) * (1 - p) ** power``
     - step: ``base * gamma ** (number of milestones reached)``
     - constant: ``base``
+    - onecycle, which has no other warm-up: half a cosine from ``base / start_divisor`` up to ``base`` at the update
+      ``rise * total - 1``, and half a cosine down to ``base / start_divisor / end_divisor`` at the last update. This is
+      PyTorch's ``OneCycleLR`` with its cosines in two phases, but that the optimizer's momentum is left alone
+      (``cycle_momentum=False``). After L. Smith and N. Topin, "Super-Convergence", 2018, arXiv 1708.07120.
 
     Args:
-        name: "cosine", "constant", "step" or "poly".
+        name: "cosine", "constant", "step", "poly" or "onecycle".
         rates: base, warm-up start and end learning rate.
         total_updates: of the whole run.
         warmup_updates: length of the warm-up.
         milestones: updates at which "step" multiplies by ``gamma``.
+        one_cycle: ``rise``, ``start_divisor`` and ``end_divisor``.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Schedule:
         milestones: Sequence[int] = (),
         gamma: float = 0.1,
         power: float = 0.9,
+        one_cycle: tuple[float, float, float] = (0.3, 25.0, 1e4),
     ) -> None:
         self.name = name
         self.rates = rates
@@ -63,6 +69,7 @@ class Schedule:
         self.milestones = tuple(milestones)
         self.gamma = gamma
         self.power = power
+        self.one_cycle = one_cycle
         self.update = 0  # made since the start of the training
 
     @property
@@ -84,6 +91,8 @@ class Schedule:
 
     def __call__(self, update: int) -> float:
         base, warmup_start, end = self.rates
+        if self.name == "onecycle":
+            return self._in_cycle(base, update)
         if update < self.warmup_updates:
             return warmup_start + (base - warmup_start) * update / self.warmup_updates
         if self.name == "constant":
@@ -97,6 +106,14 @@ class Schedule:
         if self.name == "poly":
             return end + (base - end) * (1.0 - progress) ** self.power
         raise ValueError(f"no schedule is called {self.name!r}")
+
+    def _in_cycle(self, base: float, update: int) -> float:
+        rise, start_divisor, end_divisor = self.one_cycle
+        start, top, last = base / start_divisor, rise * self.total_updates - 1, self.total_updates - 1
+        if update <= top and top > 0:
+            return base + (start - base) * (1.0 + math.cos(math.pi * update / top)) / 2.0
+        end, progress = start / end_divisor, min(1.0, (update - top) / (last - top))
+        return end + (base - end) * (1.0 + math.cos(math.pi * progress)) / 2.0
 
 
 def describe_rates(config, processes: int) -> str:
@@ -115,6 +132,9 @@ def describe_rates(config, processes: int) -> str:
 def _course(train, rates: Rates) -> str:
     """The learning rate schedule in words: only what this run does."""
     others = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
+    if train.LR_SCHEDULER.NAME == "onecycle":
+        start = rates.base / train.LR_SCHEDULER.DIV_FACTOR
+        return f"one cycle from {start:g}, end {start / train.LR_SCHEDULER.FINAL_DIV_FACTOR:g}"
     end = others.get(train.LR_SCHEDULER.NAME, f"end {rates.end:g}")
     warms_up = train.WARMUP_EPOCHS if train.WARMUP_STEPS is None else train.WARMUP_STEPS
     return f"warm-up from {rates.warmup_start:g}, {end}" if warms_up else end
@@ -129,14 +149,15 @@ def schedule_of(train, updates_per_epoch: int, effective_batch: int) -> Schedule
         effective_batch: samples per update.
     """
     rates = scaled_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, effective_batch, train.LINEAR_SCALED_LR)
-    warmup = train.WARMUP_STEPS if train.WARMUP_STEPS is not None else train.WARMUP_EPOCHS * updates_per_epoch
     decay = train.LR_SCHEDULER
+    warmup = train.WARMUP_STEPS if train.WARMUP_STEPS is not None else train.WARMUP_EPOCHS * updates_per_epoch
     return Schedule(
         decay.NAME,
         rates,
         total_updates=train.NUM_EPOCHS * updates_per_epoch,
-        warmup_updates=int(warmup),
+        warmup_updates=0 if decay.NAME == "onecycle" else int(warmup),
         milestones=[epoch * updates_per_epoch for epoch in decay.MILESTONES],
         gamma=decay.GAMMA,
         power=decay.POWER,
+        one_cycle=(decay.PCT_START, decay.DIV_FACTOR, decay.FINAL_DIV_FACTOR),
     )

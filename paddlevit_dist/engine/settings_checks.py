@@ -92,12 +92,16 @@ def _check_learning_rate(train: CfgNode, given: Given) -> None:
             )
 
 
+_OF_CYCLES = tuple(f"TRAIN.LR_SCHEDULER.{name}" for name in ("PCT_START", "DIV_FACTOR", "FINAL_DIV_FACTOR"))
+_OF_WARM_UPS = "TRAIN.WARMUP_EPOCHS", "TRAIN.WARMUP_STEPS", "TRAIN.WARMUP_START_LR"
 _READ_BY = (  # keys, the key that chooses who reads them, and its values with which somebody does
     (("TRAIN.OPTIMIZER.EPS", "TRAIN.OPTIMIZER.BETAS"), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam")),
     (("TRAIN.OPTIMIZER.MOMENTUM", "TRAIN.OPTIMIZER.DAMPENING"), "TRAIN.OPTIMIZER.NAME", ("SGD",)),
     (("TRAIN.LR_SCHEDULER.MILESTONES", "TRAIN.LR_SCHEDULER.GAMMA"), "TRAIN.LR_SCHEDULER.NAME", ("step",)),
     (("TRAIN.LR_SCHEDULER.POWER",), "TRAIN.LR_SCHEDULER.NAME", ("poly",)),
     (("TRAIN.END_LR",), "TRAIN.LR_SCHEDULER.NAME", ("cosine", "poly")),
+    (_OF_CYCLES, "TRAIN.LR_SCHEDULER.NAME", ("onecycle",)),
+    (_OF_WARM_UPS, "TRAIN.LR_SCHEDULER.NAME", ("cosine", "constant", "step", "poly")),
 )
 
 

@@ -8,6 +8,7 @@ import paddle
 
 from ..checkpoint.load import load_weights
 from ..contracts.figures import Colour
+from ..contracts.prediction import InputSamples, Learned
 from ..contracts.task import Task
 from ..contracts.user_models import contract_of
 from ..models import create_model
@@ -15,11 +16,13 @@ from ..registry import resolve
 from ..runtime.errors import UserError
 from .data.inspection import Inspection
 from .data.quarantine import Replacements, merge_quarantine
+from .data.reading import Reading
 from .models.options import configured_options
 from .transforms.on_device import Normaliser
 
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _MOST_NAMED = 90  # classes in a legend
+TURNED = "turned by EXIF"  # what is said of the pictures of a split
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
 
@@ -43,6 +46,7 @@ class BackboneTask(Task):
         self._inspection: Inspection | None = Inspection(
             config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip", config.DATA.ALLOW_LEFT_OUT
         )
+        self._learned: Learned | None = None
         self.model_options, notices = configured_options(config.MODEL)
         self.notices += notices
 
@@ -76,6 +80,34 @@ class BackboneTask(Task):
         self.num_classes = wanted or number
         self.class_names = [*names, *map(str, range(number, self.num_classes))]
 
+    def set_up_from(self, learned: Learned) -> None:
+        self._learned = learned
+        if learned.num_classes is not None:
+            self.name_classes(learned.num_classes, learned)
+
+    def name_classes(self, number: int, learned: Learned) -> None:
+        """Take so many classes, by the names that weights have for them; those without one are called by their
+        number."""
+        names = [*(learned.class_names or ())]
+        self.num_classes = number
+        self.class_names = [*names[:number], *map(str, range(len(names), number))]
+
+    @property
+    def turns(self) -> bool:
+        """Whether new pictures are turned as their EXIF orientation says: as those were that the weights learnt
+        from."""
+        configured = self.config.DATA.EXIF_ROTATE
+        if configured is None and self._learned is not None:
+            return bool(self._learned.data.get(TURNED))
+        return bool(configured)
+
+    def new_pictures(self, inputs: Sequence[Any], cache_folder: Path, transform: Any) -> InputSamples:
+        """What ``open_inputs`` returns, with a transform as ``Pictures`` takes it."""
+        from .data.inputs import picture_inputs
+
+        reading = Reading(self.turns, self.config.DATA.MAX_PIXELS)
+        return picture_inputs(inputs, cache_folder, transform, "RGB", reading)
+
     def replace_unreadable(self, samples: Any) -> None:
         """Let the next readable picture take an unreadable one's place in training, where that is configured."""
         if self.config.DATA.ON_BAD_SAMPLE == "skip":
@@ -103,6 +135,8 @@ class BackboneTask(Task):
         return create_model(self.config.MODEL.NAME, num_classes, **self.model_options)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        if self._learned is not None and self._learned.num_classes is None and num_classes is not None:
+            self.name_classes(num_classes, self._learned)  # as many as the weights have
         model = self._created(num_classes or self.num_classes)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and self._begins():
@@ -140,3 +174,8 @@ class BackboneTask(Task):
         if not layers:
             raise UserError(f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no layers for it; leave it out")
         return layers
+
+
+def is_turned(dataset: Any) -> bool:
+    """Whether its pictures are turned as their EXIF orientation says."""
+    return dataset.reading is not None and dataset.reading.exif_rotate

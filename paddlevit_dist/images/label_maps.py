@@ -7,11 +7,11 @@ import numpy as np
 
 from ..contracts.scored import Scored
 from ..intervals import confusion_scores
+from ..labelling.counts import boundary_statistics
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .data.inspection import in_threads
-from .data.label_pixels import read_label_pixels
-from .data.reading import read_file
+from .data.label_pixels import read_label_file
 from .result_names import Names
 
 _UNNAMED = 256  # classes, where nobody says how many there are
@@ -50,7 +50,7 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
         return _compared(*paths[index], rules, number)
 
     found = list(in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
-    statistics = np.stack([one for one, *_ in found])
+    statistics, boundaries = np.moveaxis(np.stack([one for one, *_ in found]), 1, 0)  # (pictures, 3, classes) each
     ignored, outside = (sum(one[place] for one in found) for place in (1, 2))
     if not statistics[:, 1].any():
         raise UserError(f"{truth}: all pixels are {rules.ignored}, which is ignored: there is nothing to compare with")
@@ -62,7 +62,8 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
         if unknown:
             said = f"{shortened(', '.join(map(str, unknown)), 60)}, which {truth} never has"
             notices.append(f"{results}: pixels of class {said}: wrong, and each is one more class of the mean")
-        classes, statistics = list(map(str, occurring.tolist())), statistics[:, :, occurring]
+        classes = list(map(str, occurring.tolist()))
+        statistics, boundaries = statistics[:, :, occurring], boundaries[:, :, occurring]
     if outside:
         notices.append(f"{results}: {outside:,} pixels of no class where the truth has one: wrong")
     if ignored and (statistics[:, 1].sum(axis=0) > 0).sum() == 1:
@@ -75,18 +76,19 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
         counted=f"{len(pairs):,} pictures of {len(classes):,} classes: {results}, truth of {truth}",
         names=list(true_files),
         sample="picture",
-        recompute=confusion_scores(statistics, classes),
-        shown={"mIoU": 4, "accuracy": 4, "mean class accuracy": 4},
+        recompute=confusion_scores(statistics, classes, boundaries=boundaries),
+        shown=dict.fromkeys(("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU"), 4),
         of_class=("IoU {}", 4),
         classes=classes,
         protocol=[
             f"IoU: of the pixels of all pictures together{without}{shift}",
             f"mIoU: mean over the classes that occur in truth or results, {len(occurring):,} of {len(classes):,}",
+            "boundary IoU: of the pixels of each class that are within 2 % of the picture's diagonal of its boundary",
         ],
         notices=notices,
         task="masks",
         kind="confusions",
-        arrays={"statistics": statistics, "losses": np.full(len(pairs), np.nan)},
+        arrays={"statistics": statistics, "boundaries": boundaries, "losses": np.full(len(pairs), np.nan)},
     )
 
 
@@ -127,8 +129,8 @@ def _paired(
 
 
 def _compared(truth: str, result: str, rules: Rules, number: int) -> tuple[np.ndarray, int, int]:
-    """Statistics of one picture, int64 (3, classes), as ``confusion_scores`` takes them; pixels that are ignored; and
-    those that have a class, for which the result has none."""
+    """Statistics of one picture and of its boundaries, int64 (2, 3, classes), as ``confusion_scores`` takes them;
+    pixels that are ignored; and those that have a class, for which the result has none."""
     true, found = _read(truth), _read(result)
     if true.shape != found.shape:
         sizes = [f"{width} x {height}" for height, width in (found.shape, true.shape)]
@@ -137,20 +139,21 @@ def _compared(truth: str, result: str, rules: Rules, number: int) -> tuple[np.nd
     if rules.reduce_zero_label:
         is_ignored |= true == 0
         true = true - 1
-    true, found = true[~is_ignored], found[~is_ignored]
-    if len(true) and (true.min() < 0 or true.max() >= number):
-        wrong = int(true[(true < 0) | (true >= number)][0]) + int(rules.reduce_zero_label)
+    is_known = ~is_ignored
+    is_wrong = is_known & ((true < 0) | (true >= number))
+    if is_wrong.any():
+        wrong = int(true[is_wrong][0]) + int(rules.reduce_zero_label)
         raise UserError(
             f"{truth} has pixels of class {wrong}, but classes are 0 to {number - 1}; -classes=FILE names them, "
             "-ignore=N says which number has none"
         )
+    no_class = -2  # whatever else the result has there
     is_class = (found >= 0) & (found < number) & (found != (-1 if rules.ignored is None else rules.ignored))
-    statistics = [true[true == found], true, found[is_class]]
-    return (
-        np.stack([np.bincount(values, minlength=number) for values in statistics]),
-        int(is_ignored.sum()),
-        int((~is_class).sum()),
-    )
+    found = np.where(is_class, found, no_class)
+    statistics = [true[is_known & (true == found)], true[is_known], found[is_known & is_class]]
+    counted = np.stack([np.bincount(values, minlength=number) for values in statistics])
+    tables = np.stack([counted, boundary_statistics(true, found, number, is_known)])
+    return tables, int(is_ignored.sum()), int((is_known & ~is_class).sum())
 
 
 def _read(path: str) -> np.ndarray:
@@ -159,7 +162,7 @@ def _read(path: str) -> np.ndarray:
     Raises:
         UserError: it cannot be read, or has colours in place of numbers.
     """
-    pixels = read_label_pixels(read_file(path), path)
+    pixels = read_label_file(path)
     if pixels.is_colour:
         raise UserError(
             f"{path} has colours (RGB), expected the number of a class for each pixel: grey with 8 or 16 bits, or a "

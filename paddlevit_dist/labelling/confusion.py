@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.task import Metrics
+from ..contracts.task import Kept, Metrics
 from ..intervals import confusion_scores
 from .counts import statistics_of
 
@@ -26,6 +26,8 @@ class ConfusionMetrics(Metrics):
 
     #: what is labelled, such as "points"
     elements = "points"
+    #: what ``per_sample`` gives second: another argument of ``intervals.confusion_scores``
+    beside_statistics = "losses"
 
     def __init__(self, class_names: Sequence[str]) -> None:
         super().__init__()
@@ -44,8 +46,17 @@ class ConfusionMetrics(Metrics):
         return {name: float(np.nan_to_num(number)) for name, number in numbers.items() if name not in absent}
 
     def per_sample(self) -> list[np.ndarray]:
-        """Of each sample int64 (samples, 3, classes), see ``intervals.confusion_scores``, and what else is added up."""
+        """Of each sample int64 (samples, 3, classes), see ``intervals.confusion_scores``, and ``beside_statistics``."""
         raise NotImplementedError
+
+    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        more = {self.beside_statistics: table[1]}
+        return dict(confusion_scores(table[0], self.class_names, **more)(weights))
+
+    def kept(self, table: Sequence[np.ndarray]) -> Kept:
+        unknown = {"losses": np.full(len(table[0]), np.nan)}
+        arrays = {"statistics": table[0], **unknown, self.beside_statistics: table[1]}
+        return Kept("confusions", self.class_names, arrays)
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """The number of labelled elements, and the scores of each sample."""

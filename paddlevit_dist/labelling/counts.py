@@ -41,13 +41,31 @@ def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: in
         known: bool (height, width), where there is a label; there ``true`` is a class.
     """
     distance = max(1, round(_SHARE_OF_DIAGONAL * float(np.hypot(*true.shape))))
-    nowhere = np.int16(-1)
-    maps = [np.where(known, labels.astype(np.int16), nowhere) for labels in (true, predicted)]
+    maps = [
+        np.where(known, labels.astype(np.promote_types(labels.dtype, np.int16)), -1) for labels in (true, predicted)
+    ]
     is_true, is_taken = (near_boundary(labels, distance) & known for labels in maps)
     is_right = is_true & is_taken & (true == predicted)
     found = predicted[is_taken]
     counted = true[is_right], true[is_true], found[(found >= 0) & (found < num_classes)]
     return np.stack([np.bincount(labels, minlength=num_classes) for labels in counted])
+
+
+Packed = tuple[np.ndarray, np.ndarray, np.ndarray]  # int32: pairs of classes, their counts, and boundaries
+
+
+def packed(confusion: np.ndarray, boundaries: np.ndarray) -> Packed:
+    """The counts of one picture in 8 bytes for each pair of classes that occurs in it, and 12 for each class."""
+    pairs = np.flatnonzero(confusion)
+    return pairs.astype(np.int32), confusion.ravel()[pairs].astype(np.int32), boundaries.astype(np.int32)
+
+
+def unpacked(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
+    """Confusion and boundaries, int64, see ``packed``."""
+    pairs, numbers, boundaries = counts
+    confusion = np.zeros(boundaries.shape[1:] * 2, np.int64)
+    confusion.flat[pairs] = numbers
+    return confusion, boundaries.astype(np.int64)
 
 
 def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:

@@ -5,6 +5,7 @@ here makes the host wait for the device.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import paddle
@@ -56,6 +57,39 @@ def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, 
     return losses.reshape(labels.shape)
 
 
+def adjusted_losses(
+    logits: paddle.Tensor,
+    labels: paddle.Tensor,
+    ignored: int,
+    weights: tuple[float, ...] | None = None,
+    smoothing: float = 0.0,
+    focus: float = 0.0,
+) -> paddle.Tensor:
+    """Cross-entropy of each element with weights of classes, smoothed labels and a focus on hard elements, float32
+    (P,), 0 without a label: (1 - p)^focus ((1 - smoothing) w log(1 / p) + smoothing / classes sum_c w_c log(1 / p_c)),
+    where p is the probability of the label and w the weight of its class.
+
+    Without a focus this is that of PyTorch with ``weight`` and ``label_smoothing``, which for a mean divides
+    by the sum of w. The focus is T.-Y. Lin et al., "Focal Loss for Dense Object Detection", 2017, arXiv 1708.02002,
+    equation 4, with the softmax's p.
+
+    Args:
+        logits: float32 (P, classes), P at least 1.
+        labels: int64 (P,).
+    """
+    plain = cross_entropies(logits, labels, ignored)  # (P,)
+    losses = plain if weights is None else plain * weights_of(labels, ignored, weights)
+    if smoothing:
+        others = -F.log_softmax(logits, axis=-1)  # (P, classes)
+        if weights is not None:
+            others = others * constant(np.array, weights, "float32")
+        losses = (1.0 - smoothing) * losses + smoothing * others.mean(axis=-1) * (labels != ignored).astype("float32")
+    if focus:
+        # Below the limit the slope of a power less than 1 would not be finite.
+        losses = losses * paddle.clip(1.0 - paddle.exp(-plain), min=1e-7) ** focus
+    return losses
+
+
 def weights_of(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) -> paddle.Tensor:
     """The weight of each element's class, float32 of the labels' shape, 0 without a label."""
     valid = labels != ignored
@@ -102,12 +136,43 @@ def dice_losses(
     known, mask = _known(labels, valid), valid.astype("float32")  # (rows, elements)
     shares = F.softmax(logits, axis=1)
     own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask  # of the label
-    places = (known + classes * paddle.arange(rows).unsqueeze(1)).reshape([-1, 1])
-    none = paddle.zeros([rows * classes])
-    overlap, truth = (
-        paddle.scatter_nd_add(none, places, values.reshape([-1])).reshape([rows, classes]) for values in (own, mask)
-    )
+    places = known + classes * paddle.arange(rows).unsqueeze(1)
+    overlap, truth = _added_up(places, (own, mask), rows, classes)
     predicted = paddle.matmul(shares, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy of ``shares``
+    return _dice(overlap, truth, predicted)
+
+
+def dice_losses_of_scenes(
+    logits: paddle.Tensor, labels: paddle.Tensor, scenes: paddle.Tensor, num_scenes: int, ignored: int
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """``dice_losses`` where rows, here scenes, have different numbers of elements.
+
+    Args:
+        logits: float32 (P, classes), P at least 1.
+        labels: int64 (P,).
+        scenes: int64 (P,), of each element; an element without a label may have any.
+        num_scenes: at least 1.
+    """
+    classes = logits.shape[1]
+    valid = labels != ignored
+    known, mask = _known(labels, valid), valid.astype("float32")  # (P,)
+    shares = F.softmax(logits, axis=1)
+    own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask
+    places = paddle.where(valid, known + classes * scenes, paddle.zeros_like(known))
+    overlap, truth = _added_up(places, (own, mask), num_scenes, classes)
+    is_of_scene = (scenes.unsqueeze(0) == paddle.arange(num_scenes).unsqueeze(1)).astype("float32") * mask
+    return _dice(overlap, truth, paddle.matmul(is_of_scene, shares))
+
+
+def _added_up(places: paddle.Tensor, columns: Sequence[paddle.Tensor], rows: int, classes: int) -> list[paddle.Tensor]:
+    """Each column summed by row and class, (rows, classes); ``places`` are row * classes + class."""
+    none, indices = paddle.zeros([rows * classes]), places.reshape([-1, 1])
+    return [paddle.scatter_nd_add(none, indices, one.reshape([-1])).reshape([rows, classes]) for one in columns]
+
+
+def _dice(
+    overlap: paddle.Tensor, truth: paddle.Tensor, predicted: paddle.Tensor
+) -> tuple[paddle.Tensor, paddle.Tensor]:
     present = (truth > 0).astype("float32")
     losses = 1.0 - 2.0 * overlap / paddle.clip(predicted + truth, min=1.0)  # at least 1 where it occurs
     losses, present = losses[:, first:], present[:, first:]

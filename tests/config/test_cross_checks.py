@@ -103,9 +103,21 @@ def test_contradictions_name_both_sides(refuse, words, message):
             "-cfg=vit_digits MODEL.NAME detr_resnet50",
             ("MODEL.NAME detr_resnet50 (command line) finds objects, but TASK classification ", "=detr_r50_coco"),
         ),
+        (
+            "-cfg=detr_shapes MODEL.NAME segformer_b0",
+            ("segformer_b0 (command line) labels pixels, but TASK detection ", "=segformer_b0_shapes"),
+        ),
+        (
+            "-cfg=segformer_b0_shapes -dataset=synthetic_shapes",
+            (
+                "holds pictures with boxes, but TASK image_segmentation ",
+                "=detr_shapes, or one of ",
+                "segmentation_shapes",
+            ),
+        ),
     ],
 )
-def test_boxes_are_for_detection_and_whole_pictures_are_not(refuse, words, parts):
+def test_boxes_and_label_maps_are_for_their_tasks_and_whole_pictures_are_not(refuse, words, parts):
     message = refuse(load, shlex.split(words), EXAMPLE)
     assert all(part in message for part in parts), message
 

@@ -204,7 +204,7 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
     (notice,) = configuration.notices
     others = len(keys()) - len(keys("semantic_segmentation"))
     assert notice == (
-        f"saved.yaml: no effect: {others} keys: read by tasks classification, detection, landmarks, pointgroup, "
-        "not by semantic_segmentation"
+        f"saved.yaml: no effect: {others} keys: read by tasks classification, detection, image_segmentation, "
+        "landmarks, pointgroup, not by semantic_segmentation"
     )
     assert config.dump_yaml(configuration.values).count("VOLUMES") == 0

@@ -14,6 +14,7 @@ from paddlevit_dist.images.classification.evaluation import ClassificationMetric
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.loading.sampler import EvaluationSampler
 from paddlevit_dist.parallel import broadcast_object, is_main, rank, reduce_dict, world_size
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
@@ -53,10 +54,19 @@ def add_volumes(metrics: LandmarkMetrics, indices: list) -> None:
         metrics.update(np.random.default_rng(index).gamma(2.0, 1.0, 5))
 
 
+def add_label_maps(metrics: SegmentationMetrics, indices: list) -> None:
+    for index in indices:
+        generator = np.random.default_rng(index)
+        true = np.kron(generator.integers(0, 4, (5, 4 + index)), np.ones((6, 6), int)).astype(np.uint8)
+        found = np.roll(true, 1 + index % 3, axis=1)
+        metrics.update(found, np.where(generator.random(true.shape) < 0.1, 255, true).astype(np.uint8))
+
+
 KINDS = {
     "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_pictures),
     "boxes": (lambda: DetectionMetrics(["a", "b"], SAMPLES), add_boxes),
     "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
+    "label maps": (lambda: SegmentationMetrics(list("abcde")), add_label_maps),
     "volumes": (lambda: LandmarkMetrics(list("abcde")), add_volumes),
 }
 
@@ -64,7 +74,8 @@ KINDS = {
 def plain(table: SampleTable) -> list:
     kept, columns = table.kept(), table.metrics.columns(table.columns)
     rows = {name: [str(value) for value in column] for name, column in columns.items()}
-    return [table.indices.tolist(), kept.kind, {name: array.tolist() for name, array in kept.arrays.items()}, rows]
+    arrays = {name: str(array.tolist()) for name, array in kept.arrays.items()}  # as text not a number is itself
+    return [table.indices.tolist(), kept.kind, arrays, rows]
 
 
 def evaluate_share() -> dict:
@@ -96,13 +107,14 @@ def test_all_ranks_get_the_intervals_of_one_process(processes, of_one_process):
 
 
 def test_intervals_are_of_the_main_numbers_and_their_parts(of_one_process):
-    main = {"pictures": "top-1", "boxes": "AP", "scenes": "AP", "volumes": "mre_mm"}
+    main = {"pictures": "top-1", "boxes": "AP", "scenes": "AP", "label maps": "mIoU", "volumes": "mre_mm"}
     for kind, name in main.items():
         interval = of_one_process[kind][name]
         assert interval.low < interval.value < interval.high, kind
     assert {"top-5", "loss", "balanced accuracy", "recall a", "recall 6"} <= set(of_one_process["pictures"])
     assert {"AP50", "AR_100", "AP a"} <= set(of_one_process["boxes"])
     assert {"AP25", "mIoU", "IoU chair", "AP chair"} <= set(of_one_process["scenes"])
+    assert {"mIoU", "mean Dice", "boundary IoU", "IoU a"} <= set(of_one_process["label maps"])
     assert {"sdr_2mm", "sd_mm", "c mre_mm"} <= set(of_one_process["volumes"])
 
 
@@ -124,6 +136,7 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
     found = table.values()
     assert set(values) - set(found) <= {
         "top-1 count", "top-5 count", "samples", "pictures", "detections", "not finite", "points", "landmarks",
+        "pixels",
         *(f"{name} landmarks" for name in "abcde"),
     }  # fmt: skip
     shared = set(found) & set(values)

@@ -21,6 +21,8 @@ ROOMS = [
     "DATA.VOXEL_SIZE_M",
     "0.2",
 ]
+LOSSES = ["POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "1", "POINTS.LABEL_SMOOTHING", "0.1"]
+LOSSES += ["POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10), "-seed=1"]  # with 0 a ReLU is at 0, and rounding decides
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.WEIGHT_DECAY", "1e-4", "-epochs=2"]
 
 
@@ -62,8 +64,8 @@ def train(output: str, arguments: list) -> dict[str, Any]:
     }
 
 
-def evaluate(output: str) -> dict[str, float]:
-    trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2")
+def evaluate(output: str, arguments: list) -> dict[str, float]:
+    trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2", *arguments)
     return trainer.evaluation("evaluation")[0]
 
 
@@ -73,14 +75,16 @@ def runs(tmp_path_factory):
     target = "distributed.test_point_clouds:train"
     return {
         processes: succeeded(
-            run_workers(target, str(folder / str(processes)), [f"-batch_size={4 // processes}"], processes=processes)
+            run_workers(
+                target, str(folder / str(processes)), [f"-batch_size={4 // processes}", *LOSSES], processes=processes
+            )
         ).results
         for processes in (1, 2)
     }
 
 
 def test_two_processes_with_uneven_scenes_train_as_one(runs):
-    """Batch statistics, loss normaliser and gradients over all voxels of both: four updates of four scenes."""
+    """Batch statistics, normalisers of losses and gradients over all voxels of both: four updates of four scenes."""
     one, two = runs[1][0], runs[2][0]
     assert one["weights"].keys() == two["weights"].keys()
     for name, expected in one["weights"].items():
@@ -91,11 +95,15 @@ def test_two_processes_with_uneven_scenes_train_as_one(runs):
     assert max(moved) > 1e-2
 
 
-def test_evaluation_is_equal_for_1_2_and_3_processes(tmp_path):
+FRAGMENTS = ["POINTS.FRAGMENT_SIZE_M", "3", "POINTS.TEST_FLIPS", "true"]
+
+
+@pytest.mark.parametrize("arguments, numbers", [([], (1, 2, 3)), (FRAGMENTS, (1, 2))], ids=["whole", "fragments"])
+def test_evaluation_is_equal_for_any_number_of_processes(arguments, numbers, tmp_path):
     target = "distributed.test_point_clouds:evaluate"
     results = [
-        succeeded(run_workers(target, str(tmp_path / str(processes)), processes=processes)).results
-        for processes in (1, 2, 3)
+        succeeded(run_workers(target, str(tmp_path / str(processes)), arguments, processes=processes)).results
+        for processes in numbers
     ]
     expected = results[0][0]
     assert expected["points"] > 1000

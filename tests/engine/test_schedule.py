@@ -33,6 +33,16 @@ def test_polynomial_constant_and_step():
     assert [step(u) for u in (29, 30, 59, 60, 99)] == pytest.approx([1.0, 0.1, 0.1, 0.01, 0.01])
 
 
+def test_one_cycle_rises_and_falls_as_pytorchs():
+    """``OneCycleLR(max_lr=1, total_steps=20, pct_start=0.25)``: its phases end at the updates 4 and 19."""
+    cycle = Schedule("onecycle", RATES, 20, one_cycle=(0.25, 25.0, 1e4))
+    assert [cycle(u) for u in (0, 2, 4)] == pytest.approx([0.04, 0.52, 1.0])
+    assert [cycle(u) for u in (9, 14)] == pytest.approx([4e-6 + 0.75 * (1 - 4e-6), 4e-6 + 0.25 * (1 - 4e-6)])
+    assert [cycle(u) for u in (19, 500)] == pytest.approx([4e-6, 4e-6], rel=1e-6)
+    short = Schedule("onecycle", RATES, 2)  # nothing is left of the rise
+    assert short(0) < 1.0 and short(1) == pytest.approx(4e-6)
+
+
 def test_linear_scaling_scales_all_three_rates():
     assert scaled_rates(1.0, 0.1, 0.2, effective_batch=1024, reference_batch=512) == pytest.approx((2.0, 0.2, 0.4))
     assert scaled_rates(1.0, 0.1, 0.2, effective_batch=1024) == (1.0, 0.1, 0.2)
@@ -62,6 +72,7 @@ def test_the_description_states_batch_and_scaling():
         ("", "(end 0)"),
         ("TRAIN.LR_SCHEDULER.NAME constant", "(constant)"),
         ("TRAIN.WARMUP_STEPS 5 TRAIN.LR_SCHEDULER.NAME constant", "(warm-up from 1e-06, constant)"),
+        ("TRAIN.LR_SCHEDULER.NAME onecycle", "(one cycle from 4e-05, end 4e-09)"),
         ("TRAIN.LR_SCHEDULER.NAME step TRAIN.LR_SCHEDULER.MILESTONES [3]", "(times 0.1 at each milestone)"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from paddlevit_dist.runtime.errors import UserError
 
-from . import boxes, other_files, pictures, results, scenes, volumes
+from . import boxes, label_maps, other_files, pictures, results, scenes, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
 
 
@@ -68,6 +68,13 @@ _TABLE = [
     Reader("COCO's annotations, any byte", boxes.make_coco, boxes.read_coco),
     Reader("Pascal VOC's annotations", boxes.make_voc, boxes.read_voc, is_text=True),
     Reader("YOLO's labels", boxes.make_yolo, boxes.read_yolo, is_text=True),
+    Reader("label maps", label_maps.make_maps, label_maps.read, packing=PNG),
+    Reader("label maps with colours", label_maps.make_colours, label_maps.read),
+    Reader("COCO's panoptic annotations", label_maps.make_panoptic, label_maps.read, is_text=True),
+    Reader("Labelme's outlines", label_maps.make_labelme, label_maps.read, True, least_refused=0.1),
+    Reader("CVAT's outlines", label_maps.make_cvat, label_maps.read, True, least_refused=0.1),
+    Reader("YOLO's outlines", label_maps.make_yolo, label_maps.read, is_text=True),
+    Reader("lists of classes", label_maps.make_lists, label_maps.read_lists, True, least_refused=0.1),
     Reader("JSON by its elements", boxes.make_json, boxes.read_json, True, refusals=(ValueError,)),
     Reader("PLY", scenes.make_ply, scenes.read_ply),
     Reader("PLY in text", scenes.make_text_ply, scenes.read_ply, is_text=True),

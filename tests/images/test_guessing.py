@@ -107,6 +107,8 @@ PLY = text("prepared.json", json.dumps({"version": 1, "kind": "ply", "source": "
         (("train/one.npy", "train/one.json"), "landmarks", "volumes below train such as one.npy"),
         (("train/anna/1.dcm", "train/anna/2.dcm", "train/anna.fcsv"), "landmarks", "train such as anna/*.dcm"),
         ((dicom("train/anna/IM1"), "train/anna.fcsv"), "landmarks", "volumes below train such as anna/*.dcm"),
+        (("images/1.jpg", "masks/1.jpg"), "label_maps", "my_data has pictures and label maps"),
+        (("train/images/1.jpg", "train/masks/1.jpg"), "label_maps", "my_data has pictures and label maps"),
     ],
 )
 def test_what_lies_there_names_the_data_set(names, dataset, reason, tmp_path, monkeypatch):
@@ -152,7 +154,6 @@ def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(t
         ("1.jpg", "2.jpg"),
         ("train/1.jpg", "val/2.jpg"),
         ("Train/1.jpg", "Test/2.jpg"),
-        ("images/1.jpg", "masks/1.jpg"),
         ("train2017/1.jpg", "val2017/1.jpg"),
         ("photos/1.jpg",),
         ("a/x.txt", "b/x.txt", "labels.csv"),
@@ -217,7 +218,7 @@ def test_it_needs_no_paddle(tmp_path):
 
 def test_of_a_folder_with_very_many_names_some_are_looked_at(tmp_path, monkeypatch):
     seen = set()
-    monkeypatch.setattr(box_layouts, "_MOST_NAMES", 10)
+    monkeypatch.setattr(box_layouts, "MOST_NAMES", 10)
     monkeypatch.setattr(formats, "is_hidden", lambda name: seen.add(name))
     write(tmp_path, *(f"pictures/{number:02d}.jpg" for number in range(50)))
     assert guess(tmp_path) is None

@@ -9,6 +9,7 @@ from PIL import Image
 from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.comparing.pairs import compare
 from paddlevit_dist.comparing.tables import read
+from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -117,6 +118,24 @@ def test_one_result_is_not_of_two_pictures(tmp_path, evaluate):
     for number in range(5):
         (tmp_path / "found" / f"p{number}.png").unlink()
     assert evaluate()[0]["scores"]["mIoU"] == pytest.approx(np.mean(slow(true, found, 4)[0]))
+
+
+def test_dice_and_boundaries_are_scored_as_in_an_evaluation(tmp_path, evaluate):
+    true, found = drawn(pictures=4)
+    write(tmp_path / "true", true)
+    write(tmp_path / "found", found)
+    metrics = SegmentationMetrics([*"0123"])
+    for one, other in zip(true, found):
+        metrics.update(other.astype(np.uint8), one.astype(np.uint8))
+    said, told = evaluate(f"-output={tmp_path / 'scored'}")
+    values = metrics.compute(metrics.state)
+    assert values.pop("pixels") == sum((one != 255).sum() for one in true)
+    assert said["scores"] == pytest.approx(values, rel=1e-12)
+    table = read(str(tmp_path / "scored"))
+    kept = metrics.kept(metrics.per_sample())
+    assert sorted(table.arrays) == sorted(kept.arrays)
+    for name, array in kept.arrays.items():
+        np.testing.assert_array_equal(table.arrays[name], array)
 
 
 def test_a_class_that_the_truth_never_has_is_told_and_a_format_that_changes_numbers_refused(tmp_path, evaluate):

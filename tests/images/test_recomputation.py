@@ -16,6 +16,7 @@ FAMILIES = {
     "cait_xxs24_224": {"depth": 2, "embed_dim": 32},
     "swin_tiny_patch4_window7_224": {"depths": (2, 1, 1, 1), "embed_dim": 24},
     "pvt_v2_b0": {"depths": (2, 1, 1, 1)},
+    "segformer_b0": {"backbone_options": {"depths": (2, 1, 1, 1)}, "channels": 16},
     "mixer_s16_224": {"depth": 2, "embed_dim": 32},
     "convnext_tiny": {"depths": (2, 1, 1, 1), "dims": (8, 16, 24, 32)},
     "resnet18": {"depths": (2, 1, 1, 1), "dims": (8, 16, 24, 32), "frozen_batch_norm": True},

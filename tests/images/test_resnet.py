@@ -61,12 +61,22 @@ def test_with_mask_padding_a_picture_in_a_padded_batch_gives_the_numbers_of_the_
 @pytest.mark.parametrize("name", NAMES)
 def test_a_dilated_last_stage_has_the_plain_ones_numbers_at_every_other_position(name):
     image = np.random.default_rng(5).standard_normal((1, 3, 75, 96))
-    plain, dilated = small(name), small(name, dilation=True)
+    plain, dilated = small(name), small(name, dilation=1)
     assert (plain.feature_strides, dilated.feature_strides) == ((4, 8, 16, 32), (4, 8, 16, 16))
     expected, found = features(plain, image), features(dilated, image)
     assert found[3].shape[2:] == found[2].shape[2:] == (5, 6)
     np.testing.assert_allclose(found[3][:, :, ::2, ::2], expected[3], rtol=0, atol=1e-12)
     np.testing.assert_array_equal(found[2], expected[2])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_dilated_stages_have_the_plain_ones_numbers_at_every_other_and_every_fourth_position(name):
+    image = np.random.default_rng(5).standard_normal((1, 3, 75, 96))
+    plain, dilated = small(name), small(name, dilation=2)
+    assert dilated.feature_strides == (4, 8, 8, 8)
+    expected, found = features(plain, image), features(dilated, image)
+    np.testing.assert_allclose(found[2][:, :, ::2, ::2], expected[2], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found[3][:, :, ::4, ::4], expected[3], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,8 +6,10 @@ import pytest
 from support.waits import counted_waits
 
 from paddlevit_dist.labelling.losses import (
+    adjusted_losses,
     cross_entropies,
     dice_losses,
+    dice_losses_of_scenes,
     hardest,
     lovasz_softmax,
     summed_cross_entropy,
@@ -114,12 +116,47 @@ def test_dice_is_that_of_each_picture_and_of_each_class_in_it():
     assert_gradient_is_slope(lambda moved: dice_losses(moved, true, NONE)[0], start, places)
 
 
+def test_dice_of_scenes_is_that_of_each_scene_by_itself():
+    logits, labels = points(number=30)
+    scenes = paddle.to_tensor(np.repeat([0, 2], [12, 18]))  # the second has no points
+    total, number = dice_losses_of_scenes(logits, labels, scenes, 3, NONE)
+    parts = [dice_of(logits.numpy()[part].T[None], labels.numpy()[part][None]) for part in (slice(12), slice(12, 30))]
+    assert total.item() == pytest.approx(sum(part for part, _ in parts), rel=1e-5)
+    assert number.item() == sum(present for _, present in parts)
+    assert_gradient_is_slope(lambda moved: dice_losses_of_scenes(moved, labels, scenes, 3, NONE)[0], logits)
+
+
+@pytest.mark.parametrize("weights", [None, (0.5, 2.0, 1.0, 0.0, 3.0)], ids=["equal", "weighted"])
+@pytest.mark.parametrize("smoothing, focus", [(0.2, 0.0), (0.0, 2.0), (0.1, 0.5), (0.0, 0.0)])
+def test_adjusted_losses_are_their_formula(weights, smoothing, focus):
+    logits, labels = points()
+    shares, true = shares_of(logits.numpy().astype(np.float64)), labels.numpy()
+    factors, expected = np.array(weights or (1.0,) * CLASSES), np.zeros(len(true))
+    for row in np.flatnonzero(true != NONE):
+        own, others = -np.log(shares[row, true[row]]) * factors[true[row]], -np.log(shares[row]) * factors
+        mixed = (1 - smoothing) * own + smoothing * others.sum() / CLASSES
+        expected[row] = (1 - shares[row, true[row]]) ** focus * mixed
+    found = adjusted_losses(logits, labels, NONE, weights, smoothing, focus)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-6)
+    assert_gradient_is_slope(
+        lambda moved: adjusted_losses(moved, labels, NONE, weights, smoothing, focus).sum(), logits
+    )
+
+
+def test_a_focus_has_a_finite_slope_where_nothing_is_wrong():
+    logits = paddle.to_tensor([[200.0, 0.0]], stop_gradient=False)
+    adjusted_losses(logits, paddle.to_tensor([0]), NONE, focus=0.5).sum().backward()
+    assert np.isfinite(logits.grad.numpy()).all()
+
+
 def test_without_a_labelled_element_losses_are_zero_with_zero_gradients():
     logits, _ = points(number=7)
     labels = paddle.full([7], NONE, dtype="int64")
     total, present = lovasz_softmax(logits, labels, NONE)
     dice, number = dice_losses(logits.transpose([1, 0]).unsqueeze(0), labels.unsqueeze(0), NONE)
     losses = cross_entropies(logits, labels, NONE).unsqueeze(0)
+    dice += dice_losses_of_scenes(logits, labels, paddle.zeros_like(labels), 1, NONE)[0]
+    dice += adjusted_losses(logits, labels, NONE, smoothing=0.1, focus=2.0).sum()
     assert not hardest(losses, labels.unsqueeze(0), NONE, 0.7, 3).numpy().any()
     (summed_cross_entropy(logits, labels, NONE, weights=(1.0,) * CLASSES) + total + dice).backward()
     assert present.item() == number.item() == 0 and not logits.grad.numpy().any()
@@ -161,6 +198,9 @@ def test_no_loss_makes_the_host_wait():
         total = (losses * hardest(losses, true, NONE, 0.7, 5)).sum()
         total += summed_cross_entropy(logits, labels, NONE, axis=1, weights=(1.0, 2.0, 1.0, 1.0, 0.5))
         total += dice_losses(flat, true, NONE)[0]
-        total += lovasz_softmax(flat[0].transpose([1, 0]), true[0], NONE)[0]
+        points_of_one = flat[0].transpose([1, 0])
+        total += lovasz_softmax(points_of_one, true[0], NONE)[0]
+        total += adjusted_losses(points_of_one, true[0], NONE, (1.0, 2.0, 1.0, 1.0, 0.5), 0.1, 2.0).sum()
+        total += dice_losses_of_scenes(points_of_one, true[0], paddle.zeros_like(true[0]), 1, NONE)[0]
         total.backward()
     assert len(waits) == 0, str(waits)

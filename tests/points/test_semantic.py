@@ -123,15 +123,33 @@ def test_the_loss_is_summed_over_the_labelled_points():
     assert terms["accuracy"].sum.item() == correct and terms["accuracy"].weight == 0
 
 
+def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
+    weights = [0.5, 1.5] * 10
+    task = task_of("POINTS.CLASS_WEIGHTS", str(weights), "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2")
+    task.build_dataset("val", None)
+    scenes = scene(300, 0), scene(0), scene(50, 1)
+    _, counts, terms = forward(task, read_all(samples_of(*scenes)))
+    known = [one.semantic[one.semantic != -100] for one in scenes]
+    assert counts["loss"] == pytest.approx(sum(weights[label] for labels in known for label in labels))
+    assert counts["dice"] == sum(len(set(labels.tolist())) for labels in known)
+    assert terms["loss"].count.item() == pytest.approx(counts["loss"]) and terms["loss"].weight == 1
+    assert terms["dice"].count.item() == counts["dice"] and terms["dice"].weight == 0.5
+
+
+def test_as_many_weights_as_classes():
+    with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS has 2 numbers: expected one for each of the 20 classes"):
+        task_of("POINTS.CLASS_WEIGHTS", "[1.0, 2.0]").build_dataset("train", None)
+
+
 @pytest.mark.parametrize(
     "scenes", [(scene(0),), (scene(0), scene(30)), (scene(1),)], ids=["nothing", "an empty scene", "one point"]
 )
 def test_scenes_without_points_go_on(scenes):
-    task = task_of("POINTS.LOVASZ_WEIGHT", "1.0")
+    task = task_of("POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "1.0", "POINTS.LABEL_SMOOTHING", "0.1")
     task.build_dataset("val", None)
     model, counts, terms = forward(task, read_all(samples_of(*scenes)))
     assert counts["loss"] == sum(int((one.semantic != -100).sum()) for one in scenes)
-    (terms["loss"].sum + terms["lovasz"].sum).backward()
+    (terms["loss"].sum + terms["lovasz"].sum + terms["dice"].sum).backward()
     gradients = [parameter.grad for parameter in model.parameters() if not parameter.stop_gradient]
     assert all(gradient is not None and np.isfinite(gradient.numpy()).all() for gradient in gradients)
     metrics = task.build_metrics()

@@ -17,6 +17,8 @@ from paddlevit_dist.registry import resolve
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]
 MINKUNET = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet14a", "DATA.VOXEL_SIZE_M", "0.5"]
+LOSSES = ["POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2"]
+LOSSES += ["POINTS.LABEL_SMOOTHING", "0.1", "POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10)]
 POINTGROUP = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.VOXEL_SIZE_M", "0.2"]
 POINTGROUP += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.3"]
 POINTGROUP += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "5"]
@@ -51,7 +53,7 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
 
 @pytest.mark.parametrize(
     "arguments, most",
-    [([*MINKUNET, "POINTS.LOVASZ_WEIGHT", "1.0"], 1), (POINTGROUP, 4)],
+    [([*MINKUNET, *LOSSES], 1), (POINTGROUP, 4)],
     ids=["MinkUNet14", "PointGroup"],
 )
 def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, most):

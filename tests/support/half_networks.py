@@ -35,6 +35,17 @@ def _classifier(name: str, **options: Any) -> Callable:
     return run
 
 
+def _segmenter(name: str, **options: Any) -> Callable:
+    def run(start: Callable) -> list[paddle.Tensor]:
+        model = create_model(name, num_classes=3, channels=16, **options)
+        pictures = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
+        start()
+        outputs = model(Normaliser([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(pictures))
+        return list(outputs) if isinstance(outputs, tuple) else [outputs]
+
+    return run
+
+
 def _fused(start: Callable) -> list[paddle.Tensor]:
     """What a ViT gives to the fused attention."""
     given: list[paddle.Tensor] = []
@@ -102,6 +113,8 @@ NETWORKS: dict[str, Callable] = {
     "resnet": _classifier("resnet18", dims=(4, 8, 8, 8), num_classes=3),
     "frozen": _classifier("resnet18", dims=(4, 8, 8, 8), num_classes=3, frozen_batch_norm=True),
     "pvt": _classifier("pvt_v2_b0", **SMALL),
+    "segformer": _segmenter("segformer_b0"),
+    "upernet": _segmenter("upernet_pvtv2_b0", auxiliary_channels=8),
     "detr": _detr,
     "mask_rcnn": _mask_rcnn,
     "minkunet": _on_voxels("minkunet_tutorial"),

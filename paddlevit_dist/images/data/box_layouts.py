@@ -12,15 +12,16 @@ from .formats import SPLIT_WORDS, folder_paths, names_in, readable_suffixes, suf
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_PICTURES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # come before others
-_SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
+SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 _HEAD_BYTES = 1 << 16
-_MOST_NAMES = 20_000  # of a folder; it may have a million, and a guess looks at many folders, some of them often
+MOST_NAMES = 20_000  # of a folder; it may have a million, and a guess looks at many folders, some of them often
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
 _LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
 _YOLO_PLACES = re.compile(rb"(?m)^(train|val|path)\s*:")
 _LABEL = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*$")
+_OUTLINE = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){6,}\s*$")
 
 
 class Guess(NamedTuple):
@@ -37,12 +38,12 @@ class Guess(NamedTuple):
 
 def first_names(folder: str) -> list[str]:
     """The names that a guess looks at; none where the folder cannot be listed."""
-    return names_in(folder, may_be_absent=True, most=_MOST_NAMES)
+    return names_in(folder, may_be_absent=True, most=MOST_NAMES)
 
 
 def first_folders(folder: str) -> list[str]:
     """The paths of the folders that a guess looks into; none where the folder cannot be listed."""
-    return folder_paths(folder, may_be_absent=True, most=_MOST_NAMES)
+    return folder_paths(folder, may_be_absent=True, most=MOST_NAMES)
 
 
 def find_boxes(root: str, shown: str) -> list[Guess]:
@@ -74,28 +75,36 @@ def json_files(root: str, most: int | None = None) -> list[str]:
 
 def is_coco(file: str) -> bool:
     """Whether a file begins as annotations in COCO's format do."""
-    return _COCO.search(_head(file)) is not None
+    return _COCO.search(head_of_text(file)) is not None
+
+
+def find_labelme(root: str) -> str | None:
+    """A file of labelme's in a folder or one level down: outlines in one picture."""
+    return next((file for file in json_files(root, MOST_NAMES)[:20] if _LABELME.search(head_of_text(file))), None)
 
 
 def refuse_labelme(path: str) -> None:
     """Raise a UserError that says what to do with labelme's own files, one for each picture, where they are there."""
-    folder, files = (os.path.dirname(path), [path]) if os.path.isfile(path) else (path, json_files(path, _MOST_NAMES))
-    if files and _LABELME.search(_head(files[0])):
+    is_file = os.path.isfile(path)
+    file = (path if _LABELME.search(head_of_text(path)) else None) if is_file else find_labelme(path)
+    if file is not None:
+        folder = os.path.dirname(path) if is_file else path
         raise UserError(
-            f"data path {path}: {os.path.basename(files[0])} is labelme's, of one picture; join all of them to "
+            f"data path {path}: {os.path.basename(file)} is labelme's, of one picture; join all of them to "
             f"one file of COCO's format (pip install labelme2coco; labelme2coco {folder}) and give that as -data_path"
         )
 
 
 def _coco(root: str) -> str | None:
-    return next(filter(is_coco, json_files(root, _MOST_NAMES)), None)
+    files = json_files(root, MOST_NAMES)
+    return next((file for file in files if is_coco(file) and not os.path.basename(file).startswith("panoptic_")), None)
 
 
 def _voc(root: str) -> str | None:
     tops = [root, os.path.join(root, "VOCdevkit")]
     tops += [folder for top in tops for folder in first_folders(top)]
     places = [root, *(os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS)]
-    places += [os.path.join(root, name) for name in _SPLIT_FOLDERS]
+    places += [os.path.join(root, name) for name in SPLIT_FOLDERS]
     return _first(places, ".xml", _VOC)
 
 
@@ -106,19 +115,28 @@ def yolo_descriptions(root: str) -> list[str]:
     if usual:
         return usual[:1]
     files = [os.path.join(root, name) for name in first_names(root) if name.lower().endswith((".yaml", ".yml"))]
-    return [file for file in files if _YOLO.search(_head(file)) and _YOLO_PLACES.search(_head(file))]
+    return [file for file in files if _YOLO.search(head_of_text(file)) and _YOLO_PLACES.search(head_of_text(file))]
 
 
 def _yolo(root: str) -> str | None:
-    described = [file for file in yolo_descriptions(root) if _YOLO.search(_head(file))]
+    described = [file for file in yolo_descriptions(root) if _YOLO.search(head_of_text(file))]
     if described:
         return described[0]
+    return _yolo_labels(root, _LABEL)
+
+
+def find_yolo_outlines(root: str) -> str | None:
+    """A file of YOLO's labels whose first line is an outline, not a box."""
+    return _yolo_labels(root, _OUTLINE)
+
+
+def _yolo_labels(root: str, line: re.Pattern[bytes]) -> str | None:
     labels = os.path.join(root, "labels")
-    places = [labels, *first_folders(labels), *(os.path.join(root, split, "labels") for split in _SPLIT_FOLDERS)]
-    file = _first(places, ".txt", _LABEL)
+    places = [labels, *first_folders(labels), *(os.path.join(root, split, "labels") for split in SPLIT_FOLDERS)]
+    file = _first(places, ".txt", line)
     if file is None:  # beside the pictures, as labelImg writes them
-        places = [root, *(os.path.join(root, split) for split in _SPLIT_FOLDERS)]
-        file = _first(places, ".txt", _LABEL, is_beside_a_picture)
+        places = [root, *(os.path.join(root, split) for split in SPLIT_FOLDERS)]
+        file = _first(places, ".txt", line, is_beside_a_picture)
     return file
 
 
@@ -139,13 +157,14 @@ def _first(
     for folder in folders:
         files = [os.path.join(folder, name) for name in first_names(folder) if name.lower().endswith(suffix)]
         for file in files[:20]:
-            head = _head(file)
+            head = head_of_text(file)
             if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head) and fits(file):
                 return file
     return None
 
 
-def _head(file: str) -> bytes:
+def head_of_text(file: str) -> bytes:
+    """The beginning of a file; nothing where it cannot be read."""
     try:
         if not os.path.isfile(file):
             return b""

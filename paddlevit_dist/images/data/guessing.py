@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from ...registry import WITH_BOXES, WITH_LABEL_MAPS
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
@@ -16,6 +17,7 @@ from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import VAL_FOLDERS
 from .formats import hint_of, readable_suffixes, suffix_of
 from .imagenet import FIRST_OF_KIT, LISTS
+from .map_layouts import find_label_maps
 from .reading import SPLITS
 from .small_sets import idx_file
 from .tar_files import find_shards
@@ -40,8 +42,12 @@ _FIRST_LABELS = {
 }
 
 
-def guess(path: str) -> Guess | None:
+def guess(path: str, contents: str | None = None) -> Guess | None:
     """The dataset at ``path``, None if nothing is recognised.
+
+    Args:
+        contents: what the task reads, see ``registry.contents_of``; None: not known. Where boxes and label maps are in
+            one folder it decides; without it boxes are taken.
 
     Raises:
         UserError: the path does not exist, or holds several kinds of data; the message lists them with their datasets.
@@ -61,11 +67,14 @@ def guess(path: str) -> Guess | None:
                 f"data path {shown} is a file; give the folder that holds it and the pictures: {os.path.dirname(root)}"
             )
         return _cifar(root, shown)
-    boxes = find_boxes(root, shown)
+    boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
+    annotated = maps if maps and (contents == WITH_LABEL_MAPS or not boxes) else boxes
     found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
-    if boxes and not _has_classes(root):  # folders called images and labels are no classes
+    if maps or (boxes and not _has_classes(root)):  # folders called images and labels are no classes
         found = [made for made in found if made.dataset != "folder"]
-    found += boxes
+    if maps and contents == WITH_BOXES and not boxes:
+        refuse_labelme(root)
+    found += annotated
     _refuse_several(found)
     if found:
         return found[0]._replace(reason=one_line(found[0].reason))

@@ -1,12 +1,13 @@
 """Label maps: pictures whose pixels are numbers, or colours, of classes. Read as they are stored, never blended."""
 
+import io
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from ...runtime.errors import UserError
-from .reading import Reading, naming_damage, open_image
+from .reading import Reading, naming_damage, open_image, read_file
 
 _NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; of a palette its places
 _LOSSY = ("JPEG", "MPO", "AVIF", "HEIF")
@@ -47,7 +48,8 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         if image.mode in ("LA", "PA", "RGBA"):
             _require_opaque(image, path)
         if image.mode in ("RGB", "RGBA"):
-            packed = np.frombuffer(image.convert("RGB").tobytes("raw", "RGBX"), "<i4") & 0xFFFFFF
+            colours = image if image.mode == "RGB" else image.convert("RGB")
+            packed = np.frombuffer(colours.tobytes("raw", "RGBX"), "<i4") & 0xFFFFFF
             return LabelPixels(packed.reshape(image.height, image.width), True)
         if image.mode == "PA":
             raise UserError(f"{path} has a palette with transparency: save it as PNG with a palette, or with numbers")
@@ -61,6 +63,22 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         values = np.asarray(image.getchannel("L") if image.mode == "LA" else image)
         values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.uint8, copy=False)
     return LabelPixels(values, False, None if colours is None else packed_colours(colours))
+
+
+def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
+    """The pixels of a label map in a picture file, or in one of MATLAB's as COCO-Stuff 10k has them.
+
+    Raises:
+        UserError: as ``read_label_pixels``; or SciPy is needed and not installed.
+    """
+    if not file.endswith(".mat"):
+        return read_label_pixels(read_file(file), file, max_pixels)
+    try:
+        from scipy.io import loadmat
+    except ImportError as error:
+        raise UserError(f"{file} is a file of MATLAB's, which SciPy reads: pip install scipy") from error
+    with naming_damage(file):
+        return LabelPixels(np.asarray(loadmat(io.BytesIO(read_file(file)), variable_names=["S"])["S"], np.int32), False)
 
 
 def packed_colours(colours: np.ndarray) -> np.ndarray:

@@ -51,6 +51,17 @@ class UnreadablePicture(UserError):
         return UnreadablePicture, (self.path, self.reason)
 
 
+class WrongSize(UnreadablePicture):
+    """A picture of another size than its annotations say."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        UserError.__init__(self, f"{path} {reason}")
+        self.path, self.reason = path, reason
+
+    def __reduce__(self):
+        return WrongSize, (self.path, self.reason)
+
+
 def read_file(path: str) -> bytes:
     """The bytes of an image file.
 

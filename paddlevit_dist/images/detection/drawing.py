@@ -8,9 +8,9 @@ from PIL import Image, ImageDraw
 
 from ...contracts.figures import Colour, class_colours
 from ...runtime.lettering import drawable, letters
+from ..drawing import CELL_PX, fitted, in_square
 from ..run_lengths import decode
 
-CELL_PX = 320  # of one picture on a sheet of many
 _ENLARGED_TO_PX = CELL_PX  # the longer side of a small picture, or up to twice as much: names must fit in
 _TEXT_SHARE, _SMALLEST_TEXT_PX, _LARGEST_TEXT_PX = 1 / 45, 12, 40  # of the longer side
 _LINE_SHARE = 1 / 350
@@ -75,15 +75,11 @@ def in_cell(
     Args:
         masks: None, or uint8 (n, height, width).
     """
-    scale = CELL_PX / max(picture.shape[:2])
-    width, height = (max(1, round(side * scale)) for side in picture.shape[1::-1])
-    filters = Image.Resampling
-    fitted = Image.fromarray(picture).resize((width, height), filters.NEAREST if scale > 1 else filters.BILINEAR)
+    cell = fitted(picture)
+    height, width = cell.shape[:2]
     if masks is not None:
-        masks = [np.asarray(Image.fromarray(mask).resize((width, height), filters.NEAREST)) for mask in masks]
-    square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
-    square[:height, :width] = draw_boxes(np.asarray(fitted), boxes * scale, labels, names, scores, masks)
-    return square
+        masks = [np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) for mask in masks]
+    return in_square(draw_boxes(cell, boxes * (CELL_PX / max(picture.shape[:2])), labels, names, scores, masks))
 
 
 def enlargement(size: Sequence[int]) -> int:

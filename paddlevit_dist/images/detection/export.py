@@ -9,6 +9,7 @@ from paddle.nn import functional as F
 from PIL import Image
 
 from ...contracts.task import ExportParts
+from ..transforms.described import described_input, drawn_picture, normalised
 from .data.transforms import resize, resize_as_torchvision, whole_view
 from .detections import Detections
 from .detector import Detector, Outputs
@@ -72,33 +73,14 @@ def export_parts(data: Any, size: tuple[int, int], turned: bool) -> ExportParts:
         size: height and width that pictures are resized to.
         turned: they are turned as their EXIF orientation says.
     """
-    height, width = size
-    mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
-    steps: dict[str, Any] = {"mode": "RGB"}
-    if turned:
-        steps["upright"] = "turned as its EXIF orientation says"
-    steps["resize"] = [height, width]
-    steps.update(interpolation=_INTERPOLATIONS[data.EVAL_RESIZE], divide_by=255)
-    steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
     about = {
-        "mean": mean,
-        "standard_deviation": deviation,
-        "preprocessing": steps,
+        **described_input(data, turned, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
         "output": _OUTPUT,
         "note": "an evaluation keeps the proportions of pictures, with so many pixels of the shorter side: "
         f"{data.EVAL_SHORTEST_SIDE}; it finds somewhat more than this model of one size",
     }
-    example = _example(size, mean, deviation, data.EVAL_RESIZE)
-    return ExportParts(3, about, size, example=example, output_name="boxes")
-
-
-def _example(size: tuple[int, int], mean: Any, deviation: Any, how: str) -> dict[str, np.ndarray]:
-    """A drawn picture, uint8 (90, 120, 3), and the input that it becomes, float32 (1, 3, *size)."""
-    rows, columns = np.mgrid[0:90, 0:120]
-    planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]
-    picture = np.stack(planes, axis=-1).astype(np.uint8)
+    picture = drawn_picture(90, 120)
     view = whole_view(Image.fromarray(picture), np.zeros((0, 4)), np.zeros(0, np.int64))
-    resized = (resize_as_torchvision if how == TORCHVISION else resize)(view, size).picture
-    pixels = np.asarray(resized).transpose(2, 0, 1).astype(np.float32)
-    centre, spread = (np.asarray(values, np.float32).reshape(-1, 1, 1) for values in (mean, deviation))
-    return {"picture": picture, "input": ((pixels / 255 - centre) / spread)[None].astype(np.float32)}
+    resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).picture
+    example = {"picture": picture, "input": normalised(np.asarray(resized), data)}
+    return ExportParts(3, about, size, example=example, output_name="boxes")

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
-from ...runtime.errors import UserError
+from ...contracts.figures import Chart, Figure, Matrix, Table
+from ..drawing import gallery_of
 from .detections import Detections, as_written, corners_of
 from .drawing import in_cell
 from .evaluation.accumulation import (
@@ -114,24 +114,17 @@ def _hardest(
     least_score: float,
     predict: Callable[[int], Detections],
 ) -> list[Figure]:
-    pictures = []
-    for index, place in chosen:
-        try:
-            picture, truth = samples.dataset.read(index)
-        except (UserError, OSError):  # it can no longer be read
-            continue
+    def drawn(index: int, pixels: np.ndarray, truth: Any) -> list[np.ndarray]:
         found = predict(index)
         found = found.only(found.scores >= least_score)
-        pixels = np.asarray(picture)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
         left = in_cell(pixels, corners_of(truth.boxes), true_labels, names)
-        right = in_cell(pixels, found.boxes, found.labels, names, scores=found.scores)
-        gap = np.full((len(left), 6, 3), 255, np.uint8)
-        said = f"{went.right[place]} right, {went.wrong[place]} wrong, {went.missed[place]} missed"
-        pictures.append((np.concatenate([left, gap, right], axis=1), f"{said}\n{samples.describe(index)}"))
+        return [left, in_cell(pixels, found.boxes, found.labels, names, scores=found.scores)]
+
+    said = [f"{went.right[place]} right, {went.wrong[place]} wrong, {went.missed[place]} missed" for _, place in chosen]
     note = "Those with the lowest F1 of their boxes at an IoU of 0.5, and of equal ones with the most mistakes. "
     note += f"Annotated on the left, found with a score of at least {least_score:g} on the right."
-    return [Gallery("Hardest pictures", pictures, note)] if pictures else []
+    return gallery_of(samples, [(index, one) for (index, _), one in zip(chosen, said)], drawn, note)
 
 
 def _curves(accumulated: Accumulated, table: MatchTable, names: Sequence[str]) -> list[Figure]:

@@ -17,8 +17,7 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
-from ..backbone_task import BackboneTask
-from ..data.reading import Reading
+from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
     EVALUATED_AS,
@@ -34,8 +33,6 @@ from .data.transforms import evaluation_transform, export_size
 from .detections import Detections, corners_of
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_pictures, zero_padding
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS
-
-_TURNED = "turned by EXIF"  # what is said of the pictures of a split
 
 
 class Detection(BackboneTask):
@@ -57,7 +54,6 @@ class Detection(BackboneTask):
         self.category_ids: list[int] = []
         self.evaluated: DetectionDataset | None = None
         self._padded_side = 0  # to which training pictures are padded at least
-        self._learned: Learned | None = None
         self._turned: dict[str, bool] = {}  # of each split that is open
         self._criterion: Criterion | None = None
         self.model_options.update(self._own_options())
@@ -99,7 +95,7 @@ class Detection(BackboneTask):
             by_shape=not is_training and self.config.DETECTION.EVALUATE_AS == EQUAL_SHAPES,
         )
         self._check_classes(samples.dataset)
-        self._turned[f"{split} {_TURNED}"] = _is_turned(samples.dataset)
+        self._turned[f"{split} {TURNED}"] = is_turned(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
@@ -135,7 +131,7 @@ class Detection(BackboneTask):
             facts["number of classes"] = len(samples.dataset.category_ids)
             facts["classes"] = list(map(str, samples.dataset.class_names or ()))
             facts["category ids"] = list(map(int, samples.dataset.category_ids))
-            facts[_TURNED] = _is_turned(samples.dataset)
+            facts[TURNED] = is_turned(samples.dataset)
         return facts
 
     def about_input(self) -> dict[str, Any]:
@@ -219,11 +215,6 @@ class Detection(BackboneTask):
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         return dict(self.criterion.counts(batch))
-
-    def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
-        if self._learned is not None and self._learned.num_classes is None and num_classes is not None:
-            self._name_classes(num_classes, self._learned)  # as many as the weights have
-        return super().build_model(num_classes)
 
     def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
         return self.config.TRAIN.DECAY_ALL or super().decays(name, parameter, exempt)
@@ -311,35 +302,19 @@ class Detection(BackboneTask):
                 found[row] = one
         return found
 
-    def set_up_from(self, learned: Learned) -> None:
-        self._learned = learned
-        if learned.num_classes is not None:
-            self._name_classes(learned.num_classes, learned)
-
-    def _name_classes(self, number: int, learned: Learned) -> None:
+    def name_classes(self, number: int, learned: Learned) -> None:
         """Take names and ids from the weights; of those that say nothing, 80 categories are COCO's."""
-        names, ids = [*(learned.class_names or ())], learned.data.get("category ids")
-        if not names and number == len(COCO_CATEGORIES):
-            names, ids = list(COCO_CATEGORIES.values()), list(COCO_CATEGORIES)
-        self.num_classes = number
-        self.class_names = [*names[:number], *map(str, range(len(names), number))]
+        ids = learned.data.get("category ids")
+        if not learned.class_names and number == len(COCO_CATEGORIES):
+            learned = learned._replace(class_names=tuple(COCO_CATEGORIES.values()))
+            ids = list(COCO_CATEGORIES)
+        super().name_classes(number, learned)
         self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        from ..data.inputs import picture_inputs
         from .prediction import AsEvaluated
 
-        reading = Reading(self._turns, self.config.DATA.MAX_PIXELS)
-        return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config)), "RGB", reading)
-
-    @property
-    def _turns(self) -> bool:
-        """Whether new pictures are turned as their EXIF orientation says: as those were that the weights learnt
-        from."""
-        configured = self.config.DATA.EXIF_ROTATE
-        if configured is None and self._learned is not None:
-            return bool(self._learned.data.get(_TURNED))
-        return bool(configured)
+        return self.new_pictures(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config)))
 
     def prediction_rows(self, prediction: Detections) -> list[Row]:
         from .prediction import rows_of
@@ -354,7 +329,7 @@ class Detection(BackboneTask):
                 f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
                 "is a function of tensors alone; export a DETR, or predict with this package"
             )
-        parts = export_parts(self.config.DATA, export_size(self.config), self._turns)
+        parts = export_parts(self.config.DATA, export_size(self.config), self.turns)
         return parts._replace(output_shape=(None, 4 + self.num_classes))
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
@@ -371,7 +346,3 @@ class Detection(BackboneTask):
                 f"{self.config.DETECTION.EVALUATE_AS} keeps their proportions: set it to {ONE_SIZE}"
             )
         return EvaluatedFunction(function, self._family)
-
-
-def _is_turned(dataset: DetectionDataset) -> bool:
-    return dataset.reading is not None and dataset.reading.exif_rotate

@@ -65,12 +65,20 @@ _IN_BLOCK = r"stages.\1.blocks.\2."
 _MIT_LAYERS = (
     (r"^layers\.(\d+)\.0\.(projection|norm)\.", _mit_patches),
     (r"^layers\.(\d+)\.2\.", r"stages.\1.norm."),
+    (_LAYER + r"(attn|norm[12])\.", _IN_BLOCK + r"\3."),
+)
+_MIT_MMSEGMENTATION = (
     (_LAYER + r"attn\.attn\.out_proj\.", _IN_BLOCK + "attn.proj."),
     (_LAYER + r"attn\.attn\.", _IN_BLOCK + "attn."),
-    (_LAYER + r"ffn\.(?:layers\.0|fc1)\.", _IN_BLOCK + "mlp.fc1."),
-    (_LAYER + r"ffn\.(?:layers\.1|pe_conv)\.", _IN_BLOCK + "mlp.dwconv."),
-    (_LAYER + r"ffn\.(?:layers\.4|fc2)\.", _IN_BLOCK + "mlp.fc2."),
-    (_LAYER, _IN_BLOCK),
+    (_LAYER + r"ffn\.layers\.0\.", _IN_BLOCK + "mlp.fc1."),
+    (_LAYER + r"ffn\.layers\.1\.", _IN_BLOCK + "mlp.dwconv."),
+    (_LAYER + r"ffn\.layers\.4\.", _IN_BLOCK + "mlp.fc2."),
+    *_MIT_LAYERS,
+)
+_MIT_PADDLEVIT = (
+    (_LAYER + r"ffn\.fc([12])\.", _IN_BLOCK + r"mlp.fc\3."),
+    (_LAYER + r"ffn\.pe_conv\.", _IN_BLOCK + "mlp.dwconv."),
+    *_MIT_LAYERS,
 )
 
 
@@ -82,7 +90,7 @@ def _mit_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
 def _mit_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of mmsegmentation's MiT: one projection for queries, keys and values, convolutions of 1 x 1 in the MLP."""
     result = {}
-    for name, value in renamed(state, _MIT_LAYERS).items():
+    for name, value in renamed(state, _MIT_MMSEGMENTATION).items():
         found = re.fullmatch(r"(.*\.attn)\.in_proj_(weight|bias)", name)
         if found and value.ndim > 0 and len(value) % 3 == 0:
             third = len(value) // 3
@@ -95,7 +103,7 @@ def _mit_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mit_from_paddlevit(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of PaddleViT's MiT, whose Linear weights are (in, out) and whose MLP consists of convolutions, (out, in)."""
-    ours = renamed(state, _MIT_LAYERS)
+    ours = renamed(state, _MIT_PADDLEVIT)
     return {name: _as_rows(value).T if ".mlp.fc" in name and value.ndim == 4 else value for name, value in ours.items()}
 
 
@@ -216,7 +224,7 @@ UPERNET: dict[str, KeyMap] = {
         for owner, kind, to_ours, rules in (
             ("the authors'", "Swin", SWIN["the authors'"], _UPERNET_MMSEGMENTATION),
             ("the authors'", "ConvNeXt", CONVNEXT["the authors'"], _UPERNET_MMSEGMENTATION),
-            ("the authors'", "PVTv2", PVT_V2["the authors'"], _UPERNET_MMSEGMENTATION),
+            ("the authors'", "PVTv2", PVT_V2["the authors'"], ()),
             ("mmsegmentation", "Swin", _swin_from_mmsegmentation, _UPERNET_MMSEGMENTATION),
             ("mmsegmentation", "ConvNeXt", _convnext_from_mmsegmentation, _UPERNET_MMSEGMENTATION),
             ("mmsegmentation", "ViT", partial(renamed, rules=_VIT_MMSEGMENTATION), _UPERNET_MMSEGMENTATION),

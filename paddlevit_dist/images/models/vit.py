@@ -140,9 +140,9 @@ class VisionTransformer(Classifier):
         """The patches after each quarter of the blocks, without the tokens in front; all of one stride."""
         grid, maps = self._grid(x), []
         x = self._tokens(x)
-        for number, block in enumerate(self.blocks, start=1):
+        for index, block in enumerate(self.blocks):
             x = block(x)
-            if number in self.feature_blocks:
+            if index + 1 in self.feature_blocks:
                 patches = x[:, self.num_prefix_tokens :].transpose([0, 2, 1])  # (batch, embed_dim, patches)
                 maps.append(patches.reshape([0, 0, *grid]))
         return maps

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.task import Kept
-from ...intervals import confusion_scores
 from ...labelling.confusion import CONFUSION, ConfusionMetrics
 from ...labelling.counts import boundary_statistics, confusion_of, statistics_of
 from ...runtime.errors import UserError
@@ -27,6 +25,7 @@ class SegmentationMetrics(ConfusionMetrics):
     """
 
     elements = "pixels"
+    beside_statistics = _BOUNDARIES
 
     def __init__(self, class_names: Sequence[str]) -> None:
         super().__init__(class_names)
@@ -63,13 +62,6 @@ class SegmentationMetrics(ConfusionMetrics):
         """int64 (pictures, 3, classes), of all pixels and of those near boundaries."""
         none = np.zeros((0, 3, len(self.class_names)), np.int64)
         return [np.stack(column) for column in zip(*self._pictures)] or [none, none]
-
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(confusion_scores(table[0], self.class_names, boundaries=table[1])(weights))
-
-    def kept(self, table: Sequence[np.ndarray]) -> Kept:
-        arrays = {"statistics": table[0], _BOUNDARIES: table[1], "losses": np.full(len(table[0]), np.nan)}
-        return Kept("confusions", self.class_names, arrays)
 
     def summary(self, values: dict[str, float]) -> str:
         shown = (

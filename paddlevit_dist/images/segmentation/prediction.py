@@ -8,15 +8,14 @@ import numpy as np
 from PIL import Image
 
 from ...contracts.dataset import Samples
-from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row, TaskPrediction, output_names
+from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row, output_names
 from ...contracts.sample_checks import BadSample
 from ...runtime.files import atomic_file
-from ...runtime.lettering import LINE_PX, legend
+from ..backbone_task import BackboneTask
 from ..data.formats import stems
-from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs
-from ..data.reading import Reading
+from ..data.inputs import PICTURES, AnnotatedPictures
+from ..drawing import overlaid, palette_of, with_legend
 from .data.segmentation_dataset import IGNORED
-from .figures import overlaid, palette_of
 from .samples import SegmentationSample
 from .transforms import EvaluationTransform, evaluation_transform
 
@@ -33,29 +32,19 @@ class AsEvaluated(NamedTuple):
         return SegmentationSample(self.transform(picture), _NO_LABELS, -1, (picture.height, picture.width))
 
 
-class SegmentationPrediction(TaskPrediction):
+class SegmentationPrediction(BackboneTask):
     """Masks of new pictures."""
 
-    num_classes: int | None
-    class_names: list[str]
     palette: np.ndarray | None = None
 
     def set_up_from(self, learned: Learned) -> None:
-        if learned.num_classes is not None:
-            self.name_classes(learned.num_classes, learned.class_names or ())
+        super().set_up_from(learned)
         colours = learned.data.get("palette")
         if isinstance(colours, str):
             self.palette = np.frombuffer(bytes.fromhex(colours), np.uint8).reshape(-1, 3)
 
-    def name_classes(self, number: int, names: Sequence[str] = ()) -> None:
-        """So many classes, called by these names and, where there are no more, by their numbers."""
-        self.num_classes = number
-        self.class_names = [*names[:number], *map(str, range(len(names), number))]
-
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        data = self.config.DATA
-        reading = Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
-        return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(data)), "RGB", reading)
+        return self.new_pictures(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config.DATA)))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
         """The share of each class in the pixels of a picture.
@@ -107,11 +96,7 @@ class MaskWriter(PredictionWriter):
     def _drawn(self, picture: Image.Image, prediction: np.ndarray) -> Image.Image:
         found = np.unique(prediction).tolist()
         entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in found]
-        names = legend(entries, max(picture.height, LINE_PX))
-        drawn = Image.new("RGB", (picture.width + names.width, max(picture.height, names.height)), "white")
-        drawn.paste(Image.fromarray(overlaid(np.asarray(picture), prediction, self.palette)))
-        drawn.paste(names, (picture.width, 0))
-        return drawn
+        return with_legend(overlaid(np.asarray(picture), prediction, self.palette), entries)
 
     def finish(self, entries: Iterable[Entry]) -> list[str]:
         if not any(True for _ in entries):

@@ -1,12 +1,10 @@
 """From a network's logits to the class of every pixel of a picture as it is stored: whole or by windows, at one scale
 or several, mirrored or not, and how logits become as large as the picture. The protocol alone moves a score by a point.
 
-The rules are mmsegmentation's (version 1.2.2, mmseg/models/segmentors/encoder_decoder.py, base.py and seg_tta.py):
-windows of which the last of a row or column moves back so that it is whole, summed logits divided by the windows over
-each pixel, logits resized to the network's input and then to the stored size, several views joined as the mean of their
-softmax. Two things differ: a scale other than 1 is made of the picture that the network sees at scale 1, without
-rounding to whole levels; and mirrored logits are turned back before they are resized, which is the same but for
-rounding.
+The rules are mmsegmentation's (version 1.2.2, mmseg/models/segmentors/encoder_decoder.py, base.py and seg_tta.py): the
+last window of a row or column moves back so that it is whole, summed logits are divided by the windows over each pixel,
+logits are resized to the network's input and then to the stored size, several views are joined as the mean of their
+softmax. One thing differs: a scale other than 1 is made of what the network sees at scale 1, with levels not rounded.
 """
 
 import math
@@ -35,8 +33,7 @@ class Protocol(NamedTuple):
         stride: rows and columns from one window to the next.
         scales: of the picture that the network sees.
         flips: each is seen mirrored as well.
-        is_direct: logits become as large as the stored picture in one step, as transformers has it; else by way of the
-            size of the network's input.
+        is_direct: logits become as large as the stored picture in one step, as transformers has it.
         divisor: sides at a scale other than 1 are enlarged to multiples of it.
     """
 
@@ -56,16 +53,7 @@ class Protocol(NamedTuple):
         return f"{seen}{'; also mirrored' if self.flips else ''}; logits bilinear {resized}"
 
 
-class View(NamedTuple):
-    """Logits of one look at a picture.
-
-    Attributes:
-        logits: float32 (1, classes, h, w).
-        input_size: height and width that the network has seen.
-    """
-
-    logits: paddle.Tensor
-    input_size: Size
+View = tuple[paddle.Tensor, Size]  # logits float32 (1, classes, h, w) of one look at a picture, and what was seen
 
 
 def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Protocol) -> paddle.Tensor:
@@ -79,7 +67,7 @@ def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Prot
     if protocol.crop and protocol.scales == (1.0,) and not protocol.flips and tuple(image.shape[2:]) == size:
         # A picture of any size: of its logits only those of rows that a window still covers are kept.
         bands = slid(network, image, protocol.crop, protocol.stride)
-        return paddle.concat([_most_likely([View(band, band.shape[2:])], band.shape[2:]) for band in bands])
+        return paddle.concat([_most_likely([(band, band.shape[2:])], band.shape[2:]) for band in bands])
     return _most_likely(list(_views(network, image, protocol)), size, protocol.is_direct)
 
 
@@ -130,12 +118,11 @@ def _views(network: Network, image: paddle.Tensor, protocol: Protocol) -> Iterat
             one = seen.astype("float32").flip(axis=[3]) if is_mirrored else seen
             bands = [network(one)] if protocol.crop is None else slid(network, one, protocol.crop, protocol.stride)
             logits = paddle.concat([band.astype("float32") for band in bands], axis=2)
-            yield View(logits.flip(axis=[3]) if is_mirrored else logits, tuple(seen.shape[2:]))
+            yield logits.flip(axis=[3]) if is_mirrored else logits, seen.shape[2:]
 
 
-def _resized(view: View, size: Size, is_direct: bool) -> paddle.Tensor:
-    logits = view.logits
-    for side in (size,) if is_direct else (view.input_size, size):
+def _resized(logits: paddle.Tensor, input_size: Size, size: Size, is_direct: bool) -> paddle.Tensor:
+    for side in (size,) if is_direct else (input_size, size):
         if tuple(logits.shape[2:]) != tuple(side):
             logits = upsampled(logits, side)
     return logits
@@ -143,20 +130,19 @@ def _resized(view: View, size: Size, is_direct: bool) -> paddle.Tensor:
 
 def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> paddle.Tensor:
     """uint8 (*size). Of one view only some classes are large at a time; of several the means of all are."""
+    (logits, input_size), number = views[0], views[0][0].shape[1]
+    step = max(1, _LARGEST_BYTES // (4 * max(math.prod(size), math.prod(input_size))))
     if len(views) > 1:
-        best = sum(F.softmax(_resized(view, size, is_direct), axis=1) for view in views).argmax(axis=1)
+        best = sum(F.softmax(_resized(*view, size, is_direct), axis=1) for view in views).argmax(axis=1)
     else:
-        (view,) = views
-        pixels = max(math.prod(size), math.prod(view.input_size))
-        step = max(1, _LARGEST_BYTES // (4 * pixels))
         best = most = None
-        for first in range(0, view.logits.shape[1], step):
-            some = _resized(view._replace(logits=view.logits[:, first : first + step]), size, is_direct)
+        for first in range(0, number, step):
+            some = _resized(logits[:, first : first + step], input_size, size, is_direct)
             place = some.argmax(axis=1) + first
-            if step < view.logits.shape[1]:
+            if step < number:
                 value = some.max(axis=1)
                 place = place if best is None else paddle.where(value > most, place, best)
                 most = value if most is None else paddle.maximum(value, most)
             best = place
-    is_finite = sum((view.logits * 0).sum() for view in views) == 0
+    is_finite = sum((logits * 0).sum() for logits, _ in views) == 0
     return paddle.maximum(best[0], IGNORED * (1 - is_finite.astype(best.dtype))).astype("uint8")

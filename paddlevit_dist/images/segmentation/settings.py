@@ -37,7 +37,24 @@ _TRANSFORMS = (
         many=True,
         length=2,
     ),
-    Key("DATA.CROP_SIZE", [512, 512], "int", "training: height and width of the crop", SIDE_PX, None, True, 2),
+    Key(
+        "DATA.RESIZE",
+        "pillow",
+        "text",
+        "pictures are resized with Pillow's filter, which averages over what becomes smaller; or between the four "
+        "nearest pixels, as the published models were trained and evaluated",
+        choices=("pillow", "opencv"),
+    ),
+    Key(
+        "DATA.CROP_SIZE",
+        [512, 512],
+        "int",
+        "height and width of the crop in training, and of SEGMENTATION.CROP unless it is set",
+        SIDE_PX,
+        None,
+        True,
+        2,
+    ),
     Key(
         "DATA.LARGEST_CLASS_SHARE",
         0.75,
@@ -60,6 +77,27 @@ _TRANSFORMS = (
         "int",
         "evaluation and prediction: both sides are enlarged to multiples of so many pixels; SegFormer's authors: 32",
         AT_LEAST_1,
+    ),
+)
+
+_LABELS = (
+    optional(
+        "DATA.CLASS_LIST",
+        "path",
+        "file with the names of the classes, and their numbers or colours in label maps, below DATA_PATH or absolute; "
+        "None: classes.txt, labelmap.txt, classes.csv, classes.json or the like, where there is one",
+    ),
+    optional(
+        "DATA.REDUCE_ZERO_LABEL",
+        "bool",
+        "0 in label maps is no class, and k is class k - 1; None: so for ADE20K and Pascal Context only",
+    ),
+    Key(
+        "DATA.UNLABELLED",
+        "background",
+        "text",
+        "pixels outside of all outlines of Labelme, CVAT or YOLO: class background, or ignored",
+        choices=("background", "ignored"),
     ),
 )
 
@@ -99,12 +137,21 @@ _PROTOCOL = (
         "evaluation and prediction: the network sees pictures whole, or by windows that slide over them",
         choices=("whole", "slide"),
     ),
-    Key("SEGMENTATION.CROP", [512, 512], "int", "slide: height and width of a window", SIDE_PX, None, True, 2),
+    Key(
+        "SEGMENTATION.CROP",
+        None,
+        "int",
+        "slide, and export: height and width of what the network sees; None: of DATA.CROP_SIZE",
+        SIDE_PX,
+        many=True,
+        length=2,
+        optional=True,
+    ),
     Key(
         "SEGMENTATION.STRIDE",
         None,
         "int",
-        "slide: rows and columns from one window to the next; None: two thirds of SEGMENTATION.CROP",
+        "slide: rows and columns from one window to the next; None: two thirds of the window",
         SIDE_PX,
         many=True,
         length=2,
@@ -136,6 +183,8 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
         for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
             if f"DATA.{name}" not in settings:
                 values.DATA[name] = list(value)
+        if "DATA.EXIF_ROTATE" not in settings:
+            values.DATA.EXIF_ROTATE = None  # outlines were drawn on turned pictures, label maps were not
     return []
 
 
@@ -151,10 +200,10 @@ def _check(given: Given) -> list[str]:
     own = given.values.SEGMENTATION
     if not own.SCALES:
         raise UserError(f"{given['SEGMENTATION.SCALES']}: expected at least one, such as [1.0]")
-    if own.STRIDE is not None and any(step > side for step, side in zip(own.STRIDE, own.CROP)):
+    crop = own.CROP or data.CROP_SIZE
+    if own.STRIDE is not None and any(step > side for step, side in zip(own.STRIDE, crop)):
         raise UserError(
-            f"{given['SEGMENTATION.STRIDE']}: windows of {list(own.CROP)} pixels (SEGMENTATION.CROP) would leave gaps; "
-            "expected at most that"
+            f"{given['SEGMENTATION.STRIDE']}: windows of {list(crop)} pixels (SEGMENTATION.CROP) would leave gaps"
         )
     return []
 
@@ -164,8 +213,7 @@ def _unused(given: Given) -> Iterator[Unused]:
         keys = ("SEGMENTATION.OHEM_THRESHOLD", "SEGMENTATION.OHEM_KEPT")
         yield Unused(keys, "SEGMENTATION.OHEM", "all pixels count: {}")
     if given.values.SEGMENTATION.PROTOCOL == "whole":
-        keys = ("SEGMENTATION.CROP", "SEGMENTATION.STRIDE")
-        yield Unused(keys, "SEGMENTATION.PROTOCOL", "there are no windows: {}")
+        yield Unused(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
     if given.values.DATA.VAL_FRACTION is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
@@ -174,8 +222,8 @@ _ONLY_TRAINING = tuple(
     key.name for key in (*_TRANSFORMS, *_LOSSES) if key.meaning.startswith("training:") or key in _LOSSES
 )
 TABLE = Table(
-    (*_TRANSFORMS, *_LOSSES, *_PROTOCOL),
-    effects={"training": tuple(key.name for key in _LOSSES)},
+    (*_TRANSFORMS, *_LABELS, *_LOSSES, *_PROTOCOL),
+    effects={"training": tuple(key.name for key in _LOSSES), "data": tuple(key.name for key in _LABELS)},
     training=_ONLY_TRAINING,
     complete=_complete,
     check=_check,

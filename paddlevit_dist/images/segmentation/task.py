@@ -7,23 +7,26 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ...contracts.figures import Colour
 from ...contracts.sample_checks import require_labels
+from ...contracts.task import Labelled
 from ...registry import WITH_LABEL_MAPS, contents_of
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from ..backbone_task import BackboneTask
+from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.picture_samples import opened
+from ..drawing import in_cell, overlaid, palette_of
 from ..models.segmenter import Segmenter
-from .data.segmentation_dataset import IGNORED, SegmentationDataset
-from .evaluation import SegmentationEvaluation
+from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
+from .export import SegmentationExport
 from .prediction import SegmentationPrediction
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate
 from .training import SegmentationTraining
-from .transforms import evaluation_transform, training_transform
+from .transforms import evaluation_transform, nearest, training_transform
 
 
-class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, SegmentationPrediction, BackboneTask):
+class ImageSegmentation(SegmentationTraining, SegmentationPrediction, SegmentationExport, BackboneTask):
     """Trains and evaluates a network that gives each pixel of a picture a class."""
 
     fixed_shapes = True
@@ -50,10 +53,11 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Segmentati
             raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
         if self._inspection is not None:
             notices += self._inspection.look(dataset, split, dataset.num_classes)
+            notices += look_at_labels(dataset, split)
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = SegmentationSamples(dataset, transform, is_training)
         samples.notices = [one_line(line) for line in notices]
-        self.take_classes(list(map(str, dataset.class_names)))
+        self.take_classes(list(map(str, dataset.class_names or range(dataset.num_classes))))
         self.palette = dataset.palette
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         if weights is not None and len(weights) != self.num_classes:
@@ -69,12 +73,15 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Segmentati
 
     def about_data(self, samples: Any) -> dict[str, Any]:
         facts = {**super().about_data(samples), "number of classes": self.num_classes, "classes": self.class_names}
+        if isinstance(samples, SegmentationSamples):  # not a program's own
+            facts[TURNED] = is_turned(samples.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
 
     def about_input(self) -> dict[str, Any]:
         data = self.config.DATA
-        names = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR", "IMAGENET_MEAN", "IMAGENET_STD")
-        return {**{f"DATA.{name}": data[name] for name in (*names, "EXIF_ROTATE")}, "interpolation": "bilinear"}
+        sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
+        names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+        return {f"DATA.{name}": data[name] for name in names}
 
     def classes_in(self, sample: SegmentationSample) -> np.ndarray | None:
         return np.setdiff1d(sample.labels, IGNORED).astype(np.int64)
@@ -84,6 +91,28 @@ class ImageSegmentation(SegmentationTraining, SegmentationEvaluation, Segmentati
 
     def collate(self, samples: Sequence[SegmentationSample]) -> dict[str, Any]:
         return collate(samples)
+
+    def pictures(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labelled]:
+        """A collated training batch as the model sees it, under the colours of its labels."""
+        return [self._picture(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
+
+    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[Labelled]:
+        """Pictures as an evaluation has them, under the colours of the nearest labels."""
+        transform, drawn = evaluation_transform(self.config.DATA), []
+        for index in indices:
+            picture, labels = samples.dataset.read(index)
+            image = transform(picture)
+            rows, columns = nearest(labels.shape, image.shape[1:])
+            drawn.append(self._picture(image, labels.take(columns, 1).take(rows, 0), samples))
+        return drawn
+
+    def _picture(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labelled:
+        drawn = overlaid(image.transpose(1, 2, 0), labels, palette_of(samples.dataset, len(self.class_names)))
+        share = np.count_nonzero(labels != IGNORED) / max(labels.size, 1)
+        return in_cell(drawn), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labelled"
+
+    def picture_legend(self) -> list[tuple[str, Colour]]:
+        return self.legend_of([tuple(colour) for colour in palette_of(self, len(self.class_names)).tolist()])
 
     # ---- model -------------------------------------------------------------------------------------------------
 

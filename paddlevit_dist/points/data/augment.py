@@ -265,6 +265,33 @@ def mix(scene: Scene, other: Scene) -> Scene:
 
 
 @dataclass(frozen=True)
+class Crop:
+    """The points around a random labelled point (around any, if none has a label), in their original order.
+
+    Args:
+        shape: "sphere", or "block", which is square on the floor and reaches over all heights.
+        size_m: diameter of the sphere, or edge of the block.
+    """
+
+    shape: str
+    size_m: float
+
+    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        if not len(scene.xyz):
+            return scene
+        labelled = np.flatnonzero(scene.semantic != IGNORED)
+        chosen = int(generator.integers(len(labelled) or len(scene.xyz)))
+        centre = scene.xyz[labelled[chosen] if len(labelled) else chosen]
+        axes = range(3 if self.shape == "sphere" else 2)
+        near = np.flatnonzero(np.abs(scene.xyz[:, 0] - centre[0]) <= self.size_m / 2)
+        for axis in axes[1:]:  # of ever fewer points
+            near = near[np.abs(scene.xyz[near, axis] - centre[axis]) <= self.size_m / 2]
+        if self.shape == "sphere":
+            near = near[((scene.xyz[near] - centre) ** 2).sum(axis=1) <= (self.size_m / 2) ** 2]
+        return select(scene, near)
+
+
+@dataclass(frozen=True)
 class CropToBudget:
     """The ``max_points`` points nearest to a random point of the scene, measured along the floor, in their original
     order; the scene itself if it has no more."""

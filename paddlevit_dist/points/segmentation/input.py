@@ -20,6 +20,10 @@ _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass,
 _DROPOUT = 0.5  # probability of dropping points
 
 
+class WholeScene(PointSample):
+    """A scene that the network sees in fragments."""
+
+
 @dataclass(frozen=True)
 class PointSamples(SceneSamples):
     """Scenes as segmentation input.
@@ -30,6 +34,8 @@ class PointSamples(SceneSamples):
         color_range: what 0 and 255 are mapped to.
         rotations: number of rotations about z in which a scene is seen.
         notices: lines for the log.
+        flips: each rotation is seen a second time, mirrored along x.
+        in_fragments: a scene goes through the network in parts, so its batch has no plan of the whole.
     """
 
     voxel_size_m: float
@@ -37,13 +43,20 @@ class PointSamples(SceneSamples):
     color_range: tuple[float, float]
     rotations: int
     notices: Sequence[str] = ()
+    flips: bool = False
+    in_fragments: bool = False
 
     def voxelized(self, scene: Scene) -> PointSample:
         directions = [2 * math.pi * turn / self.rotations for turn in range(self.rotations)]
-        return PointSample(scene, [self._seen_from(scene, angle) for angle in directions])
+        views = [
+            self._seen_from(scene, angle, flip) for angle in directions for flip in (False, True)[: 1 + self.flips]
+        ]
+        return (WholeScene if self.in_fragments else PointSample)(scene, views)
 
-    def _seen_from(self, scene: Scene, angle: float) -> View:
+    def _seen_from(self, scene: Scene, angle: float, is_flipped: bool) -> View:
         xyz = scene.xyz if angle == 0.0 else scene.xyz @ augment.rotation(2, angle).astype(np.float32)
+        if is_flipped:
+            xyz = xyz * np.array([-1, 1, 1], np.float32)
         voxels = discretize(xyz, self.voxel_size_m)  # (P, 3)
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
 
@@ -96,6 +109,8 @@ def training_steps(points: Any, dataset: SceneDataset) -> tuple[Step, ...]:
         (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.ColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
         (keys.COLOR_DROP, Sometimes(keys.COLOR_DROP, augment.ColorDrop())),
     ]
-    changes = tuple(step for is_wanted, step in wanted if is_wanted)
+    # First, so that a large scene is not turned and distorted as a whole.
+    around = () if points.CROP is None else (augment.Crop(points.CROP, points.CROP_SIZE_M),)
+    changes = (*around, *(step for is_wanted, step in wanted if is_wanted))
     crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
     return (*changes, augment.Mix(dataset, changes, points.MIX_PROB), *crop)

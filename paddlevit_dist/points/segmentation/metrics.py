@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...contracts.task import Kept, Term
-from ...intervals import confusion_scores
+from ...contracts.task import Term
 from ...labelling.confusion import CONFUSION, ConfusionMetrics
 from ...labelling.losses import summed_cross_entropy
 from ...runtime.transfers import read_later
@@ -74,12 +73,6 @@ class SemanticMetrics(ConfusionMetrics):
         """int64 (scenes, 3, classes), see ``intervals.confusion_scores``, and the summed loss, float64 (scenes,)."""
         none = [np.zeros((0, 3, len(self.class_names)), np.int64), np.zeros(0)]
         return [np.concatenate(parts) for parts in zip(none, *(read() for read in self._scenes))]
-
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(confusion_scores(table[0], self.class_names, table[1])(weights))
-
-    def kept(self, table: Sequence[np.ndarray]) -> Kept:
-        return Kept("confusions", self.class_names, dict(zip(("statistics", "losses"), table)))
 
     def summary(self, values: dict[str, float]) -> str:
         return f"{super().summary(values)} loss {values['loss']:.4f}"

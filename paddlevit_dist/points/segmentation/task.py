@@ -14,36 +14,44 @@ from ...contracts.figures import Figure
 from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...labelling.counts import confusion_of
-from ...labelling.losses import cross_entropies, lovasz_softmax
+from ...labelling.losses import cross_entropies
 from ...models import create_model
+from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
+from ...runtime.transfers import read, to_device
 from ..data.pictures import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
 from ..data.ply import write_coloured_ply
-from ..data.samples import compile_loops
+from ..data.samples import PointSample, compile_loops, join
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..inputs import describe_points
 from ..outputs import SceneWriter
 from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, slices_of
-from ..sparse import Plan, SparseTensor
-from .input import PointSamples, feature_channels, training_steps
-from .metrics import SemanticMetrics, semantic_terms
+from ..sparse import Plan, SparseTensor, build_plan
+from .fragments import Blocks, scored
+from .input import PointSamples, WholeScene, feature_channels, training_steps
+from .metrics import SemanticMetrics
+from .training import loss_counts, loss_terms
 
 
 class SemanticSegmentation(SceneTask):
     """Trains and evaluates a sparse network that labels points.
 
-    The loss is the mean over all labelled points of all ranks; predictions and metrics are per point, each taking those
-    of its voxel.
+    The cross-entropy is the mean over all labelled points of all ranks, the Dice loss over the classes of all their
+    scenes; predictions and metrics are per point, each taking those of its voxel.
     """
 
     best_metric = ("mIoU", True)
-    count_names = ("loss",)
     of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
     def samples_of(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
         points = self.config.POINTS
+        if points.CLASS_WEIGHTS is not None and is_training and len(points.CLASS_WEIGHTS) != self.num_classes:
+            raise UserError(
+                f"POINTS.CLASS_WEIGHTS has {len(points.CLASS_WEIGHTS)} numbers: expected one for each of the "
+                f"{self.num_classes} classes"
+            )
         return PointSamples(
             dataset,
             training_steps(points, dataset) if is_training else (),
@@ -53,10 +61,19 @@ class SemanticSegmentation(SceneTask):
             tuple(points.COLOR_RANGE),
             1 if is_training else points.TEST_ROTATIONS,
             self.notices_of(dataset),
+            points.TEST_FLIPS and not is_training,
+            points.FRAGMENT_SIZE_M is not None and not is_training,
         )
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
-        return {"loss": int(np.count_nonzero(batch["labels"] != IGNORED))}
+    def collate(self, samples: Sequence[PointSample]) -> dict[str, Any]:
+        return join(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)
+
+    @property
+    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # as many as there are losses
+        return ("loss", "dice") if self.config.POINTS.DICE_WEIGHT else ("loss",)
+
+    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return loss_counts(self.config.POINTS, batch)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         model = create_model(
@@ -72,13 +89,7 @@ class SemanticSegmentation(SceneTask):
         return {**super().about_input(), "POINTS.FEATURES": list(self.config.POINTS.FEATURES)}
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
-        labels = batch["labels"]
-        logits = self.point_logits(model, batch)  # (P, classes)
-        terms = dict(zip(("loss", "accuracy"), semantic_terms(logits, labels)))
-        weight = self.config.POINTS.LOVASZ_WEIGHT
-        if weight:
-            terms["lovasz"] = Term(*lovasz_softmax(logits, labels, IGNORED), weight=weight)
-        return terms
+        return loss_terms(self.config.POINTS, self.point_logits(model, batch), batch)
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Float32 (views x P, classes)."""
@@ -89,9 +100,9 @@ class SemanticSegmentation(SceneTask):
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
     ) -> Records | None:
-        labels, logits = batch["labels"], self._mean_logits(model, batch)
-        predicted = logits.argmax(axis=-1)
-        step.metrics.update(predicted, labels, cross_entropies(logits, labels, IGNORED), batch["offsets"])
+        labels = batch["labels"]
+        predicted, losses = self._scored(model, batch)
+        step.metrics.update(predicted, labels, losses, batch["offsets"])
         if step.writer is not None:
             classes, true, parts = predicted.numpy(), labels.numpy(), slices_of(batch)
             step.writer.add([classes[part] for part in parts], [true[part] for part in parts])
@@ -101,17 +112,43 @@ class SemanticSegmentation(SceneTask):
         records = self.figure_records(batch, [classes[part] for part in slices_of(batch)])
         return lambda: records
 
+    def _scored(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """The class of each point, int64 (P,), and its cross-entropy, float32 (P,)."""
+        if "coordinates" in batch:
+            return self._scored_in_fragments(model, batch)
+        logits = self._mean_logits(model, batch)
+        return logits.argmax(axis=-1), cross_entropies(logits, batch["labels"], IGNORED)
+
     def _mean_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Float32 (P, classes), over all rotations in which a scene is seen."""
-        logits, views = self.point_logits(model, batch), self.config.POINTS.TEST_ROTATIONS
+        """Float32 (P, classes), over all views of a scene."""
+        logits, views = self.point_logits(model, batch), self._num_views()
         if views == 1:
             return logits
         shares = F.softmax(logits, axis=-1).reshape([views, -1, logits.shape[1]])
         return paddle.log(shares.mean(axis=0))
 
+    def _num_views(self) -> int:
+        points = self.config.POINTS
+        return points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1)
+
+    def _scored_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[paddle.Tensor]:
+        features = batch["features"]
+
+        def network(coordinates: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            plan = Plan.of_batch(build_plan(coordinates, self.plan_spec, num_scenes=1))
+            logits = model(SparseTensor(paddle.gather(features, to_device(rows)), plan=plan))
+            return logits.astype("float32").numpy()
+
+        names = "coordinates", "inverse", "labels", "offsets"
+        arrays = dict(zip(names, read(*(batch[name] for name in names))))
+        points, voxel = self.config.POINTS, self.config.DATA.VOXEL_SIZE_M
+        size, overlap = (round(length / voxel) for length in (points.FRAGMENT_SIZE_M, points.FRAGMENT_OVERLAP_M))
+        blocks = Blocks(max(size, 1), min(overlap, max(size - 1, 0)))
+        return [to_device(values) for values in scored(network, blocks, arrays)]
+
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
         """The class of each point, int64 (points,), for each scene."""
-        classes = self._mean_logits(model, batch).argmax(axis=-1).numpy()
+        classes = self._scored(model, batch)[0].numpy()
         return [classes[part] for part in slices_of(batch)]
 
     def figure_records(self, batch: Mapping[str, Any], predictions: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -72,7 +72,7 @@ def _receive(
     source: paddle.Tensor, scales: Sequence[paddle.Tensor], direction: Direction, rows: int, has_centre: bool
 ) -> paddle.Tensor:
     """What each of ``rows`` rows receives through a kernel's scales, each (C,)."""
-    if has_centre:
+    if has_centre and rows:  # some kernels reject no rows
         received = source * scales[len(scales) // 2]
     else:
         received = paddle.zeros([rows, source.shape[1]], dtype=source.dtype)

@@ -14,7 +14,7 @@ import paddle
 from ...runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, distinct
 from .device_plan import Plan
-from .tensor import SparseTensor, put_rows, require_sparse, take_rows, whole
+from .tensor import SparseTensor, no_rows, put_rows, require_sparse, take_rows, whole
 
 _MODES = ("mean", "sum", "first")
 
@@ -91,7 +91,7 @@ def features_at(x: SparseTensor, points: Any, mode: str = "linear") -> paddle.Te
     if mode not in ("linear", "nearest"):
         raise ValueError(f"mode is '{mode}', expected 'linear' or 'nearest'")
     if not len(points):
-        return x.features[:0]
+        return no_rows(x.features)
     zeros = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
     with_zeros = paddle.concat([x.features, zeros]) if x.features.shape[0] else zeros
     corners = list(_corners(points, x.stride)) if mode == "linear" else [(_containing(points, x.stride), None)]

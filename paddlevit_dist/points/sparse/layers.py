@@ -23,7 +23,7 @@ from .coordinate_keys import Steps, along_axes, distinct
 from .coordinate_levels import kernel_offsets
 from .coordinate_plan import MapKey, PlanSpec
 from .device_plan import KernelMap, Plan, preferred_block_rows
-from .tensor import SparseTensor, finer_stride, require_sparse, times, whole
+from .tensor import SparseTensor, finer_stride, no_rows, require_sparse, times, whole
 
 
 class _SparseConvolution(nn.Layer):
@@ -112,7 +112,7 @@ class _SparseConvolution(nn.Layer):
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
         if self.bias is None:
             return features
-        return features + like_products(self.bias) if features.shape[0] else _NoRows.apply(features, self.bias)
+        return features + like_products(self.bias) if features.shape[0] else no_rows(features, self.bias)
 
     def extra_repr(self) -> str:
         return (
@@ -225,21 +225,7 @@ def _shown(dtype: paddle.dtype) -> str:
 
 def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
     """``features @ matrix``, also for zero rows, which some kernels reject."""
-    return paddle.matmul(features, matrix) if features.shape[0] else _NoRows.apply(features, matrix)
-
-
-class _NoRows(paddle.autograd.PyLayer):
-    """The product of zero rows with a matrix, or their sum with a row; all gradients are zero."""
-
-    @staticmethod
-    def forward(ctx: Any, features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
-        ctx.save_for_backward(features, matrix)
-        return paddle.zeros([0, matrix.shape[1]], dtype=features.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        saved = ctx.saved_tensor()
-        return tuple(None if one.stop_gradient else paddle.zeros(one.shape, dtype=one.dtype) for one in saved)
+    return paddle.matmul(features, matrix) if features.shape[0] else no_rows(features, matrix)
 
 
 class RowsBatchNorm(SynchronisableBatchNorm):

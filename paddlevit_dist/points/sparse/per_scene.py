@@ -5,9 +5,10 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ...parallel import zero_of
 from ...runtime import autocast
 from .layers import require
-from .tensor import SparseTensor, require_sparse
+from .tensor import SparseTensor, no_rows, require_sparse
 
 
 def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> SparseTensor:
@@ -21,13 +22,15 @@ def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> Spa
         ValueError: another mode, or other shapes.
     """
     require_sparse("broadcast", x)
-    modes = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": _beside}
+    modes: dict[str, Any] = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": _beside}
     if mode not in modes:
         raise ValueError(f"mode is '{mode}', expected one of {', '.join(modes)}")
     if vectors.ndim != 2 or vectors.shape[0] != x.plan.num_scenes:
         raise ValueError(f"vectors have shape {list(vectors.shape)}, expected ({x.plan.num_scenes}, channels)")
-    own = paddle.gather(vectors, x.plan.scenes(x.stride)) if x.features.shape[0] else vectors[:0]
-    return x.with_features(modes[mode](x.features, own))
+    if not x.features.shape[0]:
+        more = vectors.shape[1] if mode == "concatenate" else 0
+        return x.with_features(no_rows(x.features, vectors, channels=x.features.shape[1] + more))
+    return x.with_features(modes[mode](x.features, paddle.gather(vectors, x.plan.scenes(x.stride))))
 
 
 def _beside(features: paddle.Tensor, own: paddle.Tensor) -> paddle.Tensor:
@@ -66,7 +69,7 @@ class InstanceNorm(nn.Layer):
     def forward(self, x: SparseTensor) -> SparseTensor:
         require(self, x, self.weight, self.weight.shape[1])
         if not x.features.shape[0]:
-            return x.with_features(x.features + 0.0 * (self.weight + self.bias)[:0])
+            return x.with_features(no_rows(x.features, self.weight, self.bias))
         numbers = x.plan.scenes(x.stride)
         scenes = paddle.arange(x.plan.num_scenes, dtype="int32").unsqueeze(1)
         with autocast.off():  # sums over all voxels of a scene leave the range of half precision
@@ -93,5 +96,6 @@ class Pointwise(nn.Layer):
         require_sparse("Pointwise", x)
         if x.features.shape[0]:
             return x.with_features(self.layer(x.features))
-        # Most kernels refuse no rows. So all parameters have a gradient, of zeros, on this rank too.
-        return x.with_features(self.layer(paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype))[:0])
+        # Most kernels refuse no rows; and all parameters, here and before, have a gradient of zeros on this rank too.
+        one = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
+        return x.with_features(no_rows(self.layer(one + zero_of(x.features).astype(one.dtype))))

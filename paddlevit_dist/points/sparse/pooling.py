@@ -5,6 +5,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ...parallel import zero_of
 from ...runtime import autocast
 from .coordinate_keys import Steps
 from .coordinate_plan import MapKey
@@ -91,7 +92,8 @@ class GlobalPooling(nn.Layer):
         scenes, channels = x.plan.num_scenes, x.features.shape[1]
         numbers = x.plan.scenes(x.stride)
         if not x.features.shape[0]:
-            return paddle.zeros([scenes, channels], dtype=x.features.dtype) + 0.0 * x.features.sum()
+            zeros = paddle.zeros([scenes, channels], dtype=x.features.dtype)
+            return zeros + zero_of(x.features).astype(zeros.dtype)
         if self.mode == "max":
             return paddle.stack([_largest(x.features, numbers == scene) for scene in range(scenes)])
         is_of_scene = (numbers.unsqueeze(0) == paddle.arange(scenes, dtype="int32").unsqueeze(1)).astype(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ...parallel import zero_of
 from ...runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, distinct, plainest
 from .device_plan import Plan
@@ -82,7 +83,7 @@ class SparseTensor:
         """
         if self.stride != 1:
             raise ValueError(f"only voxels of stride 1 can be sliced to points, these have stride {self.stride}")
-        return paddle.gather(self.features, inverse) if inverse.shape[0] else self.features[:0]
+        return paddle.gather(self.features, inverse) if inverse.shape[0] else no_rows(self.features)
 
     def rows_of_scenes(self) -> list[np.ndarray]:
         """The rows of each scene, int64 (rows,), in ascending order."""
@@ -126,10 +127,15 @@ def _combined(operation: Callable[..., paddle.Tensor], one: SparseTensor, other:
     if not isinstance(other, SparseTensor):
         if not isinstance(other, paddle.Tensor):
             other = paddle.to_tensor(other, dtype=one.features.dtype)
-        return one.with_features(operation(one.features, other))
+        return one.with_features(_on_rows(operation)(one.features, other))
     if not on_same_voxels(one, other):
         one, other = on_all_voxels(one, other)
-    return one.with_features(operation(one.features, other.features))
+    return one.with_features(_on_rows(operation)(one.features, other.features))
+
+
+def _on_rows(operation: Callable[..., paddle.Tensor]) -> Callable[..., paddle.Tensor]:
+    """The same operation, which also takes no rows."""
+    return lambda one, other: operation(one, other) if one.shape[0] else no_rows(other, one)
 
 
 def union(*tensors: SparseTensor) -> SparseTensor:
@@ -139,7 +145,7 @@ def union(*tensors: SparseTensor) -> SparseTensor:
         TypeError, ValueError: as ``on_all_voxels``.
     """
     aligned = on_all_voxels(*tensors)
-    return aligned[0].with_features(functools.reduce(paddle.add, (tensor.features for tensor in aligned)))
+    return aligned[0].with_features(functools.reduce(_on_rows(paddle.add), (tensor.features for tensor in aligned)))
 
 
 def intersection(*tensors: SparseTensor) -> SparseTensor:
@@ -152,7 +158,8 @@ def intersection(*tensors: SparseTensor) -> SparseTensor:
     number = np.zeros(len(aligned[0].coordinates), np.int64)
     for inverse in inverses:
         number[inverse] += 1
-    whole_sum = aligned[0].with_features(functools.reduce(paddle.add, (tensor.features for tensor in aligned)))
+    total = functools.reduce(_on_rows(paddle.add), (tensor.features for tensor in aligned))
+    whole_sum = aligned[0].with_features(total)
     return prune(whole_sum, number == len(tensors))
 
 
@@ -206,15 +213,37 @@ def prune(x: SparseTensor, keep: Any) -> SparseTensor:
 
 def take_rows(features: paddle.Tensor, rows: np.ndarray) -> paddle.Tensor:
     """Some of the rows, (rows, C), also none."""
-    return paddle.gather(features, to_device(rows)) if len(rows) else features[:0]
+    return paddle.gather(features, to_device(rows)) if len(rows) else no_rows(features)
+
+
+def no_rows(*tensors: paddle.Tensor, channels: int | None = None) -> paddle.Tensor:
+    """No row of so many channels, by default of the last tensor's, with gradients of zeros for all tensors: for what
+    some kernels of Paddle reject, the product of zero rows with a matrix, or their sum with a row."""
+    return _NoRows.apply(tensors[-1].shape[-1] if channels is None else channels, *tensors)
+
+
+class _NoRows(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx: Any, channels: int, *tensors: paddle.Tensor) -> paddle.Tensor:
+        ctx.save_for_backward(*tensors)
+        return paddle.zeros([0, channels], dtype=tensors[0].dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+        saved = ctx.saved_tensor()
+        return tuple(None if one.stop_gradient else paddle.zeros(one.shape, dtype=one.dtype) for one in saved)
 
 
 def put_rows(features: paddle.Tensor, rows: np.ndarray, number: int) -> paddle.Tensor:
     """(number, C): the features (N, C) in rows int64 (N,), all different, and zeros in the others."""
     place = np.full(number, features.shape[0], np.int64)  # of each row, where it comes from; the one of zeros is last
     place[rows] = np.arange(len(rows))
+    if not number:
+        return features
     if not features.shape[0]:
-        return paddle.zeros([number, features.shape[1]], dtype=features.dtype)
+        return paddle.zeros([number, features.shape[1]], dtype=features.dtype) + zero_of(features).astype(
+            features.dtype
+        )
     with_zeros = paddle.concat([features, paddle.zeros([1, features.shape[1]], dtype=features.dtype)])
     return paddle.gather(with_zeros, to_device(place))
 

@@ -16,6 +16,7 @@ from paddlevit_dist.images.detection.data.detection_dataset import DetectionData
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.registry import WITH_BOXES
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -116,7 +117,8 @@ def test_another_file_is_no_data_path(tmp_path):
     (tmp_path / "a.json").write_text('{"version": "5.3", "shapes": [], "imagePath": "a.jpg"}')
     for path in (tmp_path / "a.json", tmp_path):
         with pytest.raises(UserError, match=f"a.json is labelme's, of one picture; .*labelme2coco {tmp_path}\\)"):
-            guess(str(path))
+            guess(str(path), WITH_BOXES)
+    assert guess(str(tmp_path)).dataset == "labelme"
     (tmp_path / "a.json").write_text('{"a": 1}')
     with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the pictures: {tmp_path}"):
         guess(str(tmp_path / "a.json"))

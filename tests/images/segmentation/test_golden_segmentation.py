@@ -14,11 +14,13 @@ GOLDEN, ARRAYS = description("segmentation"), arrays("segmentation")
 SIZES = [(name, size) for name, about in GOLDEN["models"].items() for size in about["sizes"]]
 CASES = [
     *(pytest.param(*case, "float32", marks=pytest.mark.long) for case in SIZES if case[0].startswith("upernet")),
-    *((*case, dtype) for case in SIZES if case[0].startswith("segformer") for dtype in ("float32", "float64")),
+    *((*case, "float32") for case in SIZES if case[0].startswith("segformer")),
+    # Of other sizes Paddle's resize has ratios in float32.
+    *((*case, "float64") for case in SIZES if case in (("segformer_tiny", "64x64"), ("segformer_b0", "128x128"))),
 ]
 VALUES, LOSSES = 1e-4, 1e-5  # torch's own float32 run is off by up to 7e-6 and 3e-7
 # Of gradient norms, relative. In float32 a ReLU whose input is near 0 is there or not, by the order of a sum.
-GRADIENTS = {"segformer": {"float32": 1e-3, "float64": 1e-5}, "upernet": {"float32": 1e-2}}
+GRADIENTS = {"segformer": {"float32": 1e-3, "float64": 1e-9}, "upernet": {"float32": 1e-2}}
 IGNORED = 255
 
 

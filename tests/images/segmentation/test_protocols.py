@@ -81,7 +81,7 @@ def test_windows_of_a_picture_of_any_height_keep_the_logits_of_one_row_of_window
     image, kept, seen = picture(400, 48), [], []
     most_likely = protocols._most_likely
     monkeypatch.setattr(
-        protocols, "_most_likely", lambda views, *rest: kept.append(views[0].logits.shape) or most_likely(views, *rest)
+        protocols, "_most_likely", lambda views, *rest: kept.append(views[0][0].shape) or most_likely(views, *rest)
     )
 
     def counting(pixels):
@@ -92,7 +92,7 @@ def test_windows_of_a_picture_of_any_height_keep_the_logits_of_one_row_of_window
     streamed = class_map(counting, image, (400, 48), sliding).numpy()
     assert max(shape[2] for shape in kept) <= 32 and sum(shape[2] for shape in kept) == 400
     assert seen == sorted(seen) and len(set(seen)) == len(kept)  # each band is made before the next windows are seen
-    whole = protocols._resized(next(protocols._views(network, image, sliding)), (400, 48), False)
+    whole = protocols._resized(*next(protocols._views(network, image, sliding)), (400, 48), False)
     assert np.array_equal(streamed, whole.argmax(axis=1)[0].numpy())
 
 

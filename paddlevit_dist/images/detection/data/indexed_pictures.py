@@ -21,7 +21,7 @@ from ....loading.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
 from ...data.inspection import in_threads
-from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
+from ...data.reading import Reading, UnreadablePicture, WrongSize, decode_image, open_image, orientation, read_file
 from .detection_dataset import Annotations, DetectionDataset, told
 from .transforms import Size
 
@@ -177,17 +177,6 @@ def numbers_of(stems: Sequence[str]) -> np.ndarray:
         if len(np.unique(numbers)) == len(numbers):
             return numbers
     return np.arange(1, len(stems) + 1)
-
-
-class WrongSize(UnreadablePicture):
-    """A picture of another size than its annotations say."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        UserError.__init__(self, f"{path} {reason}")
-        self.path, self.reason = path, reason
-
-    def __reduce__(self) -> Any:
-        return WrongSize, (self.path, self.reason)
 
 
 class IndexedPictures(DetectionDataset):

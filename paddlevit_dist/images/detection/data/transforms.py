@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from ...transforms.resizing import between_two
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION
 
 Size = tuple[int, int]  # height, width
@@ -80,18 +81,8 @@ def resize_as_torchvision(view: View, size: Size) -> View:
     and without rounding to whole levels."""
     pixels = np.asarray(view.picture, np.float32)
     for axis, side in enumerate(size):
-        pixels = _between_two(pixels, axis, side)
+        pixels = between_two(pixels, axis, side)
     return _scaled(view, size, pixels)
-
-
-def _between_two(pixels: np.ndarray, axis: int, side: int) -> np.ndarray:
-    """One axis of float32 pixels resized linearly; centres of pixels lie at halves."""
-    before = pixels.shape[axis]
-    places = np.maximum((np.arange(side) + 0.5) * (before / side) - 0.5, 0)
-    first = np.minimum(places.astype(np.int64), before - 1)
-    share = (places - first).astype(np.float32).reshape([-1 if axis == own else 1 for own in range(pixels.ndim)])
-    second = np.minimum(first + 1, before - 1)
-    return pixels.take(first, axis) * (1 - share) + pixels.take(second, axis) * share
 
 
 def _scaled(view: View, size: Size, picture: Any) -> View:

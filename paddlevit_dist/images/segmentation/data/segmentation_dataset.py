@@ -1,11 +1,19 @@
 """What a dataset of pictures with label maps is: the picture, and the class of each of its pixels as stored."""
 
+from typing import Any
+
 import numpy as np
 from PIL import Image
 
+from ....runtime.printing import shortened
 from ...data.image_dataset import ImageDataset
+from ...data.inspection import in_threads
+from ...data.reading import UnreadablePicture
 
 IGNORED = 255  # of a pixel without a class; so a dataset has at most 255 classes
+_COUNTED, _WITHOUT_LIMIT, _SECONDS = 2_000, 100, 5.0  # label maps that are looked at before a run, and how long
+_MOST_NAMED = 12  # classes in a line
+_NEARLY_ALL = 0.99
 
 
 class SegmentationDataset(ImageDataset):
@@ -28,9 +36,57 @@ class SegmentationDataset(ImageDataset):
         raise NotImplementedError
 
     def labels_of(self, index: int) -> np.ndarray:
-        """uint8 (height, width), the class of each pixel or ``IGNORED``, without decoding the picture.
+        """uint8 (height, width), the class of each pixel or ``IGNORED``; where that is possible without decoding the
+        picture.
 
         Raises:
             UserError: the label map cannot be read, or has a label that is not known; names file, row and column.
         """
-        raise NotImplementedError
+        return self.read(index)[1]
+
+
+def look_at_labels(dataset: SegmentationDataset, split: str) -> list[str]:
+    """How often classes occur in label maps, of as many as time allows, the same ones in every run; and what is odd.
+
+    Raises:
+        UserError: a label is not known; names file, row and column.
+    """
+    if not dataset.labelled:
+        return []
+    order = np.random.default_rng(0).permutation(len(dataset))[:_COUNTED].tolist()
+    found = in_threads(_counts, dataset, order, f"labels of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
+    each = np.stack([counts for counts in found if counts is not None] or [np.zeros(IGNORED + 1, np.int64)])
+    counts, ignored = each.sum(axis=0)[: dataset.num_classes], int(each[:, IGNORED].sum())
+    labelled = int(counts.sum())
+    maps = f"{len(each):,} of {len(dataset):,}" if len(each) < len(dataset) else f"all {len(each):,}"
+    if not labelled:
+        return [f"no pixel of {maps} label maps of {split} has a class: all are without one ({IGNORED})"]
+    names = list(map(str, dataset.class_names or range(dataset.num_classes)))
+    largest = np.argsort(-counts, kind="stable")
+    told = [f"{names[label]} {_share(counts[label], labelled)}" for label in largest[:_MOST_NAMED].tolist()]
+    more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    lines = [
+        f"labels of {split}, in {maps} label maps: {', '.join(told)}{more}; without a class "
+        f"{_share(ignored, ignored + labelled)} of all pixels"
+    ]
+    absent = [names[label] for label in np.flatnonzero(counts == 0).tolist()]
+    if absent:
+        said = f"{len(absent)} of {len(names)} classes do not occur in them"
+        lines.append(f"warning: {said}: {shortened(', '.join(absent))}")
+    if counts.max() > _NEARLY_ALL * labelled and len(names) > 1:
+        lines.append(f"warning: nearly all labelled pixels are {names[largest[0]]}: is that what the label maps say?")
+    if ignored > _NEARLY_ALL * (ignored + labelled):
+        lines.append(f"warning: nearly all pixels are without a class: is {IGNORED} a class, or 0 (REDUCE_ZERO_LABEL)?")
+    return lines
+
+
+def _share(part: Any, whole: int) -> str:
+    return f"{100 * int(part) / whole:.3g} %"
+
+
+def _counts(dataset: SegmentationDataset, index: int) -> np.ndarray | None:
+    """int64 (256,), pixels of each label; None: the label map cannot be read, which is told when it is opened."""
+    try:
+        return np.bincount(dataset.labels_of(index).ravel(), minlength=IGNORED + 1)
+    except UnreadablePicture:
+        return None

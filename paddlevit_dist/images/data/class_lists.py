@@ -1,0 +1,187 @@
+"""Names, numbers and colours of classes, from the files in which people list them, or as published."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...runtime.errors import UserError
+from ...runtime.text_files import read_json, read_text
+from .annotated_files import readable
+from .label_pixels import packed_colours
+
+FILES = (
+    *("classes.txt", "labelmap.txt", "labels.txt", "class_names.txt", "label_colors.txt"),
+    *("classes.csv", "_classes.csv", "class_dict.csv", "labels.csv", "labelmap.csv"),
+    *("classes.json", "labels.json", "id2label.json", "class_dict.json", "meta.json"),
+)
+_PUBLISHED = Path(__file__).with_name("label_map_classes.txt")
+_NOT_LEARNT = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabelled")
+_BETWEEN = r"\s*[,;\t ]\s*"
+_COLOUR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
+# How lines say it; of a file all lines say it in the same way, the first that fits them all.
+_LINES = (
+    r"(?P<name>[^:]+):(\s*(?P<r>\d+),(?P<g>\d+),(?P<b>\d+))?(:[^:]*)*",  # CVAT: name:red,green,blue:parts:actions
+    rf"(?P<number>\d+){_BETWEEN}(?P<name>\D.*?){_BETWEEN}{_COLOUR}",
+    rf"(?P<name>.*[^\s,;])\s*[,;\t]\s*{_COLOUR}",
+    rf"(?P<name>.*\D){_BETWEEN}{_COLOUR}",
+    rf"{_COLOUR}{_BETWEEN}(?P<name>\D.*)",
+    r"(?P<number>\d+)\s*[:,;\t ]\s*(?P<name>\D.*)",
+    r"(?P<name>.*[^\s,;])\s*[,;\t]\s*(?P<number>\d+)",
+    r"(?P<name>((?![,;\t]\s*\d).)+)",
+)
+
+
+class Entry(NamedTuple):
+    """A class in a list; its number and its colour in red, green and blue, where the list says them."""
+
+    name: str
+    number: int | None = None
+    colour: tuple[int, int, int] | None = None
+
+
+class ClassList(NamedTuple):
+    """Classes in the order of their labels.
+
+    Attributes:
+        names: of the classes.
+        numbers: of each class in label maps of numbers.
+        colours: int32 (classes,) in label maps of colours, see ``packed_colours``; None: the list says none.
+        ignored: numbers of pixels without a class; ignored_colours: their colours.
+        file: that lists them; "": none does.
+        is_numbered: whether the list says numbers itself.
+    """
+
+    names: list[str]
+    numbers: list[int]
+    colours: np.ndarray | None = None
+    ignored: tuple[int, ...] = ()
+    ignored_colours: tuple[int, ...] = ()
+    file: str = ""
+    is_numbered: bool = False
+
+    @property
+    def palette(self) -> np.ndarray | None:
+        """uint8 (classes, 3), red, green and blue."""
+        return None if self.colours is None else (self.colours[:, None] >> np.array([0, 8, 16]) & 255).astype(np.uint8)
+
+
+def published_classes(section: str) -> ClassList:
+    """The classes of a published set, with the numbers that its own files have."""
+    lines = (line.split("\t") for line in _PUBLISHED.read_text(encoding="ascii").splitlines())
+    rows = [row for row in lines if row[0] == section]
+    colours = [tuple(map(int, row[3].split())) for row in rows if row[3]]
+    return _as_list([Entry(row[2], int(row[1]), *colours[at : at + 1]) for at, row in enumerate(rows)], "")
+
+
+def find_class_list(folders: Iterable[str]) -> ClassList | None:
+    """The first list of classes in the folders; None: there is none."""
+    for folder in folders:
+        for name in FILES:
+            if os.path.isfile(os.path.join(folder, name)):
+                return read_class_list(os.path.join(folder, name))
+    return None
+
+
+def read_class_list(file: str) -> ClassList:
+    """The classes that a file lists: lines of text, CSV, or JSON.
+
+    Raises:
+        UserError: it cannot be read, or a name, number or colour is there twice or is none.
+    """
+    with readable(file):
+        entries = _of_json(read_json(file)) if file.endswith(".json") else _of_lines(read_text(file, "utf-8-sig"))
+    if not entries:
+        raise UserError(
+            f"{file} lists no classes; expected a line for each: its name, or name,red,green,blue, or number,name"
+        )
+    return _as_list(entries, file)
+
+
+def _as_list(entries: Sequence[Entry], file: str) -> ClassList:
+    for what, values in zip(("name", "number", "colour"), zip(*entries)):
+        given = [value for value in values if value is not None]
+        twice = next((value for value in given if given.count(value) > 1), None)
+        if twice is not None and file:  # ADE20K's authors give some classes one colour
+            raise UserError(f"{file} has {what} {twice} twice; each class needs its own")
+    for entry in entries:
+        if max(entry.colour or (0,)) > 255 or (entry.number or 0) > 65_535:
+            raise UserError(f"{file}: {entry.name}: expected colours from 0 to 255, and numbers to 65535")
+    is_numbered = all(entry.number is not None for entry in entries)
+    start = -1 if entries and entries[0].name == "__ignore__" else 0  # as Labelme counts them
+    rows = [(entry, entry.number if is_numbered else place) for place, entry in enumerate(entries, start)]
+    learnt = [(entry, number) for entry, number in rows if entry.name.lower() not in _NOT_LEARNT]
+    ignored = [(entry, number) for entry, number in rows if entry.name.lower() in _NOT_LEARNT]
+    has_colours = all(entry.colour is not None for entry in entries)
+    colours = [[entry.colour for entry, _ in part] if has_colours else [] for part in (learnt, ignored)]
+    packed = [packed_colours(np.array(one).reshape(-1, 3)) for one in colours]
+    return ClassList(
+        [entry.name for entry, _ in learnt],
+        [number for _, number in learnt],
+        packed[0] if has_colours else None,
+        tuple(number for _, number in ignored),
+        tuple(packed[1].tolist()),
+        file,
+        is_numbered,
+    )
+
+
+def _of_lines(text: str) -> list[Entry]:
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    if lines and not re.search(r"\d", lines[0]) and all(re.search(r"\d", line) for line in lines[1:2]):
+        headed = [lines[1:], lines]  # a heading, such as name,r,g,b
+    else:
+        headed = [lines]
+    for rows in headed:
+        for pattern in _LINES:
+            matches = [re.fullmatch(pattern, row) for row in rows]
+            if matches and all(matches) and (rows is lines or pattern != _LINES[-1]):
+                return [_entry(match.groupdict()) for match in matches if match]
+    return []
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    number, colour = fields.get("number"), [fields.get(channel) for channel in "rgb"]
+    return Entry(
+        fields["name"].strip(" \"',;"),
+        None if number is None else int(number),
+        None if None in colour else tuple(map(int, colour)),  # type: ignore[arg-type]
+    )
+
+
+def _of_json(content: Any) -> list[Entry]:
+    """Of names; of names with colours; of numbers with names; or of objects with a name, a colour and perhaps an id."""
+    if isinstance(content, dict):
+        for key in ("classes", "labels", "categories", "id2label"):
+            if isinstance(content.get(key), (list, dict)):
+                return _of_json(content[key])
+        if all(name.isascii() and name.isdigit() for name in content):
+            return [Entry(str(name), int(number)) for number, name in content.items()]
+        return [Entry(name, *_number_and_colour(value)) for name, value in content.items()]
+    if not isinstance(content, list):
+        raise ValueError("expected a list of names, or an object with names, numbers or colours")
+    return [Entry(one) if isinstance(one, str) else _of_object(one) for one in content]
+
+
+def _of_object(value: Any) -> Entry:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected the name of a class, or an object with a name, found {value!r}")
+    named = (("name", "title", "label"), ("color", "colour", "rgb"), ("id", "value"))
+    name, colour, number = (next((value[key] for key in keys if key in value), None) for keys in named)
+    if not isinstance(name, str):
+        raise ValueError(f"expected a name in {value!r}")
+    return Entry(name, number if type(number) is int else None, _number_and_colour(colour)[1])
+
+
+def _number_and_colour(value: Any) -> tuple[int | None, tuple[int, int, int] | None]:
+    if type(value) is int or value is None:
+        return value, None
+    if isinstance(value, str) and re.fullmatch(r"#[0-9a-fA-F]{6}", value):
+        value = list(bytes.fromhex(value[1:]))
+    if isinstance(value, (list, tuple)) and len(value) == 3 and all(type(one) is int and one >= 0 for one in value):
+        return None, (value[0], value[1], value[2])
+    raise ValueError(f"expected a number, or a colour such as [255, 0, 0] or '#ff0000', found {value!r}")

@@ -1,0 +1,410 @@
+"""Where pictures lie whose pixels have classes, and what says so: label maps of published sets and of one's own, and
+outlines of Labelme, CVAT and YOLO. One table; only names and the beginnings of files are read."""
+
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...contracts.dataset import require_split
+from ...runtime.errors import UserError
+from ...runtime.text_files import read_text
+from .annotated_files import readable
+from .box_layouts import (
+    SPLIT_FOLDERS,
+    Guess,
+    find_labelme,
+    find_yolo_outlines,
+    first_folders,
+    first_names,
+    head_of_text,
+)
+from .formats import SPLIT_WORDS, files_below, is_hidden, readable_suffixes, suffix_of
+
+MAPS, LABELME_JSON, CVAT_XML, YOLO_TEXT, PANOPTIC = "maps", "labelme", "cvat", "yolo", "panoptic"
+_YEARS = ("", "2017", "2014")  # behind the words of COCO's splits
+_PICTURES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
+_LABELS = (
+    *("labels", "label", "masks", "mask", "annotations", "annotation", "segmentationclass", "segmentations"),
+    *("segmentation", "labelmaps", "label_maps", "ground_truth", "groundtruth", "gt", "targets"),
+)
+_BESIDE = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # behind a split's word: its maps
+_ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
+_CVAT = re.compile(rb"<annotations>\s*<(version|meta)>")
+
+
+class Layout(NamedTuple):
+    """How pictures and what says their pixels' classes lie in a folder. ``{split}`` stands for the word of a split.
+
+    Attributes:
+        dataset: registered name.
+        words: what it is called in messages.
+        pictures, labels: folders.
+        end: of names of label maps, suffix included; "": any picture's suffix, behind an end that is found out.
+        picture_end: of names of pictures, which those of their label maps lack, without suffix.
+        lists: file with a split's names, a line each; "": all that is in the folders.
+        marks: what must be there as well before it is guessed.
+        classes: section of the table of published classes; "": the folder's own list.
+        first: number of class 0 in label maps, the others following; None: the published numbers, plus ``offset``.
+        ignored: numbers of pixels without a class besides 255.
+        split_words: what splits are called here, where it differs.
+        published: how many pictures each split has.
+        kind: MAPS, or another of these constants.
+    """
+
+    dataset: str
+    words: str
+    pictures: str = ""
+    labels: str = ""
+    end: str = ""
+    picture_end: str = ""
+    lists: str = ""
+    marks: Sequence[str] = ()
+    classes: str = ""
+    first: int | None = 0
+    offset: int = 0
+    ignored: Sequence[int] = ()
+    split_words: Mapping[str, Sequence[str]] = {}
+    published: Mapping[str, int] = {}
+    kind: str = MAPS
+
+
+_CITYSCAPES = Layout(
+    "cityscapes",
+    "Cityscapes' train ids",
+    "leftImg8bit/{split}",
+    "gtFine/{split}",
+    "_gtFine_labelTrainIds.png",
+    picture_end="_leftImg8bit",
+    classes="cityscapes",
+    published={"train": 2975, "val": 500},
+)
+_VOC = Layout(
+    "voc_segmentation",
+    "Pascal VOC's label maps",
+    "JPEGImages",
+    "SegmentationClass",
+    ".png",
+    lists="ImageSets/Segmentation/{split}.txt",
+    classes="voc",
+    published={"train": 1464, "val": 1449},
+)
+_PANOPTIC = Layout(
+    "coco_panoptic",
+    "COCO's panoptic label maps",
+    "{split}",
+    "annotations/panoptic_{split}",
+    ".png",
+    published={"train": 118_287, "val": 5000},
+    kind=PANOPTIC,
+)
+_STUFF = Layout(
+    "coco_stuff",
+    "COCO-Stuff's label maps",
+    "{split}",
+    "stuffthingmaps/{split}",
+    ".png",
+    classes="coco_stuff",
+    first=None,
+    published={"train": 118_287, "val": 5000},
+)
+_STUFF_10K = _STUFF._replace(
+    words="COCO-Stuff 10k's label maps",
+    pictures="images",
+    labels="annotations",
+    end=".mat",
+    lists="imageLists/{split}.txt",
+    offset=1,
+    ignored=(0,),
+    split_words={"val": ("test",)},  # it has no other
+    published={"train": 9000, "val": 1000},
+)
+_TRAIN_IDS = {"labels": "annotations/{split}", "end": "_labelTrainIds.png", "lists": "", "offset": 0}
+
+
+def _in_images(layout: Layout) -> tuple[Layout, Layout]:
+    """Pictures in folders of splits, and these in the folder "images"."""
+    return layout, layout._replace(pictures="images/{split}")
+
+
+# A row for each way in which a set is found; of several that fit, the first.
+LAYOUTS = (
+    Layout(
+        "ade20k",
+        "ADE20K's label maps",
+        "images/{split}",
+        "annotations/{split}",
+        ".png",
+        marks=("objectInfo150.txt",),
+        classes="ade20k",
+        first=1,
+        ignored=(0,),
+        published={"train": 20_210, "val": 2000},
+    ),
+    _CITYSCAPES,
+    _CITYSCAPES._replace(
+        words="Cityscapes' label ids", end="_gtFine_labelIds.png", first=None, ignored=tuple(range(34))
+    ),
+    _VOC._replace(
+        dataset="pascal_context",
+        words="Pascal Context's label maps",
+        labels="SegmentationClassContext",
+        lists="ImageSets/SegmentationContext/{split}.txt",
+        classes="pascal_context",
+        ignored=(0,),
+        published={"train": 4998, "val": 5105},
+    ),
+    _VOC._replace(
+        words="Pascal VOC's label maps with SBD's",
+        labels="SegmentationClassAug",
+        marks=("ImageSets/Segmentation/trainaug.txt",),
+        split_words={"train": ("trainaug",)},
+        published={"train": 10_582, "val": 1449},
+    ),
+    _VOC._replace(
+        dataset="cvat_masks",
+        words="CVAT's label maps",
+        marks=("labelmap.txt",),
+        classes="",
+        split_words={"train": ("train", "default")},  # CVAT calls a task without splits "default"
+        published={},
+    ),
+    _VOC,
+    *_in_images(_PANOPTIC),
+    *_in_images(_PANOPTIC._replace(labels="panoptic_{split}")),
+    *_in_images(_STUFF),
+    *_in_images(_STUFF_10K._replace(**_TRAIN_IDS, first=1, marks=("imageLists/train.txt",))),
+    *_in_images(_STUFF._replace(**_TRAIN_IDS, first=0)),
+    _STUFF_10K._replace(marks=("imageLists/train.txt",)),
+)
+LABELME_LAYOUT = Layout("labelme", "outlines that Labelme has written", kind=LABELME_JSON)
+CVAT_LAYOUT = Layout("cvat_outlines", "outlines that CVAT has written", kind=CVAT_XML)
+YOLO_LAYOUT = Layout("yolo_outlines", "outlines in YOLO's form", kind=YOLO_TEXT)
+
+
+class Found(NamedTuple):
+    """A layout that fits what lies in the folder ``top``."""
+
+    layout: Layout
+    top: str
+
+
+class Pairs(NamedTuple):
+    """The pictures of a split and, for each, the file that says its pixels' classes; "" where nothing does."""
+
+    pictures: list[str]
+    labels: list[str]
+    notices: list[str]
+
+
+def find_label_maps(root: str, shown: str) -> list[Guess]:
+    """The dataset of pictures with label maps that a folder holds, none or one.
+
+    Args:
+        shown: how messages call it.
+    """
+    found = find_layout(root)
+    return [] if found is None else [Guess(found.layout.dataset, f"{shown} has {found.layout.words}")]
+
+
+def find_layout(root: str, dataset: str | None = None) -> Found | None:
+    """What lies in a folder, or one or two folders below it.
+
+    Args:
+        dataset: registered name of what must be there; None: anything.
+    """
+    tops = [root, *first_folders(root), *first_folders(os.path.join(root, "VOCdevkit"))]
+    for layout in LAYOUTS:
+        if dataset in (None, layout.dataset):
+            for top in tops:
+                is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
+                if (is_marked or layout.dataset == dataset) and _holds(layout, top):
+                    return Found(layout, top)
+    for layout, look in ((LABELME_LAYOUT, find_labelme), (CVAT_LAYOUT, cvat_file), (YOLO_LAYOUT, find_yolo_outlines)):
+        if dataset in (None, layout.dataset) and look(root):
+            return Found(layout, root)
+    own = _own_layouts(root) if dataset in (None, "label_maps") else ()
+    return next((Found(layout, root) for layout in own if _holds(layout, root)), None)
+
+
+def cvat_file(root: str) -> str | None:
+    """The file in a folder that "CVAT for images" has written."""
+    files = [os.path.join(root, name) for name in first_names(root) if name.lower().endswith(".xml")]
+    return next((file for file in files if _CVAT.search(head_of_text(file))), None)
+
+
+def _own_layouts(root: str) -> Iterator[Layout]:
+    """How people lay out pictures and label maps of their own, as far as the names of folders fit."""
+    own = functools.partial(Layout, "label_maps", "pictures and label maps")
+    names = {os.path.basename(path).lower(): os.path.basename(path) for path in first_folders(root)}
+    for pictures in filter(names.get, _PICTURES):
+        for labels in filter(names.get, _LABELS):
+            yield own(f"{names[pictures]}/{{split}}", f"{names[labels]}/{{split}}")
+            yield own(names[pictures], names[labels])
+    for word in filter(names.get, SPLIT_FOLDERS):
+        inner = [os.path.basename(path) for path in first_folders(os.path.join(root, names[word]))]
+        for pictures in (name for name in inner if name.lower() in _PICTURES):
+            for labels in (name for name in inner if name.lower() in _LABELS):
+                yield own(f"{{split}}/{pictures}", f"{{split}}/{labels}")
+    for end in _BESIDE:
+        yield own("{split}", f"{{split}}{end}")
+    for labels in filter(names.get, _LABELS):
+        yield own("{split}", f"{names[labels]}/{{split}}")
+    for folder in ("{split}", ""):  # label maps beside the pictures, with an end of their names
+        yield own(folder, folder)
+
+
+def _holds(layout: Layout, top: str) -> bool:
+    """Whether a folder has pictures and label maps of any split where the layout says."""
+    for split in SPLIT_WORDS:
+        folders = folders_of(layout, top, split)
+        if folders is None:
+            continue
+        pictures, labels = folders
+        if layout.lists and not _list_files(layout, top, split):
+            continue
+        if pictures == labels:
+            names = [os.path.splitext(name)[0] for name in first_names(labels) if _is_picture(name)]
+            if any(name.removesuffix(end) in names for name in names for end in _ENDS if name.endswith(end)):
+                return True
+        elif _any(pictures, f"{layout.picture_end}") and _any(labels, layout.end):
+            return True
+    return False
+
+
+def _any(folder: str, end: str) -> bool:
+    """Whether a folder, or one directly below it, has a file that ends so; a picture, if the end has no suffix."""
+    for place in (folder, *first_folders(folder)):
+        for name in first_names(place):
+            fits = name.lower().endswith(end.lower()) if "." in end else _is_picture(name)
+            if fits and not os.path.isdir(os.path.join(place, name)):
+                return True
+    return False
+
+
+def _is_picture(name: str) -> bool:
+    return suffix_of(os.fsencode(name)) in readable_suffixes()
+
+
+def folders_of(layout: Layout, top: str, split: str) -> tuple[str, str] | None:
+    """The folders of a split's pictures and of its label maps; None: they are not there."""
+    for word in _words(layout, split):
+        pair = [os.path.join(top, place.format(split=word)).rstrip("/") for place in (layout.pictures, layout.labels)]
+        if all(map(os.path.isdir, pair)) and ("{split}" in layout.pictures or split == "train" or layout.lists):
+            return pair[0], pair[1]
+    return None
+
+
+def _words(layout: Layout, split: str) -> list[str]:
+    words = layout.split_words.get(split, SPLIT_WORDS.get(split, (split,)))
+    return [f"{written}{year}" for word in words for year in _YEARS for written in (word, word.capitalize())]
+
+
+def _list_files(layout: Layout, top: str, split: str) -> list[str]:
+    files = (os.path.join(top, layout.lists.format(split=word)) for word in _words(layout, split))
+    return [file for file in files if os.path.isfile(file)]
+
+
+def pairs_of(found: Found, split: str) -> Pairs:
+    """The pictures of a split and their label maps, sorted.
+
+    Raises:
+        UserError: there is no such split; or what a list names is missing; or no picture has a label map.
+    """
+    layout, top = found
+    folders = folders_of(layout, top, split)
+    files = _list_files(layout, top, split) if layout.lists else []
+    if folders is None or (layout.lists and not files):
+        known = [one for one in SPLIT_WORDS if _has_split(found, one)]
+        helps = split == "val" and "train" in known
+        remark = "; DATA.VAL_FRACTION divides the training set" if helps else ""
+        require_split(split, [one for one in known if one != split], f"{layout.dataset} at {top}", remark)
+        raise UserError(f"{top} has no {split} pictures; expected {layout.words}")
+    pictures, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
+    pictures = {stem.removesuffix(layout.picture_end): name for stem, name in pictures.items()}
+    end = "" if layout.end else _end_of_own(pictures, labels, folders[0] == folders[1])
+    if end:
+        pictures = {stem: name for stem, name in pictures.items() if folders[0] != folders[1] or not stem.endswith(end)}
+        labels = {stem.removesuffix(end): name for stem, name in labels.items() if stem.endswith(end)}
+    if files:
+        stems, notices = _listed(files[0], pictures, labels, folders), []
+    else:
+        stems, notices = _matched(split, pictures, labels, folders)
+    expected = layout.published.get(split)
+    if expected is not None and len(stems) != expected:
+        notices.append(f"{split}: {len(stems):,} pictures; {layout.dataset} as published has {expected:,}")
+    paths = [
+        [os.path.join(folder, names[stem]) for stem in stems] for folder, names in zip(folders, (pictures, labels))
+    ]
+    return Pairs(*paths, notices)
+
+
+def _has_split(found: Found, split: str) -> bool:
+    layout, top = found
+    return folders_of(layout, top, split) is not None and (not layout.lists or bool(_list_files(layout, top, split)))
+
+
+def _files(folder: str, end: str | None) -> dict[str, str]:
+    """The files below a folder whose names end so, or the pictures: path without that end -> path, both relative."""
+
+    def refuse(place: bytes, reason: str) -> None:
+        raise UserError(f"{os.fsdecode(place)}: {reason}")
+
+    found: dict[str, str] = {}
+    for path in sorted(entry.path for entry in files_below(os.fsencode(folder), refuse) if not is_hidden(entry.name)):
+        name = os.path.relpath(os.fsdecode(path), folder)
+        if not (name.lower().endswith(end.lower()) if end else _is_picture(name)):
+            continue
+        stem = name[: -len(end)] if end else os.path.splitext(name)[0]
+        if stem in found:
+            raise UserError(f"{folder} has {found[stem]} and {name}, which would belong to the same: rename one")
+        found[stem] = name
+    return found
+
+
+def _end_of_own(pictures: Mapping[str, str], labels: Mapping[str, str], is_shared: bool) -> str:
+    """What names of label maps have behind those of their pictures: what fits most."""
+    fitting = {end: sum(f"{stem}{end}" in labels for stem in pictures) for end in ("", *_ENDS)}
+    if is_shared:
+        del fitting[""]
+    return max(fitting, key=lambda end: fitting[end])
+
+
+def _listed(file: str, pictures: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
+    """The names in a list, in its order."""
+    with readable(file):
+        lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
+    stems = list(dict.fromkeys(words[0].lstrip("/") for words in lines if words))
+    stems = [str(Path(stem).with_suffix("")) if _is_picture(stem) else stem for stem in stems]
+    for names, folder, what in zip((pictures, labels), folders, ("picture", "label map")):
+        missing = [stem for stem in stems if stem not in names]
+        if missing:
+            more = f" (with it {len(missing):,} of {len(stems):,})" if len(missing) > 1 else ""
+            raise UserError(f"{file} names {missing[0]}, but {folder} has no {what} of that name{more}")
+    if not stems:
+        raise UserError(f"{file} is empty; expected the name of a picture on each line")
+    return stems
+
+
+def _matched(
+    split: str, pictures: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """The names that pictures and label maps share, and lines about the others."""
+    stems = [stem for stem in pictures if stem in labels]
+    if not stems:
+        shown = [next(iter(names.values()), "nothing") for names in (pictures, labels)]
+        raise UserError(
+            f"no picture of {folders[0]} has a label map in {folders[1]}: expected equal names, found {shown[0]} and "
+            f"{shown[1]}, for example"
+        )
+    notices = []
+    for names, folder, text in (
+        (pictures, folders[0], "pictures of {} have no label map and are left out"),
+        (labels, folders[1], "label maps of {} belong to no picture and are not read"),
+    ):
+        others = [name for stem, name in names.items() if stem not in (labels if names is pictures else pictures)]
+        if others:
+            notices.append(f"{len(others):,} {text.format(split)}, as {os.path.join(folder, others[0])}")
+    return stems, notices

@@ -1,0 +1,284 @@
+"""Outlines of classes as Labelme, CVAT and YOLO's labels have them, and label maps drawn from them.
+
+Pixels inside an outline are those that COCO's tools give it (see ``run_lengths``). Later shapes are drawn over earlier
+ones: in the order of the file for Labelme, by z_order for CVAT, and the smaller over the larger for YOLO.
+"""
+
+import base64
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from xml.etree import ElementTree
+from xml.sax.saxutils import unescape
+
+import msgspec
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from ...runtime.errors import UserError
+from ...runtime.files import read_regular
+from ...runtime.text_files import read_bytes
+from ..run_lengths import runs_of
+from .annotated_files import picture_names, pictures_below, readable
+from .formats import SPLIT_WORDS, stems
+from .label_pixels import read_label_pixels
+from .map_layouts import CVAT_XML, LABELME_JSON
+
+_LARGEST_JSON = 1 << 28
+_LARGEST_LABELS = 1 << 24
+_CVAT_IMAGE = re.compile(rb"<image\s[^>]*?(?:/>|>.*?</image>)", re.DOTALL)
+_CVAT_LABEL = re.compile(rb"<label>\s*<name>(.*?)</name>", re.DOTALL)
+_NOT_AREAS = ("line", "linestrip", "point", "points", "polyline", "box", "cuboid", "skeleton", "tag", "attribute")
+
+
+class Shape(NamedTuple):
+    """The pixels of one object: inside of outlines, or of a mask.
+
+    Attributes:
+        name: of its class, or its number.
+        corners: float64 (n, 2), x and y in pixels; of a mask its upper left corner.
+        mask: bool (height, width); None: ``corners`` are an outline.
+    """
+
+    name: str
+    corners: np.ndarray
+    mask: np.ndarray | None = None
+
+
+class Drawing(NamedTuple):
+    """What a file says of one picture: its shapes in the order in which they are drawn, and its height and width, if
+    the file says them."""
+
+    shapes: list[Shape]
+    size: tuple[int, int] | None
+
+
+class _LabelmeShape(msgspec.Struct):
+    label: str
+    points: list[list[float]]
+    shape_type: str | None = None
+    mask: str | None = None
+
+
+class Labelme(msgspec.Struct, rename="camel"):
+    """What is read of a file of Labelme's."""
+
+    shapes: list[_LabelmeShape]
+    image_path: str | None = None
+    image_height: int | None = None
+    image_width: int | None = None
+
+
+def read_drawing(kind: str, file: str, note: bytes, size: tuple[int, int]) -> Drawing:
+    """The shapes of one picture.
+
+    Args:
+        kind: LABELME_JSON, CVAT_XML or YOLO_TEXT.
+        note: of CVAT: the picture's element of the file.
+        size: height and width of the picture, of which YOLO's numbers are shares.
+    Raises:
+        UserError: the file cannot be read, or a shape is none.
+    """
+    with readable(file):
+        if kind == CVAT_XML:
+            return _of_cvat(ElementTree.fromstring(note), file)
+        if kind == LABELME_JSON:
+            return _of_labelme(read_labelme(file), file)
+        content = read_bytes(file, _LARGEST_LABELS) if os.path.exists(file) else b""  # without objects there is none
+        return Drawing(_of_yolo(content, *size), None)
+
+
+def draw(drawing: Drawing, size: tuple[int, int], labels: Mapping[str, int], unlabelled: int) -> np.ndarray:
+    """The label map of a picture, uint8 (height, width).
+
+    Args:
+        labels: of the names of shapes.
+        unlabelled: label of the pixels outside of all shapes.
+    Raises:
+        ValueError: a shape is of another class, or has no pixels for certain; continues "... ".
+    """
+    height, width = size
+    columns = np.full(width * height, unlabelled, np.uint8)  # (width, height), one behind the other
+    drawn = columns.reshape(width, height).T
+    for number, (name, corners, mask) in enumerate(drawing.shapes):
+        if name not in labels:
+            x, y = corners[0].tolist() if len(corners) else (0, 0)
+            raise ValueError(f"shape {number} is of class '{name}', which is not known, at row {y:g}, column {x:g}")
+        if mask is not None:
+            left, top = np.rint(corners[0]).astype(int).tolist()
+            part = drawn[max(top, 0) : max(top + mask.shape[0], 0), max(left, 0) : max(left + mask.shape[1], 0)]
+            part[mask[max(-top, 0) :, max(-left, 0) :][: part.shape[0], : part.shape[1]]] = labels[name]
+            continue
+        try:
+            runs = runs_of([corners.ravel().tolist()], height, width)
+        except ValueError as error:
+            raise ValueError(f"shape {number} of class '{name}' {error}") from None
+        for start, end in zip(runs.starts.tolist(), runs.ends.tolist()):
+            columns[start:end] = labels[name]
+    return np.array(Image.fromarray(columns.reshape(width, height)).transpose(Image.Transpose.TRANSPOSE))
+
+
+def read_labelme(file: str) -> Labelme:
+    """A file of Labelme's.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return msgspec.json.decode(read_bytes(file, _LARGEST_JSON), type=Labelme)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"it is not as Labelme writes it: {error}") from None
+
+
+def _of_labelme(content: Labelme, file: str) -> Drawing:
+    shapes = []
+    for shape in content.shapes:
+        kind, corners = shape.shape_type or "polygon", np.array(shape.points, np.float64).reshape(-1, 2)
+        mask = None
+        if kind in _NOT_AREAS:
+            continue
+        if kind == "rectangle" and len(corners) == 2:
+            (x0, y0), (x1, y1) = corners.tolist()
+            corners = np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)])
+        elif kind == "circle" and len(corners) == 2:
+            corners = _circle(corners[0], math.dist(*corners.tolist()))
+        elif kind == "mask" and shape.mask:
+            mask = read_label_pixels(base64.b64decode(shape.mask), file).values > 0
+        shapes.append(Shape(shape.label, corners, mask))
+    has_size = content.image_height and content.image_width
+    return Drawing(shapes, (content.image_height or 0, content.image_width or 0) if has_size else None)
+
+
+def _circle(middle: np.ndarray, radius: float) -> np.ndarray:
+    turns = np.linspace(0, 2 * np.pi, max(16, math.ceil(2 * np.pi * radius)), endpoint=False)
+    return middle + radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+
+
+def _of_cvat(image: ElementTree.Element, file: str) -> Drawing:
+    shapes = []
+    for element in sorted(image, key=lambda one: int(one.get("z_order") or 0)):  # which keeps the order of equal ones
+        name, mask = element.get("label") or "", None
+        if element.tag == "polygon":
+            corners = np.array([pair.split(",") for pair in (element.get("points") or "").split(";")], np.float64)
+        elif element.tag == "ellipse":
+            middle, radii = ([float(element.get(key) or 0) for key in keys] for keys in (("cx", "cy"), ("rx", "ry")))
+            corners = middle + (_circle(np.zeros(2), max(radii)) / max(*radii, 1e-9)) * radii
+        elif element.tag == "mask":
+            left, top, width, height = (int(element.get(key) or 0) for key in ("left", "top", "width", "height"))
+            lengths = [int(length) for length in (element.get("rle") or "").split(",")]
+            if sum(lengths) != width * height or min(lengths) < 0:
+                raise ValueError(f"{image.get('name')}: a mask of {width} x {height} has other run lengths")
+            mask = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(height, width)
+            corners = np.array([(left, top)], np.float64)
+        else:
+            continue
+        shapes.append(Shape(name, corners, mask))
+    return Drawing(shapes, (int(image.get("height") or 0), int(image.get("width") or 0)))
+
+
+def _of_yolo(content: bytes, height: int, width: int) -> list[Shape]:
+    shapes = []
+    for number, line in enumerate(content.splitlines(), 1):
+        words = line.split()
+        if len(words) == 5:
+            raise ValueError(f"line {number} is a box, not an outline: boxes say no pixel's class")
+        if words and (len(words) < 7 or len(words) % 2 == 0):
+            raise ValueError(f"line {number} has {len(words)} numbers; expected class x1 y1 x2 y2 x3 y3 ...")
+        if words:
+            corners = np.array(words[1:], np.float64).reshape(-1, 2)
+            if not float(words[0]).is_integer():
+                raise ValueError(f"line {number} does not begin with the number of a class")
+            if not (np.abs(corners) < 2).all():
+                raise ValueError(f"line {number}: expected shares of the picture from 0 to 1, not pixels")
+            shapes.append(Shape(str(int(float(words[0]))), corners * (width, height)))
+    return sorted(shapes, key=lambda shape: -_area(shape.corners))
+
+
+def _area(corners: np.ndarray) -> float:
+    following = np.roll(corners, -1, axis=0)
+    return abs(float((corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]).sum()))
+
+
+def read_cvat(file: str, root: str, split: str) -> tuple[list[tuple[str, bytes]], list[str]]:
+    """The pictures of a split in a file of "CVAT for images", each with its element of the file; and the names of the
+    classes that the file declares. Where no picture says its split, all are for training.
+
+    Raises:
+        UserError: it cannot be read, or a picture is not there.
+    """
+    with readable(file):
+        content = read_regular(file)
+        names = _CVAT_LABEL.findall(content.partition(b"<image ")[0])
+        declared = [unescape(name.decode("utf-8")).strip() for name in names]
+        try:
+            elements = [(ElementTree.fromstring(match[0]), match[0]) for match in _CVAT_IMAGE.finditer(content)]
+        except ElementTree.ParseError as error:
+            raise ValueError(f"it is not XML: {error}") from None
+    known = {subset: one for one, words in SPLIT_WORDS.items() for subset in words}
+    of = [known.get((image.get("subset") or "").lower()) for image, _ in elements]
+    wanted = [(image, text) for (image, text), one in zip(elements, of) if (one if any(of) else "train") == split]
+    there = pictures_below(root)
+    by_name: dict[str, list[str]] = {}
+    for path in there:
+        by_name.setdefault(os.path.basename(path), []).append(path)
+    found = []
+    for image, text in wanted:
+        name = (image.get("name") or "").replace("\\", "/")
+        fitting = [path for path in by_name.get(os.path.basename(name), []) if f"/{path}".endswith(f"/{name}")]
+        if len(fitting) != 1:
+            raise UserError(f"{file}: picture {name} is {'several times' if fitting else 'not'} in {root}")
+        found.append((os.path.join(root, fitting[0]), text))
+    return found, list(dict.fromkeys(declared))
+
+
+def labelme_names(files: Sequence[str]) -> list[str]:
+    """The classes of all shapes in files of Labelme's, sorted.
+
+    Raises:
+        UserError: one cannot be read.
+    """
+    names: set[str] = set()
+    for file in tqdm(files, desc="reading classes", unit="file", delay=1.0, disable=None, leave=False):
+        with readable(file):
+            names.update(shape.label for shape in read_labelme(file).shapes)
+    return sorted(names - {"__ignore__"})
+
+
+def labelme_files(root: str, split: str) -> list[str]:
+    """The files of Labelme's of a split: those in its folders; where there are none, all are for training."""
+    found = {}
+    for place, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        words = os.path.relpath(place, root).lower().split(os.sep)
+        of = next((one for one, known in SPLIT_WORDS.items() if set(known) & set(words)), "train")
+        for name in sorted(names):
+            if name.lower().endswith(".json") and not name.startswith("."):
+                found[os.path.join(place, name)] = of
+    return [file for file, of in found.items() if of == split]
+
+
+def picture_of(file: str, root: str, there: dict[str, Sequence[str]]) -> str:
+    """The picture of a file of Labelme's: beside it, or in a folder of pictures, under the same name; else where the
+    file says, within ``root``.
+
+    Args:
+        there: the names of pictures in each folder that was looked into, filled in here.
+    Raises:
+        UserError: it is not there.
+    """
+    folder, stem = os.path.dirname(file), os.path.splitext(os.path.basename(file))[0]
+    for place in (folder, *(os.path.join(os.path.dirname(folder), name) for name in ("images", "imgs", "JPEGImages"))):
+        if place not in there:
+            there[place] = picture_names(place) if os.path.isdir(place) else ()
+        for name, one in zip(there[place], stems(there[place])):
+            if one == stem:
+                return os.path.join(place, name)
+    with readable(file):
+        said = (read_labelme(file).image_path or "").replace("\\", "/")
+    path = os.path.normpath(os.path.join(folder, said))
+    if said and path.startswith(root + os.sep) and os.path.isfile(path):
+        return path
+    raise UserError(f"{file}: its picture {said or stem} is not there; put it beside the file, under the same name")

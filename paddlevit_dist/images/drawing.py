@@ -1,0 +1,98 @@
+"""Pictures in cells of one size, and under the colours of the classes of their pixels."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ..contracts.figures import Colour, Figure, Gallery, class_colours
+from ..runtime.errors import UserError
+from ..runtime.lettering import LINE_PX, legend
+
+CELL_PX = 320  # of one picture on a sheet of many
+_SHARE = 0.6  # of a class's colour in a pixel
+_GAP_PX = 6
+
+
+def fitted(picture: np.ndarray) -> np.ndarray:
+    """A picture, uint8 (height, width, 3), whose longer side becomes ``CELL_PX``."""
+    scale = CELL_PX / max(picture.shape[:2])
+    width, height = (max(1, round(side * scale)) for side in picture.shape[1::-1])
+    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
+    return np.asarray(Image.fromarray(picture).resize((width, height), how))
+
+
+def in_square(drawn: np.ndarray) -> np.ndarray:
+    """What is at most ``CELL_PX`` high and wide in a white square of this size."""
+    square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
+    square[: drawn.shape[0], : drawn.shape[1]] = drawn
+    return square
+
+
+def in_cell(picture: np.ndarray) -> np.ndarray:
+    """A picture of any size in a white square of ``CELL_PX``, so that all go on one sheet."""
+    return in_square(fitted(picture))
+
+
+def side_by_side(cells: Sequence[np.ndarray]) -> np.ndarray:
+    """Cells from left to right, with gaps."""
+    gap = np.full((CELL_PX, _GAP_PX, 3), 255, np.uint8)
+    return np.concatenate([part for cell in cells for part in (cell, gap)][:-1], axis=1)
+
+
+def gallery_of(
+    samples: Any,
+    chosen: Sequence[tuple[int, str]],
+    drawn: Callable[[int, np.ndarray, Any], Sequence[np.ndarray]],
+    note: str,
+) -> list[Figure]:
+    """The hardest pictures of an evaluation; without those that can no longer be read.
+
+    Args:
+        samples: what was evaluated, with the ``dataset`` behind it.
+        chosen: index of each picture, and what is said of it.
+        drawn: makes the cells of a picture, of its index, its pixels uint8 (height, width, 3) and its truth.
+    """
+    pictures = []
+    for index, said in chosen:
+        try:
+            picture, truth = samples.dataset.read(index)
+        except (UserError, OSError):
+            continue
+        cells = drawn(index, np.asarray(picture), truth)
+        pictures.append((side_by_side(cells), f"{said}\n{samples.describe(index)}"))
+    return [Gallery("Hardest pictures", pictures, note)] if pictures else []
+
+
+def palette_of(dataset: Any, number: int) -> np.ndarray:
+    """uint8 (number, 3), the published colours of a dataset's classes, or others that are easy to tell apart."""
+    colours = class_colours(number)
+    published = getattr(dataset, "palette", None)
+    if published is not None:
+        colours[: len(published)] = published[:number]
+    return colours
+
+
+def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
+    """A picture under the colours of its classes, uint8 (height, width, 3); as it is where the palette has no colour.
+
+    Args:
+        pixels: uint8 (height, width, 3).
+        labels: uint8 (height, width).
+        palette: uint8 (classes, 3).
+    """
+    coloured = np.zeros((256, 3), np.float32)
+    coloured[: len(palette)] = _SHARE * palette
+    kept = np.where(np.arange(256) < len(palette), np.float32(1 - _SHARE), np.float32(1))
+    return np.rint(pixels * kept[labels][:, :, None] + coloured[labels]).astype(np.uint8)
+
+
+def with_legend(picture: np.ndarray, entries: Sequence[tuple[str, Colour]]) -> Image.Image:
+    """A picture, uint8 (height, width, 3), with names and their colours at its right side."""
+    height, width = picture.shape[:2]
+    names = legend(entries, max(height, LINE_PX))
+    drawn = Image.new("RGB", (width + names.width, max(height, names.height)), "white")
+    drawn.paste(Image.fromarray(picture))
+    drawn.paste(names, (width, 0))
+    return drawn

@@ -1,0 +1,309 @@
+"""Pictures with label maps, or with outlines to draw them from, in any layout of ``map_layouts``."""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ....loading.path_index import ensure_path_index, make_batch
+from ....runtime.errors import UserError
+from ....runtime.printing import shortened
+from ...data.annotated_files import stamp
+from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
+from ...data.formats import SPLIT_WORDS
+from ...data.inspection import in_threads
+from ...data.label_pixels import read_label_file
+from ...data.map_layouts import (
+    LABELME_JSON,
+    MAPS,
+    PANOPTIC,
+    YOLO_TEXT,
+    Found,
+    cvat_file,
+    find_layout,
+    folders_of,
+    pairs_of,
+)
+from ...data.outline_files import draw, labelme_files, labelme_names, picture_of, read_cvat, read_drawing
+from ...data.panoptic import read_panoptic
+from ...data.reading import (
+    Reading,
+    WrongSize,
+    decode_image,
+    existing_folder,
+    open_image,
+    orientation,
+    read_file,
+)
+from ...data.yolo_files import description_of, labels_of, names_of, pictures_of
+from .label_tables import LabelTable, numbers_of
+from .segmentation_dataset import IGNORED, SegmentationDataset
+
+_LAYOUT = (
+    "with pictures and label maps, such as images/train and masks/train, or train/images and train/masks, or with the "
+    "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme, CVAT or YOLO"
+)
+_BACKGROUND = ("background", "_background_")
+
+
+class Choices(NamedTuple):
+    """What the configuration says about labels: DATA.CLASS_LIST, REDUCE_ZERO_LABEL, UNLABELLED and EXIF_ROTATE."""
+
+    class_list: str | None = None
+    reduce_zero_label: bool | None = None
+    is_unlabelled_ignored: bool = False
+    exif_rotate: bool | None = None
+
+
+class _Files(NamedTuple):
+    """The pictures of a split, the file of each one's labels, and what that says of it where it is of many."""
+
+    pictures: Sequence[str]
+    labels: Sequence[str]
+    notes: Sequence[bytes]
+
+
+class LabelMaps(SegmentationDataset):
+    """Pictures whose pixels' classes are in label maps or outlines, found by what lies in the folder.
+
+    The list of files is memory-mapped: three entries for each picture, see ``_Files``.
+    """
+
+    def __init__(
+        self,
+        data_path: str | None,
+        split: str,
+        cache_folder: Path,
+        name: str | None = None,
+        choices: Choices = Choices(),  # noqa: B008
+    ) -> None:
+        """Serve ``split``.
+
+        Args:
+            name: registered name of the layout; None: whatever is found.
+        Raises:
+            UserError: nothing is found, or files or classes do not fit together.
+        """
+        self.split, self.root = split, existing_folder(data_path, name or "label_maps", _LAYOUT)
+        found = find_layout(self.root, name)
+        if found is None:
+            raise UserError(f"{self.root}: nothing of {name or 'label maps'} found; expected a folder {_LAYOUT}")
+        self._kind, self.notices = found.layout.kind, list[str]()
+        is_drawn = self._kind not in (MAPS, PANOPTIC)
+        self.reading = Reading(is_drawn if choices.exif_rotate is None else choices.exif_rotate)
+        self._table, self._label_of, self._unlabelled = LabelTable({}, {}, ""), dict[str, int](), IGNORED
+        files = self._drawings(found, cache_folder, choices) if is_drawn else self._maps(found, cache_folder, choices)
+        self.num_classes = len(self.class_names)
+        if not 0 < self.num_classes <= IGNORED:
+            raise UserError(f"{self.root} has {self.num_classes:,} classes; expected 1 to {IGNORED}")
+        entries = [
+            entry for picture, labels, note in zip(*files) for entry in (*map(self._within, (picture, labels)), note)
+        ]
+        key = hashlib.sha256(b"label maps 1\0" + b"\0".join(entries)).digest()
+        self._index = ensure_path_index(cache_folder, f"label-maps-{split}", key, lambda: [make_batch(entries, 0)])
+        self.notices.insert(0, f"{split}: {len(self):,} pictures in {found.top}: {found.layout.words}")
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "LabelMaps":
+        data = config.DATA
+        choices = Choices(data.CLASS_LIST, data.REDUCE_ZERO_LABEL, data.UNLABELLED == "ignored", data.EXIF_ROTATE)
+        return cls(data.DATA_PATH, split, cache_folder, data.DATASET, choices)
+
+    def __len__(self) -> int:
+        return len(self._index) // 3
+
+    def describe(self, index: int) -> str:
+        """The file of picture ``index``."""
+        return os.path.join(self.root, self._index.path(3 * index))
+
+    def listed(self) -> dict[str, Iterable[Any]]:
+        return {"names": self._index.buffers()}
+
+    def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
+        path = self.describe(index)
+        picture = decode_image(read_file(path), path, self.image_mode, self.reading)
+        size = picture.height, picture.width
+        labels = self._labels(index, size)
+        self._compare(index, size, labels.shape)
+        return picture, labels
+
+    def labels_of(self, index: int) -> np.ndarray:
+        return self._labels(index, None)
+
+    def require_size(self, index: int, size: tuple[int, int]) -> None:
+        """Raise an error where picture ``index`` has another height and width than its label map, or where that cannot
+        be used."""
+        self._compare(index, size, self._labels(index, size).shape)
+
+    def _within(self, path: str) -> bytes:
+        return os.fsencode(os.path.relpath(path, self.root))
+
+    def _labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
+        """The labels of a picture; ``size`` is its height and width, where these are known."""
+        file = os.path.join(self.root, self._index.path(3 * index + 1))
+        note = os.fsencode(self._index.path(3 * index + 2))
+        if self._kind == MAPS:
+            return self._table.labels(read_label_file(file, self.reading.max_pixels), file)
+        if self._kind == PANOPTIC:
+            of_segments = {0: IGNORED, **dict(np.frombuffer(note, "<i4").reshape(-1, 2).tolist())}
+            table = LabelTable({}, of_segments, "the segments of COCO's file for this picture have other numbers")
+            return table.labels(read_label_file(file, self.reading.max_pixels), file)
+        size = self._size(index, size)
+        drawing = read_drawing(self._kind, file, note, size)
+        self._compare(index, size, drawing.size or size)
+        try:
+            return draw(drawing, size, self._label_of, self._unlabelled)
+        except ValueError as error:
+            raise UserError(f"{file}: {os.path.basename(self.describe(index))}: {error}") from None
+
+    def _size(self, index: int, known: tuple[int, int] | None) -> tuple[int, int]:
+        """Height and width of a picture, from the beginning of its file unless they are known."""
+        if known is not None:
+            return known
+        path = self.describe(index)
+        with open_image(read_file(path), path, self.reading) as image:
+            is_turned = self.reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
+            return (image.width, image.height) if is_turned else (image.height, image.width)
+
+    def _compare(self, index: int, picture: tuple[int, ...], labels: tuple[int, ...]) -> None:
+        if picture == labels:
+            return
+        remedy = "labels would be in wrong places: put the labelled picture there, or its own label map"
+        if picture == labels[::-1]:
+            value = "false" if self.reading.exif_rotate else "true"
+            remedy = f"the picture was turned before it was labelled, or after: try DATA.EXIF_ROTATE {value}"
+        sizes = [f"{width} x {height}" for height, width in (picture, labels)]
+        file = os.path.join(self.root, self._index.path(3 * index + 1))
+        raise WrongSize(
+            self.describe(index), f"has {sizes[0]} pixels (width x height), but {file} has {sizes[1]}; {remedy}"
+        )
+
+    def _maps(self, found: Found, cache_folder: Path, choices: Choices) -> _Files:
+        pairs = pairs_of(found, self.split)
+        self.notices += pairs.notices
+        if self._kind == PANOPTIC:
+            self.class_names, self.palette, segments = read_panoptic(pairs.labels)
+            return _Files(pairs.pictures, pairs.labels, segments)
+        classes = _classes_of(found, choices)
+        if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colours is None)):
+            classes = self._counted(found, classes, cache_folder)
+        assert classes is not None
+        if choices.reduce_zero_label and not classes.is_numbered:
+            classes = classes._replace(numbers=[number + 1 for number in classes.numbers])
+        ignored = {255, *classes.ignored, *found.layout.ignored}
+        is_without_zero = 0 in ignored if choices.reduce_zero_label is None else choices.reduce_zero_label
+        ignored = (ignored - {0, *classes.numbers}) | ({0} if is_without_zero else set())
+        kept = [row for row, number in enumerate(classes.numbers) if number not in ignored]
+        self.class_names = [classes.names[row] for row in kept]
+        self.palette = None if classes.palette is None else classes.palette[kept]
+        numbers = dict.fromkeys(ignored, IGNORED) | {classes.numbers[row]: label for label, row in enumerate(kept)}
+        colours = dict.fromkeys(classes.ignored_colours, IGNORED)
+        if classes.colours is not None and not found.layout.classes:
+            colours |= {int(classes.colours[row]): label for label, row in enumerate(kept)}
+        source = classes.file or found.layout.words
+        remark = f"classes are those of {source}; if they count from 1 and 0 is none, DATA.REDUCE_ZERO_LABEL true"
+        self._table = LabelTable(numbers, colours, remark)
+        if classes.file:
+            self.notices.append(f"{len(kept)} classes of {classes.file}: {shortened(', '.join(self.class_names), 80)}")
+        return _Files(pairs.pictures, pairs.labels, [b""] * len(pairs.labels))
+
+    def _counted(self, found: Found, listed: ClassList | None, cache_folder: Path) -> ClassList:
+        """Classes by the numbers in all label maps, of all splits: whether two classes are 0 and 255, and which classes
+        there are where nothing lists them."""
+        files = []
+        for split in SPLIT_WORDS:
+            with contextlib.suppress(UserError):  # there is no such split
+                files += pairs_of(found, split).labels
+        numbers = _cached(cache_folder, "label-numbers", files, lambda: _numbers_in(files))
+        is_binary = 255 in numbers and set(numbers) <= {0, 255}
+        numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
+        if listed is not None and (listed.is_numbered or not is_binary):
+            return listed
+        if listed is None:
+            names = ["background", "foreground"] if is_binary else [str(number) for number in numbers]
+            listed = ClassList(names, numbers)
+            self.notices.append(
+                f"no list of classes: {len(numbers)}, by the numbers in all {len(files):,} label maps "
+                f"({shortened(', '.join(map(str, numbers)), 60)}); classes.txt in {self.root} may name them"
+            )
+        if is_binary:
+            self.notices.append(f"all label maps have 0 and 255 only: 255 is the second class, {listed.names[1]}")
+        return listed._replace(numbers=numbers, is_numbered=True)
+
+    def _drawings(self, found: Found, cache_folder: Path, choices: Choices) -> _Files:
+        classes, root, split = _classes_of(found, choices), self.root, self.split
+        names = [] if classes is None else list(classes.names)
+        if self._kind == YOLO_TEXT:
+            described = description_of(root)
+            of_numbers = described.names if described else names_of(root)
+            pictures = pictures_of(root, split, described)
+            self._name(list(of_numbers.values()), list(map(str, of_numbers)), choices)
+            return _Files(pictures, list(map(labels_of, pictures)), [b""] * len(pictures))
+        if self._kind == LABELME_JSON:
+            everywhere = [file for one in SPLIT_WORDS for file in labelme_files(root, one)]
+            own, there = labelme_files(root, split), dict[str, Sequence[str]]()
+            names = names or _cached(cache_folder, "labelme", everywhere, lambda: labelme_names(everywhere))
+            files = _Files([picture_of(file, root, there) for file in own], own, [b""] * len(own))
+        else:
+            file = cvat_file(root) or ""
+            images, declared = read_cvat(file, root, split)
+            names = names or declared
+            files = _Files([picture for picture, _ in images], [file] * len(images), [note for _, note in images])
+        if not files.pictures:
+            helps = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
+            raise UserError(f"{root} has no {split} pictures of {found.layout.words}{helps}")
+        self._name(names, names, choices)
+        return files
+
+    def _name(self, names: Sequence[str], spelt: Sequence[str], choices: Choices) -> None:
+        """Classes of outlines; ``spelt`` is what their files call them. What is outside of all outlines is the class
+        "background", which comes first unless it is listed, or has no class."""
+        background = next((name for name in names if name in _BACKGROUND), None)
+        more = [] if choices.is_unlabelled_ignored or background is not None else ["background"]
+        self.class_names = [*more, *names]
+        self._label_of = {"__ignore__": IGNORED} | {one: at + len(more) for at, one in enumerate(spelt)}
+        if not choices.is_unlabelled_ignored:
+            self._unlabelled = 0 if background is None else list(names).index(background)
+            named = self.class_names[self._unlabelled]
+            self.notices.append(f"pixels outside of outlines are of class {named} (DATA.UNLABELLED ignored: of none)")
+
+
+def _classes_of(found: Found, choices: Choices) -> ClassList | None:
+    """What the configuration, the published set or a file in the folder lists; None: nothing does."""
+    layout, top = found
+    if choices.class_list is not None:
+        return read_class_list(os.path.join(top, choices.class_list))
+    if not layout.classes:
+        folders = [folder for split in SPLIT_WORDS for folder in folders_of(layout, top, split) or ()]
+        return find_class_list(dict.fromkeys([top, *folders, *map(os.path.dirname, folders)]))
+    classes = published_classes(layout.classes)
+    numbers = [number + layout.offset for number in classes.numbers]
+    if layout.first is not None:
+        numbers = list(range(layout.first, layout.first + len(numbers)))
+    return classes._replace(numbers=numbers)
+
+
+def _cached(cache_folder: Path, what: str, files: Sequence[str], find: Callable[[], list[Any]]) -> list[Any]:
+    """What is found in all files, found again only after one of them has changed."""
+    index = ensure_path_index(cache_folder, what, stamp(what, files), lambda: [make_batch([], 0)], find)
+    return list(index.class_names or ())
+
+
+def _numbers_in(files: list[str]) -> list[int]:
+    """The numbers in label maps, ascending.
+
+    Raises:
+        UserError: one has colours.
+    """
+
+    def numbers(files: list[str], index: int) -> np.ndarray:
+        pixels = read_label_file(files[index])
+        return np.unique(numbers_of(pixels, files[index]))
+
+    found = in_threads(numbers, files, range(len(files)), "looking for classes", len(files), np.inf)
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *found])).tolist()

@@ -1,0 +1,37 @@
+"""How pictures become the input of a network, for those who use an exported one without this package."""
+
+from typing import Any
+
+import numpy as np
+
+
+def described_input(data: Any, turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
+    """What ``ExportParts.about`` says of the input of a network that takes normalised RGB pictures.
+
+    Args:
+        data: the configuration's DATA.
+        turned: pictures are turned as their EXIF orientation says.
+        resize: to what.
+        interpolation: how.
+    """
+    mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
+    steps: dict[str, Any] = {"mode": "RGB"}
+    if turned:
+        steps["upright"] = "turned as its EXIF orientation says"
+    steps.update(resize=resize, interpolation=interpolation, divide_by=255)
+    steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
+    return {"mean": mean, "standard_deviation": deviation, "preprocessing": steps}
+
+
+def drawn_picture(height: int, width: int) -> np.ndarray:
+    """A picture for an example, uint8 (height, width, 3): two gradients and a disc."""
+    rows, columns = np.mgrid[:height, :width]
+    is_inside = (rows - height // 2) ** 2 + (columns - width // 2) ** 2 < (min(height, width) // 3) ** 2
+    planes = [rows * 180 // height, columns * 240 // width, is_inside * 220]
+    return np.stack(planes, axis=-1).astype(np.uint8)
+
+
+def normalised(pixels: np.ndarray, data: Any) -> np.ndarray:
+    """The input that pixels (height, width, 3), levels 0 to 255, become: float32 (1, 3, height, width)."""
+    centre, spread = (np.asarray(values, np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
+    return ((pixels.astype(np.float32) / 255 - centre) / spread).transpose(2, 0, 1)[None].astype(np.float32)

@@ -1,0 +1,181 @@
+"""The task's evaluation, prediction and export, with a network of one layer: what is counted, written and told."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+from support.waits import counted_waits
+
+from paddlevit_dist import config
+from paddlevit_dist.commands import evaluate_results
+from paddlevit_dist.contracts.prediction import Entry, Learned
+from paddlevit_dist.contracts.sample_checks import BadSample
+from paddlevit_dist.contracts.task import EvaluationStep
+from paddlevit_dist.images.segmentation.task import ImageSegmentation
+from paddlevit_dist.labelling.confusion import CONFUSION
+from paddlevit_dist.labelling.counts import confusion_of
+from paddlevit_dist.prediction.evaluation import SavedPredictions
+from paddlevit_dist.runtime.errors import UserError
+
+SHAPES = ["-cfg=segformer_b0_shapes", "DATA.SHAPES.VAL", "7", "DATA.SHAPES.SIDES", "[40, 90]"]
+SIZED = ["DATA.EVAL_SHORTEST_SIDE", "48", "DATA.EVAL_LONGEST_SIDE", "80", "DATA.EVAL_DIVISOR", "16"]
+
+
+class OneLayer(paddle.nn.Layer):
+    """Logits at a quarter of the resolution that depend on the colours around."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = paddle.nn.Conv2D(3, 4, 7, stride=4, padding=3)
+        kernel = np.random.default_rng(0).standard_normal(self.layer.weight.shape)
+        self.layer.weight.set_value(kernel.astype("float32"))
+
+    def forward(self, images):
+        return self.layer(images)
+
+
+def opened(*words):
+    task = ImageSegmentation(config.load([*SHAPES, *words]).values)
+    samples = task.build_dataset("val", None)
+    model = OneLayer()
+    model.eval()
+    return task, samples, model
+
+
+def batches(task, samples, size):
+    read = [samples.sample(index, np.random.default_rng(0)) for index in range(len(samples))]
+    for first in range(0, len(read), size):
+        batch = task.collate(read[first : first + size])
+        yield {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in batch.items()}
+
+
+@paddle.no_grad()
+def evaluated(task, samples, model, size=3, **step):
+    metrics, records = task.build_metrics(), []
+    for batch in batches(task, samples, size):
+        found = task.eval_step(model, batch, EvaluationStep(metrics, **step))
+        records += found() if found else []
+    return metrics, records
+
+
+@pytest.mark.parametrize("words", [[], SIZED, ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.CROP", "[32, 32]"]])
+def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
+    task, samples, model = opened(*words)
+    metrics = {size: evaluated(task, samples, model, size)[0] for size in (1, 3, 7)}
+    for other in (3, 7):
+        for name, counts in metrics[1].state.items():
+            assert np.array_equal(counts, metrics[other].state[name])
+        for one, two in zip(metrics[1].per_sample(), metrics[other].per_sample()):
+            assert np.array_equal(one, two)
+    with paddle.no_grad():
+        maps = [found for batch in batches(task, samples, 7) for found in task.predict_step(model, batch)]
+    labels = [samples.dataset.labels_of(index) for index in range(7)]
+    assert [one.shape for one in maps] == [one.shape for one in labels] and len({one.shape for one in maps}) > 1
+    expected = sum(confusion_of(*pair, 4, 255) for pair in zip(labels, maps))
+    assert np.array_equal(metrics[1].state[CONFUSION], expected)
+    assert metrics[1].compute(metrics[1].state)["pixels"] == sum(one.size for one in labels)
+
+
+def test_what_a_score_depends_on_is_told_beside_it():
+    assert opened()[1].protocol == (
+        "stored size; whole pictures; logits bilinear to the input's size, then the stored one"
+    )
+    words = ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.CROP", "[32, 48]", "SEGMENTATION.LOGITS_BY", "stored"]
+    assert opened(*SIZED, *words)[1].protocol == (
+        "shorter side 48, longer at most 80, multiples of 16, bilinear of pillow; windows of 32x48, stride 21x32; "
+        "logits bilinear straight to the stored size"
+    )
+    with pytest.raises(UserError, match=r"SEGMENTATION.STRIDE.* windows of \[32, 48\] pixels .* would leave gaps"):
+        opened(*words, "SEGMENTATION.STRIDE", "[33, 20]")
+
+
+def test_a_picture_waits_for_a_gpu_once():
+    task, samples, model = opened("SEGMENTATION.FLIP", "true")
+    (batch,) = batches(task, samples, 7)
+    metrics = task.build_metrics()
+    with paddle.no_grad(), counted_waits() as waits:
+        task.eval_step(model, batch, EvaluationStep(metrics))
+    assert len(waits) == 7, str(waits)
+
+
+def test_saved_masks_score_as_the_evaluation_that_has_saved_them(tmp_path, capsys):
+    task, samples, model = opened()
+    writer = SavedPredictions(task.prediction_writer(tmp_path, samples), tmp_path, range(7))
+    metrics, _ = evaluated(task, samples, model, writer=writer)
+    (said,) = writer.finish()
+    (tmp_path / "truth").mkdir()
+    masks = sorted((tmp_path / "masks").iterdir())
+    for index, file in enumerate(masks):
+        Image.fromarray(samples.dataset.labels_of(index)).save(tmp_path / "truth" / file.name)
+    names = f"-classes={tmp_path / 'classes.txt'}"
+    evaluate_results.run_masks([str(tmp_path / "truth"), str(tmp_path / "masks"), "-json", names])
+    values = metrics.compute(metrics.state)
+    assert values.pop("pixels") > 0 and len(masks) == 7 and "the number of a pixel is the line" in said
+    assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(values, rel=1e-12)
+
+
+def test_new_pictures_become_masks_with_colours_and_shares(tmp_path):
+    task, samples, model = opened()
+    colours = np.arange(12, dtype=np.uint8).reshape(4, 3) * 20
+    used = ImageSegmentation(config.load(SHAPES).values)
+    used.set_up_from(Learned(4, tuple(task.class_names), {}, {"palette": colours.tobytes().hex()}))
+    picture = samples.dataset.read(2)[0]
+    picture.save(tmp_path / "new.png")
+    inputs = used.open_inputs([str(tmp_path / "new.png")], tmp_path)
+    with paddle.no_grad():
+        (found,) = used.predict_step(model, next(batches(used, inputs, 1)))
+    (row,) = used.prediction_rows(found)
+    assert row == {f"share {name}": round(float((found == k).mean()), 6) for k, name in enumerate(task.class_names)}
+    writer = used.prediction_writer(tmp_path, inputs)
+    assert writer.write(0, found) == {"mask": "masks/new.png", "picture": "pictures/new.jpg"}
+    assert "pictures under the colours" in writer.finish([Entry(0, [row])])[1]
+    with Image.open(tmp_path / "masks" / "new.png") as mask:
+        assert mask.mode == "P" and np.array_equal(np.asarray(mask), found)
+        assert np.array_equal(np.asarray(mask.convert("RGB")), colours[found])
+    with Image.open(tmp_path / "pictures" / "new.jpg") as drawn:
+        assert drawn.height >= picture.height and drawn.width > picture.width
+        mixed = 0.4 * np.asarray(picture)[5, 5] + 0.6 * colours[found[5, 5]]
+        assert np.abs(np.asarray(drawn)[5, 5] - mixed).max() < 30  # JPEG
+    assert (tmp_path / "classes.txt").read_text().split() == task.class_names
+
+
+def test_outputs_that_are_not_finite_are_no_prediction_and_no_score():
+    task, samples, model = opened()
+    model.layer.bias.set_value(np.full(4, np.nan, np.float32))
+    with pytest.raises(UserError, match="not finite: nothing is scored"):
+        evaluated(task, samples, model)
+    with paddle.no_grad(), pytest.raises(BadSample, match="not finite"):
+        task.prediction_rows(task.predict_step(model, next(batches(task, samples, 1)))[0])
+
+
+def test_figures_have_the_numbers_of_the_metrics():
+    task, samples, model = opened()
+    metrics, records = evaluated(task, samples, model, keeps_records=True)
+    with paddle.no_grad():
+        gallery, classes, matrix, pictures = task.figures(samples, list(enumerate(records)), model)
+    values = metrics.compute(metrics.state)
+    shown = {row[0]: row for row in classes.rows}
+    for name in task.class_names:
+        assert shown[name][1] == pytest.approx(100 * values[f"IoU {name}"], abs=0.0051)
+    assert np.mean([row[5] for row in classes.rows]) == pytest.approx(100 * values["boundary IoU"], abs=0.0051)
+    assert np.array_equal(matrix.values, metrics.state[CONFUSION])
+    alone = metrics.columns(metrics.per_sample())["mIoU"]
+    assert [row[1] for row in pictures.rows] == pytest.approx(sorted(100 * np.array(alone)), abs=0.0051)
+    captions = [caption for _, caption in gallery.pictures]
+    assert [float(one.split()[1]) for one in captions] == pytest.approx(sorted(100 * np.array(alone)), abs=0.051)
+    assert gallery.pictures[0][0].shape == (320, 3 * 320 + 2 * 6, 3)
+
+
+def test_an_exported_network_is_told_its_input_and_refuses_another_size():
+    task, samples, model = opened("SEGMENTATION.CROP", "[32, 32]", "SEGMENTATION.PROTOCOL", "slide")
+    parts = task.export_parts()
+    assert parts.size == (32, 32) and parts.about["evaluated"] == samples.protocol
+    pixels = paddle.to_tensor(parts.example["picture"].transpose(2, 0, 1)[None].copy())
+    np.testing.assert_allclose(parts.example["input"], task.normaliser(pixels).numpy(), atol=1e-5)
+    metrics, _ = evaluated(task, samples, task.evaluated_model(model))
+    assert np.array_equal(metrics.state[CONFUSION], evaluated(task, samples, model)[0].state[CONFUSION])
+    task, samples, model = opened("SEGMENTATION.CROP", "[32, 32]")
+    with pytest.raises(UserError, match="takes 32x32 pixels .* SEGMENTATION.PROTOCOL slide"):
+        evaluated(task, samples, task.evaluated_model(model))

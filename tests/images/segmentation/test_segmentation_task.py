@@ -1,0 +1,206 @@
+"""The task that segments pictures: batches, terms of the loss, groups of parameters, pictures, what is refused, and for
+what an update waits."""
+
+import math
+
+import numpy as np
+import paddle
+import pytest
+from support import small_segmenters
+from support.updates import waits_of_an_update
+
+from paddlevit_dist import UserError, config
+from paddlevit_dist.contracts.sample_checks import BadSample
+from paddlevit_dist.contracts.task import Step, make_task
+from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
+from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, pictures_of
+
+UPERNET = ["MODEL.NAME", "upernet_of_tests"]
+
+
+def task_of(*words: str, opened: bool = True):
+    task = make_task(config.load([*small_segmenters.SHAPES, *words]).values)
+    samples = {split: task.build_dataset(split, None) for split in ("train", "val")} if opened else {}
+    return task, samples
+
+
+def training_batch(task, samples, indices=(0, 1, 2)):
+    return task.collate([samples["train"].sample(index, np.random.default_rng(index)) for index in indices])
+
+
+def as_tensors(batch):
+    return {name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
+
+
+# ---- data ----------------------------------------------------------------------------------------------------------
+
+
+def test_drawn_shapes_have_their_labels_and_a_background():
+    task, samples = task_of()
+    assert task.class_names == ["background", "circle", "square", "triangle"] and task.num_classes == 4
+    picture, labels = samples["val"].dataset.read(3)
+    assert labels.shape == (picture.height, picture.width) and labels.dtype == np.uint8
+    np.testing.assert_array_equal(labels, samples["val"].dataset.labels_of(3))
+    assert len(np.unique(labels)) >= 2 and labels.max() <= 3
+    pixels = np.asarray(picture).astype(int)
+    spread = [
+        np.median(np.abs(pixels[labels == one] - np.median(pixels[labels == one], axis=0))) for one in (0, labels.max())
+    ]
+    assert max(spread) < 30  # each is of about one colour
+
+
+def test_pictures_of_an_evaluation_come_alone_and_whole():
+    _, samples = task_of()
+    taken = [samples["val"].sample(index, np.random.default_rng(0)) for index in (4, 0, 7)]
+    apart = pictures_of(as_tensors(collate(taken)))
+    assert [picture.index for picture in apart] == [4, 0, 7]
+    for one, sample in zip(apart, taken):
+        np.testing.assert_array_equal(one.image.numpy()[0], sample.image)
+        np.testing.assert_array_equal(one.labels.numpy(), sample.labels)
+        assert one.original_size == sample.labels.shape
+    nothing = SegmentationSample(taken[0].image, np.zeros((0, 0), np.uint8), 5, (9, 9))  # of a new picture
+    new, old = pictures_of(as_tensors(collate([nothing, taken[1]])))
+    assert new.labels.size == 0 and old.labels.shape == list(taken[1].labels.shape)
+
+
+def test_held_out_pictures_keep_their_labels(tmp_path):
+    task = make_task(config.load([*small_segmenters.SHAPES, "DATA.VAL_FRACTION", "0.25"]).values)
+    samples = {split: task.build_dataset(split, tmp_path) for split in ("train", "val")}
+    assert (len(samples["train"]), len(samples["val"])) == (18, 6)
+    whole = samples["val"].dataset.dataset
+    for row, index in enumerate(samples["val"].dataset.rows.tolist()):
+        np.testing.assert_array_equal(samples["val"].dataset.labels_of(row), whole.labels_of(index))
+
+
+def test_a_label_that_is_no_class_is_refused():
+    task, samples = task_of()
+    sample = samples["train"].sample(0, np.random.default_rng(0))
+    task.check_sample(sample._replace(labels=np.full((2, 2), IGNORED, np.uint8)))
+    with pytest.raises(BadSample, match="class 4, which is out of range"):
+        task.check_sample(sample._replace(labels=np.full((2, 2), 4, np.uint8)))
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["MODEL.NAME", "resnet18"], "resnet18 is not a model that labels pixels"),
+        (["DATA.DATASET", "synthetic_shapes"], "holds pictures with boxes"),
+        (["-num_classes=3"], "has 4 classes but MODEL.NUM_CLASSES"),
+        (["SEGMENTATION.CLASS_WEIGHTS", "[1, 2]"], "has 2 numbers: expected one for each of the 4 classes"),
+        (["DATA.EVAL_LONGEST_SIDE", "50"], "it limits DATA.EVAL_SHORTEST_SIDE"),
+        (["DATA.SCALE_RANGE", "[2, 1]"], r"such as \[1.0, 2.0\]"),
+        (["DATA.TRANSFORMS", "unheard_of"], "transform 'unheard_of' is not known"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(words, said):
+    with pytest.raises(UserError, match=said) as caught:
+        task_of(*words)
+    assert "\n" not in str(caught.value)
+
+
+# ---- losses --------------------------------------------------------------------------------------------------------
+
+
+def test_counts_of_the_loader_are_those_of_the_step():
+    words = [*UPERNET, "SEGMENTATION.DICE_WEIGHT", "1", "SEGMENTATION.LOVASZ_WEIGHT", "1"]
+    for more in ([], ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]"], ["SEGMENTATION.OHEM", "True"]):
+        task, samples = task_of(*words, *more)
+        model, batch = task.build_model(), training_batch(task, samples)
+        assert (batch["labels"] == IGNORED).any()
+        counts = task.counts(batch)
+        terms = task.train_step(model, as_tensors(batch), Step(1, 0, 1))
+        assert set(terms) == {"loss", "auxiliary", "dice", "lovasz"}
+        assert set(counts) == set(terms) - ({"loss"} if more[:1] == ["SEGMENTATION.OHEM"] else set())
+        for name, count in counts.items():
+            assert float(terms[name].count) == pytest.approx(count)
+        assert terms["auxiliary"].weight == 0.4
+    assert 0 < float(terms["loss"].count) <= counts["auxiliary"]  # of the hard pixels
+
+
+def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():
+    task, samples = task_of()
+    model = task.build_model()
+    model.decode_head.linear_pred.weight.set_value(paddle.zeros_like(model.decode_head.linear_pred.weight))
+    term = task.train_step(model, as_tensors(training_batch(task, samples)), Step(1, 0, 1))["loss"]
+    assert float(term.sum) / float(term.count) == pytest.approx(task.expected_losses()["loss"], rel=1e-4)
+    assert task.expected_losses()["loss"] == math.log(4)
+
+
+def test_hard_pixels_alone_have_gradients():
+    words = ["SEGMENTATION.OHEM", "True", "SEGMENTATION.OHEM_KEPT", "10", "SEGMENTATION.OHEM_THRESHOLD", "1e-6"]
+    task, samples = task_of(*words)
+    batch = as_tensors(training_batch(task, samples))
+    logits = paddle.randn([3, 4, 32, 32])
+    logits.stop_gradient = False
+    term = task.train_step(lambda images: logits, batch, Step(1, 0, 1))["loss"]
+    term.sum.backward()
+    learnt = np.abs(logits.grad.numpy()).sum(axis=1) > 1e-9
+    assert learnt.sum(axis=(1, 2)).tolist() == [10, 10, 10] and float(term.count) == 30
+
+
+@pytest.mark.parametrize("words", [[], UPERNET, ["SEGMENTATION.OHEM", "True", "SEGMENTATION.DICE_WEIGHT", "1"]])
+def test_an_update_waits_for_the_norm_of_its_gradients_alone(words):
+    task, samples = task_of(*words)
+    waits = waits_of_an_update(task, task.build_model(), training_batch(task, samples), 3)
+    assert len(waits) == 1, str(waits)
+
+
+# ---- model ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_backbone_learns_at_its_rate_and_norms_do_not_decay():
+    task, _ = task_of("TRAIN.BACKBONE_LR_FACTOR", "0.1", "TRAIN.WEIGHT_DECAY", "0.02")
+    model = task.build_model()
+    groups = task.parameter_groups(model)
+    rates = {name: (group["learning_rate"], group["weight_decay"]) for group in groups for name in group["names"]}
+    learning = {name: parameter for name, parameter in model.named_parameters() if not parameter.stop_gradient}
+    assert set(rates) == set(learning)
+    for name, parameter in learning.items():
+        rate, decay = rates[name]
+        assert rate == (0.1 if name.startswith("backbone.") else 1.0)
+        assert decay == (0.02 if len(parameter.shape) > 1 else 0.0)
+
+
+def test_a_training_starts_from_a_classifiers_backbone_and_an_evaluation_does_not(tmp_path):
+    from paddlevit_dist import create_model
+
+    options = small_segmenters.TinySegFormer.variants["segformer_of_tests"]["backbone_options"]
+    classifier = create_model("mit_b0", num_classes=7, **options)
+    paddle.save(classifier.state_dict(), str(tmp_path / "classifier.pdparams"))
+    words = ["MODEL.BACKBONE_PRETRAINED", str(tmp_path / "classifier.pdparams")]
+    task, _ = task_of(*words)
+    built = task.build_model().backbone
+    for name, value in built.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[name].numpy())
+    assert any(notice.startswith("backbone from") for notice in task.notices)
+    evaluated, _ = task_of("-eval", "-pretrained=x", *words, opened=False)
+    evaluated.build_model(4)
+    assert not any(notice.startswith("backbone from") for notice in evaluated.notices)
+
+
+def test_a_recomputed_step_has_the_same_gradients(tmp_path):
+    task, _ = task_of()
+    assert len(task.recomputed_layers(task.build_model())) == 4
+    plain, recomputed = (
+        small_segmenters.train(str(tmp_path / name), ["-batch_size=8", *words])["weights"]
+        for name, words in (("plain", []), ("recomputed", ["TRAIN.RECOMPUTE", "True"]))
+    )
+    for name, value in plain.items():
+        np.testing.assert_allclose(recomputed[name], value, atol=1e-6)
+
+
+# ---- pictures ------------------------------------------------------------------------------------------------------
+
+
+def test_pictures_show_labels_in_the_colours_of_the_legend():
+    task, samples = task_of()
+    batch = training_batch(task, samples)
+    shown = task.pictures(samples["train"], batch, 1)
+    assert len(shown) == 3 and all(picture.dtype == np.uint8 and picture.ndim == 3 for picture, _ in shown)
+    share = np.count_nonzero(batch["labels"][0] != IGNORED) / batch["labels"][0].size
+    assert shown[0][1] == f"32 x 32, {share:.0%} labelled"
+    names, colours = zip(*task.picture_legend())
+    assert list(names) == task.class_names and len(set(colours)) == 4
+    (picture, caption), *_ = task.evaluation_pictures(samples["val"], [2])
+    height, width = samples["val"].dataset.labels_of(2).shape
+    assert caption == f"{width} x {height}, 100% labelled" and picture.any()

@@ -1,0 +1,228 @@
+"""Pictures and their labels stay together through resizing, cropping and mirroring, and colours change as published."""
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.contracts.sample_checks import BadSample
+from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
+from paddlevit_dist.images.segmentation.transforms import EvaluationTransform, TrainingTransform, nearest, with_own
+from paddlevit_dist.images.transforms.photometric import with_other_colours
+from paddlevit_dist.images.transforms.resizing import fitted_scale, resized, scaled_size
+from paddlevit_dist.registry import TRANSFORMS, register_transform
+
+PADDING = (1, 2, 3)
+
+
+def transform(**options) -> TrainingTransform:
+    plain = {
+        "own": (),
+        "shortest": None,
+        "longest": None,
+        "scales": (1.0, 1.0),
+        "how": "pillow",
+        "crop": (20, 24),
+        "largest_share": 1.0,
+        "flip_probability": 0.0,
+        "is_photometric": False,
+        "padding": PADDING,
+    }
+    return TrainingTransform(**{**plain, **options})
+
+
+def pictures(height=30, width=40, seed=0):
+    """Noise, and labels that its first channel tells."""
+    pixels = np.random.default_rng(seed).integers(10, 200, (height, width, 3)).astype(np.uint8)
+    return Image.fromarray(pixels), pixels[:, :, 0] % 7
+
+
+def blocks(height=30, width=40):
+    """A picture whose grey levels are 10 times its labels, which change every few pixels."""
+    labels = (np.arange(height)[:, None] // 7 + np.arange(width)[None] // 9).astype(np.uint8)
+    return Image.fromarray(np.repeat(10 * labels[:, :, None], 3, axis=2)), labels
+
+
+# ---- where pixels go -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flip", [0.0, 1.0])
+def test_each_pixel_keeps_its_label_and_what_is_beside_the_picture_has_none(flip):
+    picture, labels = pictures()
+    image, found = transform(flip_probability=flip, crop=(36, 24))(picture, labels, np.random.default_rng(3))
+    assert image.shape == (3, 36, 24) and found.shape == (36, 24)
+    np.testing.assert_array_equal(image[0, :30] % 7, found[:30])
+    assert (found[30:] == IGNORED).all() and (image[:, 30:].reshape(3, -1).T == PADDING).all()
+    pixels = np.asarray(picture).transpose(2, 0, 1)
+    kept = image[:, :30, ::-1] if flip else image[:, :30]
+    assert any(np.array_equal(kept, pixels[:, :, left : left + 24]) for left in range(17))
+
+
+def test_crops_reach_all_places_and_no_sample_depends_on_another():
+    picture, labels = pictures(8, 6)
+    cut = transform(crop=(5, 4))
+    seen = {cut(picture, labels, np.random.default_rng(seed))[0].tobytes() for seed in range(200)}
+    pixels = np.asarray(picture).transpose(2, 0, 1)
+    corners = [(top, left) for top in range(4) for left in range(3)]
+    assert seen == {pixels[:, top : top + 5, left : left + 4].tobytes() for top, left in corners}
+
+
+@pytest.mark.parametrize("how", ["pillow", "opencv"])
+@pytest.mark.parametrize("scale", [0.5, 0.83, 1.0, 1.7, 3.1])
+def test_labels_lie_where_pixels_do_at_any_scale(how, scale):
+    picture, labels = blocks(60, 80)
+    size = scaled_size((60, 80), scale)
+    image, found = transform(scales=(scale, scale), crop=size, how=how)(picture, labels, np.random.default_rng(0))
+    grey = image[0].astype(float) / 10
+
+    def away(down, right):
+        moved = found[max(-down, 0) : size[0] - max(down, 0), max(-right, 0) : size[1] - max(right, 0)]
+        return np.abs(grey[max(down, 0) : size[0] + min(down, 0), max(right, 0) : size[1] + min(right, 0)] - moved)
+
+    assert (away(0, 0) < 0.55).mean() > 0.93  # between two blocks pixels are in between
+    besides = [away(*step).mean() for step in ((0, 1), (0, -1), (1, 0), (-1, 0))]
+    assert away(0, 0).mean() < 0.9 * min(besides)
+
+
+def test_the_nearest_pixel_is_that_of_opencvs_exact_rule():
+    labels = np.random.default_rng(0).integers(0, 200, (37, 53)).astype(np.uint8)
+    for size in ((20, 31), (37, 53), (64, 90), (111, 159)):
+        rows, columns = nearest(labels.shape, size)
+        exact = cv2.resize(labels, size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
+        np.testing.assert_array_equal(labels[rows][:, columns], exact)
+
+
+def test_the_size_is_mmcvs():
+    """mmcv.rescale_size for the scale (2048, 512): one factor, sides rounded."""
+    for height, width in ((256, 341), (683, 512), (300, 4000), (1, 1)):
+        factor = min(2048 / max(height, width), 512 / min(height, width))
+        expected = int(height * factor + 0.5), int(width * factor + 0.5)
+        assert scaled_size((height, width), fitted_scale((height, width), 512, 2048)) == expected
+    assert scaled_size((3, 1000), fitted_scale((3, 1000), 4, 100)) == (1, 100)
+
+
+@pytest.mark.parametrize("size", [(30, 40), (21, 77), (90, 61)])
+def test_a_part_is_that_of_the_whole_resized_picture(size):
+    picture, _ = pictures()
+    part = (5, 7, 12, 11)
+    for how in ("pillow", "opencv"):
+        whole, own = resized(picture, size, how), resized(picture, size, how, part)
+        assert whole.shape[:2] == size and np.abs(whole[5:17, 7:18].astype(int) - own).max() <= 1
+    cvs = cv2.resize(np.asarray(picture), size[::-1], interpolation=cv2.INTER_LINEAR)
+    assert np.abs(cvs.astype(int) - resized(picture, size, "opencv")).max() <= 1
+    pillows = picture.resize(size[::-1], Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(np.asarray(pillows), resized(picture, size, "pillow"))
+
+
+# ---- which crop ----------------------------------------------------------------------------------------------------
+
+
+def test_a_crop_of_one_class_is_drawn_again_and_at_most_ten_times():
+    labels = np.zeros((40, 40), np.uint8)
+    labels[:12, :12] = 1
+    picture = Image.fromarray(np.zeros((40, 40, 3), np.uint8))
+
+    def mixed(share, seed):
+        found = transform(crop=(16, 16), largest_share=share)(picture, labels, np.random.default_rng(seed))[1]
+        return 0.25 < found.mean() < 0.75
+
+    free, limited = (np.mean([mixed(share, seed) for seed in range(150)]) for share in (1.0, 0.75))
+    assert free < 0.2 and limited > 3 * free
+    uniform = np.zeros((40, 40), np.uint8)  # nothing to be found: the last one is taken
+    assert not transform(crop=(16, 16), largest_share=0.75)(picture, uniform, np.random.default_rng(0))[1].any()
+
+
+def test_unlabelled_pixels_do_not_count_in_the_share():
+    labels = np.full((16, 16), IGNORED, np.uint8)
+    labels[0, :2], labels[1, :2] = 1, 2
+    draws = np.random.default_rng(0)
+    transform(crop=(16, 16), largest_share=0.75)(Image.new("RGB", (16, 16)), labels, draws)
+    once = np.random.default_rng(0)
+    once.uniform(1.0, 1.0), once.integers(0, 0, endpoint=True), once.integers(0, 0, endpoint=True), once.random()
+    assert draws.random() == once.random()  # the first crop was taken
+
+
+# ---- colours -------------------------------------------------------------------------------------------------------
+
+
+def test_colours_change_within_the_published_ranges():
+    grey = np.full((4, 4, 3), 100, np.uint8)
+    levels = np.array([with_other_colours(grey, np.random.default_rng(seed)) for seed in range(400)])
+    assert np.ptp(levels.reshape(400, -1), axis=1).max() == 0  # grey stays grey: hue and saturation do nothing
+    means = levels.mean(axis=(1, 2, 3))
+    assert 34 <= means.min() < 60 and 150 < means.max() <= 198  # (100 - 32) x 0.5 and (100 + 32) x 1.5
+    assert (means == 100).mean() == pytest.approx(0.25, abs=0.08)  # neither brightness nor contrast
+    red = np.full((1, 1, 3), (200, 50, 50), np.uint8)
+    hues = [
+        cv2.cvtColor(with_other_colours(red, np.random.default_rng(seed)), cv2.COLOR_RGB2HSV)[0, 0, 0]
+        for seed in range(300)
+    ]
+    turned = np.where(np.array(hues) > 90, np.array(hues) - 180.0, hues)
+    assert -20 <= turned.min() < -14 and 14 < turned.max() <= 20  # 18 of 180 half degrees
+
+
+# ---- evaluation ----------------------------------------------------------------------------------------------------
+
+
+def test_an_evaluation_sees_the_fitted_size_in_multiples():
+    picture, _ = pictures(30, 50)
+    assert EvaluationTransform()(picture).shape == (3, 30, 50)
+    np.testing.assert_array_equal(EvaluationTransform()(picture), np.asarray(picture).transpose(2, 0, 1))
+    assert EvaluationTransform(60, 90)(picture).shape == (3, 54, 90)
+    assert EvaluationTransform(60, 90, 32)(picture).shape == (3, 64, 96)
+    twice = cv2.resize(cv2.resize(np.asarray(picture), (90, 54)), (96, 64))  # as AlignedResize: two steps
+    found = EvaluationTransform(60, 90, 32, "opencv")(picture).transpose(1, 2, 0)
+    assert np.abs(found.astype(int) - twice).max() <= 2
+
+
+# ---- users' own ----------------------------------------------------------------------------------------------------
+
+
+class Seeded:
+    """Called as albumentations' objects are: seeded, then with names, for a dictionary."""
+
+    def set_random_seed(self, seed):
+        self.random = np.random.default_rng(seed)
+
+    def __call__(self, *, image, mask):
+        turns = int(self.random.integers(4))
+        return {"image": np.rot90(image, turns), "mask": np.rot90(mask, turns)}
+
+
+def turned(image, mask, generator):
+    turns = int(generator.integers(4))
+    return {"image": np.rot90(image, turns), "mask": np.rot90(mask, turns)}
+
+
+@pytest.fixture
+def registered():
+    made = {
+        "seeded": Seeded(),
+        "turned": turned,
+        "grey": lambda image, mask, generator: {"image": image[:, :, 0], "mask": mask},
+    }
+    for name, one in made.items():
+        register_transform(name, one)
+    yield
+    for name in made:
+        del TRANSFORMS[name]
+
+
+@pytest.mark.parametrize("name", ["seeded", "turned"])
+def test_own_transforms_change_both_and_draw_from_the_samples_generator(registered, name):
+    picture, labels = pictures()
+    shapes = set()
+    for seed in range(12):
+        images = [transform(own=(name,), crop=(40, 40))(picture, labels, np.random.default_rng(seed)) for _ in range(2)]
+        np.testing.assert_array_equal(images[0][0], images[1][0])
+        image, found = images[0]
+        known = found != IGNORED
+        np.testing.assert_array_equal(image[0][known] % 7, found[known])
+        shapes.add(known[:, -1].any())
+    assert shapes == {True, False}  # it lies or stands
+
+
+def test_an_own_transform_that_returns_something_else_is_named(registered):
+    picture, labels = pictures()
+    with pytest.raises(BadSample, match="transform grey returns an image uint8 .30, 40.*expected uint8"):
+        with_own("grey", picture, labels, np.random.default_rng(0))

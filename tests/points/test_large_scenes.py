@@ -1,0 +1,161 @@
+"""Scenes in parts: training crops, and evaluation over overlapping blocks."""
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist import config
+from paddlevit_dist.contracts.task import EvaluationStep
+from paddlevit_dist.points.data.augment import Crop
+from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.segmentation import fragments
+from paddlevit_dist.points.segmentation.fragments import Blocks
+from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+from paddlevit_dist.runtime.errors import UserError
+
+SMALL = "TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.2"
+ROOMS = "POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15"
+
+
+def task_of(*arguments: str) -> SemanticSegmentation:
+    return SemanticSegmentation(config.load([*SMALL.split(), *ROOMS.split(), *arguments]).values)
+
+
+def scene(points=2000, extent=6.0, seed=0) -> Scene:
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 20, points).astype(np.int16)
+    labels[generator.random(points) < 0.3] = -100
+    return Scene(
+        generator.uniform(-extent, extent, (points, 3)).astype(np.float32),
+        generator.integers(0, 256, (points, 3), dtype=np.uint8),
+        labels,
+        np.full(points, -100, np.int16),
+        "a",
+    )
+
+
+@pytest.mark.parametrize("shape", ["sphere", "block"])
+def test_a_crop_is_all_that_is_near_one_labelled_point(shape):
+    whole, seen = scene(), set()
+    whole = whole._replace(semantic=np.where(np.arange(2000) % 500 == 7, 3, -100).astype(np.int16))
+    for seed in range(12):
+        crop = Crop(shape, 5.0)(whole, np.random.default_rng(seed))
+        distances = np.abs(whole.xyz[None] - whole.xyz[7::500][:, None])  # from each labelled point
+        near = [(d**2).sum(-1) <= 2.5**2 if shape == "sphere" else (d[:, :2] <= 2.5).all(-1) for d in distances]
+        (found,) = [place for place, mask in enumerate(near) if np.array_equal(whole.xyz[mask], crop.xyz)]
+        assert np.array_equal(crop.rgb, whole.rgb[near[found]])
+        seen.add(found)
+    assert len(seen) > 2
+    bare = whole._replace(semantic=np.full(2000, -100, np.int16))
+    assert 0 < len(Crop(shape, 5.0)(bare, np.random.default_rng(0)).xyz) < 2000
+
+
+def test_training_scenes_are_cropped_before_all_else():
+    samples = task_of("POINTS.CROP", "sphere", "POINTS.CROP_SIZE_M", "2").build_dataset("train", None)
+    whole = len(samples.dataset.read(0).xyz)
+    sizes = {len(samples.sample(0, np.random.default_rng(seed)).scene.xyz) for seed in range(3)}
+    assert len(sizes) > 1 and max(sizes) < whole / 2
+    xyz = samples.sample(0, np.random.default_rng(0)).scene.xyz
+    assert np.linalg.norm(xyz - xyz.mean(0), axis=1).max() < 2 * 1.2
+
+
+@pytest.mark.parametrize("size, overlap", [(7, 2), (7, 0), (5, 4), (1, 0), (1000, 3)])
+def test_blocks_cover_every_voxel_and_neighbours_overlap(size, overlap):
+    voxels = np.random.default_rng(0).integers(-20, 20, (300, 3)).astype(np.int32)
+    voxels[0] = 5000, -5000, 0  # a stray point
+    times = np.zeros(300, int)
+    for rows in Blocks(size, overlap).of(voxels):
+        assert len(rows) and (np.diff(rows) > 0).all()
+        assert (np.ptp(voxels[rows, :2], axis=0) < size).all()
+        times[rows] += 1
+    assert times.min() == 1 and (times.max() > 1) == (overlap > 0 and size < 1000)
+    assert not list(Blocks(size, overlap).of(voxels[:0]))
+
+
+def logits_as_a_whole(task, model, sample):
+    arrays = SemanticSegmentation.__mro__[1].collate(task, [sample])
+    batch = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in arrays.items()}
+    return task.point_logits(model, batch).numpy()
+
+
+def evaluated(task, samples, scenes):
+    paddle.seed(0)
+    model = task.build_model()
+    model.eval()
+    batch = task.collate([samples.sample_of(one, np.random.default_rng(0)) for one in scenes])
+    tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
+    metrics = task.build_metrics()
+    task.eval_step(model, tensors, EvaluationStep(metrics))
+    return metrics, task.predict_step(model, tensors), model
+
+
+def test_a_point_has_the_mean_logits_of_its_blocks():
+    """By brute force: each block of 20 voxels, 15 apart, as a scene of its own."""
+    task = task_of("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.FRAGMENT_OVERLAP_M", "1")
+    samples = task.build_dataset("val", None)
+    scenes = scene(3000, 5.0, 1), scene(0), scene(500, 3.0, 2)
+    metrics, predicted, model = evaluated(task, samples, scenes)
+    total_loss, points = 0.0, 0
+    for one, found in zip(scenes, predicted):
+        voxels = np.floor(one.xyz / np.float32(0.2)).astype(np.int64)
+        sums, times = np.zeros((len(voxels), 20)), np.zeros(len(voxels))
+        for x in np.arange(-40, 40):
+            for y in np.arange(-40, 40):
+                if not len(voxels) or (x - voxels[:, 0].min()) % 15 or x > voxels[:, 0].max() - 5:
+                    continue
+                strip = (voxels[:, 0] >= x) & (voxels[:, 0] < x + 20)
+                low, high = voxels[strip, 1].min(), voxels[strip, 1].max()
+                if y < low or (y - low) % 15 or y > max(high - 5, low):
+                    continue
+                rows = np.flatnonzero(strip & (voxels[:, 1] >= y) & (voxels[:, 1] < y + 20))
+                part = one._replace(
+                    **{name: getattr(one, name)[rows] for name in ("xyz", "rgb", "semantic", "instance")}
+                )
+                sums[rows] += logits_as_a_whole(task, model, samples.sample_of(part, np.random.default_rng(0)))
+                times[rows] += 1
+        logits = sums / times[:, None]
+        assert len(found) == len(logits) and (logits.argmax(1) == found).all()
+        known = one.semantic >= 0
+        shares = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        total_loss, points = total_loss - shares[known, one.semantic[known]].sum(), points + known.sum()
+    values = metrics.compute(metrics.state)
+    assert values["points"] == points and values["loss"] == pytest.approx(total_loss / points, rel=1e-5)
+    assert [row[1].sum() for row in metrics.per_sample()[0]] == [(one.semantic >= 0).sum() for one in scenes]
+
+
+@pytest.mark.parametrize("views", [("1", "false"), ("2", "true")])
+def test_one_block_is_the_whole_scene(views, monkeypatch):
+    monkeypatch.setattr(fragments, "_POINTS", 999)
+    keys = "POINTS.TEST_ROTATIONS", views[0], "POINTS.TEST_FLIPS", views[1]
+    scenes = scene(1500, 2.0), scene(0), scene(700, 2.0, 1)
+    found = []
+    for more in ((), ("POINTS.FRAGMENT_SIZE_M", "50")):
+        task = task_of(*keys, *more)
+        metrics, predicted, _ = evaluated(task, task.build_dataset("val", None), scenes)
+        found.append((metrics.compute(metrics.state), predicted))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-5)
+    assert all(np.array_equal(one, other) for one, other in zip(found[0][1], found[1][1]))
+
+
+def test_a_mirrored_view_is_the_mirrored_scene():
+    one = scene(300)
+    samples = task_of("POINTS.TEST_FLIPS", "true").build_dataset("val", None)
+    plain = task_of().build_dataset("val", None)
+    first, second = samples.voxelized(one).views
+    mirrored = plain.voxelized(one._replace(xyz=one.xyz * np.float32([-1, 1, 1]))).views[0]
+    assert np.array_equal(second.voxels, mirrored.voxels) and not np.array_equal(first.voxels, second.voxels)
+    turned = task_of("POINTS.TEST_FLIPS", "true", "POINTS.TEST_ROTATIONS", "3").build_dataset("val", None)
+    assert len(turned.voxelized(one).views) == 6
+
+
+@pytest.mark.parametrize("scenes", [[scene(0)], [scene(0), scene(0)], [scene(1)]])
+def test_scenes_without_points_go_on(scenes):
+    task = task_of("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.TEST_FLIPS", "true")
+    metrics, predicted, _ = evaluated(task, task.build_dataset("val", None), scenes)
+    assert [len(one) for one in predicted] == [len(one.xyz) for one in scenes]
+    assert metrics.compute(metrics.state)["points"] == sum((one.semantic >= 0).sum() for one in scenes)
+
+
+def test_an_overlap_as_long_as_a_block_is_refused():
+    with pytest.raises(UserError, match=r"POINTS.FRAGMENT_OVERLAP_M 4.*: expected less than POINTS.FRAGMENT_SIZE_M 4"):
+        task_of("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.FRAGMENT_OVERLAP_M", "4")

@@ -52,6 +52,7 @@ EXTRAS = {
     "volumes": [
         "nibabel>=5.0,<6",  # reads NIfTI volumes
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
+        "scipy>=1.7,<2",  # distances between surfaces of label maps: exact, in C, for whole volumes
     ],
     "detection": ["scipy>=1.7,<2"],  # assigns predicted to true boxes (DETR's matching), C++ behind one function
     "onnx": [  # export -format=onnx; paddle2onnx and the onnx that it allows have no wheels for Python 3.13
@@ -64,7 +65,7 @@ EXTRAS = {
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
-        "scipy>=1.7,<2",  # the same as for detection
+        "scipy>=1.7,<2",  # the same as for detection and volumes
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "shtab>=1.7,<2",  # the same, for its tests
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test

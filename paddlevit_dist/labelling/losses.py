@@ -139,7 +139,7 @@ def dice_losses(
     places = known + classes * paddle.arange(rows).unsqueeze(1)
     overlap, truth = _added_up(places, (own, mask), rows, classes)
     predicted = paddle.matmul(shares, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy of ``shares``
-    return _dice(overlap, truth, predicted)
+    return _dice(overlap[:, first:], truth[:, first:], predicted[:, first:])
 
 
 def dice_losses_of_scenes(
@@ -175,7 +175,6 @@ def _dice(
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
     present = (truth > 0).astype("float32")
     losses = 1.0 - 2.0 * overlap / paddle.clip(predicted + truth, min=1.0)  # at least 1 where it occurs
-    losses, present = losses[:, first:], present[:, first:]
     return (losses * present).sum(), present.sum()
 
 

@@ -54,6 +54,7 @@ EXTRAS = {
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
         "scipy>=1.7,<2",  # distances between surfaces of label maps: exact, in C, for whole volumes
     ],
+    "lidar": ["laspy[lazrs]>=2.4,<3"],  # reads and writes LAS and LAZ point clouds, in Python and Rust
     "detection": ["scipy>=1.7,<2"],  # assigns predicted to true boxes (DETR's matching), C++ behind one function
     "onnx": [  # export -format=onnx; paddle2onnx and the onnx that it allows have no wheels for Python 3.13
         "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
@@ -65,6 +66,7 @@ EXTRAS = {
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
+        "laspy[lazrs]>=2.4,<3",  # the same, for the tests of point clouds
         "scipy>=1.7,<2",  # the same as for detection and volumes
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "shtab>=1.7,<2",  # the same, for its tests
@@ -97,6 +99,7 @@ setup(
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
         "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],
+        "paddlevit_dist.points.data": ["scannet200_classes.txt"],
         "paddlevit_dist.report": ["*.css", "*.js"],
     },
     cmdclass={"build_py": BuildWithRecipes},

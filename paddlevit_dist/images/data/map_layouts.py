@@ -191,7 +191,7 @@ LAYOUTS = (
     *_in_images(_PANOPTIC),
     *_in_images(_PANOPTIC._replace(labels="panoptic_{split}")),
     *_in_images(_STUFF),
-    *_in_images(_STUFF_10K._replace(**_TRAIN_IDS, first=1, marks=("imageLists/train.txt",))),
+    _STUFF_10K._replace(**_TRAIN_IDS, pictures="images/{split}", first=1, marks=("imageLists/train.txt",)),
     *_in_images(_STUFF._replace(**_TRAIN_IDS, first=0)),
     _STUFF_10K._replace(marks=("imageLists/train.txt",)),
 )
@@ -232,12 +232,13 @@ def find_layout(root: str, dataset: str | None = None) -> Found | None:
         dataset: registered name of what must be there; None: anything.
     """
     tops = [root, *first_folders(root), *first_folders(os.path.join(root, "VOCdevkit"))]
-    for layout in LAYOUTS:
-        if dataset in (None, layout.dataset):
-            for top in tops:
-                is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
-                if (is_marked or layout.dataset == dataset) and _holds(layout, top):
-                    return Found(layout, top)
+    rows = [layout for layout in LAYOUTS if dataset in (None, layout.dataset)]
+    unmarked = [] if dataset is None else [layout._replace(marks=()) for layout in rows]
+    for layout in (*rows, *unmarked):
+        for top in tops:
+            is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
+            if is_marked and _holds(layout, top):
+                return Found(layout, top)
     for layout, look in ((LABELME_LAYOUT, find_labelme), (CVAT_LAYOUT, cvat_file), (YOLO_LAYOUT, find_yolo_outlines)):
         if dataset in (None, layout.dataset) and look(root):
             return Found(layout, root)

@@ -59,6 +59,21 @@ def test_other_forms_of_published_sets(root, opened):
     assert opened().palette[0].tolist() == [128, 64, 128]
 
 
+@pytest.mark.parametrize("is_10k", [False, True])
+def test_coco_stuff_as_mmsegmentation_writes_it(is_10k, root, opened):
+    known = [0, 1, 171] if is_10k else [0, 170, 255]  # 171 classes from 1 on, or from 0 on
+    values, year = numbers(0, known), "2014" if is_10k else "2017"
+    photo(root / f"images/train{year}/a.jpg")
+    save(root / f"annotations/train{year}/a_labelTrainIds.png", values)
+    if is_10k:
+        (root / "imageLists").mkdir()
+        (root / "imageLists" / "train.txt").write_text("a\n")
+    expected = np.where(values == 0, 255, values - 1) if is_10k else values
+    for name in (None, "coco_stuff"):
+        assert opened("train", name).num_classes == 171
+        assert np.array_equal(opened("train", name).labels_of(0), expected)
+
+
 def test_coco_stuff_10k_as_published(root, opened):
     require_truth(opened, coco_stuff_10k(root))
 

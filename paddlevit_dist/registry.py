@@ -213,7 +213,9 @@ RECIPES = {
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     WITH_BOXES: "detr_r50_coco",
-    **dict.fromkeys((WITH_LABEL_MAPS, *_LABEL_MAPS), "segformer_b0_shapes"),
+    WITH_LABEL_MAPS: "segformer_b0_shapes",
+    **dict.fromkeys(_LABEL_MAPS, "segformer_b0_ade20k"),
+    "cityscapes": "segformer_b0_cityscapes",
     "points": "minkunet34c_scannet",
     "volumes": "landmark_unet3d",
 }

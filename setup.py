@@ -53,6 +53,7 @@ EXTRAS = {
         "nibabel>=5.0,<6",  # reads NIfTI volumes
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
     ],
+    "lidar": ["laspy[lazrs]>=2.4,<3"],  # reads and writes LAS and LAZ point clouds, in Python and Rust
     "detection": ["scipy>=1.7,<2"],  # assigns predicted to true boxes (DETR's matching), C++ behind one function
     "onnx": [  # export -format=onnx; paddle2onnx and the onnx that it allows have no wheels for Python 3.13
         "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
@@ -64,6 +65,7 @@ EXTRAS = {
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
+        "laspy[lazrs]>=2.4,<3",  # the same, for the tests of point clouds
         "scipy>=1.7,<2",  # the same as for detection
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "shtab>=1.7,<2",  # the same, for its tests
@@ -96,6 +98,7 @@ setup(
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
         "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],
+        "paddlevit_dist.points.data": ["scannet200_classes.txt"],
         "paddlevit_dist.report": ["*.css", "*.js"],
     },
     cmdclass={"build_py": BuildWithRecipes},

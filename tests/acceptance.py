@@ -150,6 +150,14 @@ ROWS = [
         metric="AP50",
     ),
     Row(
+        "drawn shapes pixel by pixel, 2 processes",
+        ["-cfg=configs/segformer_b0_shapes.yaml"],
+        0.75,
+        600.0,
+        nothing,
+        metric="mIoU",
+    ),
+    Row(
         "fine-tuning on six drawn classes, 2 processes",
         ["-cfg=configs/finetune_pictures.yaml", "-data_path=DATA", "-pretrained=WEIGHTS", *SMALL_VIT],
         80.0,

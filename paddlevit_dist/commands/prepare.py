@@ -162,9 +162,71 @@ def run_scannet(words: list[str]) -> None:
     _prepare_scenes(parser.parse_args(words), lambda options: ScanNetReader(), "scannet")
 
 
+def run_scenes(words: list[str]) -> None:
+    """``prepare scenes IN OUT``"""
+    from ..points.prepare.formats import FORMATS, format_in, reader_of
+    from ..points.prepare.s3dis import NUM_AREAS, USUAL_VAL_AREA
+
+    parser = _scene_parser(
+        "scenes",
+        "IN",
+        "Write scenes in any of these formats for -dataset=scenes -data_path=OUT: "
+        f"{'; '.join(f'{kind}: {each.meaning}' for kind, each in FORMATS.items())}. It is found out unless given. "
+        "The splits are those of the data set, else the folders train, val and test in IN, lists train.txt, val.txt "
+        "and test.txt there, or every fifth scene for validation.",
+    )
+    parser.option("format", None, "of the scenes; found out if not given", choices=tuple(FORMATS))
+    _add_choices(parser)
+    parser.option("columns", None, "of text and arrays without names: such as x,y,z,intensity,-; dash: left out")
+    parser.option("val_area", USUAL_VAL_AREA, "S3DIS: area for validation, the others train", at_least(1, NUM_AREAS))
+    options = parser.parse_args(words)
+    root = _folder(options)
+    kind = options.format or format_in(root)
+    if options.format is None:
+        print(one_line(f"{root} holds scenes of format {kind}: {FORMATS[kind].meaning}"))
+    _prepare_scenes(options, lambda options: reader_of(kind, _choices(options)), "scenes")
+
+
+def _add_choices(parser: CommandParser) -> None:
+    from ..points.prepare.channels import USUAL
+    from ..points.prepare.tables import INSTANCE_NAMES, LABEL_NAMES
+
+    labels, instances = ", ".join(LABEL_NAMES), ", ".join(INSTANCE_NAMES)
+    parser.option("classes", None, "one class name per line; without it numbers are the names", metavar="FILE")
+    parser.option("label", None, f"property with the class, or none (default: the first of {labels})")
+    parser.option("instance", None, f"property with the object, or none (default: the first of {instances})")
+    parser.option("ignore_label", -100, "class number that means none", int)
+    parser.option("missing_colors", "stop", "grey: scenes without colours are grey", choices=("stop", "grey"))
+    usual = " and ".join(USUAL)
+    parser.option(
+        "channels",
+        None,
+        f"what else is kept of the points, for POINTS.FEATURES: names, all, or none (default: {usual}, where there)",
+    )
+
+
+def _choices(options: Namespace) -> Any:
+    from ..points.prepare.formats import Choices
+
+    given = vars(options)
+    lists = {
+        name: tuple(word.strip().lower() for word in given[name].split(",")) if given.get(name) else None
+        for name in ("channels", "columns")
+    }
+    return Choices(
+        _class_names(options),
+        options.label,
+        options.instance,
+        options.ignore_label,
+        options.missing_colors == "grey",
+        **lists,
+        val_area=given.get("val_area", Choices.val_area),
+    )
+
+
 def run_ply(words: list[str]) -> None:
     """``prepare ply IN OUT``"""
-    from ..points.prepare.plain_ply import INSTANCE_NAMES, LABEL_NAMES, PlyReader
+    from ..points.prepare.formats import reader_of
 
     parser = _scene_parser(
         "ply",
@@ -172,18 +234,8 @@ def run_ply(words: list[str]) -> None:
         "Write PLY files as scenes for -dataset=scenes -data_path=OUT. The scenes are in IN/train, IN/val and perhaps "
         "IN/test, or IN has the lists train.txt and val.txt; otherwise every fifth scene is for validation.",
     )
-    labels, instances = ", ".join(LABEL_NAMES), ", ".join(INSTANCE_NAMES)
-    parser.option("classes", None, "one class name per line; without it numbers are the names", metavar="FILE")
-    parser.option("label", None, f"property with the class (default: the first of {labels})")
-    parser.option("instance", None, f"property with the object (default: the first of {instances})")
-    parser.option("ignore_label", -100, "class number that means none", int)
-    parser.option("missing_colors", "stop", "grey: scenes without colours are grey", choices=("stop", "grey"))
-
-    def reader(options: Namespace) -> PlyReader:
-        grey = options.missing_colors == "grey"
-        return PlyReader(_class_names(options), options.label, options.instance, options.ignore_label, grey)
-
-    _prepare_scenes(parser.parse_args(words), reader, "scenes")
+    _add_choices(parser)
+    _prepare_scenes(parser.parse_args(words), lambda options: reader_of("ply", _choices(options)), "scenes")
 
 
 def run_pth(words: list[str]) -> None:
@@ -227,14 +279,20 @@ def _class_names(options: Namespace) -> list[str] | None:
     return names
 
 
+def _folder(options: Namespace) -> str:
+    root = os.path.abspath(options.input)
+    if not os.path.isdir(root):
+        raise UserError(f"{root} is not a folder; give the one that holds the raw scenes")
+    return root
+
+
 def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any], dataset: str) -> None:
     """Prepare the scenes; exit with code 130 on Ctrl-C."""
+    from ..points.data.scannet_classes import CLASS_NAMES
     from ..points.prepare.listing import SPLITS
     from ..points.prepare.store import prepare_store
 
-    root, output = os.path.abspath(options.input), Path(os.path.abspath(options.output))
-    if not os.path.isdir(root):
-        raise UserError(f"{root} is not a folder; give the one that holds the raw scenes")
+    root, output = _folder(options), Path(os.path.abspath(options.output))
     lists: dict[str, str | None] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
     reader = make_reader(options)
     splits = reader.sources(root, lists)
@@ -246,6 +304,7 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
         sys.exit(signals.exit_code(error))
     for remark in [*told, *_shortened(summary.remarks)]:
         print(one_line(f"note: {remark}"))
+    dataset = "scannet" if tuple(reader.class_names or ()) == CLASS_NAMES else dataset
     use = "train on them with" if "train" in splits else f"take them with -eval -split={next(iter(splits))}"
     print(one_line(f"{_described(summary)} in {output}; {use} -dataset={dataset} -data_path={output}"))
 

@@ -21,6 +21,6 @@ HOOKS = {
     "gradients": ".cpu.updates:gradients",
     "averages": ".cpu.updates:averages",
     "optimizer_step": ".cpu.updates:optimizer_step",
-    "resized_cross_entropy": ".cpu.enlarging:resized_cross_entropy",
+    "resized_cross_entropy": ".cpu.layers:resized_cross_entropy",
     "training_transform": ".cpu.transforms:CompiledTrainingTransform",
 }

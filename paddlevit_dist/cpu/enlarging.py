@@ -10,7 +10,6 @@ import paddle
 from paddle.autograd import PyLayer
 
 from . import enlarging_loops
-from .accelerate import applies
 from .branches import Held
 from .functions import address
 from .memory import empty, in_order
@@ -108,11 +107,8 @@ class _ResizedCrossEntropy(PyLayer):
 
 def resized_cross_entropy(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: Weights
-) -> paddle.Tensor | None:
-    """What ``labelling.losses.resized_cross_entropy`` returns, without logits of the labels' size; None where fast
-    functions do not apply."""
-    if not applies(logits):
-        return None
+) -> paddle.Tensor:
+    """What ``labelling.losses.resized_cross_entropy`` returns, without logits of the labels' size."""
     logits, labels = in_order(logits), in_order(labels)
     if paddle.is_grad_enabled() and not logits.stop_gradient:
         return _ResizedCrossEntropy.apply(logits, Held(labels), ignored, weights)

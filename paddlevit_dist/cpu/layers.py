@@ -96,6 +96,15 @@ class Convolution(plain.Convolution):
         return found == channels and self._padding < side and min(sizes) + 2 * self._padding >= side
 
 
+def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
+    """``enlarging.resized_cross_entropy``; None where fast functions do not apply."""
+    if not applies(logits):
+        return None
+    from . import enlarging
+
+    return enlarging.resized_cross_entropy(logits, *others)
+
+
 # Numba takes half a second to import, which static graphs and GPUs do without.
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paddle
 
 from ..checkpoint.load import load_weights
@@ -14,6 +15,7 @@ from ..contracts.user_models import contract_of
 from ..models import create_model
 from ..registry import resolve
 from ..runtime.errors import UserError
+from ..runtime.transfers import to_device
 from .data.inspection import Inspection
 from .data.quarantine import Replacements, merge_quarantine
 from .data.reading import Reading
@@ -107,6 +109,12 @@ class BackboneTask(Task):
 
         reading = Reading(self.turns, self.config.DATA.MAX_PIXELS)
         return picture_inputs(inputs, cache_folder, transform, "RGB", reading)
+
+    def predicted_again(self, samples: Any, index: int, model: paddle.nn.Layer) -> Any:
+        """What ``predict_step`` gives for a sample, which is read once more."""
+        batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+        tensors = {name: to_device(one) if isinstance(one, np.ndarray) else one for name, one in batch.items()}
+        return self.predict_step(model, tensors)[0]
 
     def replace_unreadable(self, samples: Any) -> None:
         """Let the next readable picture take an unreadable one's place in training, where that is configured."""

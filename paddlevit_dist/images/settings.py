@@ -23,12 +23,13 @@ from ..config.key import (
     Unused,
     optional,
 )
+from ..registry import TABLES
 from ..runtime.errors import UserError
 
 CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # of shapes that can be drawn
 SIDE_PX = Range(low=1, high=65_535)  # no picture format that is common has longer sides
 # Of ImageNet's pixels from 0 to 1, which all published backbones were trained on.
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _DRAWN = ("synthetic_shapes", "segmentation_shapes")  # data sets of drawn shapes
 
 
@@ -232,6 +233,15 @@ _WITH_BACKBONE = (
 )
 
 
+def _complete_objects(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
+    if values.TASK in TABLES:  # not a user's task that reads the keys of all subjects
+        for name, value in (("IMAGENET_MEAN", _IMAGENET_MEAN), ("IMAGENET_STD", _IMAGENET_STD)):
+            if f"DATA.{name}" not in settings:
+                values.DATA[name] = list(value)
+    return []
+
+
 def _check_objects(given: Given) -> list[str]:
     shapes = given.values.DATA.SHAPES
     for name in ("SIDES", "PER_PICTURE"):
@@ -255,6 +265,7 @@ OBJECTS = Table(
     keys=(*_SHAPES, *_WITH_BACKBONE),
     effects={"start": ("MODEL.BACKBONE_PRETRAINED",)},
     training=("TRAIN.",),
+    complete=_complete_objects,
     check=_check_objects,
     unused=_unused_objects,
 )

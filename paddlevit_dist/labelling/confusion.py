@@ -7,9 +7,11 @@ import numpy as np
 
 from ..contracts.task import Kept, Metrics
 from ..intervals import confusion_scores
+from ..runtime.printing import shortened
 from .counts import statistics_of
 
 CONFUSION = "confusion"  # of a state: int64 (classes, classes), rows are true classes, columns predicted ones
+_LONGEST_LIST = 60  # letters of the names of classes
 
 
 class ConfusionMetrics(Metrics):
@@ -67,3 +69,9 @@ class ConfusionMetrics(Metrics):
             f"mIoU {values['mIoU']:.4f}{self.beside('mIoU', 3)} accuracy {values['accuracy']:.4f} "
             f"mean class accuracy {values['mean class accuracy']:.4f}"
         )
+
+    def absent(self, values: dict[str, float]) -> str:
+        """For ``summary``: which classes occur nowhere, in brackets after a space; nothing where all occur."""
+        names = [name for name in self.class_names if np.isnan(values.get(f"IoU {name}", np.nan))]
+        said = f"{len(names)} of {len(self.class_names)} classes neither labelled nor predicted"
+        return f" ({said}: {shortened(', '.join(names), _LONGEST_LIST)})" if names else ""

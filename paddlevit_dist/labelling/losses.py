@@ -99,7 +99,7 @@ def weights_of(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) 
 
 
 def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshold: float, kept: int) -> paddle.Tensor:
-    """Which elements of each row are hard, float32 (rows, elements), 1 or 0: the labelled ones whose class has a
+    """Which elements of each row are hard, float32 of the labels' shape, 1 or 0: the labelled ones whose class has a
     probability below ``threshold``, and at least the ``kept`` with the smallest (those of equal loss too).
 
     This is online hard example mining (A. Shrivastava et al., 2016, arXiv 1604.03540, has the idea, for boxes) much as
@@ -107,14 +107,14 @@ def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshol
     divided by all pixels. Whoever calls this divides by the number that count, as HRNet's authors do.
 
     Args:
-        losses: float32 (rows, elements), cross-entropy of each element, 0 without a label.
-        labels: int64 (rows, elements).
+        losses: float32 (rows, ...), cross-entropy of each element, 0 without a label.
+        labels: int64 (rows, ...).
         kept: at least 1.
     """
-    losses = losses.detach()
-    largest = paddle.topk(losses, min(kept, losses.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU
+    rows = losses.detach().flatten(1)  # (rows, elements)
+    largest = paddle.topk(rows, min(kept, rows.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU
     limits = paddle.clip(largest[:, -1:], max=-math.log(threshold))  # (rows, 1)
-    return ((losses >= limits) & (labels != ignored)).astype("float32")
+    return (rows >= limits).reshape(labels.shape).astype("float32") * (labels != ignored).astype("float32")
 
 
 def dice_losses(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -200,6 +200,18 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]], axis=0)
     present = (truth.sum(axis=0) > 0).astype("float32")  # (classes,)
     return ((errors * steps).sum(axis=0) * present).sum(), present.sum()
+
+
+def lovasz_of_rows(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """``lovasz_softmax`` of each row, summed. Of all rows together it would depend on which are together.
+
+    Args:
+        logits: float32 (rows, classes, elements), at least one element.
+        labels: int64 (rows, elements).
+    """
+    found = [lovasz_softmax(one.t(), known, ignored) for one, known in zip(logits.unbind(), labels.unbind())]
+    total, present = (paddle.add_n(list(parts)) for parts in zip(*found))
+    return total, present
 
 
 def _known(labels: paddle.Tensor, valid: paddle.Tensor) -> paddle.Tensor:

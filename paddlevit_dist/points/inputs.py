@@ -1,4 +1,4 @@
-"""Scenes that are to be predicted, without labels: PLY files and whatever ``prepare`` reads or has written."""
+"""Scenes that are to be predicted, without labels: files of points and whatever ``prepare`` reads or has written."""
 
 import os
 import time
@@ -15,16 +15,32 @@ from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, header_of, re
 from .data.scenes import SceneDataset
 from .prepare.coordinates import remarks_on
 from .prepare.listing import RawScene, SceneReader, no_labels
-from .prepare.plain_ply import PlyReader
+from .prepare.pointcept import POINTS as POINTCEPT
+from .prepare.pointcept import PointceptReader
 from .prepare.pth import SUFFIXES as PTH_SUFFIXES
 from .prepare.pth import PthReader
 from .prepare.scannet import LABELS, POINTS, ScanNetReader
+from .prepare.semantic_kitti import BIN, SemanticKittiReader, scan_name
+from .prepare.table_formats import TABLES
+from .prepare.tables import TableReader
 
-_SCANNET, _PTH, _PLY, _PREPARED = "scannet", "pth", "ply", "prepared"
+_SCANNET, _PTH, _POINTCEPT, KITTI, _PREPARED = "scannet", "pth", "pointcept", "semantic_kitti", "prepared"
+LAS = "las"
 # By the ends of their names, in a folder only the first kind that it has: ScanNet's download holds further meshes.
-_ENDS = ((POINTS, _SCANNET), (PTH_SUFFIXES[0], _PTH), (PTH_SUFFIXES[1], _PTH), (".ply", _PLY), (SUFFIX, _PREPARED))
-_EXPECTED = "expected .ply, ScanNet's _vh_clean_2.ply, PointGroup's .pth, a prepared .scene, or a folder of these"
-
+_ENDS = (
+    (POINTS, _SCANNET),
+    *((suffix, _PTH) for suffix in PTH_SUFFIXES),
+    (POINTCEPT, _POINTCEPT),
+    (BIN, KITTI),
+    *((suffix, kind) for kind, table in TABLES.items() if kind != "text" for suffix in table.suffixes),
+    (SUFFIX, _PREPARED),
+    *((suffix, "text") for suffix in TABLES["text"].suffixes),
+)
+_EXPECTED = (
+    f"expected {', '.join(suffix for table in TABLES.values() for suffix in table.suffixes)}, ScanNet's "
+    "_vh_clean_2.ply, PointGroup's .pth, Pointcept's coord.npy, SemanticKITTI's .bin, a prepared .scene, or a folder "
+    "of these"
+)
 
 _SECONDS = 10.0  # that scenes are looked at before a prediction
 
@@ -43,8 +59,12 @@ def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str,
 
 
 def _kind_of(path: str) -> SceneFile | None:
+    name = os.path.basename(path)
+    if name == POINTCEPT:
+        return SceneFile(path, _POINTCEPT, os.path.basename(os.path.dirname(os.path.abspath(path))))
+    if name.endswith(BIN):
+        return SceneFile(path, KITTI, scan_name(os.path.abspath(path)))
     for end, kind in _ENDS:
-        name = os.path.basename(path)
         if name.lower().endswith(end) and len(name) > len(end) and not name.endswith(LABELS):
             return SceneFile(path, kind, name[: -len(end)])
     return None
@@ -58,7 +78,7 @@ def _of_folder(folder: str) -> Iterator[SceneFile]:
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         candidates += [_kind_of(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
     scenes = [candidate for candidate in candidates if candidate is not None]
-    kinds = [kind for _, kind in _ENDS if any(scene.kind == kind for scene in scenes)]
+    kinds = [kind for _, kind in _ENDS if any(scene.kind == kind for scene in scenes)]  # text last: it may be notes
     yield from (scene for scene in scenes if scene.kind == kinds[0])
 
 
@@ -69,17 +89,24 @@ class InputScenes(SceneDataset):
         scenes: see ``find_scenes``.
         coordinates: where PLY scenes are put, as those were that the network was trained on: CENTRED or AS_GIVEN.
         needs_colours: else scenes without colours are grey.
+        channels: names of those that scenes need to have.
     """
 
     labelled = False
 
     def __init__(
-        self, scenes: Sequence[SceneFile], coordinates: str | None, needs_colours: bool, class_names: Sequence[str]
+        self,
+        scenes: Sequence[SceneFile],
+        coordinates: str | None,
+        needs_colours: bool,
+        class_names: Sequence[str],
+        channels: Sequence[str] = (),
     ) -> None:
         self.scenes = list(scenes)
         self.names = output_names([scene.name for scene in scenes])
         self.coordinates = coordinates or CENTRED
         self.needs_colours = needs_colours
+        self.wanted = tuple(channels)
         self.class_names = list(class_names)
         self.num_classes = len(self.class_names)
 
@@ -121,8 +148,13 @@ class InputScenes(SceneDataset):
             nothing = no_labels(len(scene.xyz))
             return scene._replace(semantic=nothing, instance=nothing), []
         reader: SceneReader
-        if kind == _PLY:
-            reader = PlyReader(grey=not self.needs_colours, coordinates=self.coordinates)
+        grey = not self.needs_colours
+        if kind in TABLES:
+            reader = TableReader(grey=grey, coordinates=self.coordinates, kind=kind, channels=self.wanted)
+        elif kind == _POINTCEPT:
+            reader = PointceptReader(grey=grey, coordinates=self.coordinates, channels=self.wanted)
+        elif kind == KITTI:
+            reader = SemanticKittiReader(self.wanted, self.coordinates)
         else:
             reader = ScanNetReader() if kind == _SCANNET else PthReader()
         try:

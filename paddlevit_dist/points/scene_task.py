@@ -13,6 +13,7 @@ from ..contracts.prediction import Learned
 from ..contracts.sample_checks import require_finite, require_labels
 from ..contracts.task import Task
 from ..runtime.errors import UserError
+from .data.features import COLOURS, channels_of, require_channels
 from .data.pictures import palette_of
 from .data.samples import PointSample, SceneSamples, join
 from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
@@ -21,9 +22,7 @@ from .inputs import InputScenes, SceneInputs, find_scenes
 from .scene_figures import Layers, chosen, point_set, semantic_tables, short_name
 from .sparse import PlanSpec, build_plan
 
-_UNIT_ADVICE = (
-    "if its coordinates are in millimetres, export the scenes in metres and prepare them again; else take larger voxels"
-)
+_UNIT_ADVICE = "if its coordinates are in millimetres, set DATA.UNIT_M 0.001; else take larger voxels"
 
 
 class SceneTask(Task):
@@ -45,6 +44,7 @@ class SceneTask(Task):
         self.plan_spec: PlanSpec | None = None
         #: where the scenes are, which matters to networks that take positions: CENTRED or AS_GIVEN
         self.coordinates: str | None = None
+        self.features: tuple[str, ...] = tuple(config.POINTS.FEATURES)
         self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.usual_voxel_features
         self._tells_unit = True
 
@@ -70,11 +70,14 @@ class SceneTask(Task):
         return dataset
 
     def build_dataset(self, split: str, cache_folder: Path) -> SceneSamples:
-        return self.samples_of(self.open_scenes(split, cache_folder), self.trains_on(split))
+        dataset = self.open_scenes(split, cache_folder)
+        if dataset.channels is not None:
+            require_channels(self.features, dataset.channels, f"the scenes of dataset {self.config.DATA.DATASET}")
+        return self.samples_of(dataset, self.trains_on(split))
 
     def notices_of(self, dataset: SceneDataset) -> list[str]:
         """The dataset's own, and a warning if its unit seems wrong, once for all splits."""
-        notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M)
+        notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M / self.config.DATA.UNIT_M)
         if notice is None or not self._tells_unit:
             return list(dataset.notices)
         self._tells_unit = False
@@ -136,7 +139,7 @@ class SceneTask(Task):
 
     def sees_colours(self) -> bool:
         """Whether the network is shown the points' colours."""
-        return True
+        return COLOURS in self.features
 
     def set_up_from(self, learned: Learned) -> None:
         names = learned.class_names or dataset_class(self.config, SceneDataset).fixed_classes
@@ -149,7 +152,9 @@ class SceneTask(Task):
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
         scenes, unreadable = find_scenes(list(map(str, inputs)))
-        dataset = InputScenes(scenes, self.coordinates, self.sees_colours(), self.class_names)
+        dataset = InputScenes(
+            scenes, self.coordinates, self.sees_colours(), self.class_names, channels_of(self.features)
+        )
         notices = [*self.notices_of(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
         return SceneInputs(self.samples_of(dataset, is_training=False), unreadable, notices)
 
@@ -167,6 +172,7 @@ class SceneTask(Task):
             "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
             "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),
             "POINTS.VOXEL_FEATURES": self.voxel_features,
+            "POINTS.FEATURES": list(self.features),
             "coordinates": self.coordinates,
         }
 

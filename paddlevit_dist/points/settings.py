@@ -1,12 +1,30 @@
 """Configuration keys shared by all point cloud tasks."""
 
+import re
 from collections.abc import Iterator
 
 from ..config.key import AT_LEAST_1, Given, Key, Range, Table, Unused
 from ..runtime.errors import UserError
 
+_FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*\.?[0-9]*|0\.0*[1-9][0-9]*))?")  # perhaps divided by a number
+
 _KEYS = (
     Key("DATA.VOXEL_SIZE_M", 0.05, "float", "point clouds: edge of a voxel in metres", Range(low=1e-4, high=100)),
+    Key(
+        "DATA.UNIT_M",
+        1.0,
+        "float",
+        "point clouds: metres in a unit of the scenes' coordinates; 0.001 for millimetres, 0.3048 for feet",
+        Range(low=1e-9, high=1e6),
+    ),
+    Key(
+        "POINTS.FEATURES",
+        ["rgb"],
+        "text",
+        "what the network sees of a voxel: rgb (3 channels), xyz (3, metres), height above the lowest point (1), ones "
+        "(1), and channels of the scenes by name: normal (3), any other (1), such as intensity/255, divided by 255",
+        many=True,
+    ),
     Key(
         "POINTS.COLOR_RANGE",
         [-1.0, 1.0],
@@ -47,6 +65,13 @@ _KEYS = (
 
 
 def _check(given: Given) -> list[str]:
+    features = given.values.POINTS.FEATURES
+    distinct = {name.partition("/")[0] for name in features}
+    if not features or len(distinct) < len(features) or not all(map(_FEATURE.fullmatch, features)):
+        raise UserError(
+            f"{given['POINTS.FEATURES']}: expected names, each once, such as [rgb, normal, height]; a channel of the "
+            "scenes may be divided by a number, as in intensity/255"
+        )
     low, high = given.values.POINTS.COLOR_RANGE
     if low >= high:
         raise UserError(f"{given['POINTS.COLOR_RANGE']}: expected the smaller number first, such as [-0.5, 0.5]")

@@ -22,7 +22,7 @@ def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
         ("DATA.IMAGE_SIZE", {"classification"}),
         ("MODEL.DROPPATH", {"classification", "detection", "image_segmentation"}),
         ("DATA.SHAPES.SIDES", {"detection", "image_segmentation"}),
-        ("SEGMENTATION.OHEM", {"image_segmentation"}),
+        ("SEGMENTATION.OHEM_KEPT", {"image_segmentation"}),
         ("DETECTION.EVALUATE_AS", {"detection"}),
         ("DATA.VOXEL_SIZE_M", {"semantic_segmentation", "pointgroup"}),
         ("POINTS.ROOMS.TRAIN", {"semantic_segmentation", "pointgroup"}),

@@ -6,9 +6,9 @@ from points.raw_scenes import legacy, points_of, write_labelled_ply, write_scann
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
 from paddlevit_dist.points.data.scenes import Scenes
-from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
+from paddlevit_dist.points.prepare.tables import TableReader
 
 _HEADER = """ply
 format {form} 1.0
@@ -59,7 +59,7 @@ def _read_all(reader, folder):
 
 
 def read_ply(folder):
-    _read_all(PlyReader(), folder)
+    _read_all(TableReader(), folder)
 
 
 def make_pth(folder):

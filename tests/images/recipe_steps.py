@@ -58,6 +58,16 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
     return results
 
 
+def run_segmenters(recipes: list[str], output: str) -> dict[str, Any]:
+    """The same of recipes that label pixels, on drawn shapes."""
+    data = (
+        "-dataset=segmentation_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [64,64] -batch_size=1 "
+        "DATA.CROP_SIZE [64,64] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64 SEGMENTATION.CROP [64,48] "
+        "SEGMENTATION.STRIDE [32,32] MODEL.BACKBONE_PRETRAINED None"
+    ).split()
+    return {Path(recipe).stem: run(recipe, output, data) for recipe in recipes}
+
+
 def run_each(recipes: dict[str, list[str]], output: str) -> dict[str, Any]:
     """The same of any recipes, each with words of its own."""
     return {Path(recipe).stem: run(recipe, output, words) for recipe, words in recipes.items()}

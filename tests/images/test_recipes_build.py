@@ -17,6 +17,14 @@ ALL = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
 TASKS = {path: config.load([f"-cfg={path}"]).values.TASK for path in ALL}
 CONFIGS = [path for path in ALL if TASKS[path] == "classification"]
 FINDING = [path for path in ALL if TASKS[path] == "detection"]
+LABELLING = [path for path in ALL if TASKS[path] == "image_segmentation"]
+# Millions of parameters with 150 classes: arXiv 2105.15203, table 1a, and the READMEs of the
+# authors of Swin and of ConvNeXt, where UPerNet's include an auxiliary head.
+PIXEL_CLASSIFIERS = {
+    **dict(zip((f"segformer_b{size}" for size in range(6)), (3.8, 13.7, 27.5, 47.3, 64.1, 84.7))),
+    "upernet_swin_tiny": 60,
+    "upernet_convnext_tiny": 60,
+}
 
 
 def vit_parameters(width, depth, mlp_ratio, patch, channels, image, classes) -> int:
@@ -55,3 +63,13 @@ def test_a_recipes_model_has_the_parameters_of_its_dimensions(path):
     assert count == vit_parameters(*dimensions, data.IMAGE_CHANNELS, data.IMAGE_SIZE, 1000)
     published = {"vit_huge_patch14_224": 632_045_800, "vit_large_patch16_224": 304_326_632}
     assert published.get(path.stem, count) == count
+
+
+@pytest.mark.parametrize("path", LABELLING, ids=lambda path: path.stem)
+def test_a_network_that_labels_pixels_is_as_large_as_published(path):
+    values = config.load([f"-cfg={path}", "MODEL.BACKBONE_PRETRAINED", "None"]).values
+    task = resolve("task", values.TASK)(values)
+    with paddle.LazyGuard():
+        model = task.build_model(150)
+    published = PIXEL_CLASSIFIERS[values.MODEL.NAME]
+    assert count_parameters(model) / 1e6 == pytest.approx(published, abs=0.05 if published % 1 else 0.5)

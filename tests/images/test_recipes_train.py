@@ -1,5 +1,7 @@
 """Every picture recipe trains: two updates at reduced size, one recipe after another, some on two processes."""
 
+import re
+
 import numpy as np
 import paddle
 import pytest
@@ -8,6 +10,7 @@ from support.runs import write_pictures
 
 from paddlevit_dist.models import create_model
 
+from . import test_recipes_build
 from .test_recipes_build import CONFIGS, FINDING
 
 RECIPES = [path for path in CONFIGS if path.stem not in ("vit_digits", "vit_mnist")]  # those train whole in other tests
@@ -54,6 +57,25 @@ def detectors(tmp_path_factory):
 @pytest.mark.parametrize("recipe", [path.stem for path in FINDING])
 def test_two_updates_of_what_finds_objects(recipe, detectors):
     check([result[recipe] for result in detectors])
+
+
+# The larger SegFormers' recipes name another network, and else say what B0's do.
+LABELLING = [path for path in test_recipes_build.LABELLING if not re.match(r"segformer_b[1-5]", path.stem)]
+
+
+@pytest.fixture(scope="module")
+def segmenters(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("segmenters"))
+    ended = run_workers("images.recipe_steps:run_segmenters", [str(path) for path in LABELLING], folder, timeout=500)
+    assert ended.code == 0, ended.err[-3000:]
+    return ended.results
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", [path.stem for path in LABELLING])
+def test_two_updates_of_what_labels_pixels(recipe, segmenters):
+    check([result[recipe] for result in segmenters])
+    assert 0 <= segmenters[0][recipe]["evaluation"]["mIoU"] <= 1
 
 
 def check(of_ranks):

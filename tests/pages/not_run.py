@@ -57,6 +57,10 @@ NOT_RUN = {
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,
     "python -m paddlevit_dist inspect submission output/test/predictions --data_path=/dataset/scannet "
     "--zip=submission.zip": OTHER_FILES,
+    "python -m paddlevit_dist prepare scenes /dataset/scans my_store "
+    "--channels=normal,intensity": "needs scans; tests/points/test_scene_formats.py has all formats",
+    "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=my_store "
+    'POINTS.FEATURES "[rgb, normal]"': "needs scans; tests/points/test_scene_formats.py trains on such",
     "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=/dataset/city DATA.VOXEL_SIZE_M 0.1 "
     "POINTS.CROP block POINTS.CROP_SIZE_M 12 POINTS.MAX_POINTS 300000 POINTS.FRAGMENT_SIZE_M 12 "
     "-output=./output/city": "needs large scenes; tests/points/test_large_scenes.py has its parts",
@@ -112,7 +116,7 @@ EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"
 
 _SESSIONS = tuple(
     f"docs/{name}.md"
-    for name in "own_pictures own_loop own_code machines detection leaks compare evaluate_anything".split()
+    for name in "own_pictures own_loop own_code machines detection segmentation leaks compare evaluate_anything".split()
 )
 
 # Pages whose commands another test runs, or that are about programs of hours.

@@ -18,6 +18,7 @@ PAGES = [
     "docs/firewall.md",
     "docs/finetune.md",
     "docs/detection.md",
+    "docs/segmentation.md",
     "docs/pointclouds.md",
     "docs/sparse.md",
     "docs/instances.md",

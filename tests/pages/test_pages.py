@@ -48,7 +48,7 @@ _SHORTER = [
     (r"run_train.*-output=\./output/small", "-image_size=64 -epochs=1"),
     (r"-output=\./output/ten", "-epochs=1"),
     (r"-output=\./output/(four|mine|balls)", ""),
-    (r"run_train.*detr_shapes", "-epochs=1 DATA.SHAPES.TRAIN 32 DATA.SHAPES.VAL 8"),
+    (r"run_train.*(detr|b0)_shapes", "-epochs=1 DATA.SHAPES.TRAIN 32 DATA.SHAPES.VAL 8"),
     (r"run_train.*minkunet14", "-epochs=1 POINTS.ROOMS.TRAIN 8 POINTS.ROOMS.VAL 2"),
     (r"run_train.*pointgroup", "-epochs=1 POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 2"),
     (r"run_eval.*(minkunet14|pointgroup)", "POINTS.ROOMS.VAL 2"),

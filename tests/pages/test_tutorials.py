@@ -108,6 +108,26 @@ def test_from_a_file_of_boxes_to_boxes_on_new_pictures(tmp_path):
 
 
 @pytest.mark.long
+def test_from_a_folder_of_label_maps_to_masks_of_new_pictures(tmp_path):
+    page = "docs/segmentation.md"
+    printed = Session(tmp_path, page).run(page)
+    lines = [re.findall(r"^mIoU [^\n]*\)", out, re.MULTILINE) for out in printed]
+    *_, trained = lines[3]
+    (scored,), (mirrored,) = lines[4:6]
+    assert trained.startswith(scored) and float(scored.split()[1]) > 0.7  # as the page shows, on another machine
+    shown = re.search(r"^mIoU .*$", text_of(page), re.MULTILINE)[0]
+    assert scored.partition(" (")[2] == shown.partition(" (")[2] and "; also mirrored; " in mirrored
+    assert re.search(r"^labels of train, .*$", text_of(page), re.MULTILINE)[0] in printed[1].splitlines()
+    assert sorted(path.name for path in (tmp_path / "found" / "masks").iterdir()) == ["0.png", "1.png", "2.png"]
+    assert (tmp_path / "found" / "classes.txt").read_text().split() == ["grass", "pond", "path"]
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    said = re.findall(r"^(new/\d\.png) ([\d.]+)$", printed[-1], re.MULTILINE)  # by Predictor
+    assert len(said) == 3 and said == [(row["input"], row["share pond"]) for row in rows]
+    assert (tmp_path / "exported" / "fields.about.yaml").is_file() and (tmp_path / "both.html").is_file()
+
+
+@pytest.mark.long
 def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_their_rows(tmp_path):
     page = "docs/evaluate_anything.md"
     printed = Session(tmp_path, page).run(page)

@@ -18,10 +18,10 @@ from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.data.voxels import sparse_quantize
 from paddlevit_dist.points.prepare import coordinates
 from paddlevit_dist.points.prepare.listing import RawScene
-from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
+from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.prediction.evaluation import SavedPredictions
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -48,7 +48,7 @@ def write_ply(path, xyz, rgb, **more):
 
 
 def read_ply(path, xyz, rgb, **more):
-    return PlyReader().read(write_ply(path, xyz, rgb, **more))
+    return TableReader().read(write_ply(path, xyz, rgb, **more))
 
 
 def number_of_voxels(scene, size=0.05):
@@ -93,7 +93,7 @@ def test_georeferenced_scenes_keep_their_voxels_and_their_coordinates(tmp_path, 
         header = ["ply", "format ascii 1.0", f"element vertex {len(xyz)}", *names, "property uchar label", "end_header"]
         rows = [" ".join(map(repr, (*p, *c, 0))) for p, c in zip(there.tolist(), rgb.tolist())]
         (tmp_path / "far.ply").write_text("\n".join([*header, *rows]) + "\n")
-        far = PlyReader().read(RawScene("far", (str(tmp_path / "far.ply"),), True))
+        far = TableReader().read(RawScene("far", (str(tmp_path / "far.ply"),), True))
     assert far.xyz.dtype == np.float32 and number_of_voxels(far) == number_of_voxels(near) > 3000
     np.testing.assert_allclose(far.xyz, near.xyz, atol=1e-6)
     np.testing.assert_allclose(far.xyz + np.array(far.offset), there, rtol=0, atol=1e-6)
@@ -184,7 +184,7 @@ def test_a_text_file_with_a_label_that_its_type_cannot_hold_is_told(tmp_path):
             read_vertices(tmp_path / "a.ply")
 
 
-def prepare(folder, output, scenes, reader=PlyReader):
+def prepare(folder, output, scenes, reader=TableReader):
     """A store of these scenes: arrays (P, 3) by name."""
     folder.mkdir(exist_ok=True)
     for name, xyz in scenes.items():
@@ -201,7 +201,7 @@ def test_millimetres_are_noticed_when_scenes_are_prepared_and_when_they_are_open
     (remark,) = prepare(tmp_path / "mm", tmp_path / "mm_out", millimetres).remarks
     assert "2 of 2 scenes look as if they were in millimetres or centimetres (a spans 5," in remark
     notice = Scenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(0.05)
-    assert "scene a spans 100," in notice and "DATA.VOXEL_SIZE_M 0.05" in notice
+    assert "scene a spans 100," in notice and "of DATA.VOXEL_SIZE_M" in notice
     assert Scenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(50.0) is None
 
 
@@ -248,7 +248,7 @@ def test_scenes_without_any_class_are_told_and_not_left_as_a_store_without_class
     xyz, rgb = room(6)
     for name in "ab":
         write_ply(tmp_path / f"{name}.ply", xyz, rgb, label=np.full(6, np.nan, np.float32))
-    for reader in (PlyReader(), PlyReader(label="none")):
+    for reader in (TableReader(), TableReader(label="none")):
         splits = reader.sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
         with pytest.raises(UserError, match="no point of any scene has a class: choose the property .* --label"):
             prepare_store(reader, splits, str(tmp_path), tmp_path / "out", workers=1)
@@ -343,7 +343,7 @@ def test_a_run_asks_about_the_unit_once_for_all_splits_of_a_store(tmp_path):
     task = scenes_task(tmp_path / "out")
     lines = [line for split in ("train", "val") for line in task.build_dataset(split, tmp_path).notices]
     (line,) = lines
-    assert line.startswith("note: scene a spans ") and "in millimetres, export the scenes in metres" in line
+    assert line.startswith("note: scene a spans ") and "in millimetres, set DATA.UNIT_M 0.001" in line
 
 
 def test_what_there_is_to_say_of_a_scene_outlives_a_preparation_that_another_ended(tmp_path):
@@ -367,7 +367,7 @@ def test_scenes_in_other_formats_are_counted(tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a.las", "b.las", "c.obj", "notes.txt"):
         (tmp_path / "in" / name).write_bytes(b"1")
-    reader = PlyReader()
+    reader = TableReader()
     with pytest.raises(UserError, match=r"holds no file that ends in .ply, but 2 .las, 1 .obj; give"):
         reader.sources(str(tmp_path / "in"), {})
     prepare(tmp_path / "in", tmp_path / "out", {"a": room(50)[0], "b": room(50)[0]})

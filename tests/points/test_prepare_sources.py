@@ -12,9 +12,9 @@ import pytest
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40
 from paddlevit_dist.points.prepare.listing import RawScene
-from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.pth import PthReader, load_arrays
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
+from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.runtime.errors import UserError
 
 from .raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
@@ -184,31 +184,31 @@ def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
     columns = points_of(6)
     classes, objects = np.array([0, 2, -1, 7, 2, 1], np.float32), np.array([50, 9, -1, 9, 50, 7], np.int32)
     write_points(path, {**columns, "kind": classes, "thing": objects})
-    scene = PlyReader(None, "kind", "thing", ignore_label=7).read(ply_source(path))
+    scene = TableReader(None, "kind", "thing", ignore_label=7).read(ply_source(path))
     assert scene.semantic.tolist() == [0, 2, -100, -100, 2, 1]
     assert scene.instance.tolist() == [2, 1, -100, 1, 2, 0]
     write_points(path, {**columns, "scalar_label": classes, "object_id": objects})
-    known = PlyReader().read(ply_source(path))
+    known = TableReader().read(ply_source(path))
     assert known.semantic.tolist() == [0, 2, -100, 7, 2, 1] and known.instance.tolist() == scene.instance.tolist()
-    bare = PlyReader(instance="none").read(ply_source(path))
+    bare = TableReader(instance="none").read(ply_source(path))
     assert set(bare.instance) == {-100} and bare.semantic.tolist() == known.semantic.tolist()
 
 
 @pytest.mark.parametrize("name", ("scalar_Classification", "scalar_classification", "Classification", "classification"))
 def test_classes_as_lidar_programs_name_them(tmp_path, name):
     write_points(tmp_path / "room.ply", {**points_of(3), name: np.array([2, 5, 1], np.uint8)})
-    reader = PlyReader()
+    reader = TableReader()
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
 
 
 def test_which_of_several_label_properties_was_taken_is_told(tmp_path):
     labels = {"classification": np.array([2, 5, 1], np.uint8), "label": np.array([0, 1, 1], np.uint8)}
     write_points(tmp_path / "room.ply", {**points_of(3), **labels})
-    reader = PlyReader()
+    reader = TableReader()
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [0, 1, 1]
     (line,) = reader.remarks
     assert "(label, classification): 'label' is taken; choose another with --label" in line
-    reader = PlyReader(label="classification")
+    reader = TableReader(label="classification")
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
 
 
@@ -225,9 +225,9 @@ def test_colors_of_other_names_and_types(tmp_path):
         (("red", "green", "blue"), [color.astype(np.float32) for color in colors]),
     ):
         write_points(path, {**columns, **dict(zip(names, values))})
-        assert np.array_equal(PlyReader().read(ply_source(path)).rgb, bytes_)
+        assert np.array_equal(TableReader().read(ply_source(path)).rgb, bytes_)
     write_points(path, columns)
-    assert np.unique(PlyReader(grey=True).read(ply_source(path)).rgb).tolist() == [128]
+    assert np.unique(TableReader(grey=True).read(ply_source(path)).rgb).tolist() == [128]
 
 
 def with_value(name, position, value):
@@ -266,7 +266,7 @@ def test_what_is_wrong_with_a_ply_scene_is_told_in_one_line(tmp_path, columns, m
     path = tmp_path / "room.ply"
     write_points(path, columns)
     with pytest.raises(UserError, match=message) as error:
-        PlyReader(["a", "b", "c"]).read(ply_source(path))
+        TableReader(["a", "b", "c"]).read(ply_source(path))
     assert "\n" not in str(error.value) and str(path) in str(error.value)
 
 
@@ -274,21 +274,21 @@ def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_pat
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         write_points(tmp_path / split / f"{split}_room.ply", points_of(3))
-    splits = PlyReader(label="none").sources(str(tmp_path), no_lists())
-    assert not splits["train"][0].labelled and set(PlyReader().read(splits["train"][0]).semantic) == {-100}
-    splits = PlyReader().sources(str(tmp_path), no_lists())
+    splits = TableReader(label="none").sources(str(tmp_path), no_lists())
+    assert not splits["train"][0].labelled and set(TableReader().read(splits["train"][0]).semantic) == {-100}
+    splits = TableReader().sources(str(tmp_path), no_lists())
     assert splits["train"][0].labelled and not splits["test"][0].labelled
 
 
 def test_without_lists_and_folders_every_fifth_scene_is_held_out(tmp_path):
     for number in range(11):
         write_points(tmp_path / f"room{number:02d}.ply", points_of(1))
-    splits = PlyReader().sources(str(tmp_path), no_lists())
+    splits = TableReader().sources(str(tmp_path), no_lists())
     assert [source.name for source in splits["val"]] == ["room04", "room09"] and len(splits["train"]) == 9
     for number in range(1, 11):
         (tmp_path / f"room{number:02d}.ply").unlink()
     with pytest.raises(UserError, match="is the only one"):
-        PlyReader().sources(str(tmp_path), no_lists())
+        TableReader().sources(str(tmp_path), no_lists())
 
 
 @pytest.mark.parametrize("write", (legacy, zipped))

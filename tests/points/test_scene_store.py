@@ -129,7 +129,7 @@ def test_another_version_another_file_and_no_file_are_told(tmp_path):
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, 8, 0)
     path.write_bytes(content)
-    with pytest.raises(UserError, match="is of version 0, this program reads version 2; delete it"):
+    with pytest.raises(UserError, match="is of version 0, this program reads versions 2 and 3; delete it"):
         read_header(path)
     path.write_bytes(b"something else" * 20)
     with pytest.raises(UserError, match="is not a prepared scene"):

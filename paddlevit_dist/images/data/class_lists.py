@@ -69,12 +69,17 @@ class ClassList(NamedTuple):
         return None if self.colours is None else (self.colours[:, None] >> np.array([0, 8, 16]) & 255).astype(np.uint8)
 
 
-def published_classes(section: str) -> ClassList:
-    """The classes of a published set, with the numbers that its own files have."""
+def published_classes(section: str, first: int | None, offset: int) -> ClassList:
+    """The classes of a published set.
+
+    Args:
+        first: number of class 0, which the others follow; None: those that its own files have, plus ``offset``.
+    """
     lines = (line.split("\t") for line in _PUBLISHED.read_text(encoding="ascii").splitlines())
     rows = [row for row in lines if row[0] == section]
     colours = [tuple(map(int, row[3].split())) for row in rows if row[3]]
-    return _as_list([Entry(row[2], int(row[1]), *colours[at : at + 1]) for at, row in enumerate(rows)], "")
+    numbers = [int(row[1]) + offset if first is None else first + at for at, row in enumerate(rows)]
+    return _as_list([Entry(row[2], numbers[at], *colours[at : at + 1]) for at, row in enumerate(rows)], "")
 
 
 def find_class_list(folders: Iterable[str]) -> ClassList | None:

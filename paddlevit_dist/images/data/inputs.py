@@ -190,17 +190,23 @@ class AnnotatedPictures:
         self._folder, self._samples = folder, samples
         self._names: list[str] | None = None
 
+    def name(self, index: int) -> str:
+        """What the files of a sample are called; no two are equal."""
+        if self._names is None:
+            of_inputs = isinstance(self._samples, InputSamples)
+            names = self._samples.names if of_inputs else map(self._samples.name, range(len(self._samples)))
+            self._names = output_names(stems(names))
+        return self._names[index]
+
     def write(self, index: int, draw: Callable[[Image.Image], Image.Image]) -> str | None:
         """Write what ``draw`` makes of picture ``index``, as it is stored; returns the file in the folder. None: the
         samples are a program's own, which need not be pictures."""
         if not isinstance(self._samples, Pictures):
             return None
-        if self._names is None:
-            self._names = output_names(stems(self._samples.names))
         content = io.BytesIO()
         draw(self._samples.picture(index)).save(content, "JPEG", quality=_QUALITY, subsampling=0)
         (self._folder / PICTURES).mkdir(exist_ok=True)
-        name = f"{PICTURES}/{self._names[index]}.jpg"
+        name = f"{PICTURES}/{self.name(index)}.jpg"
         with atomic_file(self._folder / name) as file:
             file.write(content.getvalue())
         return name

@@ -1,12 +1,14 @@
 """Label maps: pictures whose pixels are numbers, or colours, of classes. Read as they are stored, never blended."""
 
 import io
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from ...runtime.errors import UserError
+from .inspection import in_threads
 from .reading import Reading, naming_damage, open_image, read_file
 
 _NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; of a palette its places
@@ -79,6 +81,37 @@ def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
         raise UserError(f"{file} is a file of MATLAB's, which SciPy reads: pip install scipy") from error
     with naming_damage(file):
         return LabelPixels(np.asarray(loadmat(io.BytesIO(read_file(file)), variable_names=["S"])["S"], np.int32), False)
+
+
+def numbers_of(pixels: LabelPixels, path: str) -> np.ndarray:
+    """The numbers in a label map, also where it was saved with three equal channels.
+
+    Raises:
+        UserError: it has colours.
+    """
+    if not pixels.is_colour:
+        return pixels.values
+    grey = pixels.values & 255
+    if (grey * 0x010101 != pixels.values).any():
+        raise UserError(
+            f"{path} has colours, and no list says what they mean: put classes.csv into the folder of the data, with a "
+            "line name,red,green,blue for each class"
+        )
+    return grey.astype(np.uint8)
+
+
+def numbers_in(files: Sequence[str]) -> list[int]:
+    """The numbers that occur in any of the label maps, ascending.
+
+    Raises:
+        UserError: as ``read_label_file`` and ``numbers_of``.
+    """
+
+    def occurring(files: list[str], index: int) -> np.ndarray:
+        return np.unique(numbers_of(read_label_file(files[index]), files[index]))
+
+    found = in_threads(occurring, list(files), range(len(files)), "looking for classes", len(files), np.inf)
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *found])).tolist()
 
 
 def packed_colours(colours: np.ndarray) -> np.ndarray:

@@ -354,7 +354,7 @@ def _files(folder: str, end: str | None) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for path in sorted(entry.path for entry in files_below(os.fsencode(folder), refuse) if not is_hidden(entry.name)):
-        name = os.path.relpath(os.fsdecode(path), folder)
+        name = os.fsdecode(path).removeprefix(f"{folder}{os.sep}")
         if not (name.lower().endswith(end.lower()) if end else _is_picture(name)):
             continue
         stem = name[: -len(end)] if end else os.path.splitext(name)[0]

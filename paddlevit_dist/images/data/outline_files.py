@@ -8,7 +8,7 @@ import base64
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.sax.saxutils import unescape
@@ -22,10 +22,12 @@ from ...runtime.errors import UserError
 from ...runtime.files import read_regular
 from ...runtime.text_files import read_bytes
 from ..run_lengths import runs_of
-from .annotated_files import picture_names, pictures_below, readable
-from .formats import SPLIT_WORDS, stems
+from .annotated_files import pictures_below, pictures_in, readable
+from .class_lists import FILES
+from .formats import SPLIT_WORDS
 from .label_pixels import read_label_pixels
-from .map_layouts import CVAT_XML, LABELME_JSON
+from .map_layouts import CVAT_XML, LABELME_JSON, YOLO_TEXT, cvat_file
+from .yolo_files import description_of, labels_of, names_of, pictures_of
 
 _LARGEST_JSON = 1 << 28
 _LARGEST_LABELS = 1 << 24
@@ -202,39 +204,95 @@ def _area(corners: np.ndarray) -> float:
     return abs(float((corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]).sum()))
 
 
-def read_cvat(file: str, root: str, split: str) -> tuple[list[tuple[str, bytes]], list[str]]:
-    """The pictures of a split in a file of "CVAT for images", each with its element of the file; and the names of the
-    classes that the file declares. Where no picture says its split, all are for training.
+class Outlines(NamedTuple):
+    """What lists the outlines of a split.
 
-    Raises:
-        UserError: it cannot be read, or a picture is not there.
+    Attributes:
+        pictures: their files.
+        files: that have the outlines of each.
+        notes: of CVAT: each picture's element of the file.
+        names: of the classes; None: only the outlines themselves say them.
+        spelt: what the files call these.
     """
+
+    pictures: list[str]
+    files: list[str]
+    notes: list[bytes]
+    names: list[str] | None
+    spelt: list[str]
+
+
+def list_outlines(kind: str, root: str, split: str) -> Outlines:
+    """The pictures of a split in a folder, and where their outlines are.
+
+    Args:
+        kind: LABELME_JSON, CVAT_XML or YOLO_TEXT.
+    Raises:
+        UserError: there are none, or a file cannot be read, or a picture is missing.
+    """
+    if kind == YOLO_TEXT:
+        described = description_of(root)
+        names = described.names if described else names_of(root)
+        pictures = pictures_of(root, split, described)
+        notes = [b""] * len(pictures)
+        return Outlines(pictures, list(map(labels_of, pictures)), notes, list(names.values()), list(map(str, names)))
+    listed = _list_labelme(root, split) if kind == LABELME_JSON else _list_cvat(root, split)
+    if not listed.pictures:
+        helps = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
+        raise UserError(f"{root} has no {split} pictures with outlines{helps}")
+    return listed
+
+
+def _list_cvat(root: str, split: str) -> Outlines:
+    """Where no picture says its split, all are for training."""
+    file = cvat_file(root) or ""
     with readable(file):
         content = read_regular(file)
         names = _CVAT_LABEL.findall(content.partition(b"<image ")[0])
-        declared = [unescape(name.decode("utf-8")).strip() for name in names]
+        declared = list(dict.fromkeys(unescape(name.decode("utf-8")).strip() for name in names))
         try:
             elements = [(ElementTree.fromstring(match[0]), match[0]) for match in _CVAT_IMAGE.finditer(content)]
         except ElementTree.ParseError as error:
             raise ValueError(f"it is not XML: {error}") from None
+    if not elements:
+        raise UserError(f"{file} has no <image>: export it as 'CVAT for images', not for video")
     known = {subset: one for one, words in SPLIT_WORDS.items() for subset in words}
     of = [known.get((image.get("subset") or "").lower()) for image, _ in elements]
     wanted = [(image, text) for (image, text), one in zip(elements, of) if (one if any(of) else "train") == split]
-    there = pictures_below(root)
-    by_name: dict[str, list[str]] = {}
-    for path in there:
-        by_name.setdefault(os.path.basename(path), []).append(path)
-    found = []
-    for image, text in wanted:
+    there: dict[str, list[str]] = {}
+    for path in pictures_below(root):
+        there.setdefault(os.path.basename(path), []).append(path)
+    pictures = []
+    for image, _ in wanted:
         name = (image.get("name") or "").replace("\\", "/")
-        fitting = [path for path in by_name.get(os.path.basename(name), []) if f"/{path}".endswith(f"/{name}")]
+        fitting = [path for path in there.get(os.path.basename(name), []) if f"/{path}".endswith(f"/{name}")]
         if len(fitting) != 1:
             raise UserError(f"{file}: picture {name} is {'several times' if fitting else 'not'} in {root}")
-        found.append((os.path.join(root, fitting[0]), text))
-    return found, list(dict.fromkeys(declared))
+        pictures.append(os.path.join(root, fitting[0]))
+    return Outlines(pictures, [file] * len(pictures), [text for _, text in wanted], declared, declared)
 
 
-def labelme_names(files: Sequence[str]) -> list[str]:
+def _list_labelme(root: str, split: str) -> Outlines:
+    files = [file for file, of in labelme_files(root).items() if of == split]
+    there: dict[str, dict[str, str]] = {}
+    return Outlines([_picture_of(file, root, there) for file in files], files, [b""] * len(files), None, [])
+
+
+def labelme_files(root: str) -> dict[str, str]:
+    """The files of Labelme's in a folder and below it, each with its split: that which folders are called after, else
+    "train"."""
+    found = {}
+    for place, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        words = os.path.relpath(place, root).lower().split(os.sep)
+        of = next((one for one, known in SPLIT_WORDS.items() if set(known) & set(words)), "train")
+        for name in sorted(names):
+            if name.lower().endswith(".json") and not name.startswith(".") and name not in FILES:
+                found[os.path.join(place, name)] = of
+    return found
+
+
+def labelme_names(files: Iterable[str]) -> list[str]:
     """The classes of all shapes in files of Labelme's, sorted.
 
     Raises:
@@ -247,35 +305,16 @@ def labelme_names(files: Sequence[str]) -> list[str]:
     return sorted(names - {"__ignore__"})
 
 
-def labelme_files(root: str, split: str) -> list[str]:
-    """The files of Labelme's of a split: those in its folders; where there are none, all are for training."""
-    found = {}
-    for place, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        words = os.path.relpath(place, root).lower().split(os.sep)
-        of = next((one for one, known in SPLIT_WORDS.items() if set(known) & set(words)), "train")
-        for name in sorted(names):
-            if name.lower().endswith(".json") and not name.startswith("."):
-                found[os.path.join(place, name)] = of
-    return [file for file, of in found.items() if of == split]
-
-
-def picture_of(file: str, root: str, there: dict[str, Sequence[str]]) -> str:
+def _picture_of(file: str, root: str, there: dict[str, dict[str, str]]) -> str:
     """The picture of a file of Labelme's: beside it, or in a folder of pictures, under the same name; else where the
-    file says, within ``root``.
-
-    Args:
-        there: the names of pictures in each folder that was looked into, filled in here.
-    Raises:
-        UserError: it is not there.
-    """
+    file says, within ``root``. ``there`` are the pictures of folders that were looked into, by their names without
+    suffix."""
     folder, stem = os.path.dirname(file), os.path.splitext(os.path.basename(file))[0]
     for place in (folder, *(os.path.join(os.path.dirname(folder), name) for name in ("images", "imgs", "JPEGImages"))):
         if place not in there:
-            there[place] = picture_names(place) if os.path.isdir(place) else ()
-        for name, one in zip(there[place], stems(there[place])):
-            if one == stem:
-                return os.path.join(place, name)
+            there[place] = pictures_in(place) if os.path.isdir(place) else {}
+        if stem in there[place]:
+            return os.path.join(place, there[place][stem])
     with readable(file):
         said = (read_labelme(file).image_path or "").replace("\\", "/")
     path = os.path.normpath(os.path.join(folder, said))

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from yacs.config import CfgNode
 
 from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Setting, Table, Unused, optional
-from ...registry import TABLES
 from ...runtime.errors import UserError
-from ..settings import IMAGENET_MEAN, IMAGENET_STD, SIDE_PX
+from ..settings import SIDE_PX
 
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
@@ -182,18 +181,13 @@ OPTIONS = tuple(
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Unless somebody says otherwise, pictures are normalised as ImageNet's are, evaluated in the size usual for COCO,
-    and turned as their boxes ask for."""
+    """Pictures are evaluated in the size usual for COCO, and turned as their boxes ask for, unless somebody says
+    otherwise."""
     for name, side in _EVALUATED_SIDES.items():
         if values.DATA[name] is None:
             values.DATA[name] = side
     if "DATA.EXIF_ROTATE" not in settings:
         values.DATA.EXIF_ROTATE = None
-    if values.TASK not in TABLES:  # a user's task that reads the keys of all subjects
-        return []
-    for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
-        if f"DATA.{name}" not in settings:
-            values.DATA[name] = list(value)
     return []
 
 

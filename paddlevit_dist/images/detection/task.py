@@ -273,9 +273,7 @@ class Detection(BackboneTask):
         from .figures import detection_figures
 
         def predict(index: int) -> Detections:
-            batch = self.collate([samples.sample(index, np.random.default_rng(0))])
-            images = {"images": paddle.to_tensor(batch["images"])}
-            return self.predict_step(model, {**batch, **images})[0].finite()
+            return self.predicted_again(samples, index, model).finite()
 
         least = self.config.DETECTION.SHOWN_SCORE
         return detection_figures(samples, records, self.class_names, least, predict)

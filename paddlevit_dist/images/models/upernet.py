@@ -8,6 +8,7 @@ parameters are mmsegmentation's, those of the backbone timm's; Linear weights ar
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
@@ -24,6 +25,31 @@ _NECK_SCALES = (4.0, 2.0, 1.0, 0.5)
 _BEHIND_THE_MAPS = ("norm", "head")  # layers of a classifier that no map depends on
 
 
+class MeanPooling(nn.Layer):
+    """Means of ``side`` x ``side`` windows that cover a map, and overlap where that does not divide it.
+
+    An export of one size multiplies by matrices: ONNX has such windows only where they divide the map.
+    """
+
+    def __init__(self, side: int):
+        super().__init__()
+        self.side = side
+
+    def forward(self, x):
+        if paddle.in_dynamic_mode() or -1 in x.shape[2:]:
+            return F.adaptive_avg_pool2d(x, self.side)
+        down, across = (paddle.to_tensor(self._windows(length)) for length in x.shape[2:])
+        return paddle.matmul(paddle.matmul(down, x), across, transpose_y=True)  # (N, channels, side, side)
+
+    def _windows(self, length: int) -> np.ndarray:
+        """float32 (side, length): of each window 1 / its length at its positions."""
+        edges = np.arange(self.side + 1) * length
+        first, last = edges[:-1] // self.side, -(-edges[1:] // self.side)
+        places = np.arange(length)
+        inside = (places >= first[:, None]) & (places < last[:, None])
+        return (inside / inside.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
 class UPerHead(nn.Layer):
     """The main head.
 
@@ -36,10 +62,7 @@ class UPerHead(nn.Layer):
     def __init__(self, inputs: Sequence[int], channels: int, num_classes: int, dropout: float):
         super().__init__()
         self.psp_modules = nn.LayerList(
-            [
-                nn.Sequential(nn.AdaptiveAvgPool2D(side), NormalisedConvolution(inputs[-1], channels, 1))
-                for side in _POOLED
-            ]
+            [nn.Sequential(MeanPooling(side), NormalisedConvolution(inputs[-1], channels, 1)) for side in _POOLED]
         )
         self.bottleneck = NormalisedConvolution(inputs[-1] + len(_POOLED) * channels, channels, 3)
         self.lateral_convs = nn.LayerList([NormalisedConvolution(width, channels, 1) for width in inputs[:-1]])

@@ -7,10 +7,10 @@ import numpy as np
 import paddle
 
 from ...contracts.figures import Figure
-from ...contracts.task import EvaluationStep, Metrics, Records, TaskEvaluation
+from ...contracts.task import EvaluationStep, Metrics, Records
 from ...labelling.counts import packed
-from ...runtime.transfers import read_later, to_device
-from ..transforms.on_device import Normaliser
+from ...runtime.transfers import read_later
+from ..backbone_task import BackboneTask
 from .data.segmentation_dataset import IGNORED
 from .metrics import SegmentationMetrics
 from .protocols import Protocol, class_map
@@ -18,15 +18,11 @@ from .samples import SegmentationSamples, pictures_of
 from .transforms import Size
 
 
-class SegmentationEvaluation(TaskEvaluation):
+class SegmentationEvaluation(BackboneTask):
     """Scores and figures; no number depends on batches or processes."""
 
     best_metric = ("mIoU", True)
     makes_figures = True
-
-    config: Any
-    normaliser: Normaliser
-    class_names: list[str]
 
     @property
     def crop(self) -> Size:
@@ -37,11 +33,10 @@ class SegmentationEvaluation(TaskEvaluation):
     @property
     def protocol(self) -> Protocol:
         """What SEGMENTATION says of evaluations."""
-        keys, (height, width) = self.config.SEGMENTATION, self.crop
-        stride = tuple(keys.STRIDE or (max(1, 2 * height // 3), max(1, 2 * width // 3)))
-        crop = self.crop if keys.PROTOCOL == "slide" else None
-        is_direct, divisor = keys.LOGITS_BY == "stored", self.config.DATA.EVAL_DIVISOR
-        return Protocol(crop, stride, tuple(keys.SCALES), keys.FLIP, is_direct, divisor)
+        keys, crop = self.config.SEGMENTATION, self.crop
+        stride = tuple(keys.STRIDE or (max(1, 2 * side // 3) for side in crop))
+        more = tuple(keys.SCALES), keys.FLIP, keys.LOGITS_BY == "stored", self.config.DATA.EVAL_DIVISOR
+        return Protocol(crop if keys.PROTOCOL == "slide" else None, stride, *more)
 
     def protocol_line(self) -> str:
         """What a score depends on besides the weights and the data."""
@@ -73,16 +68,14 @@ class SegmentationEvaluation(TaskEvaluation):
             yield before()
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
-        predictions, truths, records = [], [], []
+        predictions, records = [], []
         for predicted, labels in self.class_maps(model, batch):
             if not labels.size:  # of a split without label maps
                 labels = np.full_like(predicted, IGNORED)
-            counted = step.metrics.update(predicted, labels)
+            records.append(packed(*step.metrics.update(predicted, labels)))
             predictions.append(predicted)
-            truths.append(labels)
-            records.append(packed(*counted))
         if step.writer is not None:
-            step.writer.add(predictions, truths)
+            step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[np.ndarray]:
@@ -95,10 +88,6 @@ class SegmentationEvaluation(TaskEvaluation):
         from .figures import segmentation_figures
 
         def predict(index: int) -> np.ndarray:
-            batch = self.collate([samples.sample(index, np.random.default_rng(0))])
-            tensors = {
-                name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
-            }
-            return self.predict_step(model, tensors)[0]
+            return self.predicted_again(samples, index, model)
 
         return segmentation_figures(samples, records, self.class_names, predict)

@@ -5,7 +5,6 @@ import paddle
 
 from ...contracts.task import ExportParts
 from ...runtime.errors import UserError
-from ..backbone_task import BackboneTask
 from ..transforms.described import described_input, drawn_picture, normalised
 from .evaluation import SegmentationEvaluation
 from .transforms import Size
@@ -16,7 +15,7 @@ _OUTPUT = (
 )
 
 
-class SegmentationExport(SegmentationEvaluation, BackboneTask):
+class SegmentationExport(SegmentationEvaluation):
     """A segmenter as a function of normalised pictures of one size."""
 
     image_size_key = "SEGMENTATION.CROP"
@@ -39,11 +38,7 @@ class SegmentationExport(SegmentationEvaluation, BackboneTask):
 
 
 class OfOneSize(paddle.nn.Layer):
-    """An exported segmenter in the place of the network.
-
-    Args:
-        size: height and width of its input.
-    """
+    """An exported segmenter, whose input has this height and width, in the place of the network."""
 
     def __init__(self, function: paddle.nn.Layer, size: Size) -> None:
         super().__init__()

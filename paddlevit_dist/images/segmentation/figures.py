@@ -40,8 +40,9 @@ def segmentation_figures(
     def drawn(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
         found = predict(index)
         wrong = np.where((labels == IGNORED) | (found == labels), np.uint8(IGNORED), np.uint8(0))
-        shown = (labels, palette), (found, palette), (wrong, _WRONG)
-        return [in_cell(overlaid(pixels, *one)) for one in shown]
+        grey = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
+        shown = (pixels, labels, palette), (pixels, found, palette), (grey, wrong, _WRONG)
+        return [in_cell(overlaid(*one)) for one in shown]
 
     indices = [index for index, _ in records]
     chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]

@@ -8,11 +8,9 @@ import numpy as np
 from ...labelling.confusion import CONFUSION, ConfusionMetrics
 from ...labelling.counts import boundary_statistics, confusion_of, statistics_of
 from ...runtime.errors import UserError
-from ...runtime.printing import shortened
 from .data.segmentation_dataset import IGNORED
 
 _BOUNDARIES = "boundaries"
-_LONGEST_LIST = 60  # letters of the names of classes
 
 
 class SegmentationMetrics(ConfusionMetrics):
@@ -67,8 +65,4 @@ class SegmentationMetrics(ConfusionMetrics):
         shown = (
             f"{super().summary(values)} mean Dice {values['mean Dice']:.4f} boundary IoU {values['boundary IoU']:.4f}"
         )
-        absent = [name for name in self.class_names if np.isnan(values.get(f"IoU {name}", np.nan))]
-        if not absent:
-            return shown
-        said = f"{len(absent)} of {len(self.class_names)} classes neither labelled nor predicted"
-        return f"{shown} ({said}: {shortened(', '.join(absent), _LONGEST_LIST)})"
+        return f"{shown}{self.absent(values)}"

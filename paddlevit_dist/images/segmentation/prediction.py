@@ -8,11 +8,10 @@ import numpy as np
 from PIL import Image
 
 from ...contracts.dataset import Samples
-from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row, output_names
+from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row
 from ...contracts.sample_checks import BadSample
 from ...runtime.files import atomic_file
 from ..backbone_task import BackboneTask
-from ..data.formats import stems
 from ..data.inputs import PICTURES, AnnotatedPictures
 from ..drawing import overlaid, palette_of, with_legend
 from .data.segmentation_dataset import IGNORED
@@ -77,14 +76,9 @@ class MaskWriter(PredictionWriter):
     def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str], palette: np.ndarray) -> None:
         self.folder, self.samples, self.class_names, self.palette = folder, samples, list(class_names), palette
         self._pictures = AnnotatedPictures(folder, samples)
-        self._names: list[str] | None = None
 
     def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
-        if self._names is None:
-            of_inputs = isinstance(self.samples, InputSamples)
-            names = self.samples.names if of_inputs else map(self.samples.name, range(len(self.samples)))
-            self._names = output_names(stems(names))
-        name = f"{MASKS}/{self._names[index]}.png"
+        name = f"{MASKS}/{self._pictures.name(index)}.png"
         (self.folder / MASKS).mkdir(exist_ok=True)
         mask = Image.fromarray(prediction)
         mask.putpalette(self.palette.tobytes())

@@ -64,7 +64,7 @@ def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Prot
         image: (1, 3, height, width), levels 0 to 255, as the network sees it.
         size: height and width of the result.
     """
-    if protocol.crop and protocol.scales == (1.0,) and not protocol.flips and tuple(image.shape[2:]) == size:
+    if protocol.crop and protocol.scales == (1.0,) and not protocol.flips and tuple(image.shape[2:]) == tuple(size):
         # A picture of any size: of its logits only those of rows that a window still covers are kept.
         bands = slid(network, image, protocol.crop, protocol.stride)
         return paddle.concat([_most_likely([(band, band.shape[2:])], band.shape[2:]) for band in bands])
@@ -92,8 +92,9 @@ def slid(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> It
     tops, lefts = (starts(*axis) for axis in zip(sides, crop, stride))
     of_rows, of_columns = (to_device(covered(*axis)) for axis in zip(sides, crop, stride))
     height, width = min(crop[0], sides[0]), min(crop[1], sides[1])
-    total = None  # (1, classes, height, all columns)
+    total, done = None, 0  # (1, classes, height, all columns); rows of it that are complete
     for top, following in zip(tops, [*tops[1:], sides[0]]):
+        total = None if total is None else F.pad(total[:, :, done:], [0, 0, 0, done])
         for first in range(0, len(lefts), _WINDOWS_AT_ONCE):
             group = lefts[first : first + _WINDOWS_AT_ONCE]
             seen = paddle.concat([image[:, :, top : top + height, left : left + width] for left in group])
@@ -104,7 +105,6 @@ def slid(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> It
                 total[:, :, :, left : left + width] = total[:, :, :, left : left + width] + own
         done = following - top
         yield total[:, :, :done] / (of_rows[top:following].reshape([-1, 1]) * of_columns)
-        total = F.pad(total[:, :, done:], [0, 0, 0, done])
 
 
 def _views(network: Network, image: paddle.Tensor, protocol: Protocol) -> Iterator[View]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
+from ...contracts.sample_checks import BadSample
 from ..data.held_out import Part, of_row
 from ..data.picture_samples import PictureSamples
 from .data.segmentation_dataset import SegmentationDataset
@@ -59,6 +60,8 @@ class SegmentationSamples(PictureSamples):
     def read_sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
         picture, labels = self.dataset.read(index)
         size = (picture.height, picture.width)
+        if labels.shape != size or labels.dtype != np.uint8:
+            raise BadSample(f"its labels are {labels.dtype} {labels.shape}: expected uint8 {size}, as the picture")
         if self.is_training:
             image, labels = self.transform(picture, labels, generator)
         else:

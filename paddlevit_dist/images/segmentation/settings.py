@@ -18,7 +18,12 @@ from ...config.key import (
 )
 from ...registry import TABLES
 from ...runtime.errors import UserError
-from ..settings import IMAGENET_MEAN, IMAGENET_STD, SIDE_PX
+from ..settings import SIDE_PX
+
+
+def _sides(name: str, meaning: str, default: list[int] | None = None) -> Key:
+    return Key(name, default, "int", meaning, SIDE_PX, many=True, length=2, optional=default is None)
+
 
 _TRANSFORMS = (
     optional(
@@ -45,16 +50,7 @@ _TRANSFORMS = (
         "nearest pixels, as the published models were trained and evaluated",
         choices=("pillow", "opencv"),
     ),
-    Key(
-        "DATA.CROP_SIZE",
-        [512, 512],
-        "int",
-        "height and width of the crop in training, and of SEGMENTATION.CROP unless it is set",
-        SIDE_PX,
-        None,
-        True,
-        2,
-    ),
+    _sides("DATA.CROP_SIZE", "crop in training, and SEGMENTATION.CROP unless it is set: height and width", [512, 512]),
     Key(
         "DATA.LARGEST_CLASS_SHARE",
         0.75,
@@ -106,27 +102,23 @@ _LOSSES = (
         "SEGMENTATION.CLASS_WEIGHTS",
         None,
         "float",
-        "training: weight of each class in the cross-entropy; None: all are 1",
+        "of each class in the loss; None: 1",
         AT_LEAST_0,
-        many=True,
-        optional=True,
+        None,
+        True,
+        None,
+        True,
     ),
     Key("SEGMENTATION.DICE_WEIGHT", 0.0, "float", "weight of the Dice loss beside the cross-entropy", AT_LEAST_0),
     Key("SEGMENTATION.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0),
-    Key(
-        "SEGMENTATION.OHEM",
-        False,
-        "bool",
-        "training: only hard pixels count in the cross-entropy of the main head: OHEM_THRESHOLD, OHEM_KEPT",
-    ),
-    Key(
+    optional(
         "SEGMENTATION.OHEM_THRESHOLD",
-        0.7,
         "float",
-        "a pixel is hard where its class has a smaller probability than this",
+        "only pixels whose class has a smaller probability than this count in the cross-entropy of the main head, and "
+        "the OHEM_KEPT hardest of each picture; None: all",
         SHARE_ABOVE_0,
     ),
-    Key("SEGMENTATION.OHEM_KEPT", 100_000, "int", "fewest pixels of a picture that count, the hardest", AT_LEAST_1),
+    Key("SEGMENTATION.OHEM_KEPT", 100_000, "int", "OHEM_THRESHOLD: fewest pixels of a picture that count", AT_LEAST_1),
 )
 
 _PROTOCOL = (
@@ -137,26 +129,8 @@ _PROTOCOL = (
         "evaluation and prediction: the network sees pictures whole, or by windows that slide over them",
         choices=("whole", "slide"),
     ),
-    Key(
-        "SEGMENTATION.CROP",
-        None,
-        "int",
-        "slide, and export: height and width of what the network sees; None: of DATA.CROP_SIZE",
-        SIDE_PX,
-        many=True,
-        length=2,
-        optional=True,
-    ),
-    Key(
-        "SEGMENTATION.STRIDE",
-        None,
-        "int",
-        "slide: rows and columns from one window to the next; None: two thirds of the window",
-        SIDE_PX,
-        many=True,
-        length=2,
-        optional=True,
-    ),
+    _sides("SEGMENTATION.CROP", "height and width of a window, and of an exported input; None: of DATA.CROP_SIZE"),
+    _sides("SEGMENTATION.STRIDE", "rows and columns from one window to the next; None: two thirds of the window"),
     Key(
         "SEGMENTATION.SCALES",
         [1.0],
@@ -178,13 +152,10 @@ _PROTOCOL = (
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
-    if values.TASK in TABLES:  # not a user's task that reads the keys of all subjects
-        for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
-            if f"DATA.{name}" not in settings:
-                values.DATA[name] = list(value)
-        if "DATA.EXIF_ROTATE" not in settings:
-            values.DATA.EXIF_ROTATE = None  # outlines were drawn on turned pictures, label maps were not
+    """Pictures are turned as their labels ask for, unless somebody says otherwise: outlines were drawn on turned ones,
+    label maps were not."""
+    if values.TASK in TABLES and "DATA.EXIF_ROTATE" not in settings:  # no user's task that reads all subjects' keys
+        values.DATA.EXIF_ROTATE = None
     return []
 
 
@@ -209,22 +180,23 @@ def _check(given: Given) -> list[str]:
 
 
 def _unused(given: Given) -> Iterator[Unused]:
-    if not given.values.SEGMENTATION.OHEM:
-        keys = ("SEGMENTATION.OHEM_THRESHOLD", "SEGMENTATION.OHEM_KEPT")
-        yield Unused(keys, "SEGMENTATION.OHEM", "all pixels count: {}")
+    if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
+        yield Unused(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
     if given.values.SEGMENTATION.PROTOCOL == "whole":
         yield Unused(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
     if given.values.DATA.VAL_FRACTION is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
 
-_ONLY_TRAINING = tuple(
-    key.name for key in (*_TRANSFORMS, *_LOSSES) if key.meaning.startswith("training:") or key in _LOSSES
-)
+_OF_LOSSES = tuple(key.name for key in _LOSSES)
 TABLE = Table(
     (*_TRANSFORMS, *_LABELS, *_LOSSES, *_PROTOCOL),
-    effects={"training": tuple(key.name for key in _LOSSES), "data": tuple(key.name for key in _LABELS)},
-    training=_ONLY_TRAINING,
+    effects={
+        "score": ("DATA.RESIZE", "DATA.EVAL_DIVISOR"),
+        "training": _OF_LOSSES,
+        "data": tuple(key.name for key in _LABELS),
+    },
+    training=(*_OF_LOSSES, *(key.name for key in _TRANSFORMS if key.meaning.startswith("training:"))),
     complete=_complete,
     check=_check,
     unused=_unused,

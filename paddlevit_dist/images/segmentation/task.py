@@ -14,7 +14,7 @@ from ...registry import WITH_LABEL_MAPS, contents_of
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from ..backbone_task import TURNED, BackboneTask, is_turned
+from ..backbone_task import TURNED, is_turned
 from ..data.picture_samples import opened
 from ..drawing import in_cell, overlaid, palette_of
 from ..models.segmenter import Segmenter
@@ -23,17 +23,16 @@ from .export import SegmentationExport
 from .prediction import SegmentationPrediction
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate
 from .training import SegmentationTraining
-from .transforms import evaluation_transform, nearest, training_transform
+from .transforms import evaluation_transform, training_transform
 
 
-class ImageSegmentation(SegmentationTraining, SegmentationPrediction, SegmentationExport, BackboneTask):
+class ImageSegmentation(SegmentationTraining, SegmentationPrediction, SegmentationExport):
     """Trains and evaluates a network that gives each pixel of a picture a class."""
 
-    fixed_shapes = True
     batch_norm = "sync"
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-        "SEGMENTATION.OHEM": False,
+        "SEGMENTATION.OHEM_THRESHOLD": None,
     }
 
     def __init__(self, config: Any) -> None:
@@ -57,7 +56,7 @@ class ImageSegmentation(SegmentationTraining, SegmentationPrediction, Segmentati
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = SegmentationSamples(dataset, transform, is_training)
         samples.notices = [one_line(line) for line in notices]
-        self.take_classes(list(map(str, dataset.class_names)))
+        self.take_classes(list(map(str, dataset.class_names or range(dataset.num_classes))))
         self.palette = dataset.palette
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         if weights is not None and len(weights) != self.num_classes:
@@ -97,14 +96,9 @@ class ImageSegmentation(SegmentationTraining, SegmentationPrediction, Segmentati
         return [self._picture(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
 
     def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[Labelled]:
-        """Pictures as an evaluation has them, under the colours of the nearest labels."""
-        transform, drawn = evaluation_transform(self.config.DATA), []
-        for index in indices:
-            picture, labels = samples.dataset.read(index)
-            image = transform(picture)
-            rows, columns = nearest(labels.shape, image.shape[1:])
-            drawn.append(self._picture(image, labels.take(columns, 1).take(rows, 0), samples))
-        return drawn
+        """Pictures as they are scored, at their stored size."""
+        readings = map(samples.dataset.read, indices)
+        return [self._picture(np.asarray(picture).transpose(2, 0, 1), labels, samples) for picture, labels in readings]
 
     def _picture(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labelled:
         drawn = overlaid(image.transpose(1, 2, 0), labels, palette_of(samples.dataset, len(self.class_names)))

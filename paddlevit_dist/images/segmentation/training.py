@@ -12,7 +12,7 @@ from ...labelling.losses import (
     cross_entropies,
     dice_losses,
     hardest,
-    lovasz_softmax,
+    lovasz_of_rows,
     resized_cross_entropy,
     weights_of,
 )
@@ -40,7 +40,7 @@ class SegmentationTraining(TaskTraining):
     def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # hard pixels are counted by the step
         keys = self.config.SEGMENTATION
         of_classes = _OF_CLASSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
-        return (*_OF_PIXELS[keys.OHEM :], *of_classes)
+        return (*_OF_PIXELS[keys.OHEM_THRESHOLD is not None :], *of_classes)
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
@@ -60,36 +60,28 @@ class SegmentationTraining(TaskTraining):
         main, *auxiliary = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         with autocast.off():
             keys, logits = self.config.SEGMENTATION, main.astype("float32")
-            if keys.OHEM or keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
+            if keys.OHEM_THRESHOLD is not None or keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
                 logits = upsampled(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
-            terms = {"loss": self._cross_entropy(logits, labels, keys.OHEM)}
-            if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
-                terms.update(self._terms_of_classes(logits, labels))
+            terms = {"loss": self._cross_entropy(logits, labels, keys.OHEM_THRESHOLD)}
+            rows = logits.flatten(2), labels.flatten(1), IGNORED  # (N, classes, pixels), (N, pixels)
+            if keys.DICE_WEIGHT:
+                terms["dice"] = Term(*dice_losses(*rows), keys.DICE_WEIGHT)
+            if keys.LOVASZ_WEIGHT:
+                terms["lovasz"] = Term(*lovasz_of_rows(*rows), keys.LOVASZ_WEIGHT)
             for other in auxiliary:
                 term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
         return terms
 
-    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, only_hard: bool = False) -> Term:
+    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, threshold: float | None = None) -> Term:
         keys = self.config.SEGMENTATION
         weights = None if keys.CLASS_WEIGHTS is None else tuple(keys.CLASS_WEIGHTS)
         counted = (labels != IGNORED).astype("float32") if weights is None else weights_of(labels, IGNORED, weights)
-        if not only_hard:
+        if threshold is None:
             return Term(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
-        losses, flat = cross_entropies(logits, labels, IGNORED, axis=1).flatten(1), labels.flatten(1)
-        counted = counted.flatten(1) * hardest(losses, flat, IGNORED, keys.OHEM_THRESHOLD, keys.OHEM_KEPT)
+        losses = cross_entropies(logits, labels, IGNORED, axis=1)
+        counted = counted * hardest(losses, labels, IGNORED, threshold, keys.OHEM_KEPT)
         return Term((losses * counted).sum(), counted.sum())
-
-    def _terms_of_classes(self, logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, Term]:
-        keys, terms = self.config.SEGMENTATION, {}
-        logits, labels = logits.flatten(2), labels.flatten(1)  # (N, classes, pixels), (N, pixels)
-        if keys.DICE_WEIGHT:
-            terms["dice"] = Term(*dice_losses(logits, labels, IGNORED), keys.DICE_WEIGHT)
-        if keys.LOVASZ_WEIGHT:  # picture by picture: all together would be sorted as one, and need N times the memory
-            found = [lovasz_softmax(logits[row].t(), labels[row], IGNORED) for row in range(len(labels))]
-            total, present = (paddle.add_n(list(parts)) for parts in zip(*found))
-            terms["lovasz"] = Term(total, present, keys.LOVASZ_WEIGHT)
-        return terms
 
 
 def upsampled(logits: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...contracts.sample_checks import BadSample
 from ...registry import resolve
+from ..transforms.own import with_own
 from ..transforms.photometric import with_other_colours
-from ..transforms.resizing import PILLOW, Size, fitted_scale, resized, scaled_size
+from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resized, scaled_size
 from .data.segmentation_dataset import IGNORED
 
 _CROPS = 10  # drawn in search of one with several classes
@@ -113,38 +113,6 @@ class TrainingTransform:
                 if np.count_nonzero(counts) > 1 and counts.max() < self.largest_share * counts.sum():
                     break
         return top, left, height, width
-
-
-def nearest(stored: Size, size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the column of a stored picture whose centre is nearest to that of each one of the resized picture, so
-    that labels lie where pixels do. (mmsegmentation's lie up to half a pixel beside them.)"""
-    rows, columns = ((2 * np.arange(side) + 1) * whole // (2 * side) for side, whole in zip(size, stored))
-    return rows, columns
-
-
-def with_own(
-    name: str, picture: Image.Image, labels: np.ndarray, generator: np.random.Generator
-) -> tuple[Image.Image, np.ndarray]:
-    """Picture and labels after a user's transform: an object of albumentations, or one that can be seeded as those are
-    (``set_random_seed``), or a function that takes the generator as well.
-
-    Raises:
-        BadSample: it returns something else than a picture and labels of its size.
-    """
-    transform, given = resolve("transform", name), {"image": np.array(picture), "mask": labels}
-    if hasattr(transform, "set_random_seed"):
-        transform.set_random_seed(int(generator.integers(2**31)))
-        made = transform(**given)
-    else:
-        made = transform(**given, generator=generator)
-    pixels, labels = (np.asarray(made[part]) for part in ("image", "mask"))
-    kinds = (pixels.dtype, pixels.ndim, pixels.shape[2:], labels.dtype, pixels.shape[:2])
-    if kinds != (np.uint8, 3, (3,), np.uint8, labels.shape):
-        raise BadSample(
-            f"transform {name} returns an image {pixels.dtype} {pixels.shape} and a mask {labels.dtype} "
-            f"{labels.shape}: expected uint8 (height, width, 3) and uint8 (height, width)"
-        )
-    return Image.fromarray(pixels), labels
 
 
 def training_transform(data: Any) -> TrainingTransform:

@@ -53,3 +53,10 @@ def resized(picture: Image.Image, size: Size, how: str, part: tuple[int, int, in
         return np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR, box))
     rows = between_two(np.asarray(picture), 0, size[0], top, top + height)
     return np.rint(between_two(rows, 1, size[1], left, left + width)).astype(np.uint8)
+
+
+def nearest(stored: Size, size: Size) -> tuple[np.ndarray, np.ndarray]:
+    """The row and the column of a stored picture whose centre is nearest to that of each one of the resized picture, so
+    that labels lie where pixels do. (mmsegmentation's lie up to half a pixel beside them.)"""
+    rows, columns = ((2 * np.arange(side) + 1) * whole // (2 * side) for side, whole in zip(size, stored))
+    return rows, columns

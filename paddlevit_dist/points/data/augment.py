@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime.compiled import compiled
-from .scene import IGNORED, Scene
+from .scene import IGNORED, NORMAL, Scene
 
 GREY = 128
 
@@ -122,10 +122,38 @@ class Affine:
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
         matrix = self.matrix(generator)
+        scene = with_turned_normals(scene, matrix)
         if not self.centred:
             return scene._replace(xyz=mapped(scene.xyz.astype(np.float64), matrix).astype(np.float32))
         middle = _middle(scene.xyz)
         return scene._replace(xyz=(scene.xyz - middle) @ matrix.astype(np.float32) + middle)
+
+
+def with_turned_normals(scene: Any, matrix: np.ndarray) -> Any:
+    """``scene`` with the normals that its surfaces have once its points are ``xyz @ matrix``: mapped by the transposed
+    inverse, which keeps them upright on surfaces that are stretched, and as long as they were."""
+    if NORMAL not in scene.channels:
+        return scene
+    normal = scene.channels[NORMAL]
+    turned = mapped(normal.astype(np.float64), np.linalg.inv(matrix).T)
+    lengths = [np.sqrt((vectors**2).sum(axis=1, keepdims=True)) for vectors in (normal, turned)]
+    turned *= lengths[0] / np.maximum(lengths[1], np.finfo(np.float64).tiny)
+    return scene._replace(channels={**scene.channels, NORMAL: turned.astype(np.float32)})
+
+
+@dataclass(frozen=True)
+class ToMetres:
+    """Coordinates in a unit of ``unit_m`` metres become metres."""
+
+    unit_m: float
+
+    def __call__(self, scene: Any, generator: np.random.Generator | None) -> Any:
+        return scene._replace(xyz=scene.xyz * np.float32(self.unit_m))
+
+
+def to_metres(unit_m: float) -> tuple[Step, ...]:
+    """The step for coordinates in this unit; none where it is the metre."""
+    return () if unit_m == 1.0 else (ToMetres(unit_m),)
 
 
 def mapped(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -249,7 +277,8 @@ class Mix:
 
 
 def mix(scene: Scene, other: Scene) -> Scene:
-    """Two scenes superimposed, each centred on the origin on the floor, with the instances of both.
+    """Two scenes superimposed, each centred on the origin on the floor, with the instances of both, and the channels
+    that both have.
 
     Source: A. Nekrasov et al., "Mix3D: Out-of-Context Data Augmentation for 3D Scenes", 3DV 2021, arXiv 2110.02210.
     """
@@ -261,6 +290,11 @@ def mix(scene: Scene, other: Scene) -> Scene:
         np.concatenate([scene.semantic, other.semantic]),
         np.concatenate([scene.instance, shifted.astype(scene.instance.dtype)]),
         f"{scene.name}+{other.name}",
+        channels={
+            name: np.concatenate([values, other.channels[name]])
+            for name, values in scene.channels.items()
+            if name in other.channels
+        },
     )
 
 
@@ -310,7 +344,8 @@ class CropToBudget:
 
 def select(scene: Any, points: Any) -> Any:
     """Select points of a scene by mask or index."""
-    return scene._make(field[points] if isinstance(field, np.ndarray) else field for field in scene)
+    chosen = scene._make(field[points] if isinstance(field, np.ndarray) else field for field in scene)
+    return chosen._replace(channels={name: values[points] for name, values in scene.channels.items()})
 
 
 def _middle(xyz: np.ndarray) -> np.ndarray:

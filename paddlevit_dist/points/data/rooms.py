@@ -348,6 +348,7 @@ class SyntheticRooms(SceneDataset):
     class_names = list(CLASS_NAMES)
     num_classes = len(CLASS_NAMES)
     fixed_classes = CLASS_NAMES
+    channels = ()
 
     def __init__(
         self,

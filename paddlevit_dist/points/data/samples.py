@@ -5,7 +5,7 @@ Shared by both tasks. Each has its own steps and point features: see ``segmentat
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from ...contracts.dataset import Samples
 from ...contracts.sample_checks import BadSample, require_finite
 from .augment import Step, apply, elastic_distortion
+from .features import channels_of, require_channels
 from .scene import IGNORED, Scene
 from .scenes import SceneDataset
 from .voxels import first_occurrences, sparse_collate, voxel_means
@@ -53,11 +54,13 @@ class SceneSamples(Samples):
     Args:
         steps: applied to a scene in this order before voxelisation; see ``augment``.
         voxel_features: "first": those of a voxel's first point; "mean": the mean over its points.
+        features: what a voxel shows, see ``features``.
     """
 
     dataset: SceneDataset
     steps: tuple[Step, ...]
     voxel_features: str
+    features: tuple[str, ...] = field(default=("rgb",), kw_only=True)
 
     @property
     def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
@@ -68,7 +71,7 @@ class SceneSamples(Samples):
         return self.dataset.class_names
 
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
-        scene = self.dataset.read(index)
+        scene = self._with_channels(self.dataset.read(index))
         # Before coordinates become voxels, and instances rows of a table.
         require_finite(scene)
         if len(scene.instance) and scene.instance.max() > _LARGEST_INSTANCE:
@@ -77,7 +80,12 @@ class SceneSamples(Samples):
 
     def sample_of(self, scene: Scene, generator: np.random.Generator) -> PointSample:
         """The sample of an arbitrary scene; all randomness comes from ``generator``."""
-        return self.voxelized(apply(self.steps, scene, generator))
+        return self.voxelized(apply(self.steps, self._with_channels(scene), generator))
+
+    def _with_channels(self, scene: Scene) -> Scene:
+        """``scene`` with those channels alone that are shown."""
+        require_channels(self.features, tuple(scene.channels), f"the points of {scene.name}")
+        return scene._replace(channels={name: scene.channels[name] for name in channels_of(self.features)})
 
     def voxelized(self, scene: Any) -> PointSample:
         """The sample of a scene after all steps."""

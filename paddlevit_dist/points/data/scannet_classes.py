@@ -4,7 +4,9 @@ Source: A. Dai et al., "ScanNet: Richly-annotated 3D Reconstructions of Indoor S
 the benchmark's documentation and published scripts: class names with their NYU40 ids and colours.
 """
 
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -47,7 +49,20 @@ def submitted_numbers(class_names: Sequence[str]) -> tuple[np.ndarray, str]:
     twenty classes, as its benchmark requires, else the class indices themselves."""
     if tuple(class_names) == CLASS_NAMES:
         return np.array(NYU40_NUMBERS, np.int64), "ScanNet's class numbers"
+    if tuple(class_names) == tuple(scannet200()):
+        return np.array(list(scannet200().values()), np.int64), "ScanNet200's class numbers"
     return np.arange(len(class_names)), "class numbers"
+
+
+@functools.cache
+def scannet200() -> dict[str, int]:
+    """The two hundred classes of ScanNet200 in their order, and the number of each in ScanNet's table of labels.
+
+    Source: D. Rozenberszki et al., "Language-Grounded Indoor 3D Semantic Segmentation in the Wild", ECCV 2022, arXiv
+    2204.07761, and its benchmark's table of classes.
+    """
+    lines = Path(__file__).with_name("scannet200_classes.txt").read_text(encoding="ascii").splitlines()
+    return {name: int(number) for number, _, name in (line.partition(" ") for line in lines)}
 
 
 def from_nyu40(numbers: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What every point cloud dataset returns."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 CENTRED = "mean of a scene at the origin"  # possible coordinates of a dataset
 AS_GIVEN = "as given"
 IGNORED = -100  # label of a point without a class or instance
+NORMAL = "normal"  # the channel of three columns, which turns with the points
 
 
 class Scene(NamedTuple):
@@ -20,6 +22,8 @@ class Scene(NamedTuple):
         name: of the scene, such as "scene0000_00".
         offset: metres, float64 each: xyz plus this are the coordinates of the source, which may lie too far from the
             origin for float32.
+        channels: whatever else its source has of the points, by name: float32 (points, 3) for ``NORMAL``, x, y and z of
+            a unit vector, (points, 1) for all others. Not to be modified.
     """
 
     xyz: np.ndarray
@@ -28,3 +32,9 @@ class Scene(NamedTuple):
     instance: np.ndarray
     name: str
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    channels: Mapping[str, np.ndarray] = {}
+
+
+def channel_width(name: str) -> int:
+    """Columns of a channel."""
+    return 3 if name == NORMAL else 1

@@ -2,7 +2,9 @@
 other files: ``classes.txt`` and a list of scene names for each split.
 
 Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance int16 (points) |
-semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic.
+semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic. With
+channels it is of version 3: after the header it has the length of their names, uint32, the names as UTF-8, each with a
+newline, and zeros up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns).
 
 The header has magic, version, bytes of a semantic label (0: no labels), number of points, of labelled points and of
 instances, the highest class, whether the mean of the points lies at the origin, the bounds of xyz, the offset
@@ -22,10 +24,11 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, open_regular
 from ...runtime.text_files import read_json
-from .scene import IGNORED, Scene
+from .scene import IGNORED, Scene, channel_width
 
 MAGIC = b"pdscene\0"
-VERSION = 2
+VERSION = 2  # of scenes without channels
+VERSION_WITH_CHANNELS = 3
 HEADER = struct.Struct("<8sIIQIIiI6f3d32sI")
 HEADER_BYTES = 128
 SUFFIX = ".scene"
@@ -35,6 +38,8 @@ RECORD_FILE = "prepared.json"
 SPLITS = ("train", "val", "test")
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
+_LENGTH = struct.Struct("<I")  # of the names of channels
+_MOST_NAMES = 1 << 14  # bytes
 _CENTRE_TOLERANCE = 0.01, 0.05  # fraction of the extent, and metres: float32 means can be off by this much
 _WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely seen together in scenes in metres
 _HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
@@ -54,7 +59,8 @@ class SceneHeader(NamedTuple):
         low, high: bounding box of xyz, metres.
         offset: ``Scene.offset``.
         key: 32 bytes identifying what the scene was made from.
-        checksum: CRC-32 of the arrays.
+        checksum: CRC-32 of the arrays, and of the names of channels.
+        channels: names of ``Scene.channels``.
     """
 
     label_bytes: int
@@ -68,12 +74,14 @@ class SceneHeader(NamedTuple):
     offset: tuple[float, float, float]
     key: bytes
     checksum: int
+    channels: tuple[str, ...] = ()
 
     @property
     def file_bytes(self) -> int:
         """Length of the whole file."""
         per_point = 12 + 3 + (2 + self.label_bytes if self.label_bytes else 0)
-        return HEADER_BYTES + self.num_points * per_point
+        per_point += 4 * sum(map(channel_width, self.channels))
+        return HEADER_BYTES + len(_packed_names(self.channels)) + self.num_points * per_point
 
     @property
     def extent(self) -> float:
@@ -106,20 +114,23 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
         key: 32 bytes for ``SceneHeader.key``.
 
     Raises:
-        UserError: the scene is empty, has points that are not finite or labels beyond int16, or the disk is full.
+        UserError: the scene is empty, has points or channels that are not finite, labels beyond int16, or the disk is
+            full.
     """
     _check(path, scene)
     header = header_of(scene, labelled, key)
+    names = _packed_names(header.channels)
     arrays = [np.ascontiguousarray(scene.xyz, "<f4")]
+    arrays += [np.ascontiguousarray(scene.channels[name], "<f4") for name in header.channels]
     if labelled:
         arrays += [np.asarray(scene.instance, "<i2"), np.asarray(scene.semantic, f"<i{header.label_bytes}")]
     arrays.append(np.ascontiguousarray(scene.rgb, np.uint8))
-    checksum = 0
+    checksum = zlib.crc32(names)
     for array in arrays:
         checksum = zlib.crc32(memoryview(array).cast("B"), checksum)
     header = header._replace(checksum=checksum)
     with atomic_file(path) as out:
-        out.write(_packed(header))
+        out.write(_packed(header) + names)
         for array in arrays:
             out.write(memoryview(array).cast("B"))
     return header
@@ -141,6 +152,7 @@ def header_of(scene: Scene, labelled: bool, key: bytes = NO_KEY) -> SceneHeader:
         tuple(float(length) for length in scene.offset),
         key,
         0,
+        tuple(scene.channels),
     )
 
 
@@ -152,7 +164,8 @@ def read_header(path: str | Path) -> SceneHeader:
     """
     try:
         with open_regular(path, "rb") as stream:
-            return _parsed(stream.read(HEADER_BYTES), os.fstat(stream.fileno()).st_size, str(path))
+            start = stream.read(HEADER_BYTES + _LENGTH.size + _MOST_NAMES)
+            return _parsed(start, os.fstat(stream.fileno()).st_size, str(path))
     except (OSError, ValueError) as error:  # ValueError: a null character in its name
         raise _unreadable(path, error) from error
 
@@ -174,13 +187,18 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
         raise _unreadable(path, error) from error
     except ValueError:  # an empty file cannot be mapped
         content = b""
-    header = _parsed(bytes(content[:HEADER_BYTES]), len(content), str(path))
+    header = _parsed(bytes(content[: HEADER_BYTES + _LENGTH.size + _MOST_NAMES]), len(content), str(path))
     with memoryview(content) as view:
         if verify and zlib.crc32(view[HEADER_BYTES:]) != header.checksum:
             raise UserError(f"scene {path} is damaged: its points do not have their checksum; {_REMEDY}")
-    number, position = header.num_points, HEADER_BYTES
+    number, position = header.num_points, HEADER_BYTES + len(_packed_names(header.channels))
     xyz = np.frombuffer(content, "<f4", 3 * number, position).reshape(number, 3)
     position += 12 * number
+    channels = {}
+    for channel in header.channels:
+        values = np.frombuffer(content, "<f4", channel_width(channel) * number, position)
+        channels[channel] = values.reshape(number, -1)
+        position += values.nbytes
     if header.label_bytes:
         instance = np.frombuffer(content, "<i2", number, position)
         position += 2 * number
@@ -190,7 +208,7 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
     else:
         semantic = instance = np.full(number, IGNORED, np.int16)
     rgb = np.frombuffer(content, np.uint8, 3 * number, position).reshape(number, 3)
-    return Scene(xyz, rgb, semantic, instance, name, header.offset)
+    return Scene(xyz, rgb, semantic, instance, name, header.offset, channels)
 
 
 def _is_centred(xyz: np.ndarray) -> bool:
@@ -205,6 +223,17 @@ def _check(path: Path, scene: Scene) -> None:
     if not np.isfinite(scene.xyz).all():
         row = int(np.flatnonzero(~np.isfinite(scene.xyz).all(axis=1))[0])
         raise UserError(f"scene {path.stem}: point {row} has a coordinate that is not a finite number; remove it")
+    for name, values in scene.channels.items():
+        if values.shape != (len(scene.xyz), channel_width(name)):
+            raise ValueError(f"channel {name} has shape {values.shape} in a scene of {len(scene.xyz)} points")
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+            raise UserError(
+                f"scene {path.stem}: point {row} has no finite number as {name}; repair it, or leave {name} out of "
+                "--channels"
+            )
+    if len(_packed_names(tuple(scene.channels))) > _MOST_NAMES:
+        raise UserError(f"scene {path.stem} has {len(scene.channels):,} channels; choose fewer with --channels")
     for kind, labels in (("class", scene.semantic), ("instance", scene.instance)):
         wrong = (labels > np.iinfo(np.int16).max) | ((labels < 0) & (labels != IGNORED))
         if wrong.any():
@@ -215,10 +244,28 @@ def _check(path: Path, scene: Scene) -> None:
             )
 
 
+def _packed_names(channels: tuple[str, ...]) -> bytes:
+    """What stands between header and points, nothing without channels."""
+    if not channels:
+        return b""
+    names = "".join(f"{name}\n" for name in channels).encode("utf-8", "surrogateescape")
+    return _LENGTH.pack(len(names)) + names + bytes(-len(names) % 4)
+
+
+def _names_in(content: bytes, path: str) -> tuple[str, ...]:
+    """The channels of a scene of version 3, given the beginning of its file."""
+    length = _LENGTH.unpack_from(content.ljust(HEADER_BYTES + _LENGTH.size, b"\0"), HEADER_BYTES)[0]
+    names = content[HEADER_BYTES + _LENGTH.size :][:length]
+    if not 0 < length <= _MOST_NAMES or len(names) < length or not names.endswith(b"\n"):
+        raise UserError(f"scene {path} is damaged: the names of its channels are not complete; {_REMEDY}")
+    return tuple(names.decode("utf-8", "surrogateescape").split("\n")[:-1])
+
+
 def _packed(header: SceneHeader) -> bytes:
     counts = header[:6]  # in the order of the file
     places = *header.low, *header.high, *header.offset
-    fields = HEADER.pack(MAGIC, VERSION, *counts, *places, header.key, header.checksum)
+    version = VERSION_WITH_CHANNELS if header.channels else VERSION
+    fields = HEADER.pack(MAGIC, version, *counts, *places, header.key, header.checksum)
     padded = fields.ljust(HEADER_BYTES - _CHECKSUM.size, b"\0")
     return padded + _CHECKSUM.pack(zlib.crc32(padded))
 
@@ -231,13 +278,16 @@ def _parsed(content: bytes, file_bytes: int, path: str) -> SceneHeader:
             f"scene {path} is cut off: expected at least {HEADER_BYTES} bytes, found {file_bytes}; {_REMEDY}"
         )
     version = struct.unpack_from("<I", content, len(MAGIC))[0]
-    body, checksum = content[: -_CHECKSUM.size], _CHECKSUM.unpack(content[-_CHECKSUM.size :])[0]
-    if version != VERSION:  # before the checksum, which may be elsewhere in another version
-        raise UserError(f"scene {path} is of version {version}, this program reads version {VERSION}; {_REMEDY}")
+    body = content[: HEADER_BYTES - _CHECKSUM.size]
+    checksum = _CHECKSUM.unpack_from(content, len(body))[0]
+    if version not in (VERSION, VERSION_WITH_CHANNELS):  # before the checksum, which may be elsewhere in another one
+        known = f"versions {VERSION} and {VERSION_WITH_CHANNELS}"
+        raise UserError(f"scene {path} is of version {version}, this program reads {known}; {_REMEDY}")
     if zlib.crc32(body) != checksum:
         raise UserError(f"scene {path} is damaged: its header does not have its checksum; {_REMEDY}")
     fields = HEADER.unpack_from(content)
-    header = SceneHeader(*fields[2:7], bool(fields[7]), fields[8:11], fields[11:14], fields[14:17], *fields[17:])
+    names = _names_in(content, path) if version == VERSION_WITH_CHANNELS else ()
+    header = SceneHeader(*fields[2:7], bool(fields[7]), fields[8:11], fields[11:14], fields[14:17], *fields[17:], names)
     if file_bytes != header.file_bytes:
         raise UserError(f"scene {path} is cut off: expected {header.file_bytes} bytes, found {file_bytes}; {_REMEDY}")
     return header

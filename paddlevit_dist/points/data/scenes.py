@@ -37,6 +37,8 @@ class SceneDataset(Dataset):
     coordinates: str = AS_GIVEN
     #: classes of all datasets of its kind; None: each has its own
     fixed_classes: tuple[str, ...] | None = None
+    #: names of the channels that all its scenes have; None: unknown
+    channels: tuple[str, ...] | None = None
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
         """A warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""
@@ -71,6 +73,9 @@ class Scenes(SceneDataset):
                 f"note: {len(without):,} of {len(names):,} scenes of {split} have no labels and count in no loss or "
                 f"score, the first is {without[0]}"
             ]
+        self.channels = tuple(
+            name for name in headers[0].channels if all(name in header.channels for header in headers)
+        )
         self._contents = repr([(header.num_points, header.checksum) for header in headers])
         self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
@@ -119,8 +124,8 @@ class Scenes(SceneDataset):
         if extent < _WIDE_VOXELS or (spacing < _SPARSE_VOXELS and not header.looks_too_large):
             return None
         return (
-            f"scene {name} spans {extent:,.0f} voxels of DATA.VOXEL_SIZE_M {voxel_size_m:g}, with about {spacing:,.0f} "
-            "from one point to the next"
+            f"scene {name} spans {extent:,.0f} voxels of DATA.VOXEL_SIZE_M, with about {spacing:,.0f} from one point "
+            "to the next"
         )
 
     def _folder(self, data_path: str | None) -> str:

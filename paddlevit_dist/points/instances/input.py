@@ -5,14 +5,15 @@ evaluation also rotates and mirrors scenes at random; ours leaves them unchanged
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.compiled import compiled
-from ..data.augment import Affine, ColorNoise, Distortion, Elastic, Flips, Step, Turn, select
+from ..data.augment import Affine, ColorNoise, Distortion, Elastic, Flips, Step, Turn, select, to_metres
+from ..data.features import point_features
 from ..data.samples import SceneSamples, View
 from ..data.scene import IGNORED, Scene
 
@@ -29,7 +30,7 @@ class PlacedScene(NamedTuple):
         xyz: float64 (n, 3), in voxels: modified by the steps after ``Placement``.
         positions: float32 (n, 3), metres.
         rgb: float32 (n, 3), in the requested range.
-        semantic, instance, name, offset: as in ``Scene``; ``instance`` in int32.
+        semantic, instance, name, offset, channels: as in ``Scene``; ``instance`` in int32.
     """
 
     xyz: np.ndarray
@@ -39,6 +40,7 @@ class PlacedScene(NamedTuple):
     instance: np.ndarray
     name: str
     offset: tuple[float, float, float]
+    channels: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Placement:
         colors *= np.float32((high - low) / 255)
         colors += np.float32(low)
         places, instance = scene.xyz.astype(np.float64) * self.scale, scene.instance.astype(np.int32)
-        return PlacedScene(places, scene.xyz, colors, scene.semantic, instance, scene.name, scene.offset)
+        rest = scene.name, scene.offset, scene.channels
+        return PlacedScene(places, scene.xyz, colors, scene.semantic, instance, *rest)
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,9 @@ def crop(
     return moved, kept
 
 
-def steps_of(points: Any, scale: float, is_training: bool) -> tuple[Step, ...]:
-    """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per metre;
-    evaluation has no randomness and keeps the whole scene."""
+def steps_of(points: Any, scale: float, is_training: bool, unit_m: float = 1.0) -> tuple[Step, ...]:
+    """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per metre and
+    scenes in units of ``unit_m`` metres; evaluation has no randomness and keeps the whole scene."""
     keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
     turn = Turn(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_ways=False)
     passes = [
@@ -143,7 +146,7 @@ def steps_of(points: Any, scale: float, is_training: bool) -> tuple[Step, ...]:
         (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
         (is_training and keys.COLOR_NOISE, noise),
     ]
-    return tuple(step for is_wanted, step in steps if is_wanted)
+    return to_metres(unit_m) + tuple(step for is_wanted, step in steps if is_wanted)
 
 
 class InstanceSample(NamedTuple):
@@ -171,7 +174,7 @@ class InstanceSamples(SceneSamples):
     """Scenes as PointGroup's input.
 
     Args:
-        use_positions: add the points' positions to the features, after the colours.
+        use_positions: add the points' positions to the features, after all others.
         notices: lines for the log.
     """
 
@@ -179,14 +182,13 @@ class InstanceSamples(SceneSamples):
     notices: Sequence[str] = ()
 
     def voxelized(self, scene: PlacedScene) -> InstanceSample:
-        shown = np.concatenate([scene.rgb, scene.positions], axis=1) if self.use_positions else scene.rgb  # (n, 6 or 3)
-        view = self.view(scene.xyz.astype(np.int32), lambda points: shown[points])  # non-negative, so this rounds down
+        rest = scene.name, scene.offset, scene.channels
         instance = without_gaps(scene.instance)
-        return InstanceSample(
-            Scene(scene.positions, scene.rgb, scene.semantic, instance, scene.name, scene.offset),
-            [view],
-            instance_table(scene.positions, instance),
-        )
+        own = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest)
+        names = (*self.features, *(("xyz",) if self.use_positions else ()))
+        shown = point_features(own, slice(None), names, None)  # (n, channels)
+        view = self.view(scene.xyz.astype(np.int32), lambda points: shown[points])  # non-negative, so this rounds down
+        return InstanceSample(own, [view], instance_table(scene.positions, instance))
 
 
 class InstanceTable(NamedTuple):

@@ -19,6 +19,7 @@ from ...models import create_model
 from ...parallel import rank
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
+from ..data.features import feature_channels
 from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED, Scene
@@ -66,9 +67,10 @@ class InstanceSegmentation(SceneTask):
                 f"POINTS.INSTANCES.STUFF names all classes of dataset {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
-        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training)
-        notices = self.notices_of(dataset)
-        return InstanceSamples(dataset, steps, self.voxel_features, self.keys.USE_POSITIONS, notices)
+        data, notices = self.config.DATA, self.notices_of(dataset)
+        steps = steps_of(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
+        use_positions = self.keys.USE_POSITIONS
+        return InstanceSamples(dataset, steps, self.voxel_features, use_positions, notices, features=self.features)
 
     @property
     def instance_classes(self) -> list[int]:
@@ -87,7 +89,7 @@ class InstanceSegmentation(SceneTask):
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or self.num_classes,
-            in_channels=6 if self.keys.USE_POSITIONS else 3,
+            in_channels=feature_channels(self.features) + 3 * self.keys.USE_POSITIONS,
             width=self.keys.WIDTH,
             repeats=self.keys.BLOCKS,
         )

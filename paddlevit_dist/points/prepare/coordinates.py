@@ -107,7 +107,7 @@ def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) 
         lines.append(
             f"{len(large)} of {len(names)} scenes look as if they were in millimetres or centimetres ({name} spans "
             f"{header.extent:,.0f} m and is {header.height:,.0f} m high, with {header.num_points:,} points); if they "
-            "are, export them in metres and begin again; if a few stray points are that far away, remove them"
+            "are, train and predict with DATA.UNIT_M 0.001 or 0.01; if a few stray points are so far away, remove them"
         )
     shifted = [pair for pair in zip(names, headers) if kind == "pth" and not pair[1].is_centred]
     if shifted:

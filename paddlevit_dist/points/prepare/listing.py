@@ -79,8 +79,9 @@ def no_labels(points: int) -> np.ndarray:
     return np.full(points, IGNORED, np.int16)
 
 
-def find_files(root: str, suffix: str, others: list[str] | None = None) -> dict[str, str]:
-    """Path of each file below ``root`` that ends in ``suffix``, keyed by its name without the suffix.
+def find_files(root: str, suffix: str | tuple[str, ...], others: list[str] | None = None) -> dict[str, str]:
+    """Path of each file below ``root`` that ends in ``suffix``, or one of several, keyed by its name without it; lists
+    of scenes and classes are none.
 
     Args:
         others: gets the names of the other files, apart from text and hidden ones.
@@ -89,19 +90,24 @@ def find_files(root: str, suffix: str, others: list[str] | None = None) -> dict[
     """
     found: dict[str, str] = {}
     others = [] if others is None else others
+    suffixes = (suffix,) if isinstance(suffix, str) else suffix
+    lists = {f"{name}.txt" for name in (*SPLITS, "classes")}
     for folder, subfolders, names in os.walk(root, followlinks=True):
         subfolders.sort()
         for name in sorted(names):
-            if not name.endswith(suffix) or name == suffix:
+            end = next((end for end in suffixes if name.lower().endswith(end)), name)
+            if end == name or name.startswith(".") or (folder == root and name in lists):
                 others += [] if name.startswith(".") or name.endswith(".txt") else [name]
                 continue
-            stem, path = name[: -len(suffix)], os.path.join(folder, name)
+            stem, path = name[: -len(end)], os.path.join(folder, name)
             if stem in found:
                 raise UserError(f"scene {stem} exists twice, as {found[stem]} and {path}; remove or rename one of them")
             found[stem] = path
     if not found:
         instead = f", but {counted_by_suffix(others)}" if others else ""
-        raise UserError(f"{root} holds no file that ends in {suffix}{instead}; give the folder that holds the scenes")
+        raise UserError(
+            f"{root} holds no file that ends in {' or '.join(suffixes)}{instead}; give the folder that holds the scenes"
+        )
     return found
 
 

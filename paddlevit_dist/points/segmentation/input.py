@@ -10,12 +10,12 @@ import numpy as np
 from ...runtime.errors import UserError
 from ..data import augment
 from ..data.augment import Sometimes, Step, Turn
+from ..data.features import point_features
 from ..data.samples import PointSample, SceneSamples, View
 from ..data.scene import Scene
 from ..data.scenes import SceneDataset
 from ..data.voxels import discretize
 
-_FEATURE_CHANNELS = {"rgb": 3, "height": 1, "ones": 1}
 _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, metres
 _DROPOUT = 0.5  # probability of dropping points
 
@@ -30,7 +30,6 @@ class PointSamples(SceneSamples):
 
     Args:
         voxel_size_m: edge of a voxel.
-        features: features of a voxel, from "rgb", "height" and "ones".
         color_range: what 0 and 255 are mapped to.
         rotations: number of rotations about z in which a scene is seen.
         notices: lines for the log.
@@ -39,7 +38,6 @@ class PointSamples(SceneSamples):
     """
 
     voxel_size_m: float
-    features: tuple[str, ...]
     color_range: tuple[float, float]
     rotations: int
     notices: Sequence[str] = ()
@@ -54,41 +52,20 @@ class PointSamples(SceneSamples):
         return (WholeScene if self.in_fragments else PointSample)(scene, views)
 
     def _seen_from(self, scene: Scene, angle: float, is_flipped: bool) -> View:
-        xyz = scene.xyz if angle == 0.0 else scene.xyz @ augment.rotation(2, angle).astype(np.float32)
+        matrix = augment.rotation(2, angle)
         if is_flipped:
-            xyz = xyz * np.array([-1, 1, 1], np.float32)
-        voxels = discretize(xyz, self.voxel_size_m)  # (P, 3)
+            matrix = matrix * np.array([-1.0, 1.0, 1.0])  # of x, once it is turned
+        if angle != 0.0 or is_flipped:
+            scene = augment.with_turned_normals(scene._replace(xyz=scene.xyz @ matrix.astype(np.float32)), matrix)
+        voxels = discretize(scene.xyz, self.voxel_size_m)  # (P, 3)
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
 
 
-def point_features(scene: Scene, points: Any, names: Sequence[str], color_range: tuple[float, float]) -> np.ndarray:
-    """Network input for selected points, float32 (points, channels): colours in ``color_range``, height in metres.
+def training_steps(points: Any, dataset: SceneDataset, unit_m: float = 1.0) -> tuple[Step, ...]:
+    """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
 
     Args:
-        points: indices (int64) or a slice.
-        color_range: what 0 and 255 are mapped to.
-    """
-    low, high = color_range
-    columns = []
-    for name in names:
-        if name == "rgb":
-            shown = scene.rgb[points].astype(np.float32) / np.float32(255 / (high - low)) + np.float32(low)
-            columns.append(shown)
-        elif name == "height":
-            floor = scene.xyz[:, 2].min() if len(scene.xyz) else np.float32(0)
-            columns.append((scene.xyz[points, 2] - floor)[:, None])
-        else:
-            columns.append(np.ones((len(scene.xyz[points]), 1), np.float32))
-    return np.concatenate(columns, axis=1).astype(np.float32, copy=False)
-
-
-def feature_channels(names: Sequence[str]) -> int:
-    """Number of channels of ``point_features``."""
-    return sum(_FEATURE_CHANNELS[name] for name in names)
-
-
-def training_steps(points: Any, dataset: SceneDataset) -> tuple[Step, ...]:
-    """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
+        unit_m: metres per unit of the scenes' coordinates.
 
     Raises:
         UserError: the scale range is reversed.
@@ -111,6 +88,6 @@ def training_steps(points: Any, dataset: SceneDataset) -> tuple[Step, ...]:
     ]
     # First, so that a large scene is not turned and distorted as a whole.
     around = () if points.CROP is None else (augment.Crop(points.CROP, points.CROP_SIZE_M),)
-    changes = (*around, *(step for is_wanted, step in wanted if is_wanted))
+    changes = (*augment.to_metres(unit_m), *around, *(step for is_wanted, step in wanted if is_wanted))
     crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
     return (*changes, augment.Mix(dataset, changes, points.MIX_PROB), *crop)

@@ -6,14 +6,6 @@ from ...config.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Given, Key,
 from ...runtime.errors import UserError
 
 _KEYS = (
-    Key(
-        "POINTS.FEATURES",
-        ["rgb"],
-        "text",
-        "what the network sees of a voxel: rgb (3 channels), height above the lowest point (1), ones (1)",
-        choices=("rgb", "height", "ones"),
-        many=True,
-    ),
     Key("POINTS.MIX_PROB", 0.0, "float", "training: probability that a second scene is laid over (Mix3D)", SHARE),
     Key("POINTS.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0),
     Key("POINTS.DICE_WEIGHT", 0.0, "float", "weight of the Dice loss beside the cross-entropy", AT_LEAST_0),

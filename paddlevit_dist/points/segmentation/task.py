@@ -19,6 +19,8 @@ from ...models import create_model
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.transfers import read, to_device
+from ..data.augment import to_metres
+from ..data.features import feature_channels
 from ..data.pictures import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
 from ..data.ply import write_coloured_ply
 from ..data.samples import PointSample, compile_loops, join
@@ -30,7 +32,7 @@ from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, slices_of
 from ..sparse import Plan, SparseTensor, build_plan
 from .fragments import Blocks, scored
-from .input import PointSamples, WholeScene, feature_channels, training_steps
+from .input import PointSamples, WholeScene, training_steps
 from .metrics import SemanticMetrics
 from .training import loss_counts, loss_terms
 
@@ -46,7 +48,7 @@ class SemanticSegmentation(SceneTask):
     of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
     def samples_of(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
-        points = self.config.POINTS
+        points, unit_m = self.config.POINTS, self.config.DATA.UNIT_M
         if points.CLASS_WEIGHTS is not None and is_training and len(points.CLASS_WEIGHTS) != self.num_classes:
             raise UserError(
                 f"POINTS.CLASS_WEIGHTS has {len(points.CLASS_WEIGHTS)} numbers: expected one for each of the "
@@ -54,15 +56,15 @@ class SemanticSegmentation(SceneTask):
             )
         return PointSamples(
             dataset,
-            training_steps(points, dataset) if is_training else (),
+            training_steps(points, dataset, unit_m) if is_training else to_metres(unit_m),
             self.voxel_features,
             self.config.DATA.VOXEL_SIZE_M,
-            tuple(points.FEATURES),
             tuple(points.COLOR_RANGE),
             1 if is_training else points.TEST_ROTATIONS,
             self.notices_of(dataset),
             points.TEST_FLIPS and not is_training,
             points.FRAGMENT_SIZE_M is not None and not is_training,
+            features=self.features,
         )
 
     def collate(self, samples: Sequence[PointSample]) -> dict[str, Any]:
@@ -79,14 +81,11 @@ class SemanticSegmentation(SceneTask):
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or self.num_classes,
-            in_channels=feature_channels(self.config.POINTS.FEATURES),
+            in_channels=feature_channels(self.features),
         )
         self.plan_spec = model.plan_spec()
         compile_loops()
         return model
-
-    def about_input(self) -> dict[str, Any]:
-        return {**super().about_input(), "POINTS.FEATURES": list(self.config.POINTS.FEATURES)}
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
         return loss_terms(self.config.POINTS, self.point_logits(model, batch), batch)
@@ -166,9 +165,6 @@ class SemanticSegmentation(SceneTask):
     def prediction_writer(self, folder: Path, samples: Samples) -> "ClassWriter":
         return ClassWriter(folder, samples, self.class_names)
 
-    def sees_colours(self) -> bool:
-        return "rgb" in self.config.POINTS.FEATURES
-
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
         """How many points have which class."""
         return [describe_points(prediction, self.class_names)]
@@ -200,7 +196,7 @@ class SemanticSegmentation(SceneTask):
 
     def evaluation_pictures(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
-        plain = replace(samples, steps=())
+        plain = replace(samples, steps=to_metres(self.config.DATA.UNIT_M))
         nothing_random = np.random.default_rng(0)
         return self.pictures(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
 

@@ -234,6 +234,8 @@ def test_an_empty_folder_and_splits_that_are_not_there(root, opened):
     with pytest.raises(UserError, match="nothing of label maps found; expected a folder with pictures and label maps"):
         opened()
     own(root, "{0}/a.{1}", numbers(0, [0, 1]))
+    with pytest.raises(UserError, match="nothing of ade20k found, but pictures and label maps: -dataset=label_maps"):
+        opened("train", "ade20k")
     with pytest.raises(UserError, match="no split 'val'.*DATA.VAL_FRACTION divides the training set"):
         opened("val")
 

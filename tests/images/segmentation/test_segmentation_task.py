@@ -103,14 +103,14 @@ def test_what_does_not_fit_is_one_line(words, said):
 
 def test_counts_of_the_loader_are_those_of_the_step():
     words = [*UPERNET, "SEGMENTATION.DICE_WEIGHT", "1", "SEGMENTATION.LOVASZ_WEIGHT", "1"]
-    for more in ([], ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]"], ["SEGMENTATION.OHEM", "True"]):
+    for more in ([], ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]"], ["SEGMENTATION.OHEM_THRESHOLD", "0.7"]):
         task, samples = task_of(*words, *more)
         model, batch = task.build_model(), training_batch(task, samples)
         assert (batch["labels"] == IGNORED).any()
         counts = task.counts(batch)
         terms = task.train_step(model, as_tensors(batch), Step(1, 0, 1))
         assert set(terms) == {"loss", "auxiliary", "dice", "lovasz"}
-        assert set(counts) == set(terms) - ({"loss"} if more[:1] == ["SEGMENTATION.OHEM"] else set())
+        assert set(counts) == set(terms) - ({"loss"} if more[:1] == ["SEGMENTATION.OHEM_THRESHOLD"] else set())
         for name, count in counts.items():
             assert float(terms[name].count) == pytest.approx(count)
         assert terms["auxiliary"].weight == 0.4
@@ -127,7 +127,7 @@ def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():
 
 
 def test_hard_pixels_alone_have_gradients():
-    words = ["SEGMENTATION.OHEM", "True", "SEGMENTATION.OHEM_KEPT", "10", "SEGMENTATION.OHEM_THRESHOLD", "1e-6"]
+    words = ["SEGMENTATION.OHEM_KEPT", "10", "SEGMENTATION.OHEM_THRESHOLD", "1e-6"]
     task, samples = task_of(*words)
     batch = as_tensors(training_batch(task, samples))
     logits = paddle.randn([3, 4, 32, 32])
@@ -138,7 +138,9 @@ def test_hard_pixels_alone_have_gradients():
     assert learnt.sum(axis=(1, 2)).tolist() == [10, 10, 10] and float(term.count) == 30
 
 
-@pytest.mark.parametrize("words", [[], UPERNET, ["SEGMENTATION.OHEM", "True", "SEGMENTATION.DICE_WEIGHT", "1"]])
+@pytest.mark.parametrize(
+    "words", [[], UPERNET, ["SEGMENTATION.OHEM_THRESHOLD", "0.7", "SEGMENTATION.DICE_WEIGHT", "1"]]
+)
 def test_an_update_waits_for_the_norm_of_its_gradients_alone(words):
     task, samples = task_of(*words)
     waits = waits_of_an_update(task, task.build_model(), training_batch(task, samples), 3)

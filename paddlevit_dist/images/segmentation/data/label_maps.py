@@ -16,20 +16,17 @@ from ....runtime.printing import shortened
 from ...data.annotated_files import stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
-from ...data.inspection import in_threads
-from ...data.label_pixels import read_label_file
+from ...data.label_pixels import numbers_in, read_label_file
 from ...data.map_layouts import (
-    LABELME_JSON,
     MAPS,
     PANOPTIC,
     YOLO_TEXT,
     Found,
-    cvat_file,
     find_layout,
     folders_of,
     pairs_of,
 )
-from ...data.outline_files import draw, labelme_files, labelme_names, picture_of, read_cvat, read_drawing
+from ...data.outline_files import draw, labelme_files, labelme_names, list_outlines, read_drawing
 from ...data.panoptic import read_panoptic
 from ...data.reading import (
     Reading,
@@ -40,8 +37,7 @@ from ...data.reading import (
     orientation,
     read_file,
 )
-from ...data.yolo_files import description_of, labels_of, names_of, pictures_of
-from .label_tables import LabelTable, numbers_of
+from .label_tables import LabelTable
 from .segmentation_dataset import IGNORED, SegmentationDataset
 
 _LAYOUT = (
@@ -92,7 +88,10 @@ class LabelMaps(SegmentationDataset):
         self.split, self.root = split, existing_folder(data_path, name or "label_maps", _LAYOUT)
         found = find_layout(self.root, name)
         if found is None:
-            raise UserError(f"{self.root}: nothing of {name or 'label maps'} found; expected a folder {_LAYOUT}")
+            other = find_layout(self.root)
+            there = f", but {other.layout.words}: -dataset={other.layout.dataset}" if other is not None else ""
+            expected = f"; expected a folder {_LAYOUT}"
+            raise UserError(f"{self.root}: nothing of {name or 'label maps'} found{there or expected}")
         self._kind, self.notices = found.layout.kind, list[str]()
         is_drawn = self._kind not in (MAPS, PANOPTIC)
         self.reading = Reading(is_drawn if choices.exif_rotate is None else choices.exif_rotate)
@@ -101,9 +100,8 @@ class LabelMaps(SegmentationDataset):
         self.num_classes = len(self.class_names)
         if not 0 < self.num_classes <= IGNORED:
             raise UserError(f"{self.root} has {self.num_classes:,} classes; expected 1 to {IGNORED}")
-        entries = [
-            entry for picture, labels, note in zip(*files) for entry in (*map(self._within, (picture, labels)), note)
-        ]
+        names = [[os.fsencode(path.removeprefix(f"{self.root}{os.sep}")) for path in paths] for paths in files[:2]]
+        entries = [entry for row in zip(*names, files.notes) for entry in row]
         key = hashlib.sha256(b"label maps 1\0" + b"\0".join(entries)).digest()
         self._index = ensure_path_index(cache_folder, f"label-maps-{split}", key, lambda: [make_batch(entries, 0)])
         self.notices.insert(0, f"{split}: {len(self):,} pictures in {found.top}: {found.layout.words}")
@@ -140,9 +138,6 @@ class LabelMaps(SegmentationDataset):
         be used."""
         self._compare(index, size, self._labels(index, size).shape)
 
-    def _within(self, path: str) -> bytes:
-        return os.fsencode(os.path.relpath(path, self.root))
-
     def _labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
         """The labels of a picture; ``size`` is its height and width, where these are known."""
         file = os.path.join(self.root, self._index.path(3 * index + 1))
@@ -153,7 +148,7 @@ class LabelMaps(SegmentationDataset):
             of_segments = {0: IGNORED, **dict(np.frombuffer(note, "<i4").reshape(-1, 2).tolist())}
             table = LabelTable({}, of_segments, "the segments of COCO's file for this picture have other numbers")
             return table.labels(read_label_file(file, self.reading.max_pixels), file)
-        size = self._size(index, size)
+        size = size or self._size(index)
         drawing = read_drawing(self._kind, file, note, size)
         self._compare(index, size, drawing.size or size)
         try:
@@ -161,10 +156,8 @@ class LabelMaps(SegmentationDataset):
         except ValueError as error:
             raise UserError(f"{file}: {os.path.basename(self.describe(index))}: {error}") from None
 
-    def _size(self, index: int, known: tuple[int, int] | None) -> tuple[int, int]:
-        """Height and width of a picture, from the beginning of its file unless they are known."""
-        if known is not None:
-            return known
+    def _size(self, index: int) -> tuple[int, int]:
+        """Height and width of a picture, from the beginning of its file."""
         path = self.describe(index)
         with open_image(read_file(path), path, self.reading) as image:
             is_turned = self.reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
@@ -187,16 +180,19 @@ class LabelMaps(SegmentationDataset):
         pairs = pairs_of(found, self.split)
         self.notices += pairs.notices
         if self._kind == PANOPTIC:
+            if choices.class_list is not None:
+                raise UserError("DATA.CLASS_LIST: COCO's panoptic JSON names its classes itself: leave it out")
             self.class_names, self.palette, segments = read_panoptic(pairs.labels)
             return _Files(pairs.pictures, pairs.labels, segments)
         classes = _classes_of(found, choices)
         if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colours is None)):
             classes = self._counted(found, classes, cache_folder)
         assert classes is not None
-        if choices.reduce_zero_label and not classes.is_numbered:
+        reduces = choices.reduce_zero_label
+        if not classes.is_numbered and (0 in found.layout.ignored if reduces is None else reduces):
             classes = classes._replace(numbers=[number + 1 for number in classes.numbers])
         ignored = {255, *classes.ignored, *found.layout.ignored}
-        is_without_zero = 0 in ignored if choices.reduce_zero_label is None else choices.reduce_zero_label
+        is_without_zero = 0 in ignored if reduces is None else reduces
         ignored = (ignored - {0, *classes.numbers}) | ({0} if is_without_zero else set())
         kept = [row for row, number in enumerate(classes.numbers) if number not in ignored]
         self.class_names = [classes.names[row] for row in kept]
@@ -219,7 +215,7 @@ class LabelMaps(SegmentationDataset):
         for split in SPLIT_WORDS:
             with contextlib.suppress(UserError):  # there is no such split
                 files += pairs_of(found, split).labels
-        numbers = _cached(cache_folder, "label-numbers", files, lambda: _numbers_in(files))
+        numbers = _cached(cache_folder, files, numbers_in)
         is_binary = 255 in numbers and set(numbers) <= {0, 255}
         numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
         if listed is not None and (listed.is_numbered or not is_binary):
@@ -236,29 +232,15 @@ class LabelMaps(SegmentationDataset):
         return listed._replace(numbers=numbers, is_numbered=True)
 
     def _drawings(self, found: Found, cache_folder: Path, choices: Choices) -> _Files:
-        classes, root, split = _classes_of(found, choices), self.root, self.split
-        names = [] if classes is None else list(classes.names)
-        if self._kind == YOLO_TEXT:
-            described = description_of(root)
-            of_numbers = described.names if described else names_of(root)
-            pictures = pictures_of(root, split, described)
-            self._name(list(of_numbers.values()), list(map(str, of_numbers)), choices)
-            return _Files(pictures, list(map(labels_of, pictures)), [b""] * len(pictures))
-        if self._kind == LABELME_JSON:
-            everywhere = [file for one in SPLIT_WORDS for file in labelme_files(root, one)]
-            own, there = labelme_files(root, split), dict[str, Sequence[str]]()
-            names = names or _cached(cache_folder, "labelme", everywhere, lambda: labelme_names(everywhere))
-            files = _Files([picture_of(file, root, there) for file in own], own, [b""] * len(own))
-        else:
-            file = cvat_file(root) or ""
-            images, declared = read_cvat(file, root, split)
-            names = names or declared
-            files = _Files([picture for picture, _ in images], [file] * len(images), [note for _, note in images])
-        if not files.pictures:
-            helps = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
-            raise UserError(f"{root} has no {split} pictures of {found.layout.words}{helps}")
-        self._name(names, names, choices)
-        return files
+        listed = list_outlines(self._kind, self.root, self.split)
+        names, spelt = listed.names, listed.spelt
+        if names is None or choices.class_list is not None:
+            classes = _classes_of(found, choices)
+            everywhere = list(labelme_files(self.root)) if classes is None else []
+            names = _cached(cache_folder, everywhere, labelme_names) if classes is None else classes.names
+            spelt = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
+        self._name(names, spelt, choices)
+        return _Files(*listed[:3])
 
     def _name(self, names: Sequence[str], spelt: Sequence[str], choices: Choices) -> None:
         """Classes of outlines; ``spelt`` is what their files call them. What is outside of all outlines is the class
@@ -271,6 +253,7 @@ class LabelMaps(SegmentationDataset):
             self._unlabelled = 0 if background is None else list(names).index(background)
             named = self.class_names[self._unlabelled]
             self.notices.append(f"pixels outside of outlines are of class {named} (DATA.UNLABELLED ignored: of none)")
+        self.notices.append("points, lines and boxes among the outlines have no pixels and are left out")
 
 
 def _classes_of(found: Found, choices: Choices) -> ClassList | None:
@@ -281,29 +264,11 @@ def _classes_of(found: Found, choices: Choices) -> ClassList | None:
     if not layout.classes:
         folders = [folder for split in SPLIT_WORDS for folder in folders_of(layout, top, split) or ()]
         return find_class_list(dict.fromkeys([top, *folders, *map(os.path.dirname, folders)]))
-    classes = published_classes(layout.classes)
-    numbers = [number + layout.offset for number in classes.numbers]
-    if layout.first is not None:
-        numbers = list(range(layout.first, layout.first + len(numbers)))
-    return classes._replace(numbers=numbers)
+    return published_classes(layout.classes, layout.first, layout.offset)
 
 
-def _cached(cache_folder: Path, what: str, files: Sequence[str], find: Callable[[], list[Any]]) -> list[Any]:
-    """What is found in all files, found again only after one of them has changed."""
-    index = ensure_path_index(cache_folder, what, stamp(what, files), lambda: [make_batch([], 0)], find)
+def _cached(cache_folder: Path, files: Sequence[str], find: Callable[[Sequence[str]], list[Any]]) -> list[Any]:
+    """What is found in all files, looked for again only after one of them has changed."""
+    what = find.__name__
+    index = ensure_path_index(cache_folder, what, stamp(what, files), lambda: [make_batch([], 0)], lambda: find(files))
     return list(index.class_names or ())
-
-
-def _numbers_in(files: list[str]) -> list[int]:
-    """The numbers in label maps, ascending.
-
-    Raises:
-        UserError: one has colours.
-    """
-
-    def numbers(files: list[str], index: int) -> np.ndarray:
-        pixels = read_label_file(files[index])
-        return np.unique(numbers_of(pixels, files[index]))
-
-    found = in_threads(numbers, files, range(len(files)), "looking for classes", len(files), np.inf)
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *found])).tolist()

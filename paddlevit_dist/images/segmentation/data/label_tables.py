@@ -7,7 +7,7 @@ import numpy as np
 
 from ....runtime.errors import UserError
 from ....runtime.printing import shortened
-from ...data.label_pixels import LabelPixels
+from ...data.label_pixels import LabelPixels, numbers_of
 
 
 class LabelTable(NamedTuple):
@@ -60,23 +60,6 @@ class LabelTable(NamedTuple):
             f"{path} has the {what} {shown} at row {row}, column {column}, which is not known: {what}s are "
             f"{shortened(', '.join(known), 80)}; {self.remark}"
         )
-
-
-def numbers_of(pixels: LabelPixels, path: str) -> np.ndarray:
-    """The numbers in a label map, also where it was saved with three equal channels.
-
-    Raises:
-        UserError: it has colours.
-    """
-    if not pixels.is_colour:
-        return pixels.values
-    grey = pixels.values & 255
-    if (grey * 0x010101 != pixels.values).any():
-        raise UserError(
-            f"{path} has colours, and no list says what they mean: put classes.csv into the folder of the data, with a "
-            "line name,red,green,blue for each class"
-        )
-    return grey.astype(np.uint8)
 
 
 def _channels(packed: int) -> tuple[int, int, int]:

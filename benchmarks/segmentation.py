@@ -1,0 +1,295 @@
+"""Segmentation of pictures: a training step of SegFormer-B0 against torch, and what label maps cost.
+
+    python benchmarks/segmentation.py [--peer-python PYTHON] [--only {training,evaluation,labels}] [--rounds 7]
+
+- training: SegFormer-B0 with 150 classes on noise of 512 pixels, 4 pictures an update on 2 cores: forward,
+  cross-entropy at the labels' size, backward, AdamW. Ours are 2 processes with one thread and 2 pictures each; the peer
+  is the same network of torch's own layers (``segmentation_peer.py``), as one process with two threads and as two
+  processes with one; the faster one counts
+- evaluation: what share of an evaluation's time the confusion matrix takes, of pictures of 512 x 683 and 150 classes
+- labels: decoding, and scaling, of a label map against those of its picture
+
+PYTHON has torch and NumPy. Each side is a process of its own, with the variables of a tuned run.
+"""
+
+import argparse
+import collections
+import cProfile
+import functools
+import json
+import os
+import pstats
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rounds
+from PIL import Image
+from rounds import Spread
+
+OURS, THREADS, PROCESSES = "ours", "torch, 2 threads", "torch, 2 processes"
+TRAINING, EVALUATION, LABELS = "training", "evaluation", "labels"
+CLASSES, IGNORED, SIDE, BATCH, CORES = 150, 255, 512, 4, 2
+STORED = (512, 683)  # height and width of a picture
+SAMPLES = 20  # of a round
+
+
+# ---- training ------------------------------------------------------------------------------------------------
+
+
+def noise(batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images float32 (batch, 3, side, side), and labels int64 (batch, side, side) of squares, some without one."""
+    generator = np.random.default_rng(0)
+    squares = generator.integers(0, CLASSES, (batch, SIDE // 32, SIDE // 32))
+    squares[generator.random(squares.shape) < 0.1] = IGNORED
+    images = generator.standard_normal((batch, 3, SIDE, SIDE)).astype(np.float32)
+    return images, squares.repeat(32, axis=1).repeat(32, axis=2)
+
+
+def our_step(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
+    import paddle
+
+    from paddlevit_dist import create_model
+    from paddlevit_dist.labelling.losses import resized_cross_entropy
+    from paddlevit_dist.parallel import data_parallel
+    from paddlevit_dist.parallel.joining import join_group
+
+    join_group(uses_gpu=False, spawned=False)
+    paddle.seed(0)
+    inner = create_model("segformer_b0", num_classes=CLASSES, dropout=0.1)
+    inner.train()
+    model = data_parallel(inner)
+    optimizer = paddle.optimizer.AdamW(1e-4, parameters=inner.parameters(), weight_decay=0.01)
+    pictures, truth = paddle.to_tensor(images), paddle.to_tensor(labels)
+
+    def step() -> None:
+        (resized_cross_entropy(model(pictures), truth, IGNORED) / truth.size).backward()
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+
+    return step
+
+
+def serve(kind: str) -> None:
+    """A contender's process: a line for each step that is asked for."""
+    images, labels = noise(BATCH if kind == THREADS else BATCH // CORES)
+    if kind == OURS:
+        step = our_step(images, labels)
+    else:
+        from segmentation_peer import step_of
+
+        threads, ranks = (CORES, 1) if kind == THREADS else (1, int(os.environ["WORLD_SIZE"]))
+        step = step_of(images, labels, CLASSES, IGNORED, threads, ranks)
+    step()
+    print(json.dumps({"ready": True}), flush=True)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        step()
+        print(json.dumps({"seconds": time.perf_counter() - started}), flush=True)
+
+
+def measure_training(options: argparse.Namespace) -> dict[str, float]:
+    from scaling import Group, group_environments, started
+
+    groups = {}
+    for kind in (OURS, THREADS, PROCESSES) if options.peer_python else (OURS,):
+        python = sys.executable if kind == OURS else options.peer_python
+        environments = group_environments(kind, 1 if kind == THREADS else CORES)
+        if kind == THREADS:
+            environments[0]["OMP_NUM_THREADS"] = str(CORES)
+        groups[kind] = Group(python, ["--serve", kind], environments, __file__)
+    with started(groups):
+        turns = {kind: functools.partial(_slowest, group) for kind, group in groups.items()}
+        times = rounds.interleave(turns, options.rounds)
+    rows = [
+        [kind, Spread.of(taken).text(1e3, 0), rounds.ratios(taken, times[OURS]).text()] for kind, taken in times.items()
+    ]
+    title = f"SegFormer-B0, {SIDE} pixels, {BATCH} pictures an update on {CORES} cores, {options.rounds} rounds"
+    rounds.table(title, ["", "ms", "times ours"], rows)
+    result = {"training_ms": 1e3 * Spread.of(times[OURS]).median}
+    if options.peer_python:
+        peers = [rounds.ratios(times[kind], times[OURS]).median for kind in (THREADS, PROCESSES)]
+        result["training_over_torch"] = min(peers)
+    return result
+
+
+def _slowest(group: Any) -> float:
+    return max(answer["seconds"] for answer in group.ask())
+
+
+# ---- evaluation ----------------------------------------------------------------------------------------------
+
+
+def measure_evaluation(options: argparse.Namespace) -> dict[str, float]:
+    """In a process of its own, so that it has the environment of a tuned run."""
+    environment = {**rounds.tuned_environment(CORES), "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, __file__, "--serve", EVALUATION, "--rounds", str(options.rounds)]
+    process = rounds.start(words, environment, stdout=subprocess.PIPE)
+    try:
+        output, _ = process.communicate(timeout=280)
+    finally:
+        rounds.end(process)
+    seconds = json.loads(output.splitlines()[-1])
+    rows = [
+        [name, Spread.of(taken).text(1e3), rounds.ratios(taken, seconds["picture"]).text(1e2)]
+        for name, taken in seconds.items()
+    ]
+    title = (
+        f"Evaluation of a picture of {STORED[0]} x {STORED[1]}, {CLASSES} classes, one thread, {options.rounds} rounds"
+    )
+    rounds.table(title, ["", "ms", "% of the picture"], rows)
+    return {"confusion_percent": 1e2 * rounds.ratios(seconds["confusion"], seconds["picture"]).median}
+
+
+def serve_evaluation(number: int) -> None:
+    """Print the seconds of each evaluated picture, and of them those of the confusion matrix and of the boundaries."""
+    import paddle
+
+    from paddlevit_dist import config, create_model
+    from paddlevit_dist.contracts.task import EvaluationStep
+    from paddlevit_dist.images.segmentation import metrics
+    from paddlevit_dist.images.segmentation.samples import SegmentationSample
+    from paddlevit_dist.registry import resolve
+
+    values = config.load(["-cfg=segformer_b0_shapes", f"-num_classes={CLASSES}"]).values
+    task = resolve("task", values.TASK)(values)
+    task.class_names = [f"class {label}" for label in range(CLASSES)]
+    model = create_model("segformer_b0", num_classes=CLASSES)
+    model.eval()
+    picture, labels = made_picture()
+    sample = SegmentationSample(np.ascontiguousarray(picture.transpose(2, 0, 1)), labels, 0, STORED)
+    batch = {
+        name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value
+        for name, value in task.collate([sample]).items()
+    }
+    spent = {
+        name: _timed(metrics, function)
+        for name, function in (("confusion", "confusion_of"), ("boundaries", "boundary_statistics"))
+    }
+    seconds: dict[str, list[float]] = {"picture": [], **{name: [] for name in spent}}
+    for turn in range(1 + number):
+        step = EvaluationStep(task.build_metrics())
+        started = time.perf_counter()
+        with paddle.no_grad():
+            task.eval_step(model, batch, step)
+        taken = {"picture": time.perf_counter() - started, **{name: times[-1] for name, times in spent.items()}}
+        for name, value in taken.items() if turn else ():
+            seconds[name].append(value)
+    print(json.dumps(seconds), flush=True)
+
+
+def _timed(module: Any, name: str) -> list[float]:
+    """Put a function in place of one of a module that does the same; returns the list of the seconds of its calls."""
+    function, spent = getattr(module, name), []
+
+    def call(*arguments: Any) -> Any:
+        started = time.perf_counter()
+        found = function(*arguments)
+        spent.append(time.perf_counter() - started)
+        return found
+
+    setattr(module, name, call)
+    return spent
+
+
+# ---- label maps ----------------------------------------------------------------------------------------------
+
+
+def made_picture() -> tuple[np.ndarray, np.ndarray]:
+    """A picture as rough as a photograph, uint8 (height, width, 3): noise whose amplitude falls with its frequency; and
+    labels uint8 (height, width) of a dozen classes in patches with uneven edges."""
+    generator = np.random.default_rng(0)
+    fields = generator.standard_normal((3 + 12, *STORED))
+    rows, columns = np.fft.fftfreq(STORED[0])[:, None], np.fft.rfftfreq(STORED[1])[None]
+    distance = np.maximum(np.hypot(rows, columns), 1 / STORED[1])
+    falling = np.stack([1 / distance] * 3 + [distance**-2] * 12)
+    fields = np.fft.irfft2(np.fft.rfft2(fields) * falling, s=STORED)
+    fields /= fields.std(axis=(1, 2), keepdims=True)
+    pixels = np.clip(128 + 55 * fields[:3], 0, 255).astype(np.uint8).transpose(1, 2, 0)
+    return np.ascontiguousarray(pixels), (12 * fields[3:].argmax(axis=0)).astype(np.uint8)
+
+
+def measure_labels(options: argparse.Namespace) -> dict[str, float]:
+    """By a profile of the samples of a training with the settings for ADE20K."""
+    from paddlevit_dist import config
+    from paddlevit_dist.registry import resolve
+
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as name:
+        root = Path(name)
+        for kind in ("images", "labels"):
+            (root / kind / "train").mkdir(parents=True)
+        pixels, labels = made_picture()
+        Image.fromarray(pixels).save(root / "images" / "train" / "0.jpg", quality=90)
+        Image.fromarray(labels).save(root / "labels" / "train" / "0.png")
+        (root / "classes.txt").write_text("".join(f"class {label}\n" for label in range(CLASSES)))
+        words = ["-dataset=label_maps", f"-data_path={root}", "MODEL.BACKBONE_PRETRAINED", "None"]
+        values = config.load(["-cfg=segformer_b0_ade20k", *words]).values
+        samples = resolve("task", values.TASK)(values).build_dataset("train", root)
+        samples.sample(0, np.random.default_rng(0))
+        seconds: dict[str, list[float]] = {}
+        for turn in range(options.rounds):
+            generators = [np.random.default_rng([turn, number]) for number in range(SAMPLES)]
+            with cProfile.Profile() as profile:
+                for generator in generators:
+                    samples.sample(0, generator)
+            for part, taken in _parts_of(profile).items():
+                seconds.setdefault(part, []).append(taken / SAMPLES)
+    rows = [[part, Spread.of(taken).text(1e3)] for part, taken in seconds.items()]
+    rounds.table(f"A training's sample, {STORED[0]} x {STORED[1]} to {SIDE} x {SIDE}", ["", "ms"], rows)
+    sides = [
+        [sum(parts) for parts in zip(*(seconds[f"{side}, {part}"] for part in ("decoded", "scaled")))]
+        for side in ("labels", "picture")
+    ]
+    return {"labels_over_picture": rounds.ratios(*sides).median}
+
+
+def _parts_of(profile: cProfile.Profile) -> dict[str, float]:
+    """Seconds of what reads and what scales; labels are scaled by numpy's ``take`` alone."""
+    taken: dict[str, float] = collections.Counter()
+    for (_, _, function), (*_, cumulative, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        taken[function] += cumulative
+    read, labels = taken["read"], taken["labels_of"]
+    return {
+        "picture, decoded": read - labels,
+        "picture, scaled": taken["resize"],
+        "labels, decoded": labels,
+        "labels, scaled": taken["<method 'take' of 'numpy.ndarray' objects>"],
+    }
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, float]]] = {
+    TRAINING: measure_training,
+    EVALUATION: measure_evaluation,
+    LABELS: measure_labels,
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", metavar="PYTHON", help="interpreter with torch; without it: ours alone")
+    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.serve == EVALUATION:
+        serve_evaluation(options.rounds)
+    elif options.serve:
+        serve(options.serve)
+    if options.serve:
+        return
+    rounds.print_machine()
+    if not options.peer_python:
+        print("no --peer-python: measured without torch")
+    result: dict[str, float] = {}
+    for name in [options.only] if options.only else PARTS:
+        result.update(PARTS[name](options))
+    rounds.print_result(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""LAS and LAZ files of laser scans: their points through laspy, and copies of them with predicted classes."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file, require_regular
+
+_POINTS = 1_000_000  # read at once
+_COORDINATES = ("X", "Y", "Z")
+_INSTALL = "pip install 'laspy[lazrs]'"
+_COLOURS = ("red", "green", "blue")
+PREDICTED = "prediction"  # the extra field of classes that the format's own field cannot hold
+
+
+def read_las(path: str) -> dict[str, np.ndarray]:
+    """The fields of all points, (points,) each: x, y and z as float64, colours as uint8 (16 bits divided by 257 where
+    one exceeds 255), all others as they are.
+
+    Raises:
+        UserError: laspy is not installed, or the file cannot be read.
+    """
+    with _opened(path) as reader:
+        names = [name for name in reader.header.point_format.dimension_names if name not in _COORDINATES]
+        columns: dict[str, np.ndarray] = {}
+        start, number = 0, reader.header.point_count
+        for points in reader.chunk_iterator(_POINTS):
+            end = start + len(points)
+            for name in ("x", "y", "z", *names):
+                values = np.asarray(points[name])
+                if values.ndim == 1:  # extra fields may have several values for a point
+                    columns.setdefault(name, np.zeros(number, values.dtype))[start:end] = values
+            start = end
+        if start < number:
+            raise UserError(f"{path} ends after {start:,} of {number:,} points; copy or export it again")
+    if all(name in columns for name in _COLOURS):
+        largest = max((int(columns[name].max(initial=0)) for name in _COLOURS), default=0)
+        divisor = 257.0 if largest > 255 else 1.0
+        columns.update({name: np.rint(columns[name] / divisor).astype(np.uint8) for name in _COLOURS})
+    return columns
+
+
+def write_classified(source: str, target: Path, classes: np.ndarray) -> None:
+    """Write a copy of a LAS or LAZ file with the classes of its points: as ``classification`` if the file's format can
+    hold them (numbers to 31 before LAS 1.4's formats, to 255 in those), else as an extra field ``prediction``.
+
+    Args:
+        target: appears once it is complete, compressed if its name ends in .laz.
+        classes: integers (points,), from 0.
+    """
+    laspy = _library(source)
+    with _opened(source) as reader:
+        header = copy.deepcopy(reader.header)
+        limit = 255 if header.point_format.id >= 6 else 31
+        name = "classification" if int(classes.max(initial=0)) <= limit else PREDICTED
+        if name == PREDICTED and PREDICTED not in header.point_format.dimension_names:
+            header.add_extra_dim(laspy.ExtraBytesParams(PREDICTED, np.uint16))
+        compressed = target.suffix.lower() == ".laz"
+        with (
+            atomic_file(target) as out,
+            laspy.open(out, "w", header=header, do_compress=compressed, closefd=False) as writer,
+        ):
+            start = 0
+            for points in reader.chunk_iterator(_POINTS):
+                record = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
+                record.copy_fields_from(points)
+                record[name] = classes[start : start + len(points)].astype(np.uint16)
+                start += len(points)
+                writer.write_points(record)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    laspy = _library(path)
+    try:
+        require_regular(path)
+        with laspy.open(path) as reader:
+            yield reader
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # laspy and its decompressors raise exceptions of many kinds
+        reason = " ".join(str(error).split())
+        if "LazBackend" in reason or "backend" in reason.lower():
+            raise UserError(f"{path} is compressed, which needs lazrs: {_INSTALL}") from error
+        raise UserError(f"{path} is not a complete LAS file: {reason}; copy or export it again") from error
+
+
+def _library(path: str) -> Any:
+    try:
+        import laspy
+    except ImportError as error:
+        raise UserError(f"{path} needs laspy to be read: {_INSTALL} ({error})") from error
+    return laspy

@@ -5,6 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import config, create_model
+from paddlevit_dist.contracts.prediction import Learned
 from paddlevit_dist.contracts.sample_checks import BadSample
 from paddlevit_dist.contracts.task import EvaluationStep, Step
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, Shape, parsed_off, read_shape, sampled
@@ -201,3 +202,22 @@ def test_steps_of_training_and_evaluation(tmp_path):
     right = np.mean([shares.argmax() == label for shares, label in zip(predicted, batch["labels"])])
     assert metrics.compute(metrics.state)["top-1"] == pytest.approx(100 * right)
     assert all(shares.sum() == pytest.approx(1) for shares in predicted)
+
+
+def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):
+    task = ShapeClassification(keys_of())
+    task.set_up_from(Learned(8, tuple(SyntheticSolids.class_names)))
+    model = task.build_model()
+    model.eval()
+    (tmp_path / "cube.off").write_text(CUBE)
+    xyz = SyntheticSolids(8, "val").read(3).xyz
+    (tmp_path / "points.txt").write_text("".join(f"{x},{y},{z}\n" for x, y, z in xyz))
+    inputs = task.open_inputs([str(tmp_path), str(tmp_path / "nothing.off")], tmp_path)
+    assert [name.rpartition("/")[2] for name in inputs.names] == ["cube.off", "points.txt"]
+    assert inputs.unreadable == [(str(tmp_path / "nothing.off"), "no such file or folder")]
+    batch = task.collate([inputs.sample(index, np.random.default_rng(0)) for index in range(2)])
+    tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
+    predicted = task.predict_step(model, tensors)
+    (row,) = task.prediction_rows(predicted[1])
+    assert row["class"] == SyntheticSolids.class_names[predicted[1].argmax()]
+    assert row["score"] == pytest.approx(predicted[1].max(), rel=1e-6) and len(row) == 10

@@ -153,6 +153,15 @@ HEADLINES = (
         0.58,
         110,
     ),
+    Headline(
+        "SegFormer-B0 at 512 pixels, an update on 2 cores: torch / ours",
+        f"segmentation.py --only training --rounds 3 {PEER}",
+        f"segmentation.py {PEER}",
+        "training_over_torch",
+        ">= 1.2",
+        2.03,
+        240,
+    ),
 )
 # Without a headline: minutes to hours each.
 ONLY_WHOLE = (

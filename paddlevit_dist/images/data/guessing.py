@@ -71,7 +71,7 @@ def guess(path: str, contents: str | None = None) -> Guess | None:
     annotated = maps if maps and (contents == WITH_LABEL_MAPS or not boxes) else boxes
     found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
     if maps or (boxes and not _has_classes(root)):  # folders called images and labels are no classes
-        found = [made for made in found if made.dataset != "folder"]
+        found = [made for made in found if made.dataset not in ("folder", *(["imagenet2012"] if maps else []))]
     if maps and contents == WITH_BOXES and not boxes:
         refuse_labelme(root)
     found += annotated

@@ -34,7 +34,7 @@ class FCN(Segmenter):
         image_size: int | tuple[int, int] = 520,
         backbone: str = "resnet50",
         backbone_options: Mapping[str, Any] | None = None,
-        dropout: float = 0.1,
+        dropout: float = 0.0,
         drop_path: float = 0.0,
     ):
         options = {"dilation": _DILATED_STAGES, **(backbone_options or {})}

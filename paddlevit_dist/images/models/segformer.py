@@ -119,7 +119,7 @@ class SegFormer(Segmenter):
         backbone: str = "mit_b0",
         backbone_options: Mapping[str, Any] | None = None,
         channels: int = 256,
-        dropout: float = 0.1,
+        dropout: float = 0.0,
         drop_path: float = 0.0,
     ):
         super().__init__(num_classes, image_size, backbone, backbone_options, drop_path)

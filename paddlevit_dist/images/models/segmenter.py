@@ -28,7 +28,7 @@ class Segmenter(Model):
             for which ``inspect`` counts, and in a ViT to which grid position embeddings belong.
         backbone: name of a classifier that has ``features``.
         backbone_options: of that model.
-        dropout: rate before the last layer, of whole channels.
+        dropout: rate before the last layer, of whole channels; 0.1 in all papers.
         drop_path: rate of stochastic depth in the backbone's last block.
     """
 

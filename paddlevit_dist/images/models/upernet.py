@@ -151,7 +151,7 @@ class UPerNet(Segmenter):
         norm_epsilon: float | None = None,
         has_last_norm: bool = False,
         has_neck: bool = False,
-        dropout: float = 0.1,
+        dropout: float = 0.0,
         drop_path: float = 0.0,
     ):
         super().__init__(num_classes, image_size, backbone, backbone_options, drop_path)

@@ -96,6 +96,28 @@ def test_label_maps_beside_pictures_or_with_an_end_of_their_name(beside, root, o
     assert len(opened()) == 1 and np.array_equal(opened().labels_of(0), values)
 
 
+@pytest.mark.parametrize("name, between", [("{}.txt", " "), ("{}_list.txt", "\t")])
+def test_lists_of_pairs(name, between, root, opened):
+    values = {split: numbers(len(split), [0, 1, 2]) for split in ("train", "val")}
+    for split, labels in values.items():
+        photo(root / "JPEGImages" / f"{split} 1.jpg")
+        save(root / "Annotations" / f"{split}.png", labels)
+        line = between.join((f"JPEGImages/{split} 1.jpg", f"Annotations/{split}.png"))
+        (root / name.format(split)).write_text(f"{line}\n")
+    (root / "labels.txt").write_text("a\nb\nc\n")
+    assert guess_dataset(str(root), "image_segmentation").dataset == "label_maps"
+    require_truth(opened, {(split, f"{split} 1"): labels for split, labels in values.items()})
+    (root / "Annotations" / "val.png").unlink()
+    with pytest.raises(UserError, match="names .*Annotations/val.png, which is not there"):
+        opened("val")
+
+
+def test_own_classes_in_folders_of_pascal_voc(root, opened):
+    voc(root, known=(0, 1, 2, 255))
+    (root / "VOCdevkit" / "VOC2012" / "classes.txt").write_text("none\ncrack\nrust\n")
+    assert opened().class_names == ["none", "crack", "rust"]
+
+
 FORMS = {
     "grey": {},
     "palette": {"palette": np.random.default_rng(0).integers(0, 255, (256, 3))},

@@ -139,6 +139,8 @@ DATASETS: dict[str, Target] = {
     **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
+    "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
+    "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
     "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
     "scenes": "paddlevit_dist.points.data.scenes:Scenes",
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
@@ -167,6 +169,7 @@ EMBEDDED = (
     "synthetic_rooms",
     "synthetic_solids",
     "synthetic_landmarks",
+    "synthetic_organs",
     "synthetic_shapes",
     "segmentation_shapes",
 )
@@ -174,6 +177,7 @@ EMBEDDED = (
 TASKS: dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification.task:Classification",
     "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
+    "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
     "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
     "shape_classification": "paddlevit_dist.points.shapes.task:ShapeClassification",
@@ -188,10 +192,13 @@ _PICTURES_TABLE = "paddlevit_dist.images.settings:PICTURES"
 _CLASSIFICATION_TABLES = (_PICTURES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
 _OBJECTS_TABLE = "paddlevit_dist.images.settings:OBJECTS"
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
+_VOLUMES_TABLE = "paddlevit_dist.volumes.settings:VOLUMES"
+_LANDMARK_TABLES = (_VOLUMES_TABLE, "paddlevit_dist.volumes.settings:LANDMARKS")
 
 TABLES: dict[str, Sequence[str]] = {
     "classification": _CLASSIFICATION_TABLES,
-    "landmarks": ["paddlevit_dist.volumes.settings:TABLE"],
+    "landmarks": _LANDMARK_TABLES,
+    "volume_segmentation": [_VOLUMES_TABLE, "paddlevit_dist.volumes.segmentation.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
     "shape_classification": ["paddlevit_dist.points.shapes.settings:TABLE"],
@@ -199,7 +206,10 @@ TABLES: dict[str, Sequence[str]] = {
     "image_segmentation": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
 # Where a table was until it was divided: a program that registers a task may still name it there.
-_FORMER_TABLES = {"paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES}
+_FORMER_TABLES = {
+    "paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES,
+    "paddlevit_dist.volumes.settings:TABLE": _LANDMARK_TABLES,
+}
 _BUILT_IN_TABLES = (*_OF_EVERY_RUN, *(table for tables in TABLES.values() for table in tables))
 
 # The recipe (-cfg=NAME) that messages suggest for each room, and for datasets that need their own.
@@ -210,10 +220,13 @@ RECIPES = {
     "synthetic_shapes": "detr_shapes",
     "segmentation_shapes": "segformer_b0_shapes",
     **dict.fromkeys(("coco", "voc", "yolo"), "detr_r50_coco"),
+    **dict.fromkeys(("nnunet", "synthetic_organs"), "volume_unet3d_phantoms"),
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     WITH_BOXES: "detr_r50_coco",
-    **dict.fromkeys((WITH_LABEL_MAPS, *_LABEL_MAPS), "segformer_b0_shapes"),
+    WITH_LABEL_MAPS: "segformer_b0_shapes",
+    **dict.fromkeys(_LABEL_MAPS, "segformer_b0_ade20k"),
+    "cityscapes": "segformer_b0_cityscapes",
     "points": "minkunet34c_scannet",
     "volumes": "landmark_unet3d",
 }

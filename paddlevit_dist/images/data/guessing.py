@@ -206,6 +206,8 @@ def _scenes(root: str, shown: str) -> Guess | None:
 
 
 def _volumes(root: str, shown: str) -> Guess | None:
+    if os.path.isfile(os.path.join(root, "dataset.json")) and os.path.isdir(os.path.join(root, "imagesTr")):
+        return Guess("nnunet", f"{shown} has dataset.json and imagesTr, volumes in nnU-Net's layout")
     for split in ("train", "val"):
         folder = os.path.join(root, split)
         names = [name.lower() for name in first_names(folder)]
@@ -236,10 +238,11 @@ def _refuse_point_clouds(root: str, shown: str) -> None:
     """Raise an error naming the command that turns raw point clouds into a dataset."""
     for folder in (root, *first_folders(root)):
         names = first_names(folder)
-        for suffix, command in (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply")):
+        known = (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply"))
+        for suffix, command in (*known, *((suffix, "scenes") for suffix in (".las", ".laz", ".pcd"))):
             example = next((name for name in names if name.endswith(suffix)), None)
             if example is not None:
-                dataset = "scenes" if command == "ply" else "scannet"
+                dataset = "scannet" if command in ("scannet", "pth") else "scenes"
                 raise UserError(
                     f"{shown} holds point clouds such as {example}: prepare them once with "
                     f"'{program('prepare')} {command} {shown} OUT', and train with -dataset={dataset} -data_path=OUT "

@@ -352,7 +352,7 @@ def pairs_of(found: Found, split: str) -> Pairs:
         )
         if missing is not None or not rows:
             raise UserError(f"{files[0]} names {missing or 'no pictures, each with its label map, on all lines'}")
-        return Pairs([picture for picture, _ in rows], [labels for _, labels in rows], [])
+        return Pairs(*map(list, zip(*rows)), [])
     pictures, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
     pictures = {stem.removesuffix(layout.picture_end): name for stem, name in pictures.items()}
     end = "" if layout.end else _end_of_own(pictures, labels, folders[0] == folders[1])
@@ -363,13 +363,11 @@ def pairs_of(found: Found, split: str) -> Pairs:
         stems, notices = _listed(files[0], pictures, labels, folders), []
     else:
         stems, notices = _matched(split, pictures, labels, folders)
-    expected = layout.published.get(split)
-    if expected is not None and len(stems) != expected:
+    expected = layout.published.get(split, len(stems))
+    if len(stems) != expected:
         notices.append(f"{split}: {len(stems):,} pictures; {layout.dataset} as published has {expected:,}")
-    paths = [
-        [os.path.join(folder, names[stem]) for stem in stems] for folder, names in zip(folders, (pictures, labels))
-    ]
-    return Pairs(*paths, notices)
+    found_names = zip(folders, (pictures, labels))
+    return Pairs(*([os.path.join(folder, names[stem]) for stem in stems] for folder, names in found_names), notices)
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:

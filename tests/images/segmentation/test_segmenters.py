@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from support.waits import counted_waits
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.exporting.command import Trained, export
@@ -94,6 +95,17 @@ def test_a_picture_has_the_same_logits_in_any_batch(name):
     with paddle.no_grad():
         together, alone = model(images).numpy(), model(images[1:2]).numpy()
     np.testing.assert_allclose(together[1:2], alone, rtol=1e-4, atol=1e-4 * np.abs(alone).max())
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_no_network_makes_the_host_wait_for_a_gpu(name):
+    model = small(name, seed=1, dropout=0.1)
+    model.train()
+    images = paddle.randn([2, 3, 64, 90])  # other positions than those that a ViT was built for
+    with counted_waits() as waits:
+        outputs = model(images)
+        sum((result**2).mean() for result in (outputs if isinstance(outputs, tuple) else (outputs,))).backward()
+    assert len(waits) == 0, str(waits)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)

@@ -52,6 +52,7 @@ EXTRAS = {
     "volumes": [
         "nibabel>=5.0,<6",  # reads NIfTI volumes
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
+        "scipy>=1.7,<2",  # distances between surfaces of label maps: exact, in C, for whole volumes
     ],
     "lidar": ["laspy[lazrs]>=2.4,<3"],  # reads and writes LAS and LAZ point clouds, in Python and Rust
     "detection": ["scipy>=1.7,<2"],  # assigns predicted to true boxes (DETR's matching), C++ behind one function
@@ -66,7 +67,7 @@ EXTRAS = {
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
         "laspy[lazrs]>=2.4,<3",  # the same, for the tests of point clouds
-        "scipy>=1.7,<2",  # the same as for detection
+        "scipy>=1.7,<2",  # the same as for detection and volumes
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "shtab>=1.7,<2",  # the same, for its tests
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test

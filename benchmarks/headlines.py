@@ -159,7 +159,7 @@ HEADLINES = (
         f"segmentation.py {PEER}",
         "training_over_torch",
         ">= 1.2",
-        2.03,
+        2.05,
         240,
     ),
 )

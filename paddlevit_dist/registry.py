@@ -135,6 +135,8 @@ DATASETS: dict[str, Target] = {
     **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
+    "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
+    "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
     "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
     "scenes": "paddlevit_dist.points.data.scenes:Scenes",
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
@@ -155,11 +157,19 @@ _CONTENTS = {
 }
 
 # Datasets that ship with the package and need no path.
-EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks", "synthetic_shapes", "segmentation_shapes")
+EMBEDDED = (
+    "digits",
+    "synthetic_rooms",
+    "synthetic_landmarks",
+    "synthetic_organs",
+    "synthetic_shapes",
+    "segmentation_shapes",
+)
 
 TASKS: dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification.task:Classification",
     "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
+    "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
     "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
     "detection": "paddlevit_dist.images.detection.task:Detection",
@@ -173,17 +183,23 @@ _PICTURES_TABLE = "paddlevit_dist.images.settings:PICTURES"
 _CLASSIFICATION_TABLES = (_PICTURES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
 _OBJECTS_TABLE = "paddlevit_dist.images.settings:OBJECTS"
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
+_VOLUMES_TABLE = "paddlevit_dist.volumes.settings:VOLUMES"
+_LANDMARK_TABLES = (_VOLUMES_TABLE, "paddlevit_dist.volumes.settings:LANDMARKS")
 
 TABLES: dict[str, Sequence[str]] = {
     "classification": _CLASSIFICATION_TABLES,
-    "landmarks": ["paddlevit_dist.volumes.settings:TABLE"],
+    "landmarks": _LANDMARK_TABLES,
+    "volume_segmentation": [_VOLUMES_TABLE, "paddlevit_dist.volumes.segmentation.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
     "detection": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.detection.settings:TABLE"],
     "image_segmentation": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
 # Where a table was until it was divided: a program that registers a task may still name it there.
-_FORMER_TABLES = {"paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES}
+_FORMER_TABLES = {
+    "paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES,
+    "paddlevit_dist.volumes.settings:TABLE": _LANDMARK_TABLES,
+}
 _BUILT_IN_TABLES = (*_OF_EVERY_RUN, *(table for tables in TABLES.values() for table in tables))
 
 # The recipe (-cfg=NAME) that messages suggest for each room, and for datasets that need their own.
@@ -193,10 +209,13 @@ RECIPES = {
     "synthetic_shapes": "detr_shapes",
     "segmentation_shapes": "segformer_b0_shapes",
     **dict.fromkeys(("coco", "voc", "yolo"), "detr_r50_coco"),
+    **dict.fromkeys(("nnunet", "synthetic_organs"), "volume_unet3d_phantoms"),
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     WITH_BOXES: "detr_r50_coco",
-    **dict.fromkeys((WITH_LABEL_MAPS, *_LABEL_MAPS), "segformer_b0_shapes"),
+    WITH_LABEL_MAPS: "segformer_b0_shapes",
+    **dict.fromkeys(_LABEL_MAPS, "segformer_b0_ade20k"),
+    "cityscapes": "segformer_b0_cityscapes",
     "points": "minkunet34c_scannet",
     "volumes": "landmark_unet3d",
 }

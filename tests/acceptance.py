@@ -142,6 +142,14 @@ ROWS = [
         is_most=True,
     ),
     Row(
+        "organs in phantoms, 2 processes",
+        ["-cfg=configs/volume_unet3d_phantoms.yaml"],
+        0.85,
+        600.0,
+        nothing,
+        metric="Dice",
+    ),
+    Row(
         "boxes around drawn shapes, 2 processes",
         ["-cfg=configs/detr_shapes.yaml"],
         0.60,

@@ -1,5 +1,5 @@
 """The scores of tables of samples, by what ``Metrics.kept`` calls their sort: without Paddle for classes, confusions
-and boxes; those of landmarks and instances are their metrics' own, which import it."""
+and boxes; those of volumes and instances are their metrics' own, which import it."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +55,14 @@ def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     from ..volumes.metrics import LandmarkMetrics
 
     metrics, sums = LandmarkMetrics(names), _joined(parts, "sums")
+    return lambda weights: metrics.resampled([sums], weights)
+
+
+def _volume_classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    from ..volumes.segmentation.metrics import VolumeMetrics
+
+    sums = _joined(parts, "sums")
+    metrics = VolumeMetrics(["background", *names], bool(sums[..., 9].any()))
     return lambda weights: metrics.resampled([sums], weights)
 
 
@@ -175,6 +183,12 @@ SORTS = {
         lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 7),
         lambda arrays: arrays["sums"][..., 0],
         "{} mre_mm",
+    ),
+    "volume classes": Sort(
+        _volume_classes,
+        lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 11),
+        lambda arrays: arrays["sums"][..., 5],
+        "Dice {}",
     ),
     "boxes": Sort(_boxes, _fit_boxes, _annotated, "AP {}", swaps=1_000),
     "instances": Sort(_instances, _fit_instances, lambda arrays: arrays["statistics"][:, 1], "AP {}", swaps=1_000),

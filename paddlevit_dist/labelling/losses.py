@@ -117,7 +117,9 @@ def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshol
     return (rows >= limits).reshape(labels.shape).astype("float32") * (labels != ignored).astype("float32")
 
 
-def dice_losses(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+def dice_losses(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, first: int = 0
+) -> tuple[paddle.Tensor, paddle.Tensor]:
     """1 - 2 sum(p t) / (sum(p) + sum(t)) over the labelled elements of each row, for each class that occurs in it:
     (sum over rows and classes, their number). p is the probability of the class, t is 1 where it is the label.
 
@@ -127,6 +129,7 @@ def dice_losses(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> t
     Args:
         logits: float32 (rows, classes, elements), at least one element.
         labels: int64 (rows, elements).
+        first: classes before it have no loss; 1 leaves a background out.
     """
     rows, classes, _ = logits.shape
     valid = labels != ignored
@@ -136,7 +139,7 @@ def dice_losses(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> t
     places = known + classes * paddle.arange(rows).unsqueeze(1)
     overlap, truth = _added_up(places, (own, mask), rows, classes)
     predicted = paddle.matmul(shares, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy of ``shares``
-    return _dice(overlap, truth, predicted)
+    return _dice(overlap[:, first:], truth[:, first:], predicted[:, first:])
 
 
 def dice_losses_of_scenes(

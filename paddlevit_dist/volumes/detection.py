@@ -123,7 +123,7 @@ class LandmarkDetection(Task):
         window = self.config.VOLUMES.INTENSITY_WINDOW
         return {
             "orientation": "RAS",
-            "spacing_mm": [_three_digits(length) for length in self.spacing.tolist()],
+            "spacing_mm": [three_digits(length) for length in self.spacing.tolist()],
             "intensity_window": "percentiles" if window is None else [float(bound) for bound in window],
             "landmarks": list(self.names),
         }
@@ -294,6 +294,6 @@ class LandmarkDetection(Task):
         return drawn, f"{count} of {len(self.names)} landmarks"
 
 
-def _three_digits(length: float) -> float:
+def three_digits(length: float) -> float:
     """Rounded so that formats which keep different last digits agree; typical spacings end in 5 and are rounded up."""
     return float(f"{length * (1 + 1e-6):.3g}")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..contracts.task import ExportParts
+from .intensities import Intensities
 
 
 def export_parts(
@@ -51,6 +52,38 @@ def export_parts(
     }
     shape = (len(names) or None, *size)
     return ExportParts(1, about, size, "volume", {"input": _example(size)}, output_shape=shape)
+
+
+def segmentation_parts(
+    volumes: Any,
+    class_names: Sequence[str],
+    numbers: Sequence[int],
+    channels: Sequence[str],
+    spacing: np.ndarray | None,
+) -> ExportParts:
+    """The parts for a network of classes; arguments as ``VolumeSegmentation`` has them."""
+    size = tuple(int(length) for length in volumes.CROP_SIZE)
+    about = {
+        "classes": list(class_names) or None,
+        "label_numbers": list(numbers) or None,
+        "channels": list(channels),
+        "preprocessing": {
+            "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
+            "spacing_mm": None if spacing is None else [float(length) for length in spacing],
+            **Intensities.of(volumes, len(channels) or 1).about(),
+            "windows": list(size),
+            "overlap": float(volumes.OVERLAP),
+            "outside_of_a_small_volume": 0,
+        },
+        "output": "one map per class, of the input's size",
+        "postprocessing": {
+            "of_overlapping_windows": f"weighted mean, weights {volumes.WINDOW_WEIGHTS}",
+            "class": "the largest of the outputs, after they are brought to the stored spacing linearly",
+        },
+    }
+    shape = (len(class_names) or None, *size)
+    example = np.repeat(_example(size), len(channels) or 1, axis=1)
+    return ExportParts(len(channels) or 1, about, size, "volume", {"input": example}, output_shape=shape)
 
 
 _POSITION = {

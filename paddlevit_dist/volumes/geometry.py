@@ -181,6 +181,24 @@ def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> tupl
     return result, changed
 
 
+def nearest_positions(geometry: Geometry, spacing: np.ndarray) -> tuple[Geometry, list[np.ndarray]]:
+    """The grid that ``resample`` gives an array, and along each axis the array's indices next to its voxels."""
+    steps = np.asarray(spacing, dtype=np.float64) / geometry.spacing
+    shape = resampled_shape(geometry.shape, geometry.affine, spacing)
+    places = [np.arange(count) * step for count, step in zip(shape, steps)]
+    changed = geometry.affine.copy()
+    changed[:3, :3] *= steps[::-1]
+    nearest = [np.minimum(np.rint(place).astype(np.int64), old - 1) for place, old in zip(places, geometry.shape)]
+    return Geometry(shape, changed), nearest
+
+
+def as_stored(array: np.ndarray, affine: np.ndarray) -> np.ndarray:
+    """Undo ``canonical``: a view of an array with the world's axes, along those of a file with this affine."""
+    order, signs = nearest_axes(affine)
+    turned = array[tuple(slice(None, None, int(sign)) for sign in signs[::-1])]
+    return turned.transpose(np.argsort([2 - axis for axis in order[::-1]]))
+
+
 def rotation(angles: np.ndarray) -> np.ndarray:
     """Matrix (3, 3) of rotations in radians about the first, then the second, then the third axis."""
     matrix = np.eye(3)

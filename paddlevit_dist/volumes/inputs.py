@@ -20,6 +20,11 @@ _EXPECTED = f"expected {', '.join(SUFFIXES)}, or a folder of these or of a DICOM
 _SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three digits
 
 
+def same_spacing(geometry: Geometry, spacing: np.ndarray) -> bool:
+    """Whether a volume has the spacing (depth, height, width) that weights say, and need not be resampled."""
+    return np.allclose(turned_spacing(geometry), spacing, rtol=_SAME_SPACING)
+
+
 class VolumeFile(NamedTuple):
     """A volume to be predicted: its file or folder, the convention ("ras" or "lps") of its predictions, and whether it
     has to be resampled."""
@@ -74,7 +79,7 @@ class InputVolumes(VolumeDataset):
             except UserError as error:
                 self.unreadable.append((file, str(error)))
                 continue
-            same = np.allclose(turned_spacing(header.geometry), spacing, rtol=_SAME_SPACING)
+            same = same_spacing(header.geometry, spacing)
             self.cases.append(VolumeFile(file, header.convention if world == "file" else world, not same))
         self.stems = output_names([case_name(case.file) for case in self.cases])
         self.notices = remarks_on(headers)

@@ -69,7 +69,7 @@ class Landmarks(VolumeDataset):
             loose = loose or (f", but {others}" if others else "")
             raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
         headers = {file: read_header(file, options.max_voxels) for file in files}
-        self.spacing = _common_spacing(headers, options.spacing_mm)
+        self.spacing = common_spacing(headers, options.spacing_mm)
         self.labelled = split in _TRAINED or any(landmark_files.files_of(folder, case_name(file)) for file in files)
         read = _read_of if self.labelled else _nothing_listed
         listed = {file: read(folder, file) for file in files}
@@ -135,7 +135,12 @@ def _existing(data_path: str | None, split: str) -> str:
     return folder
 
 
-def _common_spacing(headers: dict[str, Header], wanted: Sequence[float] | None) -> np.ndarray:
+def common_spacing(headers: dict[str, Header], wanted: Sequence[float] | None) -> np.ndarray:
+    """Millimetres (depth, height, width) at which volumes are read: ``wanted``, or else the spacing that all have.
+
+    Raises:
+        UserError: theirs differ.
+    """
     if wanted is not None:
         return np.array(wanted, dtype=np.float64)
     first = next(iter(headers))

@@ -14,14 +14,17 @@ NAMES = ["chin", "ear_left", "ear_right", "eye_left", "eye_right", "nose_tip", "
 MIRROR_PAIRS = ["ear_left:ear_right", "eye_left:eye_right"]
 
 _SHAPE = (40, 48, 48)  # depth, height, width
-_SPACING_MM = (4.0, 3.0, 3.0)
-_SIZES = {"train": 96, "val": 24}
+SPACING_MM = (4.0, 3.0, 3.0)
+SIZES = {"train": 96, "val": 24}
 _STREAMS = {"train": 1, "val": 2}
 _MISSING = 0.04  # fraction of landmarks left unmarked
 _NOISE_HU = 25.0
 
 # Hounsfield units (HU), roughly
 _AIR, _FAT, _TISSUE, _BRAIN, _EYE, _BONE = -1000.0, -80.0, 45.0, 35.0, 12.0, 850.0
+
+ORGANS = ["background", "soft tissue", "bone", "brain", "eyes"]
+_ORGAN_OF = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE: 4}
 
 
 class _Part(NamedTuple):
@@ -40,7 +43,7 @@ class Phantom(NamedTuple):
     world: np.ndarray
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """What is random of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from its own frame to the volume's
     around its middle; ``noise`` float64 of the volume's shape, HU; ``world`` as a phantom has it."""
 
@@ -56,20 +59,31 @@ class _Head(NamedTuple):
 def draw(generator: np.random.Generator) -> Phantom:
     """A head in a pose of its own: turned up to 12 degrees about each axis, shifted up to 8 mm, 10 % larger or smaller,
     each part displaced by itself by about a millimetre, with noise."""
-    head = _head(generator)
+    return paint(head_of(generator))[0]
+
+
+def paint(head: Head) -> tuple[Phantom, np.ndarray]:
+    """The phantom, and what its voxels are, uint8 (depth, height, width): a class of ``ORGANS`` where at least half of
+    a voxel is inside a part."""
     inverse = np.linalg.inv(head.pose)
     grid = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) for n in _SHAPE), indexing="ij"), axis=-1)
     own = (head.geometry.world(grid) - head.middle - head.shift) @ inverse.T  # (depth, height, width, 3), mm, its frame
     own = own.astype(np.float32)
-    voxels = np.full(_SHAPE, _AIR, dtype=np.float32)
+    voxels, organs = np.full(_SHAPE, _AIR, dtype=np.float32), np.zeros(_SHAPE, np.uint8)
     for part in head.parts:
         share = _share_inside(own, part)
         voxels += share * (part.intensity - voxels)
+        organs[share >= 0.5] = _ORGAN_OF[part.intensity]
     voxels += head.noise.astype(np.float32)
-    return Phantom(np.rint(voxels).clip(-1024, 3071).astype(np.int16), head.geometry, head.world)
+    return Phantom(np.rint(voxels).clip(-1024, 3071).astype(np.int16), head.geometry, head.world), organs
 
 
-def _head(generator: np.random.Generator) -> _Head:
+def seeded(split: str, index: int) -> np.random.Generator:
+    """What draws phantom ``index`` of a split."""
+    return np.random.default_rng([20_240_601, _STREAMS[split], index])
+
+
+def head_of(generator: np.random.Generator) -> Head:
     """Drawn in an order that decides every phantom."""
     parts, landmarks = _anatomy(generator)
     pose = rotation(np.deg2rad(generator.uniform(-12, 12, 3))) * generator.uniform(0.9, 1.1)
@@ -79,7 +93,7 @@ def _head(generator: np.random.Generator) -> _Head:
     noise = generator.normal(0, _NOISE_HU, _SHAPE)
     world = np.stack([landmarks[name] for name in NAMES]) @ pose.T + shift + middle
     world[generator.random(len(NAMES)) < _MISSING] = np.nan
-    return _Head(parts, pose, shift, geometry, middle, noise, world)
+    return Head(parts, pose, shift, geometry, middle, noise, world)
 
 
 def _anatomy(generator: np.random.Generator) -> tuple[list[_Part], dict[str, np.ndarray]]:
@@ -123,11 +137,11 @@ def _share_inside(own: np.ndarray, part: _Part) -> np.ndarray:
     """Share of each voxel inside an ellipsoid, by its distance from the surface: edges are as soft as a scanner's."""
     scaled = (own - np.array(part.centre, dtype=np.float32)) / np.array(part.radii, dtype=np.float32)
     distance_mm = (np.sqrt(np.einsum("zyxc,zyxc->zyx", scaled, scaled)) - 1.0) * min(part.radii)
-    return np.clip(0.5 - distance_mm / np.mean(_SPACING_MM), 0.0, 1.0)
+    return np.clip(0.5 - distance_mm / np.mean(SPACING_MM), 0.0, 1.0)
 
 
 def _place(generator: np.random.Generator) -> Geometry:
-    affine = np.diag([*_SPACING_MM[::-1], 1.0])
+    affine = np.diag([*SPACING_MM[::-1], 1.0])
     affine[:3, 3] = generator.uniform(-100, 100, 3)
     return Geometry(_SHAPE, affine)
 
@@ -145,14 +159,14 @@ class SyntheticLandmarks(VolumeDataset):
         cache_folder: Path | None,
         options: Options = AS_THEY_ARE,
     ) -> None:
-        self.split = require_split(split, tuple(_SIZES), "synthetic_landmarks")
+        self.split = require_split(split, tuple(SIZES), "synthetic_landmarks")
         self.names = list(NAMES)
-        self.spacing = np.array(_SPACING_MM)
+        self.spacing = np.array(SPACING_MM)
         self._convention = "ras" if options.world == "file" else options.world
         self._drawn: dict[int, Phantom] = {}
 
     def __len__(self) -> int:
-        return _SIZES[self.split]
+        return SIZES[self.split]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_drawn": {}}
@@ -166,7 +180,7 @@ class SyntheticLandmarks(VolumeDataset):
 
     def world(self, index: int) -> np.ndarray:
         """Without the voxels, which take most of the time: 2 ms for a phantom."""
-        return _head(self._generator(index)).world
+        return head_of(self._generator(index)).world
 
     def placed(self) -> list[int]:
         worlds = map(self.world, range(len(self)))
@@ -187,4 +201,4 @@ class SyntheticLandmarks(VolumeDataset):
         return self._drawn[index]
 
     def _generator(self, index: int) -> np.random.Generator:
-        return np.random.default_rng([20_240_601, _STREAMS[self.split], index])
+        return seeded(self.split, index)

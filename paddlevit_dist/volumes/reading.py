@@ -182,15 +182,20 @@ def _suffix(file: str) -> str:
     raise UserError(f"{file}: not a volume; expected one of {', '.join(_READERS)}")
 
 
-def _library(name: str, file: str) -> Any:
+def library(name: str, file: str) -> Any:
+    """A library of the extra "volumes", which ``file`` needs.
+
+    Raises:
+        UserError: it is not installed.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UserError(f"{file}: reading it needs {name}: {_INSTALL}") from error
+        raise UserError(f"{file}: this needs {name}: {_INSTALL}") from error
 
 
 def _open_nifti(file: str) -> _Opened:
-    nibabel = _library("nibabel", file)
+    nibabel = library("nibabel", file)
     image = _nifti_class(nibabel, file).from_filename(file)
     affine, remarks = image.affine, []
     if not image.header["sform_code"] and not image.header["qform_code"]:
@@ -279,7 +284,7 @@ def _load_npz(file: str) -> np.ndarray:
 
 
 def _open_itk(file: str) -> _Opened:
-    itk = _library("SimpleITK", file)
+    itk = library("SimpleITK", file)
     require_plain(file)
     parts = [file, *require_beside(file)]
     reader = itk.ImageFileReader()
@@ -325,7 +330,7 @@ def _told_by_itk(file: str, reason: str, read: Callable[[], Any]) -> Any:
 
 
 def _open_folder(folder: str) -> _Opened:
-    series = dicom.open_series(folder, _library("SimpleITK", folder))
+    series = dicom.open_series(folder, library("SimpleITK", folder))
     return _Opened(series.shape, series.affine, "lps", series.load)
 
 

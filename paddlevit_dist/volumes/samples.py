@@ -23,6 +23,14 @@ class Augmentation(NamedTuple):
     intensity_jitter: float = 0.0
     noise: float = 0.0
 
+    @property
+    def turns(self) -> bool:
+        """Whether crops lie between the volume's voxels."""
+        return bool(self.rotation_degrees or self.scale)
+
+
+NOT_VARIED = Augmentation()
+
 
 class Map(NamedTuple):
     """Affine map of crop voxels to volume voxels: ``centre + matrix @ (voxel - (size - 1) / 2)``; order z, y, x."""
@@ -31,6 +39,17 @@ class Map(NamedTuple):
     matrix: np.ndarray  # (3, 3)
     size: tuple[int, int, int]
     is_flipped: bool
+
+    @property
+    def start(self) -> np.ndarray:
+        """Where the crop's first voxel is in the volume."""
+        return self.centre - self.matrix @ ((np.array(self.size) - 1) / 2)
+
+    @property
+    def is_on_grid(self) -> bool:
+        """Whether its voxels are voxels of the volume, perhaps mirrored."""
+        signs = np.diag(self.matrix)
+        return np.array_equal(self.matrix, np.diag(np.sign(signs))) and np.array_equal(self.start, np.rint(self.start))
 
     def to_crop(self, points: np.ndarray) -> np.ndarray:
         """Crop positions (..., 3) of volume positions."""
@@ -98,28 +117,19 @@ class VolumeSamples(Samples):
 
     def _draw_map(self, decoded: Decoded, points: np.ndarray, generator: np.random.Generator) -> Map:
         wanted = self.augmentation
-        spacing = decoded.geometry.spacing
-        angles = np.deg2rad(generator.uniform(-1, 1, 3) * wanted.rotation_degrees)
-        scale = 1.0 + generator.uniform(-1, 1) * wanted.scale
+        matrix = draw_matrix(wanted, decoded.geometry.spacing, generator)
         is_flipped = bool(generator.random() < wanted.flip)
-        # Rotations are in millimetres, not voxels.
-        matrix = rotation(angles) * scale
-        matrix = matrix * spacing / spacing[:, None]
         if is_flipped:
             matrix[:, 2] *= -1.0
         centre = self._draw_centre(decoded.array.shape, points, generator)
-        if not wanted.rotation_degrees and not wanted.scale:
-            # On the voxel grid, so that nothing is interpolated.
-            half = (np.array(self.crop_size) - 1) / 2
-            centre = np.floor(centre) + (half - np.floor(half))
+        if not wanted.turns:
+            centre = on_grid(centre, self.crop_size)
         return Map(centre, matrix, self.crop_size, is_flipped)
 
     def _draw_centre(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Far enough inside the volume that the crop does not stick out, if the volume is large enough."""
         size = np.array(self.crop_size)
-        low, high = (size - 1) / 2, np.array(shape) - 1 - (size - 1) / 2
-        middle = (np.array(shape) - 1) / 2
-        low, high = np.minimum(low, middle), np.maximum(high, middle)
+        low, high = centre_range(shape, size)
         centre = generator.uniform(low, np.maximum(high, low))
         present = np.flatnonzero(np.isfinite(points).all(axis=1))
         near, choice = generator.random(), generator.random()
@@ -129,14 +139,39 @@ class VolumeSamples(Samples):
         return np.clip(centre, low, high)
 
     def _vary(self, volume: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        wanted = self.augmentation
-        contrast, brightness = generator.uniform(-1, 1, 2) * wanted.intensity_jitter
-        if wanted.intensity_jitter:
-            volume = volume * np.float32(1.0 + contrast) + np.float32(brightness)
-        if wanted.noise:
-            deviation = np.float32(generator.random() * wanted.noise)
-            volume = volume + deviation * generator.standard_normal(volume.shape, dtype=np.float32)
-        return volume.astype(np.float32)
+        return vary(volume, self.augmentation, generator)
+
+
+def draw_matrix(wanted: Augmentation, spacing: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A rotation and a scale in millimetres as a matrix of voxels, float64 (3, 3); order z, y, x."""
+    angles = np.deg2rad(generator.uniform(-1, 1, 3) * wanted.rotation_degrees)
+    scale = 1.0 + generator.uniform(-1, 1) * wanted.scale
+    return rotation(angles) * scale * spacing / spacing[:, None]
+
+
+def centre_range(shape: Sequence[int], size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest centre with which a crop does not stick out, if the volume is large enough; else the volume's
+    middle is between them."""
+    low, high = (size - 1) / 2, np.array(shape) - 1 - (size - 1) / 2
+    middle = (np.array(shape) - 1) / 2
+    return np.minimum(low, middle), np.maximum(high, middle)
+
+
+def on_grid(centre: np.ndarray, size: Sequence[int]) -> np.ndarray:
+    """The centre moved so that a crop's voxels are the volume's, and nothing is interpolated."""
+    half = (np.array(size) - 1) / 2
+    return np.floor(centre) + (half - np.floor(half))
+
+
+def vary(volume: np.ndarray, wanted: Augmentation, generator: np.random.Generator) -> np.ndarray:
+    """float32 of the same shape: intensities changed at random."""
+    contrast, brightness = generator.uniform(-1, 1, 2) * wanted.intensity_jitter
+    if wanted.intensity_jitter:
+        volume = volume * np.float32(1.0 + contrast) + np.float32(brightness)
+    if wanted.noise:
+        deviation = np.float32(generator.random() * wanted.noise)
+        volume = volume + deviation * generator.standard_normal(volume.shape, dtype=np.float32)
+    return volume.astype(np.float32)
 
 
 def cut(array: np.ndarray, crop: Map, outside: float) -> np.ndarray:
@@ -146,12 +181,25 @@ def cut(array: np.ndarray, crop: Map, outside: float) -> np.ndarray:
         array: (depth, height, width).
         outside: intensity of what lies outside the array.
     """
-    start = crop.centre - crop.matrix @ ((np.array(crop.size) - 1) / 2)
-    signs = np.diag(crop.matrix)
-    is_on_grid = np.array_equal(crop.matrix, np.diag(np.sign(signs))) and np.array_equal(start, np.rint(start))
-    if is_on_grid:
+    start, signs = crop.start, np.diag(crop.matrix)
+    if crop.is_on_grid:
         return _slice(array, start.astype(int), signs.astype(int), crop.size, outside)
     return _interpolate(array, start, crop, outside)
+
+
+def cut_labels(array: np.ndarray, crop: Map) -> np.ndarray:
+    """The labels of a crop's voxels, each that of the nearest voxel of ``array``, of its dtype; 0 outside of it."""
+    if crop.is_on_grid:
+        found = _slice(array, crop.start.astype(int), np.diag(crop.matrix).astype(int), crop.size, 0)
+        return found.astype(array.dtype)
+    steps = [np.arange(length, dtype=np.float32) for length in crop.size]
+    matrix, index, inside = crop.matrix.astype(np.float32), np.int64(0), np.array(True)
+    for axis, length in enumerate(array.shape):
+        z, y, x = (step * matrix[axis, other] for other, step in enumerate(steps))
+        place = np.rint(z[:, None, None] + y[:, None] + x + np.float32(crop.start[axis])).astype(np.int32)
+        inside = inside & (place >= 0) & (place < length)
+        index = index * length + np.clip(place, 0, length - 1)
+    return np.where(inside, array.reshape(-1).take(index), array.dtype.type(0))
 
 
 def _slice(

@@ -1,4 +1,7 @@
-"""Configuration keys specific to volumes. Triples are in array order: depth, height, width (z, y, x)."""
+"""Configuration keys of all tasks with volumes, and those of landmarks.
+
+Triples are in array order: depth, height, width (z, y, x).
+"""
 
 from collections.abc import Iterator
 
@@ -34,6 +37,68 @@ _KEYS = (
         AT_LEAST_1,
     ),
     Key(
+        "VOLUMES.NORMALISE",
+        ["percentiles"],
+        "text",
+        "how intensities become the network's, one word for all channels or one for each: percentiles (0.5 and 99.5 of "
+        "each volume, or INTENSITY_WINDOW, become 0 and 1), ct (cut off at INTENSITY_WINDOW, then INTENSITY_MEAN_STD "
+        "become 0 and 1), z_score (mean and deviation of each volume become 0 and 1), none",
+        choices=("percentiles", "ct", "z_score", "none"),
+        many=True,
+    ),
+    Key(
+        "VOLUMES.INTENSITY_WINDOW",
+        None,
+        "float",
+        "NORMALISE percentiles: intensities that become 0 and 1; None: percentiles 0.5 and 99.5 of each volume. "
+        "NORMALISE ct: the smallest and the largest intensity",
+        many=True,
+        length=2,
+        optional=True,
+    ),
+    Key(
+        "VOLUMES.INTENSITY_MEAN_STD",
+        None,
+        "float",
+        "NORMALISE ct: intensities' mean and deviation within the labels of the training volumes; None: middle and "
+        "half width of INTENSITY_WINDOW",
+        many=True,
+        length=2,
+        optional=True,
+    ),
+    Key("VOLUMES.ROTATION_DEGREES", 0.0, "float", "training: largest rotation about each axis", AT_LEAST_0),
+    Key("VOLUMES.SCALE", 0.0, "float", "training: largest relative change of size", SHARE_BELOW_1),
+    Key("VOLUMES.INTENSITY_JITTER", 0.0, "float", "training: largest change of contrast and brightness", SHARE),
+    Key("VOLUMES.NOISE", 0.0, "float", "training: largest deviation of the noise, of intensities 0 to 1", SHARE),
+    Key(
+        "VOLUMES.HEATMAP",
+        "gaussian",
+        "text",
+        "gaussian: of SIGMA_MM around the landmark; radius: of RADIUS voxels around the voxel it lies in",
+        choices=("gaussian", "radius"),
+    ),
+    Key("VOLUMES.OVERLAP", 0.5, "float", "evaluation: share of a window that it has in common", SHARE_BELOW_1),
+    Key(
+        "VOLUMES.WINDOW_WEIGHTS",
+        "linear",
+        "text",
+        "evaluation: how a voxel's weight falls from the middle of a window to its ends",
+        choices=("linear", "gaussian"),
+    ),
+    Key("VOLUMES.UNET_WIDTH", 16, "int", "channels of the first level; each further one has twice as many", AT_LEAST_1),
+    Key("VOLUMES.UNET_DEPTH", 3, "int", "levels below the first, each of half the resolution", AT_LEAST_1),
+    Key("VOLUMES.UNET_BLOCKS", 1, "int", "residual blocks per level", AT_LEAST_1),
+    Key("VOLUMES.UNET_NORM", "batch", "text", "normalisation of the network", choices=("batch", "instance")),
+    Key(
+        "VOLUMES.UNET_ACTIVATION",
+        "relu",
+        "text",
+        "activation of the network; leaky_relu has a slope of 0.01 below 0",
+        choices=("relu", "leaky_relu"),
+    ),
+)
+_LANDMARK_KEYS = (
+    Key(
         "VOLUMES.LANDMARKS",
         None,
         "text",
@@ -56,15 +121,6 @@ _KEYS = (
         "and NumPy ras; MetaImage, NRRD and DICOM lps), or always one of them; Slicer's files say it themselves",
         choices=("file", "ras", "lps"),
     ),
-    Key(
-        "VOLUMES.INTENSITY_WINDOW",
-        None,
-        "float",
-        "intensities that become 0 and 1; None: percentiles 0.5 and 99.5 of each volume",
-        many=True,
-        length=2,
-        optional=True,
-    ),
     Key("VOLUMES.FLIP", 0.0, "float", "training: probability of exchanging left and right", SHARE),
     Key(
         "VOLUMES.MIRROR_PAIRS",
@@ -73,17 +129,6 @@ _KEYS = (
         "landmarks that FLIP exchanges, each as left_name:right_name; none: no landmark has a counterpart",
         many=True,
         words=("none",),
-    ),
-    Key("VOLUMES.ROTATION_DEGREES", 0.0, "float", "training: largest rotation about each axis", AT_LEAST_0),
-    Key("VOLUMES.SCALE", 0.0, "float", "training: largest relative change of size", SHARE_BELOW_1),
-    Key("VOLUMES.INTENSITY_JITTER", 0.0, "float", "training: largest change of contrast and brightness", SHARE),
-    Key("VOLUMES.NOISE", 0.0, "float", "training: largest deviation of the noise, of intensities 0 to 1", SHARE),
-    Key(
-        "VOLUMES.HEATMAP",
-        "gaussian",
-        "text",
-        "gaussian: of SIGMA_MM around the landmark; radius: of RADIUS voxels around the voxel it lies in",
-        choices=("gaussian", "radius"),
     ),
     Key(
         "VOLUMES.SIGMA_MM",
@@ -110,10 +155,6 @@ _KEYS = (
         "position from a parabola through the peak's neighbours, or their weighted mean",
         choices=("quadratic", "soft_argmax"),
     ),
-    Key("VOLUMES.OVERLAP", 0.5, "float", "evaluation: share of a window that it has in common", SHARE_BELOW_1),
-    Key("VOLUMES.UNET_WIDTH", 16, "int", "channels of the first level; each further one has twice as many", AT_LEAST_1),
-    Key("VOLUMES.UNET_DEPTH", 3, "int", "levels below the first, each of half the resolution", AT_LEAST_1),
-    Key("VOLUMES.UNET_BLOCKS", 1, "int", "residual blocks per level", AT_LEAST_1),
 )
 
 
@@ -127,14 +168,28 @@ def _unused(given: Given) -> Iterator[Unused]:
         yield Unused(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it is for mse, and {}")
 
 
-_TRAINING = "FLIP MIRROR_PAIRS ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE PEAK_WEIGHT"
-TABLE = Table(
+_TRAINING = "ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE"
+_NETWORK = "UNET_WIDTH UNET_DEPTH UNET_BLOCKS UNET_NORM UNET_ACTIVATION"
+
+
+def _named(words: str) -> tuple[str, ...]:
+    return tuple(f"VOLUMES.{word}" for word in words.split())
+
+
+def _unused_of_all(given: Given) -> Iterator[Unused]:
+    if "ct" not in given.values.VOLUMES.NORMALISE:
+        yield Unused(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALISE", "it is for ct, and {}")
+
+
+VOLUMES = Table(
     _KEYS,
-    training=tuple(f"VOLUMES.{name}" for name in _TRAINING.split()),
-    effects={
-        "network": ("VOLUMES.UNET_WIDTH", "VOLUMES.UNET_DEPTH", "VOLUMES.UNET_BLOCKS"),
-        "training": ("VOLUMES.SIGMA_MM", "VOLUMES.LOSS"),
-        "neutral": ("VOLUMES.MAX_VOXELS",),
-    },
+    training=_named(_TRAINING),
+    effects={"network": _named(_NETWORK), "neutral": ("VOLUMES.MAX_VOXELS",)},
+    unused=_unused_of_all,
+)
+LANDMARKS = Table(
+    _LANDMARK_KEYS,
+    training=_named("FLIP MIRROR_PAIRS PEAK_WEIGHT"),
+    effects={"training": ("VOLUMES.SIGMA_MM", "VOLUMES.LOSS")},
     unused=_unused,
 )

@@ -12,7 +12,11 @@ _WINDOWS_AT_ONCE = 4
 
 
 def predict(
-    model: Callable[[paddle.Tensor], paddle.Tensor], volume: paddle.Tensor, window: Sequence[int], overlap: float
+    model: Callable[[paddle.Tensor], paddle.Tensor],
+    volume: paddle.Tensor,
+    window: Sequence[int],
+    overlap: float,
+    weights: str = "linear",
 ) -> paddle.Tensor:
     """Weighted mean of the maps of all windows, in which a voxel counts less the nearer it is to its window's border.
 
@@ -22,6 +26,7 @@ def predict(
             zero-padded.
         window: (depth, height, width).
         overlap: fraction of a window that its neighbour also covers, below 1.
+        weights: "linear", or "gaussian" with a deviation of an eighth of the window.
     Returns:
         (maps, depth, height, width).
     """
@@ -32,7 +37,7 @@ def predict(
         volume = F.pad(volume.unsqueeze(0), padding, mode="constant", value=0.0, data_format="NCDHW").squeeze(0)
     starts = [window_starts(length, wanted, overlap) for length, wanted in zip(volume.shape[1:], window)]
     places = [(z, y, x) for z in starts[0] for y in starts[1] for x in starts[2]]
-    weight = _product([constant(_weights, int(length)) for length in window])
+    weight = _product([constant(line_weights, int(length), weights) for length in window])
     total = None
     for first in range(0, len(places), _WINDOWS_AT_ONCE):
         group = places[first : first + _WINDOWS_AT_ONCE]
@@ -47,7 +52,7 @@ def predict(
     sums = [np.zeros(length, dtype=np.float32) for length in volume.shape[1:]]
     for line, length, own in zip(sums, window, starts):
         for start in own:
-            line[start : start + length] += _weights(length)
+            line[start : start + length] += line_weights(length, weights)
     total = total / _product([to_device(line) for line in sums])
     return total[:, : size[0], : size[1], : size[2]]
 
@@ -59,10 +64,37 @@ def window_starts(length: int, window: int, overlap: float) -> list[int]:
     return [int(round(start)) for start in np.linspace(0, length - window, count)]
 
 
-def _weights(length: int) -> np.ndarray:
-    """Falls linearly from the centre of a window to its ends, where it is small but not 0."""
+def line_weights(length: int, kind: str) -> np.ndarray:
+    """float32 (length,): weights along one axis, which fall from the centre of a window, where they are 1, to its ends,
+    where they are small but not 0.
+
+    "gaussian" is that of F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, whose deviation is an eighth of the
+    window, here about its exact middle.
+    """
+    if kind == "gaussian":
+        steps = (np.arange(length) - (length - 1) / 2) / (length / 8)
+        return np.exp(-(steps**2) / 2).astype(np.float32)
     ends = np.minimum(np.arange(length) + 1, np.arange(length, 0, -1))
     return (ends / ends.max()).astype(np.float32)
+
+
+def mirrored(
+    model: Callable[[paddle.Tensor], paddle.Tensor], axes: Sequence[int]
+) -> Callable[[paddle.Tensor], paddle.Tensor]:
+    """A model whose maps are the mean of those of its input and of all its mirror images, 2 ** axes in all.
+
+    Args:
+        axes: 0 depth, 1 height, 2 width.
+    """
+    chosen = [[axis + 2 for place, axis in enumerate(axes) if bits >> place & 1] for bits in range(2 ** len(axes))]
+
+    def mean(windows: paddle.Tensor) -> paddle.Tensor:
+        total = model(windows)
+        for flipped in chosen[1:]:
+            total = total + paddle.flip(model(paddle.flip(windows, flipped)), flipped)
+        return total / len(chosen)
+
+    return mean if axes else model
 
 
 def _product(lines: Sequence[paddle.Tensor]) -> paddle.Tensor:

@@ -15,7 +15,7 @@ from .geometry import Geometry, canonical, check_voxels, resample, resampled_sha
 from .reading import parts_of, read_volume
 from .settings import MAX_VOXELS
 
-_VERSION = 4  # of what is kept of a volume
+_VERSION = 5  # of what is kept of a volume
 _SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as is; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
@@ -29,11 +29,13 @@ class Decoded(NamedTuple):
             (right, anterior, superior).
         geometry: of the array.
         window: the intensities of its percentiles 0.5 and 99.5.
+        moments: mean and standard deviation of the intensities; the latter is never 0.
     """
 
     array: np.ndarray
     geometry: Geometry
     window: tuple[float, float]
+    moments: tuple[float, float] = (0.0, 1.0)
 
 
 class DecodedStore:
@@ -61,17 +63,22 @@ class DecodedStore:
         Raises:
             UserError: see ``read_volume``; or the folder cannot be written.
         """
+        stored, voxels = self._kept(file)
+        low, high = stored["window"]
+        mean, deviation = stored["moments"]
+        return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high), (mean, deviation))
+
+    def _kept(self, file: str) -> tuple[dict[str, Any], np.ndarray]:
+        """What is known of a decoded volume, and its voxels."""
         stem = self.folder / self._key(file)
         facts, array = stem.with_suffix(".json"), stem.with_suffix(".npy")
         if stem.name not in self._verified and not _belong_together(facts, array):
             self._decode(file, facts, array)
         self._verified.add(stem.name)
         try:
-            stored, voxels = json.loads(read_checked(facts)), np.load(array, mmap_mode="r", allow_pickle=False)
+            return json.loads(read_checked(facts)), np.load(array, mmap_mode="r", allow_pickle=False)
         except (Damaged, OSError, ValueError) as error:  # since this process has looked at it
             raise UserError(f"the decoded copy of {file} in {self.folder} was damaged: start the run again") from error
-        low, high = stored["window"]
-        return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high))
 
     def _key(self, file: str) -> str:
         parts = [(part, os.stat(part)) for part in parts_of(file)]
@@ -83,7 +90,8 @@ class DecodedStore:
         voxels, affine = read_upright(file, self.spacing, self.max_voxels)
         self.folder.mkdir(parents=True, exist_ok=True)
         checksum = write_array(target, np.ascontiguousarray(voxels))
-        stored = {"file": os.path.abspath(file), "affine": affine.tolist(), "window": percentile_window(voxels)}
+        stored = {"file": os.path.abspath(file), "affine": affine.tolist()}
+        stored.update(window=percentile_window(voxels), moments=moments(voxels))
         with checked_file(facts) as out:
             out.write(json.dumps({**stored, "checksum": checksum}).encode("utf-8"))
 
@@ -120,3 +128,9 @@ def percentile_window(voxels: np.ndarray) -> tuple[float, float]:
     every = max(1, voxels.size // _SAMPLED_VOXELS)
     low, high = np.percentile(voxels.reshape(-1)[::every].astype(np.float64), _PERCENTILES)
     return float(low), float(high if high > low else low + 1.0)
+
+
+def moments(voxels: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation of all intensities; 1 in place of a deviation of 0."""
+    deviation = float(voxels.std(dtype=np.float64))
+    return float(voxels.mean(dtype=np.float64)), deviation if deviation > 0 else 1.0

@@ -4,6 +4,8 @@ Source: O. Çiçek et al., 2016, "3D U-Net", arXiv 1606.06650, for the shape of 
 K. He et al., 2016, arXiv 1512.03385, and skip connections that are added instead of concatenated.
 """
 
+from collections.abc import Callable
+
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
@@ -13,29 +15,32 @@ from ..runtime.autocast import as_dtype
 from ..runtime.errors import UserError
 
 _NORMS = {"batch": nn.BatchNorm3D, "instance": nn.InstanceNorm3D}
+Activation = Callable[[paddle.Tensor], paddle.Tensor]
+_ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "leaky_relu": F.leaky_relu}  # the slope below 0 is 0.01
 
 
 class Block(nn.Layer):
     """Two 3 x 3 x 3 convolutions with normalisation and a residual shortcut."""
 
-    def __init__(self, channels: int, norm: str) -> None:
+    def __init__(self, channels: int, norm: str, activation: str) -> None:
         super().__init__()
+        self.activation = _ACTIVATIONS[activation]
         self.conv1 = nn.Conv3D(channels, channels, 3, padding=1, bias_attr=False)
         self.norm1 = _NORMS[norm](channels)
         self.conv2 = nn.Conv3D(channels, channels, 3, padding=1, bias_attr=False)
         self.norm2 = _NORMS[norm](channels)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        inner = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(x + self.norm2(self.conv2(inner)))
+        inner = self.activation(self.norm1(self.conv1(x)))
+        return self.activation(x + self.norm2(self.conv2(inner)))
 
 
 class Level(nn.Layer):
     """The blocks of one resolution."""
 
-    def __init__(self, channels: int, blocks: int, norm: str) -> None:
+    def __init__(self, channels: int, blocks: int, norm: str, activation: str) -> None:
         super().__init__()
-        self.blocks = nn.LayerList([Block(channels, norm) for _ in range(blocks)])
+        self.blocks = nn.LayerList([Block(channels, norm, activation) for _ in range(blocks)])
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         for block in self.blocks:
@@ -65,6 +70,9 @@ class UNet3D(Model):
         depth: levels below the first, each of half the resolution.
         blocks: residual blocks per level, on the way down and on the way up.
         norm: "batch" or "instance".
+        activation: "relu", or "leaky_relu" with a slope of 0.01 below 0.
+        supervised: how many levels below the first have a head of their own, whose maps a forward pass in training
+            mode gives too, at most ``depth`` - 1 (C.-Y. Lee et al., 2015, "Deeply-Supervised Nets", arXiv 1409.5185).
     """
 
     works_on = "volumes of any size"
@@ -77,38 +85,51 @@ class UNet3D(Model):
         depth: int = 3,
         blocks: int = 1,
         norm: str = "batch",
+        activation: str = "relu",
+        supervised: int = 0,
     ) -> None:
         super().__init__()
-        if norm not in _NORMS:
-            raise UserError(f"unet3d: norm '{norm}' is not known; expected one of {', '.join(_NORMS)}")
+        for what, name, known in (("norm", norm, _NORMS), ("activation", activation, _ACTIVATIONS)):
+            if name not in known:
+                raise UserError(f"unet3d: {what} '{name}' is not known; expected one of {', '.join(known)}")
         if min(width, depth, blocks) < 1:
             raise UserError(f"unet3d: width {width}, depth {depth} and blocks {blocks} must be at least 1")
-        self.in_channels, self.width, self.depth = in_channels, width, depth
+        if not 0 <= supervised < depth:
+            raise UserError(f"unet3d: supervised is {supervised}, expected 0 to {depth - 1}, one less than depth")
+        self.in_channels, self.width, self.depth, self.supervised = in_channels, width, depth, supervised
+        self.activation = _ACTIVATIONS[activation]
         widths = [width * 2**level for level in range(depth + 1)]
         self.stem = Change(in_channels, width, 3, 1, norm)
-        self.encoder = nn.LayerList([Level(channels, blocks, norm) for channels in widths])
+        self.encoder = nn.LayerList([Level(channels, blocks, norm, activation) for channels in widths])
         self.down = nn.LayerList([Change(a, b, 2, 2, norm) for a, b in zip(widths, widths[1:])])
         self.up = nn.LayerList([Change(b, a, 1, 1, norm) for a, b in zip(widths, widths[1:])])
-        self.decoder = nn.LayerList([Level(channels, blocks, norm) for channels in widths[:-1]])
+        self.decoder = nn.LayerList([Level(channels, blocks, norm, activation) for channels in widths[:-1]])
         self.reset_classifier(num_classes)
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the last layer with a new one for ``num_classes`` maps."""
         self.num_classes = num_classes
         self.head = nn.Conv3D(self.width, num_classes, 1) if num_classes else nn.Identity()
-        if num_classes:
+        levels = range(1, self.supervised + 1) if num_classes else ()
+        self.side_heads = nn.LayerList([nn.Conv3D(self.width * 2**level, num_classes, 1) for level in levels])
+        for head in (self.head, *self.side_heads) if num_classes else ():
             # Heatmaps are 0 almost everywhere, so an untrained network should output that.
-            nn.initializer.Normal(std=0.01)(self.head.weight)
+            nn.initializer.Normal(std=0.01)(head.weight)
 
     def layer_groups(self) -> list[list[str]]:
         """The stem, each level of the way down and of the way up with what leads to it, and the head."""
         down = [("encoder.0.",), *((f"down.{level}.", f"encoder.{level + 1}.") for level in range(self.depth))]
         up = [(f"up.{level}.", f"decoder.{level}.") for level in reversed(range(self.depth))]
         names = [name for name, _ in self.named_parameters()]
-        return [[name for name in names if name.startswith(part)] for part in [("stem.",), *down, *up, ("head.",)]]
+        parts = [("stem.",), *down, *up, ("head.", "side_heads.")]
+        return [[name for name in names if name.startswith(part)] for part in parts]
 
     def forward_features(self, x: paddle.Tensor) -> paddle.Tensor:
         """Features of the first level: (batch, in_channels, depth, height, width) to (batch, width, the same)."""
+        return self._levels(x)[0]
+
+    def _levels(self, x: paddle.Tensor) -> list[paddle.Tensor]:
+        """Features on the way up, the first level first, where level k has every 2**k-th voxel of the input."""
         size = x.shape[2:]
         multiple = 2**self.depth
         padding: list[int] = []
@@ -116,20 +137,29 @@ class UNet3D(Model):
             padding += [0, -length % multiple]
         if any(padding):
             x = F.pad(x, padding, mode="constant", value=0.0, data_format="NCDHW")
-        x = F.relu(self.stem(x))
+        x = self.activation(self.stem(x))
         skips = []
         for level, down in zip(self.encoder, self.down):
             x = level(x)
             skips.append(x)
-            x = F.relu(down(x))
+            x = self.activation(down(x))
         x = self.encoder[self.depth](x)
+        found = []
         for level in reversed(range(self.depth)):
             # Channels are reduced before the resolution rises: an eighth of the work.
             x = F.interpolate(self.up[level](x), scale_factor=2, mode="nearest", data_format="NCDHW")
             x = as_dtype(x, skips[level].dtype)  # under mixed precision Paddle interpolates in float32
-            x = self.decoder[level](F.relu(x + skips[level]))
-        return x[:, :, : size[0], : size[1], : size[2]] if any(padding) else x
+            x = self.decoder[level](self.activation(x + skips[level]))
+            found.insert(0, x)
+        if not any(padding):
+            return found
+        ends = [[-(-length // 2**level) for length in size] for level in range(len(found))]
+        return [x[:, :, :depth, :height, :width] for x, (depth, height, width) in zip(found, ends)]
 
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Maps (batch, num_classes, depth, height, width) of a volume (batch, in_channels, depth, height, width)."""
-        return self.head(self.forward_features(x))
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor | list[paddle.Tensor]:
+        """Maps (batch, num_classes, depth, height, width) of a volume (batch, in_channels, depth, height, width); in
+        training mode with supervised levels a list, of which map k is of every 2**k-th voxel along each axis."""
+        if not (self.training and len(self.side_heads)):
+            return self.head(self.forward_features(x))
+        first, *deeper = self._levels(x)
+        return [self.head(first), *(head(level) for head, level in zip(self.side_heads, deeper))]

@@ -182,7 +182,7 @@ def test_a_saved_configuration_has_the_keys_of_its_task_and_loads_silently(write
 
     assert again.values == configuration.values and again.notices == []
     assert ("VOLUMES:" in text, "INSTANCES:" in text, "MIXUP_PROB:" in text) == (
-        task == "landmarks",
+        task in ("landmarks", "volume_segmentation"),
         task == "pointgroup",
         task == "classification",
     )
@@ -205,6 +205,6 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
     others = len(keys()) - len(keys("semantic_segmentation"))
     assert notice == (
         f"saved.yaml: no effect: {others} keys: read by tasks classification, detection, image_segmentation, "
-        "landmarks, pointgroup, not by semantic_segmentation"
+        "landmarks, volume_segmentation, pointgroup, not by semantic_segmentation"
     )
     assert config.dump_yaml(configuration.values).count("VOLUMES") == 0

@@ -206,6 +206,8 @@ def _scenes(root: str, shown: str) -> Guess | None:
 
 
 def _volumes(root: str, shown: str) -> Guess | None:
+    if os.path.isfile(os.path.join(root, "dataset.json")) and os.path.isdir(os.path.join(root, "imagesTr")):
+        return Guess("nnunet", f"{shown} has dataset.json and imagesTr, volumes in nnU-Net's layout")
     for split in ("train", "val"):
         folder = os.path.join(root, split)
         names = [name.lower() for name in first_names(folder)]

@@ -1,0 +1,81 @@
+"""From a volume's intensities to a network's."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..runtime.errors import UserError
+from .store import Decoded
+
+
+class Scaling(NamedTuple):
+    """``(limited to low and high - zero) / unit``."""
+
+    zero: float
+    unit: float
+    low: float = -np.inf
+    high: float = np.inf
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """float32 of the array's shape."""
+        values = array.astype(np.float32)
+        if np.isfinite(self.low):
+            np.clip(values, np.float32(self.low), np.float32(self.high), out=values)
+        values -= np.float32(self.zero)
+        values /= np.float32(self.unit)
+        return values
+
+
+class Intensities(NamedTuple):
+    """How each channel is scaled; see the keys VOLUMES.NORMALISE, INTENSITY_WINDOW and INTENSITY_MEAN_STD.
+
+    "ct" and "z_score" are those of F. Isensee et al., 2021, "nnU-Net", Nature Methods 18: its ``plans.json`` has the
+    numbers for "ct" (percentile_00_5 and percentile_99_5, mean and std).
+    """
+
+    kinds: Sequence[str] = ("percentiles",)
+    window: Sequence[float] | None = None
+    mean_std: Sequence[float] | None = None
+
+    @classmethod
+    def of(cls, volumes: object, channels: int) -> "Intensities":
+        """Those of a configuration's VOLUMES for so many channels.
+
+        Raises:
+            UserError: the keys contradict one another.
+        """
+        kinds, window, mean_std = list(volumes.NORMALISE), volumes.INTENSITY_WINDOW, volumes.INTENSITY_MEAN_STD
+        if len(kinds) not in (1, channels):
+            raise UserError(
+                f"VOLUMES.NORMALISE has {len(kinds)} words for {channels} channels: expected one, or one each"
+            )
+        if window is not None and window[0] >= window[1]:
+            raise UserError(f"VOLUMES.INTENSITY_WINDOW {list(window)}: expected the smaller number first")
+        if "ct" in kinds and window is None:
+            raise UserError(
+                "VOLUMES.NORMALISE ct needs VOLUMES.INTENSITY_WINDOW, such as [-160, 240] for soft tissue, or "
+                "nnU-Net's percentile_00_5 and percentile_99_5 of the training volumes"
+            )
+        if mean_std is not None and mean_std[1] <= 0:
+            raise UserError(f"VOLUMES.INTENSITY_MEAN_STD {list(mean_std)}: expected a deviation above 0")
+        return cls(kinds if len(kinds) == channels else kinds * channels, window, mean_std)
+
+    def scaling(self, channel: int, decoded: Decoded) -> Scaling:
+        """That of one channel of a volume."""
+        kind = self.kinds[channel]
+        if kind == "none":
+            return Scaling(0.0, 1.0)
+        if kind == "z_score":
+            return Scaling(*decoded.moments)
+        low, high = self.window or decoded.window
+        if kind == "percentiles":
+            return Scaling(low, high - low)
+        mean, deviation = self.mean_std or ((low + high) / 2, (high - low) / 2)
+        return Scaling(mean, deviation, low, high)
+
+    def about(self) -> dict[str, object]:
+        """Plain values that say the same."""
+        window = None if self.window is None else [float(bound) for bound in self.window]
+        found: dict[str, object] = {"normalise": list(self.kinds), "intensity_window": window}
+        return found if self.mean_std is None else {**found, "intensity_mean_std": [float(v) for v in self.mean_std]}

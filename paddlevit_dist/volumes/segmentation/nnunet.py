@@ -1,0 +1,284 @@
+"""nnU-Net's layout: ``imagesTr/NAME_0000.nii.gz`` and so on for each channel, ``labelsTr/NAME.nii.gz``, and
+``dataset.json`` with the names of channels and labels, as versions 1 and 2 write it; also that of the Medical
+Segmentation Decathlon, whose volumes of one channel have no number."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from ...contracts.dataset import require_split
+from ...runtime.errors import UserError
+from ...runtime.printing import shortened
+from ...runtime.text_files import read_json
+from ..geometry import Geometry
+from ..landmarks import common_spacing
+from ..reading import Header, case_name, list_volumes, read_header, remarks_on
+from ..store import Decoded, DecodedStore
+from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, Options, SegmentedVolumes, Source
+
+DESCRIPTION, SPLITS = "dataset.json", "splits_final.json"
+_FOLDERS = {"train": ("imagesTr", "labelsTr"), "val": ("imagesTr", "labelsTr"), "test": ("imagesTs", "labelsTs")}
+_CHANNEL = re.compile(r"(.+)_(\d{4})")
+_SAME_PLACE = 0.05  # of the smallest spacing: how far corners of image and labels may be apart
+_FOLDS, _SEED = 5, 12345  # of nnU-Net's own division
+_LAYOUT = "nnU-Net's: dataset.json, imagesTr/NAME_0000.nii.gz (one file for each channel) and labelsTr/NAME.nii.gz"
+
+
+class Description(NamedTuple):
+    """What ``dataset.json`` says.
+
+    Attributes:
+        channels: their names, in order.
+        labels: names of the classes by their numbers, the background first.
+        ignored: the number of voxels without a class, or None.
+    """
+
+    channels: list[str]
+    labels: dict[int, str]
+    ignored: int | None
+
+
+class Case(NamedTuple):
+    """A volume: a file for each channel, and that of its labels or None."""
+
+    name: str
+    images: tuple[str, ...]
+    labels: str | None
+
+
+class NnUNet(SegmentedVolumes):
+    """The volumes of one fold, ``train`` or ``val``, or of ``test`` (imagesTs, which need no labels).
+
+    Folds are those of ``splits_final.json`` beside ``dataset.json``, or else the same five that nnU-Net makes. All
+    headers are read and checked at once; voxels on demand, and then from a decoded copy in ``cache_folder``.
+
+    Raises:
+        UserError: a folder or file is missing or damaged, labels do not lie where their volume does, or spacings
+            differ and no common one is given.
+    """
+
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path, options: Options = AS_THEY_ARE) -> None:
+        root = self.root = _existing(data_path)
+        described = read_description(os.path.join(root, DESCRIPTION))
+        self.channels = described.channels
+        self.numbers, self.class_names = list(described.labels), list(described.labels.values())
+        require_split(
+            split, [name for name, own in _FOLDERS.items() if os.path.isdir(os.path.join(root, own[0]))], root
+        )
+        self.cases, self.notices = _cases(root, self.channels, split, options.fold)
+        self.labelled = all(case.labels is not None for case in self.cases)
+        headers = _headers(self.cases, options.max_voxels)
+        self.spacing = common_spacing(
+            {case.images[0]: headers[case.images[0]] for case in self.cases}, options.spacing_mm
+        )
+        self.notices += remarks_on(headers)
+        self._geometries = [headers[case.images[0]].geometry for case in self.cases]
+        folder = Path(cache_folder) / "volumes"
+        self._store = DecodedStore(folder, options.spacing_mm, options.max_voxels)
+        self._labels, self._stored = (
+            LabelStore(folder, spacing, options.max_voxels, self.numbers, described.ignored)
+            for spacing in (options.spacing_mm, None)
+        )
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
+        case = self.cases[index]
+        channels = [self._store.get(file) for file in case.images]
+        return channels, None if case.labels is None else self._labels.labels(case.labels)
+
+    def stored_labels(self, index: int) -> LabelMap | None:
+        file = self.cases[index].labels
+        return None if file is None else self._stored.labels(file)
+
+    def source(self, index: int) -> Source:
+        return Source(self.cases[index].images[0], self._geometries[index])
+
+    def case(self, index: int) -> str:
+        return self.cases[index].name
+
+    def describe(self, index: int) -> str:
+        return self.cases[index].images[0]
+
+    def listed(self) -> dict[str, Iterable[Any]]:
+        shapes = [np.array(geometry.shape, "<i8") for geometry in self._geometries]
+        return {**super().listed(), "sizes": shapes}
+
+
+def _existing(data_path: str | None) -> str:
+    if data_path is None:
+        raise UserError(f"dataset nnunet needs -data_path=<folder> in the layout {_LAYOUT}")
+    root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    if not os.path.isfile(os.path.join(root, DESCRIPTION)):
+        below = [name for name in _names(root) if os.path.isfile(os.path.join(root, name, DESCRIPTION))]
+        hint = f"; give one of the folders in it: {shortened(', '.join(below), 200)}" if below else ""
+        raise UserError(f"data path {root} has no {DESCRIPTION}{hint or f'; expected the layout {_LAYOUT}'}")
+    return root
+
+
+def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[list[Case], list[str]]:
+    images, labels = (os.path.join(root, name) for name in _FOLDERS[split])
+    found = grouped(list_volumes(images), expected)
+    if not found:
+        raise UserError(f"{images} holds no volumes; expected the layout {_LAYOUT}")
+    truth = {case_name(file): file for file in list_volumes(labels)} if os.path.isdir(labels) else {}
+    cases = [Case(name, files, truth.pop(name, None)) for name, files in found]
+    without = [case.name for case in cases if case.labels is None]
+    if without and (split != "test" or len(without) < len(cases)):
+        raise UserError(
+            f"{labels} has no labels of {len(without):,} of {len(cases):,} volumes in {os.path.basename(images)}: "
+            f"{shortened(', '.join(without), 200)}; add them, or take these volumes out"
+        )
+    notices = []
+    if truth:
+        notices.append(f"note: {labels}: no volume belongs to {shortened(', '.join(sorted(truth)), 200)}; not used")
+    if split == "test":
+        return cases, notices
+    chosen = chosen_cases(os.path.join(root, SPLITS), [case.name for case in cases], split, fold)
+    return [case for case in cases if case.name in chosen], notices
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def read_description(file: str) -> Description:
+    """What a ``dataset.json`` says.
+
+    Raises:
+        UserError: it cannot be read or says it otherwise than nnU-Net does.
+    """
+    try:
+        content = read_json(Path(file))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read ({error}); copy it again") from error
+    content = content if isinstance(content, dict) else {}
+    channels, labels = content.get("channel_names", content.get("modality")), content.get("labels")
+    if not isinstance(channels, dict) or sorted(channels) != sorted(map(str, range(len(channels)))) or not channels:
+        raise UserError(f'{file}: expected "channel_names" (or "modality") such as {{"0": "CT"}}, numbered from 0')
+    names = _labels_by_number(file, labels)
+    ignored = next((number for number, name in names.items() if name == "ignore"), None)
+    names = {number: name for number, name in names.items() if number != ignored}
+    if 0 not in names or not 2 <= len(names) <= IGNORED:
+        raise UserError(
+            f'{file}: "labels" are {list(names)}, expected 0 for the background and 1 to {IGNORED - 1} more'
+        )
+    return Description([str(channels[str(number)]) for number in range(len(channels))], names, ignored)
+
+
+def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
+    expected = (
+        f'{file}: expected "labels" such as {{"background": 0, "liver": 1}} or {{"0": "background", "1": "liver"}}'
+    )
+    if not isinstance(labels, Mapping) or not labels:
+        raise UserError(expected)
+    names: dict[int, str] = {}
+    for name, number in labels.items():
+        if isinstance(number, (list, tuple)):
+            raise UserError(
+                f"{file}: label '{name}' is a region of several numbers ({list(number)}), which are not learned as "
+                "such here: name each number as a label of its own"
+            )
+        if str(name).isdecimal() and isinstance(number, str):
+            name, number = number, int(name)  # version 1
+        if isinstance(number, bool) or not isinstance(number, int) or number in names or not 0 <= number < 1 << 16:
+            raise UserError(f"{expected}; label '{name}' has the number {number!r}")
+        names[number] = str(name)
+    if len(set(names.values())) < len(names):
+        raise UserError(f"{file}: two labels have one name ({', '.join(names.values())}); rename one")
+    return dict(sorted(names.items()))
+
+
+def grouped(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Volumes by name, each with the files of its channels in their order.
+
+    Raises:
+        UserError: a channel is missing, or there are more than there should be.
+    """
+    cases: dict[str, dict[int, str]] = {}
+    for file in files:
+        name = case_name(file)
+        match = _CHANNEL.fullmatch(name)
+        name, number = (match[1], int(match[2])) if match else (name, 0)
+        other = cases.setdefault(name, {}).setdefault(number, file)
+        if other != file:
+            raise UserError(f"{file} and {os.path.basename(other)} are channel {number} of one volume; rename one")
+    for name, own in cases.items():
+        missing = [number for number in range(len(channels)) if number not in own]
+        if missing or len(own) > len(channels):
+            some = own[min(own)]
+            what = f"no file {name}_{missing[0]:04d}" if missing else f"{len(own)} files of {name}"
+            raise UserError(
+                f"{os.path.dirname(some)} has {what} beside {os.path.basename(some)}: expected one for each of the "
+                f"{len(channels)} channels ({', '.join(channels)})"
+            )
+    return [(name, tuple(own[number] for number in range(len(channels)))) for name, own in sorted(cases.items())]
+
+
+def chosen_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[str]:
+    """Which volumes ``split`` of a fold has: those that ``splits_final.json`` lists; without that file those that
+    nnU-Net would draw, which are scikit-learn's ``KFold(5, shuffle=True, random_state=12345)`` of the sorted names."""
+    if os.path.isfile(file):
+        try:
+            folds: Any = read_json(Path(file))
+            listed = [{part: list(map(str, one[part])) for part in ("train", "val")} for one in folds]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f'{file} cannot be read ({error}); expected [{{"train": [...], "val": [...]}}, ...]'
+            ) from error
+        if fold >= len(listed):
+            raise UserError(f"VOLUMES.FOLD {fold}: {file} has {len(listed)} folds, from 0")
+        unknown = sorted(set(listed[fold][split]) - set(names))
+        if unknown:
+            raise UserError(f"{file} lists {shortened(', '.join(unknown), 200)}, of which imagesTr has no volume")
+        return set(listed[fold][split])
+    folds = min(_FOLDS, len(names))
+    if folds < 2 or fold >= folds:
+        raise UserError(f"VOLUMES.FOLD {fold}: {len(names)} volumes are divided into {folds} folds, from 0; at least 2")
+    order = np.arange(len(names))
+    np.random.RandomState(_SEED).shuffle(order)
+    held_out = {names[place] for place in np.array_split(order, folds)[fold]}  # the first ones are larger
+    return held_out if split == "val" else set(names) - held_out
+
+
+def _headers(cases: Sequence[Case], max_voxels: int) -> dict[str, Header]:
+    """Headers of all files, once image and labels of each case are known to lie in one place."""
+    headers: dict[str, Header] = {}
+    for case in tqdm(cases, desc="looking at headers", unit="volume", disable=None, leave=False):
+        first, *others = [*case.images, *([] if case.labels is None else [case.labels])]
+        headers[first] = read_header(first, max_voxels)
+        for other in others:
+            headers[other] = read_header(other, max_voxels)
+            require_same_place(first, headers[first].geometry, other, headers[other].geometry)
+    return headers
+
+
+def require_same_place(first: str, one: Geometry, second: str, other: Geometry) -> None:
+    """Check that two files have the same voxels at the same places.
+
+    Raises:
+        UserError: names both files and what differs.
+    """
+    if one.shape != other.shape:
+        both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (other, one)]
+        what = f"{both[0]} voxels (x, y, z) and {both[1]}"
+    else:
+        corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
+        apart = float(np.abs(one.world(corners) - other.world(corners)).max())
+        if apart <= _SAME_PLACE * one.spacing.min():
+            return
+        if not np.allclose(one.spacing, other.spacing, rtol=1e-3):
+            both = [" x ".join(f"{length:.4g}" for length in geometry.spacing[::-1]) for geometry in (other, one)]
+            what = f"spacing {both[0]} and {both[1]} mm (x, y, z)"
+        else:
+            both = [", ".join(f"{place:.2f}" for place in geometry.affine[:3, 3]) for geometry in (other, one)]
+            what = f"origin {both[0]} and {both[1]} mm, or another direction; corners are {apart:.3g} mm apart"
+    raise UserError(
+        f"{second} does not lie where {first} does: {what}; resample one onto the other, or correct its header"
+    )

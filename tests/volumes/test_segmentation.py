@@ -1,0 +1,263 @@
+"""Segmentation of volumes: losses, scores, evaluation on the stored grid, and a whole run."""
+
+import csv
+import json
+import math
+import sys
+
+import nibabel
+import numpy as np
+import paddle
+import pytest
+from support.processes import ROOT, run_command, run_main, succeeded
+from volumes.test_segmentation_data import raw_data
+
+from paddlevit_dist.config import load
+from paddlevit_dist.contracts.task import Step
+from paddlevit_dist.volumes.intensities import Intensities
+from paddlevit_dist.volumes.samples import Augmentation, Map, cut_labels
+from paddlevit_dist.volumes.segmentation.dataset import IGNORED
+from paddlevit_dist.volumes.segmentation.distances import surface_distances
+from paddlevit_dist.volumes.segmentation.evaluation import on_grid
+from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
+from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
+from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples, collate, volumes_of
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+from paddlevit_dist.volumes.sliding_window import line_weights, mirrored
+from paddlevit_dist.volumes.store import Decoded
+from paddlevit_dist.volumes.unet3d import UNet3D
+
+PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
+
+
+def surface_of(mask):
+    """Voxels with a face to a voxel outside of the mask, or outside of the volume, by asking each."""
+    found = []
+    for place in np.argwhere(mask):
+        for axis in range(3):
+            for step in (-1, 1):
+                other = place.copy()
+                other[axis] += step
+                if not 0 <= other[axis] < mask.shape[axis] or not mask[tuple(other)]:
+                    found.append(tuple(place))
+    return np.array(sorted(set(found)))
+
+
+def test_surface_distances_are_those_of_all_pairs_of_surface_voxels():
+    """MONAI's two definitions, each distance by looking at every pair."""
+    generator, spacing = np.random.default_rng(3), np.array([2.5, 1.0, 0.7])
+    for _ in range(5):
+        centres = generator.uniform(3, 7, (2, 3))
+        grid = np.indices((9, 11, 12)).transpose(1, 2, 3, 0)
+        masks = [(((grid - centre) / (3.5, 4, 4)) ** 2).sum(axis=-1) < 1 for centre in centres]
+        masks[0] |= generator.random(masks[0].shape) < 0.02
+        surfaces = [surface_of(mask) * spacing for mask in masks]
+        pairs = np.linalg.norm(surfaces[0][:, None] - surfaces[1][None], axis=-1)
+        nearest = [pairs.min(axis=1), pairs.min(axis=0)]
+        average = sum(map(float, np.concatenate(nearest))) / (len(surfaces[0]) + len(surfaces[1]))
+        worst = max(np.percentile(own, 95) for own in nearest)
+        assert surface_distances(*masks, spacing) == pytest.approx((average, worst), abs=1e-9)
+
+
+def test_dice_per_case_pooled_and_where_labelled():
+    """Three volumes of a line of voxels: a class that is missed, one that is only predicted, one in no volume."""
+    names = ["background", "a", "b", "c"]
+    true = [[0, 1, 1, 1], [1, 1, 0, IGNORED], [0, 0, 2, 2]]
+    found = [[0, 1, 1, 0], [0, 0, 0, 1], [1, 0, 2, 1]]
+    metrics = VolumeMetrics(names)
+    for labels, predicted in zip(true, found):
+        shape = (1, 1, 4)
+        metrics.update(
+            np.array(predicted, np.uint8).reshape(shape), np.array(labels, np.uint8).reshape(shape), np.ones(3)
+        )
+    values = metrics.compute(metrics.state)
+    of_a = [2 * 2 / (3 + 2), 0.0, 0.0]  # missed in the second, only predicted in the third
+    of_b = [2 * 1 / (2 + 1)]
+    assert values["Dice a"] == pytest.approx(np.mean(of_a)) and values["Dice b"] == pytest.approx(np.mean(of_b))
+    assert values["labelled Dice a"] == pytest.approx(np.mean(of_a[:2])) and "Dice c" not in values
+    assert values["Dice"] == pytest.approx((np.mean(of_a) + np.mean(of_b)) / 2)
+    assert values["pooled Dice a"] == pytest.approx(2 * 2 / (5 + 4)) and values["missed"] == 2
+    assert values["assd_mm a"] == pytest.approx((0 + 0 + 1 + 0 + 0) / 5)
+    table = metrics.per_sample()
+    drawn = metrics.resampled(table, np.array([[1.0, 1, 1], [2, 0, 1]]))
+    assert drawn["Dice"][0] == pytest.approx(values["Dice"])
+    assert drawn["Dice a"][1] == pytest.approx((2 * of_a[0] + of_a[2]) / 3)
+    assert metrics.summary(values).startswith("Dice 0.46")
+    assert metrics.kept(table).arrays["sums"].shape == (3, 3, 11)
+
+
+def test_gaussian_weights_are_nnunets_bell():
+    line = line_weights(16, "gaussian")
+    assert line[0] == pytest.approx(math.exp(-((7.5 / 2) ** 2) / 2)) and line.argmax() in (7, 8) and (line > 0).all()
+
+
+def test_mirror_images_are_turned_back_before_the_mean():
+    generator = np.random.default_rng(0)
+    weights = paddle.to_tensor(generator.standard_normal((1, 1, 4, 5, 6)).astype("float32"))
+    windows = generator.standard_normal((2, 1, 4, 5, 6)).astype("float32")
+    found = mirrored(lambda x: x * weights, [0, 2])(paddle.to_tensor(windows)).numpy()
+    own = weights.numpy()
+    expected = windows * (own + own[:, :, ::-1] + own[..., ::-1] + own[:, :, ::-1, :, ::-1]) / 4
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_maps_come_to_the_stored_grid_as_numpy_interpolates():
+    maps = np.random.default_rng(0).standard_normal((2, 4, 5, 3)).astype("float32")
+    found = on_grid(paddle.to_tensor(maps), (7, 5, 2), np.array([0.5, 1.0, 2.0])).numpy()
+    for label in range(2):
+        for row in range(5):
+            for column, place in enumerate((0, 2)):
+                expected = np.interp(np.arange(7) / 2, np.arange(4), maps[label, :, row, place])
+                np.testing.assert_allclose(found[label, :, row, column], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_labels_of_a_turned_crop_are_those_of_the_nearest_voxels():
+    array = np.random.default_rng(1).integers(0, 5, (9, 10, 11)).astype(np.uint8)
+    turn = np.array([[0.9, 0.3, 0.0], [-0.3, 1.1, 0.2], [0.1, -0.2, -0.8]])
+    for centre, matrix in (([4.03, 5.07, 9.11], turn), ([4.0, 5.0, 9.0], np.diag([1.0, -1.0, 1.0]))):
+        centre = np.array(centre)
+        crop = Map(centre, matrix, (5, 7, 5), False)
+        found = cut_labels(array, crop)
+        for place in np.ndindex(crop.size):
+            at = np.rint(crop.centre + matrix @ (np.array(place) - (np.array(crop.size) - 1) / 2)).astype(int)
+            inside = ((at >= 0) & (at < array.shape)).all()
+            assert found[place] == (array[tuple(at)] if inside else 0)
+
+
+def test_a_third_of_the_crops_hold_a_rare_class():
+    dataset = SyntheticOrgans(None, "train", None)
+    samples = SegmentedSamples(dataset, Intensities(("none",)), (6, 6, 6), Augmentation(), 1.0, [2])
+    plain = SegmentedSamples(dataset, Intensities(("none",)), (6, 6, 6))
+    held = [
+        np.mean([4 in one.sample(0, np.random.default_rng(seed))["labels"] for seed in range(100)])
+        for one in (samples, plain)
+    ]
+    assert held[0] > 0.2 > 0.1 > held[1]
+    crop = samples.sample(0, np.random.default_rng(5))
+    decoded, labels = dataset.read(0)
+    assert crop["volume"].shape == (1, 6, 6, 6) and crop["labels"].dtype == np.uint8
+    bone = decoded[0].array[labels.array == 2].mean()
+    assert bone > 500 > decoded[0].array[labels.array == 3].mean()
+
+
+@pytest.mark.parametrize("kind, expected", [("none", [-5, 0, 8]), ("percentiles", [-6 / 4, -1 / 4, 7 / 4])])
+def test_intensities_become_what_the_key_says(kind, expected):
+    decoded = Decoded(np.array([-5, 0, 8], np.int16), None, (1.0, 5.0), (2.0, 4.0))
+    np.testing.assert_allclose(Intensities((kind,)).scaling(0, decoded)(decoded.array), expected)
+    both = Intensities(("ct", "z_score"), (-4, 4), (1.0, 2.0))
+    np.testing.assert_allclose(both.scaling(0, decoded)(decoded.array), [-2.5, -0.5, 1.5])
+    np.testing.assert_allclose(both.scaling(1, decoded)(decoded.array), [-7 / 4, -0.5, 1.5])
+
+
+def test_losses_are_weighted_means_of_levels(tmp_path):
+    """Cross-entropy and Dice of two levels, as loops over logits."""
+    config = load([f"-cfg={PHANTOMS}", "VOLUMES.DICE_WEIGHT", "0.5"]).values
+    task = VolumeSegmentation(config)
+    task.class_names = ["background", "a", "b"]
+    generator = np.random.default_rng(0)
+    logits = [generator.standard_normal((2, 3, n, n, n)).astype("float32") for n in (4, 2)]
+    labels = generator.integers(0, 3, (2, 4, 4, 4)).astype(np.uint8)
+    labels[0, 0] = IGNORED
+    labels[1][labels[1] == 2] = 1
+    batch = {"volume": paddle.zeros([1]), "labels": paddle.to_tensor(labels)}
+    terms = task.train_step(lambda volume: [paddle.to_tensor(own) for own in logits], batch, Step(1, 0, 1))
+    counts = task.counts({"labels": labels})
+    assert list(terms) == list(counts) == ["cross_entropy", "dice", "cross_entropy 1/2", "dice 1/2"]
+    for level, own in enumerate(logits):
+        part = labels[:, :: 2**level, :: 2**level, :: 2**level]
+        shares = np.exp(own) / np.exp(own).sum(axis=1, keepdims=True)
+        entropies, dice = [], []
+        for row in range(2):
+            known = part[row] != IGNORED
+            for place in np.argwhere(known):
+                entropies.append(-np.log(shares[(row, part[row][tuple(place)], *place)]))
+            for label in (1, 2):
+                is_true = part[row] == label
+                if is_true.any():
+                    of_class = shares[row, label]
+                    overlap = of_class[is_true].sum()
+                    dice.append(1 - 2 * overlap / (of_class[known].sum() + is_true.sum()))
+        end, weight = " 1/2" if level else "", (1 / 3 if level else 2 / 3)
+        for name, parts, own_weight in (("cross_entropy", entropies, weight), ("dice", dice, weight / 2)):
+            term = terms[name + end]
+            assert float(term.sum) == pytest.approx(sum(parts), rel=1e-4) and term.weight == pytest.approx(own_weight)
+            assert float(term.count) == counts[name + end] == len(parts)
+
+
+def test_levels_of_the_network_have_heads_in_training_only():
+    paddle.seed(0)
+    model = UNet3D(3, in_channels=2, width=2, depth=3, norm="instance", activation="leaky_relu", supervised=1)
+    volume = paddle.rand([1, 2, 9, 8, 10])
+    assert [own.shape[2:] for own in model(volume)] == [[9, 8, 10], [5, 4, 5]]
+    names = sorted(name for group in model.layer_groups() for name in group)
+    assert names == sorted(name for name, _ in model.named_parameters())
+    model.eval()
+    assert model(volume).shape == [1, 3, 9, 8, 10]
+
+
+def test_a_volume_is_segmented_alike_in_any_batch():
+    dataset = SyntheticOrgans(None, "val", None)
+    samples = SegmentedSamples(dataset, Intensities(("percentiles",)))
+    found = [samples.sample(index, np.random.default_rng(0)) for index in range(2)]
+    for place, volume, labels in volumes_of(collate(found)):
+        np.testing.assert_array_equal(volume, found[place.index]["volume"])
+        np.testing.assert_array_equal(labels, dataset.stored_labels(place.index).array)
+
+
+TINY = [
+    *("VOLUMES.CROP_SIZE", "[8, 8, 8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "VALIDATE_FREQ", "1"),
+    *("VOLUMES.NORMALISE", "[percentiles, z_score]", "VOLUMES.SPACING_MM", "[2.0, 2.0, 2.0]", "SAVE_FREQ", "1"),
+    *("VOLUMES.INTENSITY_WINDOW", "None", "VOLUMES.TEST_MIRROR", "true", "DATA.NUM_WORKERS", "0"),
+]
+
+
+def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
+    """Two channels and another spacing: the scores are those of the files that are written, for any number of
+    processes, and ``predict`` writes the same labels with the numbers and the affine of the folder."""
+    data = raw_data(tmp_path / "raw")
+    recipe = [f"-cfg={ROOT}/{PHANTOMS}", f"-data_path={data}", "-batch_size=1", *TINY]
+    weights, evaluated = tmp_path / "run" / "checkpoints" / "last", tmp_path / "eval"
+    ended = succeeded(
+        run_main(*recipe, "-ngpus=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}")
+    )
+    assert "dataset: nnunet" in ended.out and "channels CT, PET, classes background, spleen, liver" in ended.out
+    evaluation = [*recipe, "-eval", f"-pretrained={weights}", "-split=train", "SAVE_PREDICTIONS", "true"]
+    lines = {}
+    for processes, batch in ((1, 2), (2, 1)):
+        words = [f"-output={evaluated}{processes}", f"-ngpus={processes}", f"-batch_size={batch}"]
+        ended = succeeded(run_main(*evaluation, *words, f"-per_sample={tmp_path / 'samples.csv'}"))
+        lines[processes] = ended.out.strip().splitlines()[-1]
+    assert lines[1] == lines[2]
+    values = json.loads((tmp_path / "eval1" / "metrics.jsonl").read_text().splitlines()[-1])
+    dice, truths = [], sorted((tmp_path / "eval1" / "predictions").glob("*.nii.gz"))
+    assert len(truths) == 2
+    for file in truths:
+        true, found = nibabel.load(data / "labelsTr" / file.name), nibabel.load(file)
+        np.testing.assert_allclose(found.affine, true.affine, atol=1e-5)
+        found, true = (np.asarray(image.dataobj) for image in (found, true))
+        assert set(np.unique(found)) <= {0, 2, 5}
+        known = true != 9
+        of_class = [
+            (((true == n) & (found == n) & known).sum(), (true == n).sum() + ((found == n) & known).sum())
+            for n in (2, 5)
+        ]
+        dice.append([2 * both / either for both, either in of_class])
+    assert values["Dice"] == pytest.approx(np.mean(dice), abs=1e-6)
+    with open(tmp_path / "samples.csv", encoding="utf-8-sig", newline="") as rows:
+        assert [float(row["Dice liver"]) for row in csv.DictReader(rows)] == pytest.approx(
+            [own[1] for own in dice], abs=1e-4
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "paddlevit_dist",
+        "predict",
+        str(weights),
+        str(data / "imagesTr"),
+        f"--output={tmp_path / 'new'}",
+    ]
+    assert "3 predicted" in succeeded(run_command(command, timeout=120.0)).out
+    for file in truths:
+        again, before = (nibabel.load(place) for place in (tmp_path / "new" / file.name, file))
+        np.testing.assert_array_equal(np.asarray(again.dataobj), np.asarray(before.dataobj))
+        np.testing.assert_array_equal(again.affine, before.affine)

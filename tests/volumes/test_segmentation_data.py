@@ -1,0 +1,156 @@
+"""nnU-Net's layout, and where labels lie."""
+
+import json
+
+import nibabel
+import numpy as np
+import pytest
+from volumes.volume_files import AFFINE, SHAPE, write_volume
+
+from paddlevit_dist.images.data.guessing import guess
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
+from paddlevit_dist.volumes.segmentation.dataset import IGNORED, Options, Source
+from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, chosen_cases
+from paddlevit_dist.volumes.segmentation.prediction import write_labels
+
+SECOND = {"channel_names": {"0": "CT", "1": "PET"}, "labels": {"background": 0, "spleen": 2, "liver": 5, "ignore": 9}}
+FIRST = {"modality": {"0": "CT", "1": "PET"}, "labels": {"0": "background", "2": "spleen", "5": "liver", "9": "ignore"}}
+
+
+def labels_of(seed: int) -> np.ndarray:
+    labels = np.zeros(SHAPE, np.uint8)
+    labels[2:7, 3:9, 4:11] = 5
+    labels[6:9, 2:5, 1:6] = 2
+    labels[0, 0, :] = 9
+    return np.roll(labels, seed, axis=2)
+
+
+def raw_data(root, cases=3, suffix=".nii.gz", description=SECOND, affine=AFFINE):
+    """A tiny copy of a dataset in nnU-Net's layout."""
+    for number in range(cases):
+        for channel in range(2):
+            voxels = np.random.default_rng([number, channel]).normal(100 * channel, 20, SHAPE).astype(np.float32)
+            write_volume(root / "imagesTr" / f"case_{number}_{channel:04d}{suffix}", voxels, affine)
+        write_volume(root / "labelsTr" / f"case_{number}{suffix}", labels_of(number), affine)
+    (root / "dataset.json").write_text(json.dumps({**description, "file_ending": suffix, "numTraining": cases}))
+    return root
+
+
+def opened(root, split="train", **options) -> NnUNet:
+    return NnUNet(str(root), split, root / "cache", Options(**options))
+
+
+@pytest.mark.parametrize("description, suffix", [(SECOND, ".nii.gz"), (FIRST, ".nrrd")])
+def test_channels_and_labels_are_read_as_classes(tmp_path, description, suffix):
+    root = raw_data(tmp_path, suffix=suffix, description=description)
+    dataset = opened(root)
+    assert dataset.class_names == ["background", "spleen", "liver"] and dataset.numbers == [0, 2, 5]
+    assert dataset.channels == ["CT", "PET"] and len(dataset) + len(opened(root, "val")) == 3
+    channels, labels = dataset.read(0)
+    number = int(dataset.case(0)[-1])
+    expected, _ = canonical(labels_of(number), AFFINE)
+    np.testing.assert_array_equal(labels.array, np.array([0, 0, 1, 0, 0, 2, 0, 0, 0, IGNORED])[expected])
+    assert labels.array.shape == channels[0].array.shape == channels[1].array.shape
+    for label, places in labels.places.items():
+        assert (labels.array[tuple(places.T)] == label).all()
+    assert sorted(labels.places) == [1, 2]
+    assert channels[1].moments[0] == pytest.approx(100, abs=2) and channels[0].moments[1] == pytest.approx(20, abs=2)
+
+
+def test_the_folder_alone_tells_the_dataset(tmp_path):
+    assert guess(str(raw_data(tmp_path, cases=2))).dataset == "nnunet"
+
+
+def test_folds_are_nnunets(tmp_path):
+    """The second fold of 11 names by scikit-learn's KFold(5, shuffle=True, random_state=12345), as nnU-Net draws it:
+    parts of a shuffled order, of which the first has one more."""
+    names = [f"n{number:02d}" for number in range(11)]
+    order = np.random.RandomState(12345).permutation(11)
+    sizes = [3, 2, 2, 2, 2]
+    for fold in range(5):
+        held_out = {names[place] for place in order[sum(sizes[:fold]) : sum(sizes[: fold + 1])]}
+        assert chosen_cases(str(tmp_path / "none.json"), names, "val", fold) == held_out
+        assert chosen_cases(str(tmp_path / "none.json"), names, "train", fold) == set(names) - held_out
+    (tmp_path / "splits_final.json").write_text(json.dumps([{"train": ["n01", "n02"], "val": ["n00"]}]))
+    assert chosen_cases(str(tmp_path / "splits_final.json"), names, "train", 0) == {"n01", "n02"}
+    with pytest.raises(UserError, match="has 1 folds"):
+        chosen_cases(str(tmp_path / "splits_final.json"), names, "train", 1)
+
+
+def shifted(affine):
+    moved = affine.copy()
+    moved[:3, 3] += 5
+    return moved
+
+
+@pytest.mark.parametrize(
+    "spoil, said",
+    [
+        (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", labels_of(1), shifted(AFFINE)), "origin"),
+        (
+            lambda root: write_volume(
+                root / "labelsTr" / "case_1.nii.gz", labels_of(1), AFFINE @ np.diag([2, 2, 2, 1])
+            ),
+            "spacing",
+        ),
+        (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", labels_of(1)[1:]), "voxels"),
+        (lambda root: (root / "labelsTr" / "case_1.nii.gz").unlink(), "no labels of 1 of 3"),
+        (lambda root: (root / "imagesTr" / "case_1_0001.nii.gz").unlink(), "case_1_0001"),
+        (
+            lambda root: (root / "dataset.json").write_text(
+                '{"channel_names": {"0": "CT", "1": "PET"}, "labels": {"a": 0, "b": [1, 2]}}'
+            ),
+            "region",
+        ),
+        (lambda root: (root / "dataset.json").write_text("{"), "dataset.json cannot be read"),
+        (lambda root: (root / "dataset.json").unlink(), "has no dataset.json"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path, spoil, said):
+    root = raw_data(tmp_path)
+    spoil(root)
+    with pytest.raises(UserError, match=said) as error:
+        [opened(root, split) for split in ("train", "val")]
+    assert "\n" not in str(error.value)
+    if said in ("origin", "spacing", "voxels"):
+        assert "case_1.nii.gz" in str(error.value) and "case_1_0000.nii.gz" in str(error.value)
+
+
+def test_an_unknown_label_is_named_with_its_voxel(tmp_path):
+    root = raw_data(tmp_path)
+    labels = labels_of(0)
+    labels[3, 2, 1] = 7
+    for number in range(3):
+        write_volume(root / "labelsTr" / f"case_{number}.nii.gz", labels)
+    with pytest.raises(UserError, match=r"voxel 1, 2, 3 \(x, y, z from 0\) has the label 7"):
+        opened(root).read(0)
+
+
+def test_labels_of_another_spacing_are_those_of_the_nearest_voxels(tmp_path):
+    root = raw_data(tmp_path, affine=np.diag([1.0, 1.5, 2.0, 1.0]))
+    dataset = opened(root, spacing_mm=[1.0, 3.0, 1.0])  # (depth, height, width)
+    channels, labels = dataset.read(0)
+    stored = dataset.stored_labels(0).array
+    assert labels.array.shape == channels[0].array.shape == (19, 7, 14) and stored.shape == SHAPE
+    for z in range(19):
+        np.testing.assert_array_equal(labels.array[z], stored[min(int(np.rint(z / 2)), 9)][[0, 2, 4, 6, 8, 10, 11]])
+
+
+@pytest.mark.parametrize("angles", [(0, 0, 0), (170, 10, -95), (90, 5, 90)])
+def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
+    affine = AFFINE.copy()
+    affine[:3, :3] = rotation(np.deg2rad(angles)) @ np.diag([1.0, 1.5, 2.0])
+    labels = labels_of(0)
+    image = nibabel.Nifti1Image(labels.T.astype(np.int16), affine)
+    image.set_sform(affine, 2)
+    image.to_filename(tmp_path / "a.nii.gz")
+    upright, _ = canonical(labels, affine)
+    np.testing.assert_array_equal(as_stored(upright, affine), labels)
+    for source in (str(tmp_path / "a.nii.gz"), None):
+        write_labels(tmp_path / "out.nii.gz", upright, Source(source, Geometry(SHAPE, affine)))
+        written = nibabel.load(tmp_path / "out.nii.gz")
+        np.testing.assert_array_equal(np.asarray(written.dataobj).T, labels)
+        np.testing.assert_allclose(written.affine, affine, atol=1e-5)
+        assert written.get_data_dtype() == np.uint8
+        assert source is None or int(written.header["sform_code"]) == 2

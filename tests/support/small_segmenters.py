@@ -21,7 +21,8 @@ SHAPES = [f"-cfg={ROOT / 'configs' / 'segformer_b0_shapes.yaml'}", "-epochs=1", 
 SHAPES += ["DATA.NUM_WORKERS", "0", "DATA.SHAPES.SIDES", "[24, 40]", "DATA.CROP_SIZE", "[32, 32]", "SAVE_FREQ", "1"]
 SHAPES += ["DATA.SHAPES.TRAIN", "24", "DATA.SHAPES.VAL", "9", "VALIDATE_FREQ", "1", "MODEL.NAME", "segformer_of_tests"]
 SHAPES += ["TRAIN.WARMUP_STEPS", "None", "TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.02"]
-SHAPES += ["TRAIN.LR_SCHEDULER.NAME", "constant"]
+SHAPES += ["TRAIN.LR_SCHEDULER.NAME", "constant", "MODEL.DROPOUT", "0"]  # which each rank would draw for itself
+SHAPES += ["SEGMENTATION.LOVASZ_WEIGHT", "0"]
 
 
 class TinySegFormer(SegFormer):
@@ -30,7 +31,6 @@ class TinySegFormer(SegFormer):
             "backbone": "mit_b0",
             "backbone_options": {"embed_dims": (8, 16, 16, 16), "num_heads": (1, 2, 2, 2), "depths": (1, 1, 1, 1)},
             "channels": 16,
-            "dropout": 0.0,  # which each rank draws for itself
         }
     }
 
@@ -44,7 +44,6 @@ class TinyUPerNet(UPerNet):
             "backbone_options": {"depths": (1, 1, 1, 1), "dims": (8, 8, 16, 16)},
             "channels": 8,
             "auxiliary_channels": 8,
-            "dropout": 0.0,
         }
     }
 

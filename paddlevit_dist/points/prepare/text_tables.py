@@ -154,8 +154,8 @@ def named_columns(path: str, table: np.ndarray, names: Sequence[str] | None) -> 
     names = names or _USUAL.get(number, "").split()
     if not names:
         raise UserError(
-            f"{path} has {number} columns without names: give them with --columns, such as x,y,z,intensity, and a dash "
-            "for each that is to be left out"
+            f"{path} has {number} columns without names: name them in its first line, or with --columns, such as "
+            "x,y,z,intensity, and a dash for each that is to be left out"
         )
     if len(names) != number:
         raise UserError(f"{path} has {number} columns, but --columns names {len(names)} ({','.join(names)})")

@@ -2,7 +2,6 @@
 
 import re
 import warnings
-import zipfile
 from collections.abc import Sequence
 
 import numpy as np
@@ -104,8 +103,12 @@ def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
             arrays = {name: content[name] for name in content.files}
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise UserError(f"{path} is not a file of numpy's arrays of numbers: {error}; write it again") from error
+    except UserError:
+        raise
+    except Exception as error:  # of many kinds: numpy takes the header for Python
+        raise UserError(
+            f"{path} is not a file of numpy's arrays of numbers: {' '.join(str(error).split())}; write it again"
+        ) from error
     columns: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         columns.update(columns_of(path, name, array))

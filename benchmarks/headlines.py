@@ -159,7 +159,7 @@ HEADLINES = (
         f"segmentation.py {PEER}",
         "training_over_torch",
         ">= 1.2",
-        2.03,
+        2.05,
         240,
     ),
 )
@@ -176,6 +176,7 @@ ONLY_WHOLE = (
     "heatmaps.py",
     "intervals.py",
     "scene_memory.py",
+    "large_scene.py",
     "faults.py",
     "soak.py",
 )

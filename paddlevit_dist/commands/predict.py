@@ -8,7 +8,7 @@ from typing import Any
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import without_credentials
-from .parser import CommandParser, at_least, path, share
+from .parser import CommandParser, at_least, image_size, path, share
 
 _FOLDER = "./predictions"
 _INPUTS = "files and folders; pictures also in tar files, at http(s) addresses, and as videos where OpenCV is installed"
@@ -51,6 +51,7 @@ def run(words: list[str]) -> None:
         recipe=options.cfg,
         class_names=names,
         least_score=options.least_score,
+        window=options.window,
         say=write_line,
     )
     plan = plan_processes(requested)
@@ -86,6 +87,8 @@ def _parse(words: list[str]) -> Any:
     parser.option("cfg", None, "the recipe of weights that do not say how they were trained", path)
     parser.option("class_names", None, "text file with the name of a class on each line", path)
     parser.option("least_score", None, "detection: of a box that is listed and drawn (default: the run's)", share)
+    pixels = "segmentation: pixels, or HEIGHTxWIDTH, of windows that slide over pictures (default: as in the run)"
+    parser.option("window", None, pixels, image_size)
     return parser.parse_args(words)
 
 

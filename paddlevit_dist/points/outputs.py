@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..contracts.dataset import Samples
 from ..contracts.prediction import Entry, PredictionWriter, Row
 from ..runtime.environment import program
@@ -11,7 +13,10 @@ from ..runtime.errors import UserError
 from .data.samples import SceneSamples
 from .data.scannet_classes import CLASS_NAMES, TEST_SCENES, submitted_numbers
 from .data.scene import Scene
-from .inputs import InputScenes, SceneInputs
+from .inputs import KITTI, LAS, InputScenes, SceneInputs
+from .prepare.las import write_classified
+from .prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
+from .prepare.semantic_kitti import prediction_name, scan_name, write_labels
 
 
 class SceneWriter(PredictionWriter):
@@ -35,11 +40,34 @@ class SceneWriter(PredictionWriter):
         self.folder, self.dataset, self.number = folder, samples.dataset, len(samples)
         self.class_names = list(class_names)
         self.numbers, self.kind = submitted_numbers(class_names)
+        known = {LAS, KITTI} if tuple(class_names) == KITTI_CLASSES else {LAS}
+        scenes = self.dataset.scenes if isinstance(self.dataset, InputScenes) else ()
+        #: formats of the scenes in which their classes are written as well
+        self.as_source = known & {scene.kind for scene in scenes}
 
     def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
         names = self.write_scene(self.dataset.read(index), prediction, truth)
         ends = {"ply": ".ply", "picture": ".png", "text": ".txt"}
-        return {kind: next((name for name in names if name.endswith(end)), None) for kind, end in ends.items()}
+        row = {kind: next((name for name in names if name.endswith(end)), None) for kind, end in ends.items()}
+        return {**row, "as_source": self._as_source(index, self.point_classes(prediction))} if self.as_source else row
+
+    def point_classes(self, prediction: Any) -> np.ndarray:
+        """The class of each point, integers (P,), in what ``predict_step`` gives of a scene."""
+        return prediction
+
+    def _as_source(self, index: int, classes: np.ndarray) -> str | None:
+        """Write the classes in the format of the scene's file; returns the name, None for other formats."""
+        path, kind, _ = self.dataset.scenes[index]
+        name = self.dataset.names[index]
+        if kind not in self.as_source:
+            return None
+        if kind == LAS:
+            name = f"{name}_classified{Path(path).suffix.lower()}"
+            write_classified(path, self.folder / name, classes)
+        else:  # of two scans of one name the second cannot be where the benchmark expects it
+            name = prediction_name(path) if name == scan_name(path) else f"{name}.label"
+            write_labels(self.folder / name, classes)
+        return name
 
     def write_scene(self, scene: Scene, prediction: Any, true: Any = None) -> list[str]:
         """Write the files of a scene of P points; returns the names of those in the folder itself, the prediction's
@@ -56,6 +84,10 @@ class SceneWriter(PredictionWriter):
         if not self.number:
             return []
         lines = [f"for each scene in {self.folder}: {self.files} with {self.kind}"]
+        if LAS in self.as_source:
+            lines.append(f"laser scans are in {self.folder} once more, as NAME_classified.las or .laz")
+        if KITTI in self.as_source:
+            lines.append(f"for SemanticKITTI's benchmark and tools: {self.folder / 'sequences'}")
         names = self.dataset.names if isinstance(self.dataset, InputScenes) else ()
         if not set(TEST_SCENES).isdisjoint(names) and tuple(self.class_names) == CLASS_NAMES:
             lines.append(

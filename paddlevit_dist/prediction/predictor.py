@@ -206,6 +206,7 @@ class Predictor:
         batch_size: inputs that are computed at once; None: as in the run's evaluation.
         num_workers: processes that read inputs; 0: a thread of this process reads them.
         least_score: detection: of a box that is returned; None: that of the run.
+        window: segmentation: pixels, or height and width, of windows that slide over pictures; None: as in the run.
 
     Attributes:
         unreadable: (path, reason) of each input of the last call that could not be read.
@@ -222,9 +223,15 @@ class Predictor:
         batch_size: int | None = None,
         num_workers: int = 0,
         least_score: float | None = None,
+        window: int | Sequence[int] | None = None,
     ) -> None:
         self._source = open_source(
-            os.fspath(source), "predict", recipe=recipe, class_names=class_names, least_score=least_score
+            os.fspath(source),
+            "predict",
+            recipe=recipe,
+            class_names=class_names,
+            least_score=least_score,
+            window=window,
         )
         self._task = prepared_task(self._source)
         self._batch_size = batch_size or usual_batch_size(self._source.config)

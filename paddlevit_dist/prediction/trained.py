@@ -23,7 +23,8 @@ from ..registry import room_of
 from ..runtime.errors import UserError
 
 _PICTURES = "folder"
-_LEAST_SCORE = "DETECTION.SHOWN_SCORE"
+_LEAST_SCORE, _WINDOW = "DETECTION.SHOWN_SCORE", "SEGMENTATION.CROP"
+_OF_MODELS = {_LEAST_SCORE: "-least_score is for models that find boxes", _WINDOW: "-window is for segmentation"}
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _FOR_USE: dict[str, Any] = {  # nothing is trained, resumed or written by the run that these settings are from
     "EVAL": True,
@@ -61,6 +62,7 @@ def open_source(
     class_names: Sequence[str] | None = None,
     words: Sequence[str] = (),
     least_score: float | None = None,
+    window: int | Sequence[int] | None = None,
     say: Callable[[str], None] = silent,
     advice: str = "name the recipe that it was trained with: -cfg=FILE",
 ) -> TrainedWeights:
@@ -75,10 +77,11 @@ def open_source(
         class_names: in place of what the weights say.
         words: of a command line, which win over the settings of the weights.
         least_score: of a box that counts as found; None: as the weights say.
+        window: pixels, or height and width, of windows that slide over pictures; None: as the weights say.
         say: gets a line when weights are fetched.
         advice: what to do where nothing says how they were trained.
     Raises:
-        UserError: there are no weights, or nothing says how they were trained; or they find no boxes.
+        UserError: there are no weights, or nothing says how they were trained; or an option does not fit them.
     """
     weights = Path(evaluated_weights(source))
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
@@ -100,18 +103,22 @@ def open_source(
                 f"config.yaml beside it: {advice}"
             )
     loaded = configuration_of(str(file), settings, recipe, words)
-    if least_score is not None:
-        if _LEAST_SCORE not in keys_of(loaded.values):
-            raise UserError(f"{command}: -least_score is for models that find boxes; leave it out")
-        loaded = configuration_of(str(file), settings, recipe, [*words, _LEAST_SCORE, str(least_score)])
+    sides = [window, window] if isinstance(window, int) else window and list(window)
+    chosen = {key: value for key, value in ((_LEAST_SCORE, least_score), (_WINDOW, sides)) if value is not None}
+    for key in chosen:
+        if key not in keys_of(loaded.values):
+            raise UserError(f"{command}: {_OF_MODELS[key]}; leave it out")
+    if chosen:
+        more = [word for key, value in chosen.items() for word in (key, str(value))]
+        more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"] if window else []
+        loaded = configuration_of(str(file), settings, recipe, [*words, *more])
     learned = learned_of(about, loaded.values.MODEL.NUM_CLASSES)
     if class_names is not None:
         learned = learned._replace(class_names=tuple(class_names))
     if settings is None:
         settings = settings_of(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # where the weights are
-    if least_score is not None:
-        settings = {**settings, "least_score": least_score}  # other predictions than those of the weights' own
+    settings = {**settings, **chosen}  # other predictions than those of the weights' own
     return TrainedWeights(str(file), loaded.values, settings, learned)
 
 

@@ -188,6 +188,7 @@ def test_two_kinds_of_data_are_both_named(names, named, tmp_path):
         ("scene0000_00/scene0000_00_vh_clean_2.ply", "prepare scannet"),
         ("train/one.ply", "prepare ply"),
         ("train/scene0000_00_inst_nostuff.pth", "prepare pth"),
+        ("train/tile.laz", "prepare scenes"),
     ],
 )
 def test_raw_point_clouds_are_told_to_be_prepared(name, command, tmp_path):

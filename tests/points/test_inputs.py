@@ -12,11 +12,13 @@ from paddlevit_dist.points.data.scenes import ScanNet
 from paddlevit_dist.points.inputs import InputScenes, find_scenes
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
+from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
 
+from .other_scenes import las, pcd, pointcept, semantic_kitti
 from .raw_scenes import pointgroup_arrays, points_of, write_pointgroup, write_scannet, zipped
 from .test_semantic import tensors
 
@@ -137,6 +139,65 @@ def test_classes_are_written_where_the_points_came_from(tmp_path):
     assert row["points"] == 80 and row["points_chair"] == np.count_nonzero(predictions[1] == 4)
     (line,) = writer.finish([])
     assert str(output) in line and "NAME.png from above" in line
+
+
+def test_laser_scans_come_back_as_copies_with_their_classes(tmp_path):
+    import laspy
+
+    las(tmp_path / "in" / "a.laz", points=70)
+    las(tmp_path / "in" / "b.las", points=60, seed=1, point_format=3, version="1.2")
+    task = recalled(SemanticSegmentation, [*SEMANTIC, "POINTS.FEATURES", "[rgb, intensity/65535]"])
+    inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
+    predictions = predicted(task, inputs)
+    output = tmp_path / "in"  # into the folder of the scans themselves
+    writer = task.prediction_writer(output, inputs)
+    for index, name in enumerate(("a.laz", "b.las")):
+        stem, suffix = name.split(".")
+        before = laspy.read(str(tmp_path / "in" / name))
+        row = writer.write(index, predictions[index])
+        assert row["as_source"] == f"{stem}_classified.{suffix}" and row["ply"] == f"{stem}.ply"
+        copy, after = (laspy.read(str(output / one)) for one in (row["as_source"], name))
+        assert np.array_equal(np.array(copy.classification), predictions[index])
+        for axis in "xyz":
+            assert np.array_equal(np.array(copy[axis]), np.array(before[axis]))
+        assert np.array_equal(np.array(after.classification), np.array(before.classification))
+    assert "NAME_classified.las or .laz" in writer.finish([])[-1]
+
+
+def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
+    semantic_kitti(tmp_path / "in", sequences=("11",), labelled=False)
+    words = ["POINTS.FEATURES", "[xyz, intensity]"]
+    task = SemanticSegmentation(config.load([*SEMANTIC, *words, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    task.set_up_from(Learned(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
+    predictions = predicted(task, inputs)
+    (tmp_path / "out").mkdir()
+    writer = task.prediction_writer(tmp_path / "out", inputs)
+    numbers = [10, 11, 15, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 70, 71, 72, 80, 81]
+    for index in range(2):
+        name = f"sequences/11/predictions/00000{index}.label"
+        assert writer.write(index, predictions[index])["as_source"] == name
+        expected = [numbers[number] for number in predictions[index]]
+        assert np.fromfile(tmp_path / "out" / name, "<u4").tolist() == expected
+
+
+def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_training(tmp_path):
+    pcd(tmp_path / "a.pcd", "binary")
+    pointcept(tmp_path, splits=("train",))
+    (tmp_path / "c.xyz").write_text("1 2 3\n2 3 4\n")
+    found, unreadable = find_scenes([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")])
+    assert [(scene.name, scene.kind) for scene in found] == [
+        ("a", "pcd"),
+        ("scene0000_00", "pointcept"),
+        ("c", "text"),
+    ]
+    assert not unreadable
+    task = recalled(SemanticSegmentation, [*SEMANTIC, "POINTS.FEATURES", "[ones, normal]"])
+    inputs = task.open_inputs([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")], tmp_path)
+    assert len(inputs.sample(1, np.random.default_rng(0)).scene.channels["normal"]) == 70
+    for index, has in ((0, "only intensity, label"), (2, "nothing but points, colours and labels")):
+        with pytest.raises(UserError, match=f"has no normal for its points, {has}; the channels wanted"):
+            inputs.sample(index, np.random.default_rng(0))
 
 
 def test_the_hidden_scenes_are_for_the_benchmark(tmp_path):

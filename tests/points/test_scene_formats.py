@@ -98,8 +98,9 @@ def test_semantic_kitti_has_nineteen_classes_and_standard_sequences(tmp_path, ca
 def test_predictions_for_semantic_kitti_have_its_own_numbers(tmp_path):
     semantic_kitti(tmp_path)
     source = tmp_path / "sequences" / "08" / "velodyne" / "000001.bin"
-    name = kitti_reader.write_labels(str(source), tmp_path / "out", np.arange(19))
+    name = kitti_reader.prediction_name(str(source))
     assert name == "sequences/08/predictions/000001.label"
+    kitti_reader.write_labels(tmp_path / "out" / name, np.arange(19))
     inverse = [10, 11, 15, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 70, 71, 72, 80, 81]  # its learning_map_inv
     assert np.fromfile(tmp_path / "out" / name, "<u4").tolist() == inverse
 

@@ -71,7 +71,7 @@ def guess(path: str, contents: str | None = None) -> Guess | None:
     annotated = maps if maps and (contents == WITH_LABEL_MAPS or not boxes) else boxes
     found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
     if maps or (boxes and not _has_classes(root)):  # folders called images and labels are no classes
-        found = [made for made in found if made.dataset != "folder"]
+        found = [made for made in found if made.dataset not in ("folder", *(["imagenet2012"] if maps else []))]
     if maps and contents == WITH_BOXES and not boxes:
         refuse_labelme(root)
     found += annotated
@@ -238,10 +238,11 @@ def _refuse_point_clouds(root: str, shown: str) -> None:
     """Raise an error naming the command that turns raw point clouds into a dataset."""
     for folder in (root, *first_folders(root)):
         names = first_names(folder)
-        for suffix, command in (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply")):
+        known = (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply"))
+        for suffix, command in (*known, *((suffix, "scenes") for suffix in (".las", ".laz", ".pcd"))):
             example = next((name for name in names if name.endswith(suffix)), None)
             if example is not None:
-                dataset = "scenes" if command == "ply" else "scannet"
+                dataset = "scannet" if command in ("scannet", "pth") else "scenes"
                 raise UserError(
                     f"{shown} holds point clouds such as {example}: prepare them once with "
                     f"'{program('prepare')} {command} {shown} OUT', and train with -dataset={dataset} -data_path=OUT "

@@ -28,7 +28,16 @@ _YEARS = ("", "2017", "2014")  # behind the words of COCO's splits
 _PICTURES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
 _LABELS = (
     *("labels", "label", "masks", "mask", "annotations", "annotation", "segmentationclass", "segmentations"),
-    *("segmentation", "labelmaps", "label_maps", "ground_truth", "groundtruth", "gt", "targets"),
+    *(
+        "segmentationclasspng",
+        "segmentation",
+        "labelmaps",
+        "label_maps",
+        "ground_truth",
+        "groundtruth",
+        "gt",
+        "targets",
+    ),
 )
 _BESIDE = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # behind a split's word: its maps
 _ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
@@ -171,11 +180,18 @@ LAYOUTS = (
         split_words={"train": ("train", "default")},  # CVAT calls a task without splits "default"
         published={},
     ),
+    _VOC._replace(
+        dataset="label_maps",
+        words="own label maps in Pascal VOC's folders",
+        marks=("classes.txt",),
+        classes="",
+        published={},
+    ),
     _VOC,
     *_in_images(_PANOPTIC),
     *_in_images(_PANOPTIC._replace(labels="panoptic_{split}")),
     *_in_images(_STUFF),
-    *_in_images(_STUFF_10K._replace(**_TRAIN_IDS, first=1, marks=("imageLists/train.txt",))),
+    _STUFF_10K._replace(**_TRAIN_IDS, pictures="images/{split}", first=1, marks=("imageLists/train.txt",)),
     *_in_images(_STUFF._replace(**_TRAIN_IDS, first=0)),
     _STUFF_10K._replace(marks=("imageLists/train.txt",)),
 )
@@ -216,12 +232,13 @@ def find_layout(root: str, dataset: str | None = None) -> Found | None:
         dataset: registered name of what must be there; None: anything.
     """
     tops = [root, *first_folders(root), *first_folders(os.path.join(root, "VOCdevkit"))]
-    for layout in LAYOUTS:
-        if dataset in (None, layout.dataset):
-            for top in tops:
-                is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
-                if (is_marked or layout.dataset == dataset) and _holds(layout, top):
-                    return Found(layout, top)
+    rows = [layout for layout in LAYOUTS if dataset in (None, layout.dataset)]
+    unmarked = [] if dataset is None else [layout._replace(marks=()) for layout in rows]
+    for layout in (*rows, *unmarked):
+        for top in tops:
+            is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
+            if is_marked and _holds(layout, top):
+                return Found(layout, top)
     for layout, look in ((LABELME_LAYOUT, find_labelme), (CVAT_LAYOUT, cvat_file), (YOLO_LAYOUT, find_yolo_outlines)):
         if dataset in (None, layout.dataset) and look(root):
             return Found(layout, root)
@@ -237,6 +254,8 @@ def cvat_file(root: str) -> str | None:
 
 def _own_layouts(root: str) -> Iterator[Layout]:
     """How people lay out pictures and label maps of their own, as far as the names of folders fit."""
+    for lists in ("{split}.txt", "{split}_list.txt"):  # as PaddleSeg and PaddleX have them
+        yield Layout("label_maps", "lists of pictures and label maps", lists=lists)
     own = functools.partial(Layout, "label_maps", "pictures and label maps")
     names = {os.path.basename(path).lower(): os.path.basename(path) for path in first_folders(root)}
     for pictures in filter(names.get, _PICTURES):
@@ -265,7 +284,11 @@ def _holds(layout: Layout, top: str) -> bool:
         pictures, labels = folders
         if layout.lists and not _list_files(layout, top, split):
             continue
-        if pictures == labels:
+        if layout.lists and not layout.pictures:
+            first = head_of_text(_list_files(layout, top, split)[0]).decode("utf-8-sig", "replace").splitlines()[:1]
+            if any(all(map(os.path.isfile, row)) for row in _pairs_in(first, top)):
+                return True
+        elif pictures == labels:
             names = [os.path.splitext(name)[0] for name in first_names(labels) if _is_picture(name)]
             if any(name.removesuffix(end) in names for name in names for end in _ENDS if name.endswith(end)):
                 return True
@@ -322,6 +345,15 @@ def pairs_of(found: Found, split: str) -> Pairs:
         remark = "; DATA.VAL_FRACTION divides the training set" if helps else ""
         require_split(split, [one for one in known if one != split], f"{layout.dataset} at {top}", remark)
         raise UserError(f"{top} has no {split} pictures; expected {layout.words}")
+    if layout.lists and not layout.pictures:
+        with readable(files[0]):
+            rows = _pairs_in(read_text(files[0], "utf-8-sig").splitlines(), top)
+        missing = next(
+            (f"{path}, which is not there" for row in rows for path in row if not os.path.isfile(path)), None
+        )
+        if missing is not None or not rows:
+            raise UserError(f"{files[0]} names {missing or 'no pictures, each with its label map, on all lines'}")
+        return Pairs(*map(list, zip(*rows)), [])
     pictures, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
     pictures = {stem.removesuffix(layout.picture_end): name for stem, name in pictures.items()}
     end = "" if layout.end else _end_of_own(pictures, labels, folders[0] == folders[1])
@@ -332,13 +364,21 @@ def pairs_of(found: Found, split: str) -> Pairs:
         stems, notices = _listed(files[0], pictures, labels, folders), []
     else:
         stems, notices = _matched(split, pictures, labels, folders)
-    expected = layout.published.get(split)
-    if expected is not None and len(stems) != expected:
+    expected = layout.published.get(split, len(stems))
+    if len(stems) != expected:
         notices.append(f"{split}: {len(stems):,} pictures; {layout.dataset} as published has {expected:,}")
-    paths = [
-        [os.path.join(folder, names[stem]) for stem in stems] for folder, names in zip(folders, (pictures, labels))
+    found_names = zip(folders, (pictures, labels))
+    return Pairs(*([os.path.join(folder, names[stem]) for stem in stems] for folder, names in found_names), notices)
+
+
+def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
+    """The pictures and label maps that the lines of a list name, relative to ``top``; none if it is no such list."""
+    rows = [
+        re.split(r"\t" if "\t" in line else r"\s+(?=\S+$)", line.strip(), maxsplit=1) for line in lines if line.strip()
     ]
-    return Pairs(*paths, notices)
+    if any(len(row) != 2 or not _is_picture(row[1]) for row in rows):
+        return []
+    return [(os.path.join(top, row[0].strip()), os.path.join(top, row[1].strip())) for row in rows]
 
 
 def _has_split(found: Found, split: str) -> bool:

@@ -38,6 +38,9 @@ class InstanceWriter(SceneWriter):
         f"(left, if known) and prediction, NAME.txt and {MASKS_FOLDER}/"
     )
 
+    def point_classes(self, prediction: tuple[np.ndarray, list[Prediction]]) -> np.ndarray:
+        return prediction[0]
+
     def write_scene(
         self, scene: Scene, prediction: tuple[np.ndarray, list[Prediction]], true: np.ndarray | None = None
     ) -> list[str]:

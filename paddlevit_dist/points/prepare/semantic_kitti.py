@@ -116,19 +116,21 @@ def scan_name(path: str) -> str:
     return f"{Path(path).parent.parent.name}_{Path(path).stem}"
 
 
-def write_labels(source: str, folder: Path, classes: np.ndarray) -> str:
-    """Write predictions where the benchmark and its tools look for them below ``folder``: for a scan
-    sequences/11/velodyne/000000.bin that is sequences/11/predictions/000000.label. Returns the path within ``folder``.
+def prediction_name(path: str) -> str:
+    """Where the benchmark and its tools look for the prediction of a scan sequences/11/velodyne/000000.bin."""
+    return os.path.join("sequences", Path(path).parent.parent.name, "predictions", Path(path).stem + LABEL)
+
+
+def write_labels(path: Path, classes: np.ndarray) -> None:
+    """Write predictions with the numbers of the data set's own files; folders are made.
 
     Args:
         classes: integers (points,), numbers of ``CLASS_NAMES``.
     """
     own = [numbers[0] for numbers in _CLASSES.values()]
-    name = os.path.join("sequences", Path(source).parent.parent.name, "predictions", Path(source).stem + LABEL)
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(folder / name) as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:
         file.write(np.array(own, "<u4")[classes].tobytes())
-    return name
 
 
 def _files(path: str, labelled: bool) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.labelling.confusion import CONFUSION
 from paddlevit_dist.labelling.counts import confusion_of
 from paddlevit_dist.prediction.evaluation import SavedPredictions
+from paddlevit_dist.prediction.trained import open_source
 from paddlevit_dist.runtime.errors import UserError
 
 SHAPES = ["-cfg=segformer_b0_shapes", "DATA.SHAPES.VAL", "7", "DATA.SHAPES.SIDES", "[40, 90]"]
@@ -139,6 +140,18 @@ def test_new_pictures_become_masks_with_colours_and_shares(tmp_path):
         mixed = 0.4 * np.asarray(picture)[5, 5] + 0.6 * colours[found[5, 5]]
         assert np.abs(np.asarray(drawn)[5, 5] - mixed).max() < 30  # JPEG
     assert (tmp_path / "classes.txt").read_text().split() == task.class_names
+
+
+def test_predict_slides_windows_over_pictures_where_it_is_told_to(tmp_path):
+    paddle.save({}, str(tmp_path / "some.pdparams"))
+    asked = {"source": str(tmp_path / "some.pdparams"), "command": "predict"}
+    plain = open_source(**asked, recipe="segformer_b0_shapes")
+    sliding = open_source(**asked, recipe="segformer_b0_shapes", window=(48, 64))
+    found = ImageSegmentation(sliding.config).protocol
+    assert (found.crop, found.stride) == ((48, 64), (32, 42)) and ImageSegmentation(plain.config).protocol.crop is None
+    assert plain.settings != sliding.settings  # what is predicted with one does not go on with the other
+    with pytest.raises(UserError, match="predict: -window is for segmentation; leave it out"):
+        open_source(**asked, recipe="vit_digits", window=48)
 
 
 def test_outputs_that_are_not_finite_are_no_prediction_and_no_score():

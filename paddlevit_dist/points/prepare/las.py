@@ -81,7 +81,7 @@ def _opened(path: str) -> Iterator[Any]:
     laspy = _library(path)
     try:
         require_regular(path)
-        _check_chunks(path)
+        _check_header(path)
         # One thread: the parallel decompressor takes memory for all points that a damaged header may announce.
         backends = (laspy.LazBackend.Lazrs, laspy.LazBackend.Laszip)
         with laspy.open(path, laz_backend=backends) as reader:
@@ -99,16 +99,21 @@ def _opened(path: str) -> Iterator[Any]:
         raise UserError(f"{path} is not a complete LAS file: {reason}; copy or export it again") from error
 
 
-def _check_chunks(path: str) -> None:
-    """Check that a compressed file can hold the table of chunks that it announces: the decompressor ends the process
-    where there is no memory for it. Its place is at the beginning of the points, or at the end of the file.
+def _check_header(path: str) -> None:
+    """Check that a file can hold the records that its header announces, which laspy would read for hours, and the table
+    of chunks of a compressed one, where the decompressor ends the process if there is no memory for it. That table's
+    place is at the beginning of the points, or at the end of the file.
 
     Raises:
         UserError: it cannot.
         struct.error: the file is cut off.
     """
     with open(path, "rb") as stream:
-        header, size = stream.read(105), os.fstat(stream.fileno()).st_size
+        header, size = stream.read(247), os.fstat(stream.fileno()).st_size
+        records = struct.unpack_from("<I", header, 100)[0]  # and the extended ones, since LAS 1.4
+        records += struct.unpack_from("<I", header, 243)[0] if header[25] >= 4 else 0
+        if records > size:
+            raise UserError(f"{path} is not a complete LAS file: {records:,} records; copy or export it again")
         if not struct.unpack_from("<B", header, 104)[0] & 0x80:  # not compressed
             return
         stream.seek(struct.unpack_from("<I", header, 96)[0])

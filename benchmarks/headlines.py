@@ -176,6 +176,7 @@ ONLY_WHOLE = (
     "heatmaps.py",
     "intervals.py",
     "scene_memory.py",
+    "large_scene.py",
     "faults.py",
     "soak.py",
 )

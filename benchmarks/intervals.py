@@ -28,7 +28,7 @@ from paddlevit_dist.intervals import bootstrap  # noqa: E402
 
 
 def classification() -> tuple[Any, list[np.ndarray]]:
-    from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
+    from paddlevit_dist.labelling.classification import ClassificationMetrics
 
     rng = np.random.default_rng(0)
     places = rng.geometric(0.8, 50_000) - 1

@@ -43,7 +43,11 @@ _FAMILIES = {
         "mask_rcnn.network:MaskRCNN": "MASK_RCNN",
         "mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
     },
-    "paddlevit_dist.points.sparse": {"minkunet:MinkUNet": "MINKUNET", "minkunet:TutorialNetwork": "TUTORIAL"},
+    "paddlevit_dist.points.sparse": {
+        "minkunet:MinkUNet": "MINKUNET",
+        "minkunet:MinkClassifier": "CLASSIFIER",
+        "minkunet:TutorialNetwork": "TUTORIAL",
+    },
 }
 
 
@@ -140,6 +144,9 @@ DATASETS: dict[str, Target] = {
     "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
     "scenes": "paddlevit_dist.points.data.scenes:Scenes",
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
+    "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",
+    "modelnet10": "paddlevit_dist.points.shapes.data:ModelNet10",
+    "modelnet40": "paddlevit_dist.points.shapes.data:ModelNet40",
 }
 
 WHOLE, WITH_BOXES, WITH_LABEL_MAPS = "pictures", "pictures with boxes", "pictures with label maps"
@@ -160,6 +167,7 @@ _CONTENTS = {
 EMBEDDED = (
     "digits",
     "synthetic_rooms",
+    "synthetic_solids",
     "synthetic_landmarks",
     "synthetic_organs",
     "synthetic_shapes",
@@ -172,6 +180,7 @@ TASKS: dict[str, Target] = {
     "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
     "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
+    "shape_classification": "paddlevit_dist.points.shapes.task:ShapeClassification",
     "detection": "paddlevit_dist.images.detection.task:Detection",
     "image_segmentation": "paddlevit_dist.images.segmentation.task:ImageSegmentation",
 }
@@ -192,6 +201,7 @@ TABLES: dict[str, Sequence[str]] = {
     "volume_segmentation": [_VOLUMES_TABLE, "paddlevit_dist.volumes.segmentation.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
+    "shape_classification": ["paddlevit_dist.points.shapes.settings:TABLE"],
     "detection": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.detection.settings:TABLE"],
     "image_segmentation": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
@@ -206,6 +216,7 @@ _BUILT_IN_TABLES = (*_OF_EVERY_RUN, *(table for tables in TABLES.values() for ta
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",
+    **dict.fromkeys(("synthetic_solids", "modelnet10", "modelnet40"), "mink_classifier_solids"),
     "synthetic_shapes": "detr_shapes",
     "segmentation_shapes": "segformer_b0_shapes",
     **dict.fromkeys(("coco", "voc", "yolo"), "detr_r50_coco"),
@@ -213,7 +224,9 @@ RECIPES = {
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     WITH_BOXES: "detr_r50_coco",
-    **dict.fromkeys((WITH_LABEL_MAPS, *_LABEL_MAPS), "segformer_b0_shapes"),
+    WITH_LABEL_MAPS: "segformer_b0_shapes",
+    **dict.fromkeys(_LABEL_MAPS, "segformer_b0_ade20k"),
+    "cityscapes": "segformer_b0_cityscapes",
     "points": "minkunet34c_scannet",
     "volumes": "landmark_unet3d",
 }

@@ -59,7 +59,7 @@ def completed(script, line):
         ("paddlevit-dist train -accum", ["-accum_iter"]),
         ("paddlevit-dist train -cfg=vit_dig", ["vit_digits"]),
         ("paddlevit-dist train -cfg vit_dig", ["vit_digits"]),
-        ("paddlevit-dist train -cfg=vit_digits -dataset=coc", ["coco"]),
+        ("paddlevit-dist train -cfg=vit_digits -dataset=coc", ["coco", "coco_panoptic", "coco_stuff"]),
         ("paddlevit-dist train -cfg=vit_digits TRAIN.BASE_L", ["TRAIN.BASE_LR"]),
         ("paddlevit-dist evaluate -cfg=vit_digits -pretrained=weig", ["weights.pdparams"]),
         ("paddlevit-dist predict weig", ["weights.pdparams"]),

@@ -14,10 +14,10 @@ from paddlevit_dist.comparing.pairs import Pair, compare, warnings
 from paddlevit_dist.comparing.significance import mcnemar
 from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
-from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.labelling.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError

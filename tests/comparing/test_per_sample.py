@@ -18,10 +18,10 @@ from support import small_runs
 from paddlevit_dist import config
 from paddlevit_dist.comparing.per_sample import PerSample
 from paddlevit_dist.contracts.task import Metrics
-from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections, as_written
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.intervals import means
+from paddlevit_dist.labelling.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.prediction.evaluation import evaluate_only

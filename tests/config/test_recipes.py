@@ -74,7 +74,8 @@ def test_the_effective_batch_of_the_header_is_that_of_the_values(recipe):
     total, devices, images, batches = map(
         int,
         re.match(
-            r"# effective batch: (\d+) = (\d+) devices x (\d+) (?:images|scenes|volumes) x (\d+) batch(?:es)? per", line
+            r"# effective batch: (\d+) = (\d+) devices x (\d+) (?:image|scene|shape|volume)s x (\d+) batch(?:es)? per",
+            line,
         ).groups(),
     )
     values = load([f"-cfg={recipe}"]).values

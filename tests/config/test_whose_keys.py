@@ -205,6 +205,6 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
     others = len(keys()) - len(keys("semantic_segmentation"))
     assert notice == (
         f"saved.yaml: no effect: {others} keys: read by tasks classification, detection, image_segmentation, "
-        "landmarks, volume_segmentation, pointgroup, not by semantic_segmentation"
+        "landmarks, volume_segmentation, pointgroup, shape_classification, not by semantic_segmentation"
     )
     assert config.dump_yaml(configuration.values).count("VOLUMES") == 0

@@ -10,11 +10,11 @@ from support.processes import run_workers, succeeded
 from distributed.test_instance_metrics import NAMES, scene
 from paddlevit_dist.contracts.task import Metrics
 from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
-from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
+from paddlevit_dist.labelling.classification import ClassificationMetrics
 from paddlevit_dist.loading.sampler import EvaluationSampler
 from paddlevit_dist.parallel import broadcast_object, is_main, rank, reduce_dict, world_size
 from paddlevit_dist.points.instances.metrics import InstanceMetrics

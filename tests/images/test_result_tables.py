@@ -14,7 +14,7 @@ import pytest
 from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.comparing.pairs import compare
 from paddlevit_dist.comparing.tables import read
-from paddlevit_dist.images.classification.evaluation import ClassificationMetrics
+from paddlevit_dist.labelling.classification import ClassificationMetrics
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 

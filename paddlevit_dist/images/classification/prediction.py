@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw
 from ...contracts.dataset import Samples, dataset_class
 from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row, TaskPrediction
 from ...contracts.sample_checks import BadSample
+from ...labelling.classification import best_classes, probabilities
 from ...runtime.errors import UserError
 from ...runtime.lettering import LINE_PX, letters
 from ..data.image_dataset import ImageDataset
@@ -20,8 +21,6 @@ from ..data.reading import Reading
 from ..transforms.crops import EvaluationTransform, GlyphTransform
 from ..transforms.on_device import Normaliser
 
-_MOST_CLASSES = 5
-_DIGITS = 7  # of a score; float32 has no more
 _MOST_PICTURES = 500  # are drawn, the first: each takes as long as some predictions
 _PICTURE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names beside it
 _BAR = (190, 215, 245)
@@ -106,38 +105,6 @@ class AsEvaluated(NamedTuple):
                 size = "{} x {}".format(*image.size)
                 raise BadSample(f"a picture of {size} pixels would be scaled to {width} x {height}: crop it")
         return self.transform(image, generator), 0
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Softmax in float64, in which different logits never become equal.
-
-    Args:
-        logits: float32 (batch, classes).
-    """
-    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    shares = np.exp(shifted)
-    return shares / shares.sum(axis=-1, keepdims=True)
-
-
-def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:
-    """The most probable classes, at most five, as ``class, score, class_2, score_2, ...``; the first of equal ones
-    comes first, as in an evaluation.
-
-    Args:
-        shares: float64 (classes,), probabilities.
-        class_names: None, or too few: a class without one is called by its number.
-    Raises:
-        BadSample: the probabilities are not finite.
-    """
-    if not np.isfinite(shares).all():
-        raise BadSample("the model's outputs for it are not finite")
-    names = class_names or ()
-    row: Row = {}
-    for place, label in enumerate(np.argsort(-shares, kind="stable")[:_MOST_CLASSES].tolist()):
-        ending = f"_{place + 1}" if place else ""
-        row[f"class{ending}"] = names[label] if label < len(names) else str(label)
-        row[f"score{ending}"] = float(f"{shares[label]:.{_DIGITS}g}")
-    return row
 
 
 class ClassWriter(PredictionWriter):

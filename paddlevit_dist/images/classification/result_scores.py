@@ -1,4 +1,4 @@
-"""Scores of somebody else's table of classes, by the rules of ``evaluation.ClassificationMetrics``. Needs no Paddle."""
+"""Scores of somebody else's table of classes, by the rules of ``ClassificationMetrics``. Needs no Paddle."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

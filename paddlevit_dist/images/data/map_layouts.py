@@ -191,7 +191,7 @@ LAYOUTS = (
     *_in_images(_PANOPTIC),
     *_in_images(_PANOPTIC._replace(labels="panoptic_{split}")),
     *_in_images(_STUFF),
-    *_in_images(_STUFF_10K._replace(**_TRAIN_IDS, first=1, marks=("imageLists/train.txt",))),
+    _STUFF_10K._replace(**_TRAIN_IDS, pictures="images/{split}", first=1, marks=("imageLists/train.txt",)),
     *_in_images(_STUFF._replace(**_TRAIN_IDS, first=0)),
     _STUFF_10K._replace(marks=("imageLists/train.txt",)),
 )
@@ -232,12 +232,13 @@ def find_layout(root: str, dataset: str | None = None) -> Found | None:
         dataset: registered name of what must be there; None: anything.
     """
     tops = [root, *first_folders(root), *first_folders(os.path.join(root, "VOCdevkit"))]
-    for layout in LAYOUTS:
-        if dataset in (None, layout.dataset):
-            for top in tops:
-                is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
-                if (is_marked or layout.dataset == dataset) and _holds(layout, top):
-                    return Found(layout, top)
+    rows = [layout for layout in LAYOUTS if dataset in (None, layout.dataset)]
+    unmarked = [] if dataset is None else [layout._replace(marks=()) for layout in rows]
+    for layout in (*rows, *unmarked):
+        for top in tops:
+            is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
+            if is_marked and _holds(layout, top):
+                return Found(layout, top)
     for layout, look in ((LABELME_LAYOUT, find_labelme), (CVAT_LAYOUT, cvat_file), (YOLO_LAYOUT, find_yolo_outlines)):
         if dataset in (None, layout.dataset) and look(root):
             return Found(layout, root)
@@ -352,7 +353,7 @@ def pairs_of(found: Found, split: str) -> Pairs:
         )
         if missing is not None or not rows:
             raise UserError(f"{files[0]} names {missing or 'no pictures, each with its label map, on all lines'}")
-        return Pairs([picture for picture, _ in rows], [labels for _, labels in rows], [])
+        return Pairs(*map(list, zip(*rows)), [])
     pictures, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
     pictures = {stem.removesuffix(layout.picture_end): name for stem, name in pictures.items()}
     end = "" if layout.end else _end_of_own(pictures, labels, folders[0] == folders[1])
@@ -363,13 +364,11 @@ def pairs_of(found: Found, split: str) -> Pairs:
         stems, notices = _listed(files[0], pictures, labels, folders), []
     else:
         stems, notices = _matched(split, pictures, labels, folders)
-    expected = layout.published.get(split)
-    if expected is not None and len(stems) != expected:
+    expected = layout.published.get(split, len(stems))
+    if len(stems) != expected:
         notices.append(f"{split}: {len(stems):,} pictures; {layout.dataset} as published has {expected:,}")
-    paths = [
-        [os.path.join(folder, names[stem]) for stem in stems] for folder, names in zip(folders, (pictures, labels))
-    ]
-    return Pairs(*paths, notices)
+    found_names = zip(folders, (pictures, labels))
+    return Pairs(*([os.path.join(folder, names[stem]) for stem in stems] for folder, names in found_names), notices)
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:

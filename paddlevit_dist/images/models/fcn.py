@@ -11,6 +11,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ...checkpoint.load import from_torch_names
 from .layers import Conv2D
 from .segmenter import Segmenter, batch_norm, fan_out, pixel_classifier
 from .variants import FCN as VARIANTS
@@ -25,6 +26,7 @@ class FCN(Segmenter):
     """
 
     variants = VARIANTS
+    key_maps = {"torchvision": from_torch_names}
     classifier_layers = ("classifier.4", "aux_classifier.4")
     auxiliary_weight = 0.5
 

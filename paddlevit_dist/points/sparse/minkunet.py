@@ -1,4 +1,5 @@
-"""MinkowskiEngine's U-Nets and the small network of its tutorial, with its parameter names and shapes.
+"""MinkowskiEngine's U-Nets, a classifier of whole scenes with their way down, and the small network of its tutorial,
+with its parameter names and shapes.
 
 Source: C. Choy, J. Gwak, S. Savarese, "4D Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR
 2019, arXiv 1904.08755, figure 4; names, widths and depths as in MinkowskiEngine 0.5 (examples/minkunet.py).
@@ -12,8 +13,9 @@ from paddle import nn
 
 from ...checkpoint.load import from_torch_names
 from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
+from .pooling import GlobalPooling
 from .tensor import SparseTensor, cat
-from .variants import MINKUNET, TUTORIAL
+from .variants import CLASSIFIER, MINKUNET, TUTORIAL
 
 
 class ResidualBlock(nn.Layer):
@@ -37,7 +39,46 @@ class ResidualBlock(nn.Layer):
         return self.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
-class MinkUNet(SparseNetwork):
+class Encoder(SparseNetwork):
+    """The way down of MinkowskiEngine's U-Nets: five levels of voxels, strides 1 to 16.
+
+    Args:
+        in_channels: of the voxel features.
+        depths: residual blocks of the four stages.
+        widths: their channels.
+        first_channels: of the stem.
+        dimension: spatial axes, 1 to 4.
+    """
+
+    layer_names = r"block\d\.\d+"
+    key_maps = {"MinkowskiEngine": from_torch_names}
+
+    def __init__(
+        self, in_channels: int, depths: Sequence[int], widths: Sequence[int], first_channels: int, dimension: int
+    ) -> None:
+        super().__init__(in_channels, dimension)
+        self.relu = ReLU()
+        self.conv0p1s1 = Convolution(in_channels, first_channels, 5, dimension=dimension)
+        self.bn0 = NestedBatchNorm(first_channels)
+        channels = first_channels
+        for stage, stride in enumerate((1, 2, 4, 8)):
+            down = Convolution(channels, channels, 2, stride=2, dimension=dimension)
+            setattr(self, f"conv{stage + 1}p{stride}s2", down)
+            setattr(self, f"bn{stage + 1}", NestedBatchNorm(channels))
+            setattr(self, f"block{stage + 1}", _stage(channels, widths[stage], depths[stage], dimension))
+            channels = widths[stage]
+
+    def levels(self, x: SparseTensor) -> list[SparseTensor]:
+        """Features of the strides 1, 2, 4, 8 and 16."""
+        found = [self.relu(self.bn0(self.conv0p1s1(x)))]
+        for stage, stride in enumerate((1, 2, 4, 8), start=1):
+            x = getattr(self, f"conv{stage}p{stride}s2")(found[-1])
+            x = self.relu(getattr(self, f"bn{stage}")(x))
+            found.append(getattr(self, f"block{stage}")(x))
+        return found
+
+
+class MinkUNet(Encoder):
     """U-Net over five levels of voxels, strides 1 to 16.
 
     Args:
@@ -51,8 +92,6 @@ class MinkUNet(SparseNetwork):
 
     variants = MINKUNET
     classifier_layers = ("final",)
-    layer_names = r"block\d\.\d+"
-    key_maps = {"MinkowskiEngine": from_torch_names}
 
     def __init__(
         self,
@@ -63,21 +102,9 @@ class MinkUNet(SparseNetwork):
         first_channels: int = 32,
         dimension: int = 3,
     ):
-        super().__init__(in_channels, dimension)
+        super().__init__(in_channels, depths[:4], widths[:4], first_channels, dimension)
         self.num_features = widths[7]
-        self.relu = ReLU()
-        self.conv0p1s1 = Convolution(in_channels, first_channels, 5, dimension=dimension)
-        self.bn0 = NestedBatchNorm(first_channels)
-
-        channels, skipped = first_channels, [first_channels]
-        for stage, stride in enumerate((1, 2, 4, 8)):
-            down = Convolution(channels, channels, 2, stride=2, dimension=dimension)
-            setattr(self, f"conv{stage + 1}p{stride}s2", down)
-            setattr(self, f"bn{stage + 1}", NestedBatchNorm(channels))
-            setattr(self, f"block{stage + 1}", _stage(channels, widths[stage], depths[stage], dimension))
-            channels = widths[stage]
-            skipped.append(channels)
-        skipped.pop()  # the deepest level has no skip connection
+        channels, skipped = widths[3], [first_channels, *widths[:3]]
         for stage, stride in zip(range(4, 8), (16, 8, 4, 2)):
             width = widths[stage]
             up = TransposedConvolution(channels, width, 2, stride=2, dimension=dimension)
@@ -90,14 +117,7 @@ class MinkUNet(SparseNetwork):
 
     def forward_features(self, x: SparseTensor) -> SparseTensor:
         """Features (N, num_features) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
-        x = self.relu(self.bn0(self.conv0p1s1(x)))
-        skipped = [x]
-        for stage, stride in enumerate((1, 2, 4, 8), start=1):
-            x = getattr(self, f"conv{stage}p{stride}s2")(x)
-            x = self.relu(getattr(self, f"bn{stage}")(x))
-            x = getattr(self, f"block{stage}")(x)
-            skipped.append(x)
-        skipped.pop()
+        *skipped, x = self.levels(x)
         for stage, stride in zip(range(4, 8), (16, 8, 4, 2)):
             x = getattr(self, f"convtr{stage}p{stride}s2")(x)
             x = self.relu(getattr(self, f"bntr{stage}")(x))
@@ -111,6 +131,46 @@ class MinkUNet(SparseNetwork):
     def reset_classifier(self, num_classes: int) -> None:
         self.num_classes = num_classes
         self.final = _classifier(self.num_features, num_classes, self.dimension)
+
+
+class MinkClassifier(Encoder):
+    """The same way down, the mean over the voxels of each scene, and a linear classifier: a U-Net's weights fit all but
+    the last.
+
+    Args:
+        num_classes: outputs for each scene; 0 for a network that returns features.
+        others: as of ``Encoder``.
+    """
+
+    variants = CLASSIFIER
+    classifier_layers = ("head",)
+
+    def __init__(
+        self,
+        num_classes: int = 40,
+        in_channels: int = 3,
+        depths: Sequence[int] = CLASSIFIER["mink_classifier14"]["depths"],
+        widths: Sequence[int] = MINKUNET["minkunet14a"]["widths"][:4],
+        first_channels: int = 32,
+        dimension: int = 3,
+    ):
+        super().__init__(in_channels, depths, widths, first_channels, dimension)
+        self.num_features = widths[3]
+        self.pooling = GlobalPooling()
+        self.reset_classifier(num_classes)
+        _initialise(self)
+
+    def forward_features(self, x: SparseTensor) -> paddle.Tensor:
+        """Features (scenes, num_features)."""
+        return self.pooling(self.levels(x)[-1])
+
+    def forward(self, x: SparseTensor) -> paddle.Tensor:
+        """Logits (scenes, num_classes); features when the network has no classes."""
+        return self.head(self.forward_features(x))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+        self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
 
 class TutorialNetwork(SparseNetwork):

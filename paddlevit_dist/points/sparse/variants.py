@@ -22,3 +22,6 @@ MINKUNET: dict[str, dict[str, Any]] = {
     f"minkunet{name}": {"depths": _DEPTHS[name[:2]], "widths": _DOWN + up} for name, up in _UP.items()
 }
 TUTORIAL: dict[str, dict[str, Any]] = {"minkunet_tutorial": {}}
+CLASSIFIER: dict[str, dict[str, Any]] = {
+    f"mink_classifier{name}": {"depths": depths[:4]} for name, depths in _DEPTHS.items()
+}

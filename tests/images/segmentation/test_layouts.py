@@ -1,5 +1,6 @@
 """Pictures with label maps in each original layout: found by their path alone, with the classes of their authors."""
 
+import json
 import pickle
 from pathlib import Path
 
@@ -56,6 +57,21 @@ def test_every_layout_is_found_by_its_path_and_read_exactly(dataset, root, opene
 def test_other_forms_of_published_sets(root, opened):
     require_truth(opened, cityscapes(root, "labelTrainIds"))
     assert opened().palette[0].tolist() == [128, 64, 128]
+
+
+@pytest.mark.parametrize("is_10k", [False, True])
+def test_coco_stuff_as_mmsegmentation_writes_it(is_10k, root, opened):
+    known = [0, 1, 171] if is_10k else [0, 170, 255]  # 171 classes from 1 on, or from 0 on
+    values, year = numbers(0, known), "2014" if is_10k else "2017"
+    photo(root / f"images/train{year}/a.jpg")
+    save(root / f"annotations/train{year}/a_labelTrainIds.png", values)
+    if is_10k:
+        (root / "imageLists").mkdir()
+        (root / "imageLists" / "train.txt").write_text("a\n")
+    expected = np.where(values == 0, 255, values - 1) if is_10k else values
+    for name in (None, "coco_stuff"):
+        assert opened("train", name).num_classes == 171
+        assert np.array_equal(opened("train", name).labels_of(0), expected)
 
 
 def test_coco_stuff_10k_as_published(root, opened):
@@ -292,3 +308,27 @@ def test_boxes_and_label_maps_in_one_folder_are_decided_by_the_task(root):
     assert guess_dataset(str(root)).dataset == guess_dataset(str(root), "detection").dataset == "voc"
     assert guess_dataset(str(root), "image_segmentation").dataset == "voc_segmentation"
     assert WITH_LABEL_MAPS == LabelMaps.holds
+
+
+def test_outlines_have_the_pixels_that_cocos_tools_give_them(root, opened):
+    from pycocotools import mask as coco_masks
+
+    generator = np.random.default_rng(5)
+    height, width = 61, 83
+    outlines = [generator.random((7, 2)) * (width, height) for _ in range(4)]
+    shapes = [{"label": str(place), "points": outline.tolist()} for place, outline in enumerate(outlines)]
+    shapes.append({"label": "4", "points": [[20.5, 9.5], [30, 14]], "shape_type": "rectangle"})
+    shapes.append({"label": "5", "points": [[60, 40], [60, 52]], "shape_type": "circle"})
+    photo(root / "a.jpg", (height, width))
+    (root / "a.json").write_text(json.dumps({"shapes": shapes, "imagePath": "a.jpg"}))
+    rectangle = np.array([(20.5, 9.5), (30, 9.5), (30, 14), (20.5, 14)])
+    expected = np.zeros((height, width), np.uint8)
+    for place, outline in enumerate([*outlines, rectangle]):
+        runs = coco_masks.merge(coco_masks.frPyObjects([outline.ravel().tolist()], height, width))
+        expected[coco_masks.decode(runs) == 1] = place + 1
+    found = opened().labels_of(0)
+    is_round = found == 6
+    rows, columns = np.indices(found.shape)
+    assert abs(is_round.sum() / (np.pi * 12**2) - 1) < 0.03
+    assert np.hypot(columns + 0.5 - 60, rows + 0.5 - 40)[is_round].max() < 12.75
+    assert np.array_equal(found[~is_round], expected[~is_round])

@@ -7,6 +7,8 @@ import pytest
 from support.waits import counted_waits
 
 from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.checkpoint.weights import given_weights
+from paddlevit_dist.commands.convert import with_our_names
 from paddlevit_dist.exporting.command import Trained, export
 from paddlevit_dist.images.models.counting import count_parameters
 from paddlevit_dist.images.models.resampling import resize_position_embedding
@@ -16,7 +18,7 @@ from paddlevit_dist.models import create_model
 from paddlevit_dist.registry import MODELS, WITH_LABEL_MAPS, contents_of
 from paddlevit_dist.runtime.errors import UserError
 
-from ..other_names import in_torch_layout
+from ..other_names import arrays, in_torch_layout
 from ..test_onnx_export import needs_onnx, require_same_outputs
 from . import small_segmenters as others
 from .small_segmenters import CLASSES, far_from_the_start, logits, reduced, small
@@ -251,7 +253,7 @@ def bicubic(patches, old, new):
         ("upernet_pvtv2_b0", others.of_mits_authors, "the authors' (PVTv2) names, Linear weights (out, in)"),
         ("upernet_vit_base", others.of_mmsegmentations_vit, "mmsegmentation (ViT) names, Linear weights (out, in)"),
         ("upernet_deit_small", others.of_mmsegmentations_vit, "mmsegmentation (ViT) names, Linear weights (out, in)"),
-        ("fcn_resnet50", in_torch_layout, "PyTorch names, Linear weights (out, in)"),
+        ("fcn_resnet50", in_torch_layout, "torchvision names, Linear weights (out, in)"),
     ],
 )
 def test_other_names_give_the_same_logits(name, convert, origin):
@@ -279,6 +281,27 @@ def test_an_mit_classifier_has_the_names_of_others(convert, origin):
     report = load_weights(model, convert(source), strict=True)
     np.testing.assert_array_equal(logits(model), logits(source))
     assert report.origin == origin and report.unexpected == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name, convert, origin",
+    [
+        ("segformer_b0", others.of_segformers_authors, "segformer, the authors' names"),
+        ("segformer_mmseg_b0", others.of_paddlevits_mit, "segformer, PaddleViT names"),
+        ("upernet_swin_tiny", others.of_mmsegmentations_swin, "upernet, mmsegmentation (Swin) names"),
+        ("upernet_vit_base", others.of_mmsegmentations_vit, "upernet, mmsegmentation (ViT) names"),
+        ("fcn_resnet50", in_torch_layout, "fcn, torchvision names"),
+    ],
+)
+def test_the_command_that_converts_knows_the_names(name, convert, origin):
+    model = small(name, seed=1)
+    converted = with_our_names(given_weights(convert(model), None))
+    assert converted.origin.startswith(origin) and converted.unknown == []
+    expected = arrays(model)
+    assert set(converted.state) == set(expected)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(converted.state[key], value, err_msg=key)
 
 
 def test_weights_of_the_other_segformer_are_refused_by_name():

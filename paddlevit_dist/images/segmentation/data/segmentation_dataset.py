@@ -62,9 +62,9 @@ def look_at_labels(dataset: SegmentationDataset, split: str) -> list[str]:
     if not labelled:
         return [f"no pixel of {maps} label maps of {split} has a class: all are without one ({IGNORED})"]
     names = list(map(str, dataset.class_names or range(dataset.num_classes)))
-    largest = np.argsort(-counts, kind="stable")
+    largest = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     told = [f"{names[label]} {_share(counts[label], labelled)}" for label in largest[:_MOST_NAMED].tolist()]
-    more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    more = f", and {len(largest) - _MOST_NAMED} more" if len(largest) > _MOST_NAMED else ""
     lines = [
         f"labels of {split}, in {maps} label maps: {', '.join(told)}{more}; without a class "
         f"{_share(ignored, ignored + labelled)} of all pixels"

@@ -1,0 +1,67 @@
+"""Configuration keys of the classification of shapes."""
+
+from collections.abc import Iterator
+
+from ...config.key import AT_LEAST_0, AT_LEAST_1, SHARE_BELOW_1, Given, Key, Range, Table, Unused
+from ...runtime.errors import UserError
+
+_KEYS = (
+    Key(
+        "SHAPES.VOXEL_SIZE",
+        0.05,
+        "float",
+        "edge of a voxel; a shape is scaled so that its farthest point is at 1 from its middle",
+        Range(low=1e-3, high=1),
+    ),
+    Key(
+        "SHAPES.FEATURES",
+        ["xyz"],
+        "text",
+        "what the network sees of a voxel: place and normal of its first point (3 channels each), ones (1)",
+        choices=("xyz", "normals", "ones"),
+        many=True,
+    ),
+    Key("SHAPES.POINTS", 2048, "int", "points of a shape: random ones in a training, else its first", AT_LEAST_1),
+    Key("SHAPES.LABEL_SMOOTHING", 0.0, "float", "training: share of a label that all classes get alike", SHARE_BELOW_1),
+    Key(
+        "SHAPES.UP", "z", "text", "axis of ROTATION_DEGREES; y for modelnet40_normal_resampled", choices=("x", "y", "z")
+    ),
+    Key("SHAPES.ROTATION_DEGREES", 0.0, "float", "training: largest angle around the axis UP", Range(low=0, high=180)),
+    Key(
+        "SHAPES.SCALE",
+        [0.8, 1.25],
+        "float",
+        "training: range of the factor of all lengths",
+        Range(low=0.01),
+        many=True,
+        length=2,
+    ),
+    Key("SHAPES.SHIFT", 0.1, "float", "training: largest shift along each axis", AT_LEAST_0),
+    Key("SHAPES.JITTER", 0.01, "float", "training: standard deviation of each point's movement", AT_LEAST_0),
+    Key("SHAPES.SOLIDS.TRAIN", 640, "int", "synthetic_solids: training shapes", AT_LEAST_1),
+    Key("SHAPES.SOLIDS.VAL", 160, "int", "synthetic_solids: validation shapes", AT_LEAST_1),
+)
+_TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES", "SCALE", "SHIFT", "JITTER")
+
+
+def _check(given: Given) -> list[str]:
+    low, high = given.values.SHAPES.SCALE
+    if low > high:
+        raise UserError(f"{given['SHAPES.SCALE']}: expected the smaller factor first")
+    return []
+
+
+def _unused(given: Given) -> Iterator[Unused]:
+    if given.values.DATA.DATASET != "synthetic_solids":
+        yield Unused(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
+    if not given.values.SHAPES.ROTATION_DEGREES:
+        yield Unused(("SHAPES.UP",), "SHAPES.ROTATION_DEGREES", "nothing is turned: {}")
+
+
+TABLE = Table(
+    _KEYS,
+    training=tuple(f"SHAPES.{name}" for name in _TRAINING),
+    effects={"training": ("SHAPES.SOLIDS.",)},
+    check=_check,
+    unused=_unused,
+)

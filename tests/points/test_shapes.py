@@ -1,0 +1,223 @@
+"""Classification of shapes: reading ModelNet, sampling meshes, samples, the network, a training and a prediction."""
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist import config, create_model
+from paddlevit_dist.contracts.prediction import Learned
+from paddlevit_dist.contracts.sample_checks import BadSample
+from paddlevit_dist.contracts.task import EvaluationStep, Step
+from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, Shape, parsed_off, read_shape, sampled
+from paddlevit_dist.points.shapes.solids import SyntheticSolids, turned
+from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, sample_of
+from paddlevit_dist.points.sparse import SparseTensor
+from paddlevit_dist.runtime.errors import UserError
+
+SMALL = "TASK shape_classification -dataset=synthetic_solids MODEL.NAME mink_classifier14 SHAPES.VOXEL_SIZE 0.2"
+
+
+def keys_of(*arguments: str):
+    return config.load([*SMALL.split(), *arguments]).values
+
+
+CUBE = """OFF
+8 6 0
+0 0 0
+1 0 0
+1 1 0
+0 1 0
+0 0 1
+1 0 1
+1 1 1
+0 1 1
+4 0 3 2 1
+4 4 5 6 7
+4 0 1 5 4
+4 1 2 6 5
+4 2 3 7 6
+4 3 0 4 7
+"""
+
+
+def resampled(folder, *, width=6):
+    """modelnet40_normal_resampled with three shapes of two classes, and its lists."""
+    (folder / "modelnet40_shape_names.txt").write_text("airplane\nnight_stand\n")
+    (folder / "modelnet40_train.txt").write_text("airplane_0001\nnight_stand_0001\n")
+    (folder / "modelnet40_test.txt").write_text("night_stand_0002\n")
+    for name in ("airplane_0001", "night_stand_0001", "night_stand_0002"):
+        place = folder / name.rpartition("_")[0]
+        place.mkdir(exist_ok=True)
+        rows = [[1, 2, 3, 0, 0, 2], [-1, 0.5, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0]]
+        (place / f"{name}.txt").write_text("".join(",".join(map(str, row[:width])) + "\n" for row in rows))
+    return folder
+
+
+def test_the_resampled_layout_is_read_by_its_lists(tmp_path):
+    train, test = (ModelNet40(str(resampled(tmp_path)), split, None) for split in ("train", "val"))
+    assert train.class_names == ["airplane", "night_stand"] and train.labels.tolist() == [0, 1]
+    assert test.labels.tolist() == [1] and test.describe(0) == str(tmp_path / "night_stand" / "night_stand_0002.txt")
+    xyz, normals, label = train.read(1)
+    assert xyz.tolist() == [[1, 2, 3], [-1, 0.5, 0], [0, 0, 0]] and label == 1
+    assert normals.tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+    assert ModelNet40(str(resampled(tmp_path, width=3)), "train", None).read(0).normals is None
+
+
+def test_the_layout_of_meshes_is_read_by_its_folders(tmp_path):
+    for name in ("chair/train/chair_0001", "chair/test/chair_0002", "sofa/train/sofa_0001"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{name}.off").write_text(CUBE)
+    (tmp_path / "README.txt").write_text("")
+    train, test = (ModelNet10(str(tmp_path), split, None) for split in ("train", "test"))
+    assert train.class_names == test.class_names == ["chair", "sofa"]
+    assert train.labels.tolist() == [0, 1] and test.labels.tolist() == [0] and len(train.read(1).xyz) == 10_000
+
+
+def test_points_of_a_mesh_lie_evenly_on_its_faces():
+    vertices, triangles = parsed_off(CUBE.replace("OFF\n8", "OFF8").splitlines(), "cube.off")
+    assert vertices.shape == (8, 3) and len(triangles) == 12
+    xyz, normals = sampled(vertices * [1, 1, 3], triangles, 20_000, np.random.default_rng(0))
+    axis = np.abs(normals).argmax(axis=1)
+    np.testing.assert_allclose(np.abs(normals).max(axis=1), 1, atol=1e-6)
+    on_face = xyz[np.arange(20_000), axis]
+    outside = np.where(normals[np.arange(20_000), axis] > 0, np.array([1, 1, 3])[axis], 0)
+    np.testing.assert_allclose(on_face, outside, atol=1e-6)
+    assert (axis == 2).mean() == pytest.approx(2 / 14, abs=0.01)  # 2 of 14 units of area
+    sides = xyz[axis == 0]
+    assert np.histogram2d(sides[:, 1], sides[:, 2], 4, [[0, 1], [0, 3]])[0].std() < 60
+
+
+@pytest.mark.parametrize(
+    "name, content, said",
+    [
+        ("a.txt", "1,2,3\n1,2\n", "line 2: expected x,y,z or x,y,z,nx,ny,nz, found 2 fields"),
+        ("a.txt", "1,2,3\n1,x,3\n", "line 2: expected numbers"),
+        ("a.txt", "1,2,nan\n", "not a finite number"),
+        ("a.txt", "", "it has no points"),
+        ("a.off", "ply\n", "line 1: expected OFF"),
+        ("a.off", "\n".join(CUBE.splitlines()[:9]), "ends too early, after line 9"),
+        ("a.off", CUBE.replace("4 3 0 4 7", "4 3 0 4 8"), "line 16: .*a corner is missing, or none of 8 vertices"),
+        ("a.off", CUBE.replace("1 1 1", "1 b 1"), "line 9: not as a mesh"),
+        ("a.off", "OFF\n1 0 0\n0 0 0\n", "a mesh without area"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_with_its_line(name, content, said, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=said):
+        read_shape(str(tmp_path / name))
+
+
+def test_folders_that_are_no_modelnet_are_refused(tmp_path):
+    for path, said in ((None, "needs -data_path"), (str(tmp_path), "has neither modelnet40_train.txt nor CLASS/train")):
+        with pytest.raises(UserError, match=said):
+            ModelNet40(path, "train", None)
+    (resampled(tmp_path) / "airplane" / "airplane_0001.txt").unlink()
+    with pytest.raises(UserError, match="1 shapes that are not there, the first is airplane/airplane_0001.txt"):
+        ModelNet40(str(tmp_path), "train", None)
+
+
+def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_generator():
+    keys = keys_of("SHAPES.POINTS", "500", "SHAPES.FEATURES", "[xyz, normals, ones]").SHAPES
+    shape = SyntheticSolids(8, "val").read(1)
+    first = sample_of(shape, keys)
+    assert np.array_equal(first.voxels, sample_of(shape._replace(xyz=shape.xyz * 7 + 3), keys).voxels)
+    xyz = shape.xyz[:500] - shape.xyz[:500].mean(axis=0)
+    xyz = xyz / np.linalg.norm(xyz, axis=1).max()
+    assert np.array_equal(
+        np.unique(first.voxels, axis=0), np.unique(np.floor(xyz / np.float32(0.2)).astype(int), axis=0)
+    )
+    assert first.features.shape == (len(first.voxels), 7) and first.label == 1
+    np.testing.assert_allclose(np.linalg.norm(first.features[:, 3:6], axis=1), 1, atol=1e-5)
+    varied, again, other = (sample_of(shape, keys, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert np.array_equal(varied.features, again.features) and not np.array_equal(varied.voxels, other.voxels)
+    with pytest.raises(BadSample, match="names normals, which this shape has not"):
+        sample_of(shape._replace(normals=None), keys)
+    with pytest.raises(BadSample, match="no points"):
+        sample_of(Shape(np.zeros((0, 3), np.float32), None, 0), keys)
+
+
+def test_a_line_that_turns_makes_a_closed_solid():
+    """The area of a cylinder of radius 1 and height 2, and of a cone, from prisms of 200 sides."""
+    for profile, area in (([(0, -1), (1, -1), (1, 1), (0, 1)], 6 * np.pi), ([(0, 0), (1, 0), (0, 1)], np.pi * 2.41421)):
+        vertices, triangles = turned(np.array(profile), 200)
+        a, b, c = (vertices[triangles[:, corner]] for corner in range(3))
+        assert np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2 == pytest.approx(area, rel=1e-3)
+
+
+def test_the_network_has_one_output_for_each_scene_and_takes_the_weights_of_a_u_net():
+    paddle.seed(0)
+    model, unet = create_model("mink_classifier14", num_classes=5), create_model("minkunet14a")
+    model.eval()
+    generator = np.random.default_rng(0)
+    parts = [generator.integers(0, 20, (number, 3)) for number in (50, 1, 80)]
+    coordinates = [np.unique(np.c_[np.full(len(part), scene), part], axis=0) for scene, part in enumerate(parts)]
+    features = [generator.normal(size=(len(part), 3)).astype(np.float32) for part in coordinates]
+
+    def outputs(numbers):
+        rows = [np.c_[np.full(len(coordinates[n]), at), coordinates[n][:, 1:]] for at, n in enumerate(numbers)]
+        given = paddle.to_tensor(np.concatenate([features[n] for n in numbers]))
+        return model(SparseTensor(given, np.concatenate(rows).astype(np.int32))).numpy()
+
+    together = outputs([0, 1, 2])
+    assert together.shape == (3, 5)
+    for number in range(3):
+        np.testing.assert_allclose(outputs([number])[0], together[number], atol=1e-5)
+    own, theirs = model.state_dict(), unet.state_dict()
+    assert {name for name in own if name not in theirs} == {"head.weight", "head.bias"}
+    assert all(list(own[name].shape) == list(theirs[name].shape) for name in own if name in theirs)
+
+
+def test_scores_are_the_shares_of_shapes_and_the_mean_of_the_classes_shares():
+    metrics = ShapeMetrics(3, list("abc"))
+    labels = np.array([0, 0, 0, 1, 0, 1])
+    logits = np.eye(3, dtype=np.float32)[[0, 0, 2, 1, 0, 0]]
+    for part in (slice(0, 4), slice(4, 6)):
+        metrics.update(paddle.to_tensor(logits[part]), paddle.to_tensor(labels[part]))
+    values = metrics.compute(metrics.state)
+    assert values["top-1"] == pytest.approx(100 * 4 / 6) and values["balanced accuracy"] == pytest.approx((75 + 50) / 2)
+    assert "balanced accuracy 62.50" in metrics.summary(values)
+    again = metrics.resampled(metrics.per_sample(), np.ones((1, 6)))
+    assert again["balanced accuracy"][0] == pytest.approx(values["balanced accuracy"])
+
+
+def test_steps_of_training_and_evaluation(tmp_path):
+    task = ShapeClassification(keys_of("SHAPES.LABEL_SMOOTHING", "0.1"))
+    samples = task.build_dataset("train", tmp_path)
+    paddle.seed(0)
+    model = task.build_model()
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(8)])
+    tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
+    optimizer, losses = paddle.optimizer.AdamW(3e-3, parameters=model.parameters()), []
+    for update in range(4):
+        term = task.train_step(model, tensors, Step(1, update, 4))["loss"]
+        (term.sum / term.count).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        losses.append(term.sum.item() / term.count)
+    assert losses[-1] < losses[0]
+    model.eval()
+    metrics = task.build_metrics()
+    task.eval_step(model, tensors, EvaluationStep(metrics))
+    predicted = task.predict_step(model, tensors)
+    right = np.mean([shares.argmax() == label for shares, label in zip(predicted, batch["labels"])])
+    assert metrics.compute(metrics.state)["top-1"] == pytest.approx(100 * right)
+    assert all(shares.sum() == pytest.approx(1) for shares in predicted)
+
+
+def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):
+    task = ShapeClassification(keys_of())
+    task.set_up_from(Learned(8, tuple(SyntheticSolids.class_names)))
+    model = task.build_model()
+    model.eval()
+    (tmp_path / "cube.off").write_text(CUBE)
+    xyz = SyntheticSolids(8, "val").read(3).xyz
+    (tmp_path / "points.txt").write_text("".join(f"{x},{y},{z}\n" for x, y, z in xyz))
+    inputs = task.open_inputs([str(tmp_path), str(tmp_path / "nothing.off")], tmp_path)
+    assert [name.rpartition("/")[2] for name in inputs.names] == ["cube.off", "points.txt"]
+    assert inputs.unreadable == [(str(tmp_path / "nothing.off"), "no such file or folder")]
+    batch = task.collate([inputs.sample(index, np.random.default_rng(0)) for index in range(2)])
+    tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
+    predicted = task.predict_step(model, tensors)
+    (row,) = task.prediction_rows(predicted[1])
+    assert row["class"] == SyntheticSolids.class_names[predicted[1].argmax()]
+    assert row["score"] == pytest.approx(predicted[1].max(), rel=1e-6) and len(row) == 10

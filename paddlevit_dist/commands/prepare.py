@@ -150,7 +150,7 @@ def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
 
 def run_scannet(words: list[str]) -> None:
     """``prepare scannet RAW OUT``"""
-    from ..points.prepare.scannet import LIST_NAME, ScanNetReader
+    from ..points.prepare.scannet import LIST_NAME, TABLE, ScanNetReader
 
     parser = _scene_parser(
         "scannet",
@@ -159,7 +159,8 @@ def run_scannet(words: list[str]) -> None:
         f"(_vh_clean_2.ply, labels, segments, aggregation) and the lists {LIST_NAME.format('train')}, "
         f"{LIST_NAME.format('val')} and perhaps {LIST_NAME.format('test')}, or the scenes are in train, val and test.",
     )
-    _prepare_scenes(parser.parse_args(words), lambda options: ScanNetReader(), "scannet")
+    parser.option("classes", "20", f"200: those of ScanNet200, which needs {TABLE} in RAW", choices=("20", "200"))
+    _prepare_scenes(parser.parse_args(words), lambda options: ScanNetReader(options.classes == "200"), "scenes")
 
 
 def run_scenes(words: list[str]) -> None:

@@ -87,6 +87,38 @@ def test_scannet_scenes_have_their_classes_and_objects_without_walls_and_floors(
     assert set(test.semantic) == set(test.instance) == {-100} and not splits["test"][0].labelled
 
 
+def test_scannet200_has_the_classes_of_objects(raw, tmp_path):
+    names = {
+        "wall": (1, 0),
+        "office chair": (10, 9),
+        "floor": (3, 2),
+        "table": (4, 3),
+        "lamp": (28, 24),
+        "paper": (12, None),
+    }
+    rows = "".join(f"{number}\t{name}\tx\n" for name, (number, _) in names.items())
+    with pytest.raises(
+        UserError, match=r"scannetv2-labels.combined.tsv cannot be read: .*ScanNet's script \(--label_map\)"
+    ):
+        ScanNetReader(two_hundred=True).sources(str(raw), no_lists())
+    (raw / "scannetv2-labels.combined.tsv").write_text(f"id\traw_category\tcategory\n{rows}")
+    reader = ScanNetReader(two_hundred=True)
+    source = reader.sources(str(raw), no_lists())["train"][0]
+    scene, folder = reader.read(source), raw / "scans" / source.name
+    segments = json.loads((folder / f"{source.name}_vh_clean_2.0.010000.segs.json").read_text())["segIndices"]
+    groups = json.loads((folder / f"{source.name}.aggregation.json").read_text())["segGroups"]
+    of_segment = {segment: group["label"] for group in groups for segment in group["segments"]}
+    for segment, label, instance in zip(segments, scene.semantic.tolist(), scene.instance.tolist()):
+        name = of_segment.get(segment)
+        expected = names[name][1] if name else None
+        assert label == (-100 if expected is None else expected)
+        assert (instance >= 0) == (name not in (None, "wall", "floor"))
+    assert (
+        len(reader.class_names) == 200 and reader.class_names[9] == "office chair" and reader.class_names[24] == "lamp"
+    )
+    assert ScanNetReader().settings == () != reader.settings
+
+
 def test_objects_that_are_listed_twice_count_once(raw):
     folder, name = raw / "scans" / "scene0000_00", "scene0000_00"
     path = folder / f"{name}.aggregation.json"

@@ -1,6 +1,8 @@
 """ScanNet v2 as downloaded: points and colours from ``_vh_clean_2.ply``, classes from ``_vh_clean_2.labels.ply``,
-objects from ``.aggregation.json`` via the over-segmentation in ``_vh_clean_2.0.010000.segs.json``."""
+objects from ``.aggregation.json`` via the over-segmentation in ``_vh_clean_2.0.010000.segs.json``. The classes of
+ScanNet200 are those of the objects, by their names in ``scannetv2-labels.combined.tsv``."""
 
+import csv
 import os
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.text_files import read_json
+from ...runtime.text_files import read_json, read_text
 from ..data.ply import read_vertices
-from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40
+from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40, scannet200
 from ..data.scene import CENTRED, IGNORED, Scene
 from .coordinates import centred_as_the_original, coarse_steps
 from .listing import (
@@ -30,17 +32,28 @@ LABELS = "_vh_clean_2.labels.ply"
 SEGMENTS = "_vh_clean_2.0.010000.segs.json"
 OBJECTS = ".aggregation.json"
 LIST_NAME = "scannetv2_{}.txt"
+TABLE = "scannetv2-labels.combined.tsv"
 
 
 class ScanNetReader(SceneReader):
     """Reads raw ScanNet scenes, centred on their mean as in PointGroup's preparation; walls and floors are not
-    instances."""
+    instances.
+
+    Args:
+        two_hundred: the classes of ScanNet200 instead of the twenty.
+    """
 
     kind = "scannet"
     coordinates = CENTRED
 
-    def __init__(self) -> None:
-        super().__init__(list(CLASS_NAMES))
+    def __init__(self, two_hundred: bool = False) -> None:
+        super().__init__(list(scannet200() if two_hundred else CLASS_NAMES))
+        self.two_hundred = two_hundred
+        self.class_of: dict[str, int] = {}  # of objects by their names; for the two hundred classes only
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        return tuple(sorted(self.class_of.items()))
 
     def sources(self, root: str, lists: dict[str, str | None]) -> dict[str, list[RawScene]]:
         """The scenes of each split; those of "test" need no list if they are in the download's own folder for them.
@@ -48,6 +61,7 @@ class ScanNetReader(SceneReader):
         Raises:
             UserError: there are no scenes, no lists, or a scene lacks one of its files.
         """
+        self.class_of = _classes_by_name(os.path.join(root, TABLE)) if self.two_hundred else {}
         found = find_files(root, POINTS)
         splits = split_scenes(root, found, lists, LIST_NAME)
         hidden = sorted(name for name, path in found.items() if TEST_FOLDER in Path(path).parts)
@@ -75,8 +89,16 @@ class ScanNetReader(SceneReader):
         if not source.labelled:
             return Scene(xyz, rgb, no_labels(len(xyz)), no_labels(len(xyz)), source.name, offset)
         _, labels, segments, objects = source.files
-        semantic = _classes(labels, len(xyz))
-        instance = _instances(segments, objects, semantic)
+        groups = [group if isinstance(group, dict) else {} for group in _member(objects, "segGroups")]
+        instance = _objects(segments, objects, groups, len(xyz))
+        if self.two_hundred:
+            classes = [self.class_of.get(str(group.get("label")), IGNORED) for group in groups]
+            semantic = np.array([*classes, IGNORED], np.int16)[np.where(instance < 0, len(classes), instance)]
+        else:
+            semantic = _classes(labels, len(xyz))
+        stuff = [self.class_names.index(name) for name in STUFF]
+        instance = np.where(_is_stuff(instance, np.isin(semantic, stuff)), IGNORED, instance)
+        instance = number_instances(objects, instance)
         return Scene(xyz, rgb, semantic, instance, source.name, offset)
 
 
@@ -105,21 +127,35 @@ def _classes(path: str, points: int) -> np.ndarray:
     return from_nyu40(check_classes(path, numbers, NUM_NYU40 + 1))
 
 
-def _instances(segments_path: str, objects_path: str, semantic: np.ndarray) -> np.ndarray:
-    """The object of each point, int16; objects keep their order in the file. Walls and floors are recognised by their
-    points' classes, which avoids a table of ScanNet's several hundred names."""
-    segment_of_point = _numbers(segments_path, "segIndices", _member(segments_path, "segIndices"))
-    if segment_of_point.shape != semantic.shape:
+def _classes_by_name(path: str) -> dict[str, int]:
+    """ScanNet200's class of each name that objects have, those of no class left out."""
+    number_of = {number: label for label, number in enumerate(scannet200().values())}
+    try:
+        rows = list(csv.DictReader(read_text(path).splitlines(), delimiter="\t"))
+        named = {row["raw_category"]: int(row["id"]) for row in reversed(rows)}  # of several rows the first counts
+    except OSError as error:
         raise UserError(
-            f"{segments_path} has segments of {len(segment_of_point):,} points, the scene has {len(semantic):,}; "
+            f"{path} cannot be read: {error.strerror or error}; ScanNet200 needs it: download it with ScanNet's script "
+            "(--label_map)"
+        ) from error
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise UserError(f"{path} is damaged: no table with raw_category and id ({error}); download it again") from error
+    return {name: number_of[number] for name, number in named.items() if number in number_of}
+
+
+def _objects(segments_path: str, objects_path: str, groups: list[dict[str, Any]], points: int) -> np.ndarray:
+    """The object of each point, int64, -100 for none: its number in ``groups``."""
+    segment_of_point = _numbers(segments_path, "segIndices", _member(segments_path, "segIndices"))
+    if len(segment_of_point) != points:
+        raise UserError(
+            f"{segments_path} has segments of {len(segment_of_point):,} points, the scene has {points:,}; "
             "download both files of the scene again"
         )
     segments, position = np.unique(segment_of_point, return_inverse=True)  # (segments,), (points,)
     object_of_segment = np.full(len(segments), IGNORED, np.int64)
     before = set()
-    for number, group in enumerate(_member(objects_path, "segGroups")):
-        listed = group.get("segments") if isinstance(group, dict) else None
-        own = np.unique(_numbers(objects_path, f"segments of object {number}", listed))
+    for number, group in enumerate(groups):
+        own = np.unique(_numbers(objects_path, f"segments of object {number}", group.get("segments")))
         if own.tobytes() in before:  # one published scene lists its objects twice
             continue
         before.add(own.tobytes())
@@ -129,13 +165,16 @@ def _instances(segments_path: str, objects_path: str, semantic: np.ndarray) -> n
                 f"{objects_path}: object {number} has segments missing in {segments_path}; download both files again"
             )
         object_of_segment[where] = number
-    instance = object_of_segment[position.reshape(-1)]  # (points,)
-    return number_instances(objects_path, np.where(_is_stuff(instance, semantic), IGNORED, instance))
+    return object_of_segment[position.reshape(-1)]  # (points,)
 
 
-def _is_stuff(instance: np.ndarray, semantic: np.ndarray) -> np.ndarray:
-    """Points of objects that are mostly wall or floor, bool (points,)."""
-    stuff = np.isin(semantic, [CLASS_NAMES.index(name) for name in STUFF])
+def _is_stuff(instance: np.ndarray, stuff: np.ndarray) -> np.ndarray:
+    """Points of objects that are mostly wall or floor, bool (points,): by the classes of their points, which avoids a
+    table of ScanNet's several hundred names.
+
+    Args:
+        stuff: bool (points,), which are wall or floor.
+    """
     members = instance >= 0
     number = int(instance.max(initial=-1)) + 1
     points = np.bincount(instance[members], minlength=number)

@@ -8,7 +8,7 @@ import numpy as np
 from ..contracts.dataset import require_split
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, rotation
-from .store import Decoded
+from .store import Decoded, moments
 
 NAMES = ["chin", "ear_left", "ear_right", "eye_left", "eye_right", "nose_tip", "occiput", "sella"]
 MIRROR_PAIRS = ["ear_left:ear_right", "eye_left:eye_right"]
@@ -173,7 +173,7 @@ class SyntheticLandmarks(VolumeDataset):
 
     def volume(self, index: int) -> Decoded:
         phantom = self._phantom(index)
-        return Decoded(phantom.voxels, phantom.geometry, (-1000.0, 1000.0))
+        return Decoded(phantom.voxels, phantom.geometry, (-1000.0, 1000.0), moments(phantom.voxels))
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return geometry.voxels(self._phantom(index).world)

@@ -41,6 +41,12 @@ def _classes_first(maps, out, classes, padded, pixels):
 
 
 @numba.njit(**FAST)
+def _between(lower, upper, shares, count):
+    first, second = numba.carray(whole_numbers_at(lower), count), numba.carray(whole_numbers_at(upper), count)
+    return first, second, numba.carray(floats_at(shares), count)
+
+
+@numba.njit(**FAST)
 def _blend(first, second, share, out, count):
     """out = (1 - share) * first + share * second."""
     a, b = numba.carray(floats_at(first), count), numba.carray(floats_at(second), count)
@@ -89,11 +95,8 @@ def enlarge(maps, lower, upper, shares, out, batch, channels, size, large):
     """out (batch, *large, channels) += maps (batch, *size, channels), enlarged."""
     (rows, columns), (height, width) = size, large
     line, bytes_ = columns * channels, 4 * channels
-    first, second = (
-        numba.carray(whole_numbers_at(lower), height + width),
-        numba.carray(whole_numbers_at(upper), height + width),
-    )
-    share, own = numba.carray(floats_at(shares), height + width), np.empty(line, np.float32)
+    first, second, share = _between(lower, upper, shares, height + width)
+    own = np.empty(line, np.float32)
     for item in range(batch):
         source, target = maps + 4 * item * rows * line, out + item * height * width * bytes_
         for y in range(height):
@@ -109,11 +112,8 @@ def enlarge_gradient(gradient, lower, upper, shares, out, batch, channels, size,
     """out (batch, *size, channels) = the gradient by the maps of ``enlarge``, from that by its result."""
     (rows, columns), (height, width) = size, large
     line, bytes_ = columns * channels, 4 * channels
-    first, second = (
-        numba.carray(whole_numbers_at(lower), height + width),
-        numba.carray(whole_numbers_at(upper), height + width),
-    )
-    share, own = numba.carray(floats_at(shares), height + width), np.empty(line, np.float32)
+    first, second, share = _between(lower, upper, shares, height + width)
+    own = np.empty(line, np.float32)
     numba.carray(floats_at(out), batch * rows * line)[:] = f32(0.0)
     for item in range(batch):
         target, source = out + 4 * item * rows * line, gradient + item * height * width * bytes_
@@ -127,7 +127,7 @@ def enlarge_gradient(gradient, lower, upper, shares, out, batch, channels, size,
 
 
 @compiled(**FAST)
-def cross_entropy(logits, ignored, labels, weights, lower, upper, shares, out, batch, classes, sizes, large):
+def cross_entropy(logits, ignored, labels, weights, lower, upper, shares, out, batch, classes, size, large):
     """The summed cross-entropy of bilinearly enlarged logits, float64, and its gradient by the logits.
 
     Args:
@@ -136,23 +136,17 @@ def cross_entropy(logits, ignored, labels, weights, lower, upper, shares, out, b
         labels: int64 (batch, *large).
         weights: (classes), a factor for the pixels of each class.
         out: like ``logits``, receives the gradient; 0 for none.
-        sizes, large: rows and columns of the logits and of the labels.
+        size, large: rows and columns of the logits and of the labels.
 
     Returns:
         The sum; not a number if there is a label without a class.
     """
-    (rows, columns), (height, width) = sizes, large
+    (rows, columns), (height, width) = size, large
     padded = (classes + LANES - 1) // LANES * LANES
     line, pixels, sum_ = columns * padded, rows * columns, 0.0
-    truth, factor = (
-        numba.carray(whole_numbers_at(labels), (batch, height, width)),
-        numba.carray(floats_at(weights), classes),
-    )
-    first, second = (
-        numba.carray(whole_numbers_at(lower), height + width),
-        numba.carray(whole_numbers_at(upper), height + width),
-    )
-    share = numba.carray(floats_at(shares), height + width)
+    truth = numba.carray(whole_numbers_at(labels), (batch, height, width))
+    factor = numba.carray(floats_at(weights), classes)
+    first, second, share = _between(lower, upper, shares, height + width)
     maps, slopes = np.empty(pixels * padded, np.float32), np.empty(pixels * padded, np.float32)
     own, own_slopes, values = np.empty(line, np.float32), np.empty(line, np.float32), np.empty(padded, np.float32)
     for item in range(batch):

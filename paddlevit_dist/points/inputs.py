@@ -160,7 +160,8 @@ class InputScenes(SceneDataset):
         try:
             return reader.read(raw), reader.remarks
         except UserError as error:
-            raise UserError(str(error).split(", or take grey")[0]) from error  # that is for a preparation
+            said = str(error).split(", or take grey")[0]  # that is for a preparation
+            raise UserError(said.split(", or with --columns")[0]) from error
 
 
 class SceneInputs(InputSamples):

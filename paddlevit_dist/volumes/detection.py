@@ -24,6 +24,7 @@ from .export import export_parts
 from .geometry import Geometry, convert
 from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
 from .inputs import InputVolumes, VolumeInputs, find_volumes
+from .intensities import Intensities
 from .landmark_figures import LandmarkRecord, landmark_figures
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
@@ -61,16 +62,14 @@ class LandmarkDetection(Task):
         is_training = self.trains_on(split)
         if not is_training:
             self._cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
-        augmentation = Augmentation(
-            volumes.FLIP, volumes.ROTATION_DEGREES, volumes.SCALE, volumes.INTENSITY_JITTER, volumes.NOISE
-        )
+        augmentation = Augmentation.of(volumes)
         crop_size = volumes.CROP_SIZE if is_training else None
         mirrored: Sequence[int] = range(len(self.names))
         if is_training:
             pairs = chosen_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)
             notices += forgotten_pairs(volumes.FLIP, pairs, self.names)
             mirrored = mirror_order(self.names, pairs)
-        return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._window(), notices)
+        return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._intensities(), notices)
 
     def describe_samples(self, samples: Any) -> str:
         said = super().describe_samples(samples)
@@ -93,11 +92,8 @@ class LandmarkDetection(Task):
             )
         self.spacing, self.names = dataset.spacing, list(dataset.names)
 
-    def _window(self) -> Sequence[float] | None:
-        window = self.config.VOLUMES.INTENSITY_WINDOW
-        if window is not None and window[0] >= window[1]:
-            raise UserError(f"VOLUMES.INTENSITY_WINDOW {list(window)}: expected the smaller number first")
-        return window
+    def _intensities(self) -> Intensities:
+        return Intensities.of(self.config.VOLUMES, 1)
 
     def check_sample(self, sample: dict[str, np.ndarray]) -> None:
         require_finite({name: value for name, value in sample.items() if name != "points"})  # NaN: one is missing
@@ -120,11 +116,13 @@ class LandmarkDetection(Task):
 
     def about_input(self) -> dict[str, Any]:
         """Orientation, voxel spacing, intensities, and which landmark each output is."""
-        window = self.config.VOLUMES.INTENSITY_WINDOW
+        about = self._intensities().about()
+        window = about.pop("intensity_window")
         return {
             "orientation": "RAS",
             "spacing_mm": [three_digits(length) for length in self.spacing.tolist()],
-            "intensity_window": "percentiles" if window is None else [float(bound) for bound in window],
+            "intensity_window": "percentiles" if window is None else window,
+            **({} if about["normalise"] == ["percentiles"] else about),  # older weights say nothing
             "landmarks": list(self.names),
         }
 
@@ -137,12 +135,14 @@ class LandmarkDetection(Task):
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         volumes = self.config.VOLUMES
+        other = {"norm": volumes.UNET_NORM, "activation": volumes.UNET_ACTIVATION}  # somebody's model may know neither
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or len(self.names),
             width=volumes.UNET_WIDTH,
             depth=volumes.UNET_DEPTH,
             blocks=volumes.UNET_BLOCKS,
+            **{name: value for name, value in other.items() if value not in ("batch", "relu")},
         )
         if volumes.LOSS == "focal":
             model.head.bias.set_value(paddle.full_like(model.head.bias, _RARE))
@@ -228,7 +228,9 @@ class LandmarkDetection(Task):
     def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Voxel positions (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
         volumes = self.config.VOLUMES
-        maps = sliding_window.predict(self._maps_of(model), volume, volumes.CROP_SIZE, volumes.OVERLAP)
+        maps = sliding_window.predict(
+            self._maps_of(model), volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS
+        )
         return decode(maps, volumes.DECODING, np.ceil(3 * self._sigma()).astype(int))
 
     def _maps_of(self, model: paddle.nn.Layer) -> Any:
@@ -250,7 +252,7 @@ class LandmarkDetection(Task):
         volumes = self.config.VOLUMES
         files, unreadable = find_volumes(list(map(str, inputs)))
         dataset = InputVolumes(files, self.names, self.spacing, volumes.WORLD, volumes.MAX_VOXELS)
-        samples = VolumeInputs(dataset, self._window(), unreadable)
+        samples = VolumeInputs(dataset, self._intensities(), unreadable)
         self._cases = samples.cases
         return samples
 

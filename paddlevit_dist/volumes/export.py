@@ -22,7 +22,10 @@ def export_parts(
     """
     size = tuple(int(length) for length in volumes.CROP_SIZE)
     window = volumes.INTENSITY_WINDOW
-    if window is None:
+    intensities: Any
+    if list(volumes.NORMALISE) != ["percentiles"]:
+        intensities = Intensities.of(volumes, 1).about()
+    elif window is None:
         intensities = "percentiles 0.5 and 99.5 of each volume become 0 and 1"
     else:
         intensities = f"{window[0]:g} and {window[1]:g} become 0 and 1, what is outside is not cut off"
@@ -37,8 +40,7 @@ def export_parts(
     is_focal = volumes.LOSS == "focal"
     postprocessing = {
         "maps": "the sigmoid of the outputs" if is_focal else "the outputs",
-        "of_overlapping_windows": "weighted mean; a voxel's weight is the product over the axes of "
-        "min(i + 1, n - i), divided by its largest value, for place i of n",
+        "of_overlapping_windows": _WEIGHTS[volumes.WINDOW_WEIGHTS],
         "position": _POSITION[volumes.DECODING],
         "confidence": "value of the map at its highest voxel, limited to 0 to 1",
     }
@@ -77,7 +79,7 @@ def segmentation_parts(
         },
         "output": "one map per class, of the input's size",
         "postprocessing": {
-            "of_overlapping_windows": f"weighted mean, weights {volumes.WINDOW_WEIGHTS}",
+            "of_overlapping_windows": _WEIGHTS[volumes.WINDOW_WEIGHTS],
             "class": "the largest of the outputs, after they are brought to the stored spacing linearly",
         },
     }
@@ -86,6 +88,12 @@ def segmentation_parts(
     return ExportParts(len(channels) or 1, about, size, "volume", {"input": example}, output_shape=shape)
 
 
+_WEIGHTS = {
+    "linear": "weighted mean; a voxel's weight is the product over the axes of min(i + 1, n - i), divided by its "
+    "largest value, for place i of n",
+    "gaussian": "weighted mean; a voxel's weight is the product over the axes of exp(-32 ((i - (n - 1) / 2) / n)^2) "
+    "for place i of n",
+}
 _POSITION = {
     "quadratic": "highest voxel of the map, then along each axis the vertex of the parabola through the logarithms of "
     "that voxel and its two neighbours, at most half a voxel away",

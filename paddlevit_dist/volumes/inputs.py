@@ -12,9 +12,10 @@ from ..runtime.errors import UserError
 from . import dicom
 from .dataset import VolumeDataset
 from .geometry import Geometry, turned_spacing
+from .intensities import Intensities
 from .reading import SUFFIXES, Header, case_name, parts_of, read_header, remarks_on
 from .samples import Augmentation, VolumeSamples
-from .store import Decoded, percentile_window, read_upright
+from .store import Decoded, moments, percentile_window, read_upright
 
 _EXPECTED = f"expected {', '.join(SUFFIXES)}, or a folder of these or of a DICOM series"
 _SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three digits
@@ -99,7 +100,7 @@ class InputVolumes(VolumeDataset):
     def volume(self, index: int) -> Decoded:
         file, _, resamples = self.cases[index]
         voxels, affine = read_upright(file, self.spacing.tolist() if resamples else None, self.max_voxels)
-        return Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels))
+        return Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels), moments(voxels))
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return np.full((len(self.names), 3), np.nan)
@@ -109,16 +110,14 @@ class VolumeInputs(InputSamples):
     """Whole volumes to be predicted, with intensities as in an evaluation.
 
     Args:
-        window: see ``VolumeSamples``.
+        intensities: see ``VolumeSamples``.
         unreadable: paths without volumes, with reasons.
     """
 
     labelled = False
 
-    def __init__(
-        self, dataset: InputVolumes, window: Sequence[float] | None, unreadable: Sequence[tuple[str, str]]
-    ) -> None:
-        self.samples = VolumeSamples(dataset, None, Augmentation(), range(len(dataset.names)), window)
+    def __init__(self, dataset: InputVolumes, intensities: Intensities, unreadable: Sequence[tuple[str, str]]) -> None:
+        self.samples = VolumeSamples(dataset, None, Augmentation(), range(len(dataset.names)), intensities)
         self.cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
         self.names = [case.file for case in dataset.cases]
         self.unreadable = [*unreadable, *dataset.unreadable]

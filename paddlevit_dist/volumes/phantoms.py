@@ -8,7 +8,7 @@ import numpy as np
 from ..contracts.dataset import require_split
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, rotation
-from .store import Decoded
+from .store import Decoded, moments
 
 NAMES = ["chin", "ear_left", "ear_right", "eye_left", "eye_right", "nose_tip", "occiput", "sella"]
 MIRROR_PAIRS = ["ear_left:ear_right", "eye_left:eye_right"]
@@ -23,16 +23,19 @@ _NOISE_HU = 25.0
 # Hounsfield units (HU), roughly
 _AIR, _FAT, _TISSUE, _BRAIN, _EYE, _BONE = -1000.0, -80.0, 45.0, 35.0, 12.0, 850.0
 
-ORGANS = ["background", "soft tissue", "bone", "brain", "eyes"]
-_ORGAN_OF = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE: 4}
+ORGANS = ["background", "soft tissue", "bone", "brain", "eyes"]  # these with the fat around them
+_EYES = 4
+_ORGAN_OF = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE: _EYES}
 
 
 class _Part(NamedTuple):
-    """An ellipsoid: centre and radii in millimetres (x, y, z) of the head's own frame (right, front, up)."""
+    """An ellipsoid: centre and radii in millimetres (x, y, z) of the head's own frame (right, front, up), of which
+    organ that is, if its intensity does not say it."""
 
     centre: tuple[float, float, float]
     radii: tuple[float, float, float]
     intensity: float
+    organ: int | None = None
 
 
 class Phantom(NamedTuple):
@@ -73,7 +76,7 @@ def paint(head: Head) -> tuple[Phantom, np.ndarray]:
     for part in head.parts:
         share = _share_inside(own, part)
         voxels += share * (part.intensity - voxels)
-        organs[share >= 0.5] = _ORGAN_OF[part.intensity]
+        organs[share >= 0.5] = _ORGAN_OF[part.intensity] if part.organ is None else part.organ
     voxels += head.noise.astype(np.float32)
     return Phantom(np.rint(voxels).clip(-1024, 3071).astype(np.int16), head.geometry, head.world), organs
 
@@ -126,7 +129,7 @@ def _anatomy(generator: np.random.Generator) -> tuple[list[_Part], dict[str, np.
     ]
     for side in ("right", "left"):
         outwards = 1.0 if side == "right" else -1.0
-        parts.append(_Part(tuple(marks[f"eye_{side}"]), (11, 10, 10), _FAT))
+        parts.append(_Part(tuple(marks[f"eye_{side}"]), (11, 10, 10), _FAT, _EYES))
         parts.append(_Part(tuple(marks[f"eye_{side}"]), (8, 8, 8), _EYE))
         # An air-filled canal from the landmark outwards.
         parts.append(_Part(tuple(marks[f"ear_{side}"] + [outwards * 10, 0, 0]), (10, 4, 4), _AIR))
@@ -173,7 +176,7 @@ class SyntheticLandmarks(VolumeDataset):
 
     def volume(self, index: int) -> Decoded:
         phantom = self._phantom(index)
-        return Decoded(phantom.voxels, phantom.geometry, (-1000.0, 1000.0))
+        return Decoded(phantom.voxels, phantom.geometry, (-1000.0, 1000.0), moments(phantom.voxels))
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return geometry.voxels(self._phantom(index).world)

@@ -1,7 +1,7 @@
 """Samples of a dataset of volumes: random crops to train on, whole volumes to evaluate."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,7 +9,9 @@ from ..contracts.dataset import Samples
 from ..contracts.sample_checks import BadSample
 from .dataset import VolumeDataset
 from .geometry import rotation
+from .intensities import Intensities
 from .store import Decoded
+from .variations import blurred, coarsened, with_gamma
 
 _NEAR_LANDMARK = 0.5  # share of the crops that are drawn around a landmark
 
@@ -22,6 +24,14 @@ class Augmentation(NamedTuple):
     scale: float = 0.0
     intensity_jitter: float = 0.0
     noise: float = 0.0
+    gamma: float = 0.0
+    blur: float = 0.0
+    low_resolution: float = 0.0
+
+    @classmethod
+    def of(cls, volumes: Any) -> "Augmentation":
+        """That of a configuration's VOLUMES; a task without FLIP has none."""
+        return cls(*(volumes.get(name.upper(), 0.0) for name in cls._fields))
 
     @property
     def turns(self) -> bool:
@@ -63,7 +73,7 @@ class VolumeSamples(Samples):
         crop_size: (depth, height, width) of training crops; None serves whole volumes.
         augmentation: of training crops.
         mirrored: for each landmark the one that takes its place when left and right are exchanged.
-        window: intensities mapped to 0 and 1; None for each volume's own.
+        intensities: how they are scaled; or the two that become 0 and 1, None for each volume's own.
         notices: lines for the log.
     """
 
@@ -73,14 +83,15 @@ class VolumeSamples(Samples):
         crop_size: Sequence[int] | None,
         augmentation: Augmentation,
         mirrored: Sequence[int],
-        window: Sequence[float] | None,
+        intensities: Intensities | Sequence[float] | None,
         notices: Sequence[str] = (),
     ) -> None:
         self.dataset = dataset
         self.crop_size = None if crop_size is None else tuple(int(length) for length in crop_size)
         self.augmentation = augmentation
         self.mirrored = list(mirrored)
-        self.window = window
+        given = isinstance(intensities, Intensities)
+        self.intensities = intensities if given else Intensities(window=intensities)
         self.notices = notices
 
     @property
@@ -103,13 +114,13 @@ class VolumeSamples(Samples):
         infinite = np.isinf(points).any(axis=-1)
         if infinite.any():
             raise BadSample(f"landmark {infinite.argmax()} (from 0) has an infinite coordinate: correct or remove it")
-        low, high = self.window or decoded.window
+        scaling = self.intensities.scaling(0, decoded)
         if self.crop_size is None:
-            volume = (decoded.array.astype(np.float32) - low) / (high - low)
+            volume = scaling(decoded.array)
             whole = {"affine": decoded.geometry.affine, "index": np.int64(index)}
             return {"volume": volume[None], "points": points.astype(np.float32), **whole}
         crop = self._draw_map(decoded, points, generator)
-        volume = (cut(decoded.array, crop, outside=low) - low) / (high - low)
+        volume = scaling(cut(decoded.array, crop, outside=scaling.zero))
         points = crop.to_crop(points)
         if crop.is_flipped:
             points = points[self.mirrored]
@@ -164,13 +175,22 @@ def on_grid(centre: np.ndarray, size: Sequence[int]) -> np.ndarray:
 
 
 def vary(volume: np.ndarray, wanted: Augmentation, generator: np.random.Generator) -> np.ndarray:
-    """float32 of the same shape: intensities changed at random."""
+    """float32 of the same shape: intensities changed at random. Ranges of blur, resolution and gamma are those of F.
+    Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 4: deviations of 0.5 to 1 voxel, half the
+    resolution at least, exponents of 0.7 to 1.5, a quarter of them of the inverted intensities."""
     contrast, brightness = generator.uniform(-1, 1, 2) * wanted.intensity_jitter
     if wanted.intensity_jitter:
         volume = volume * np.float32(1.0 + contrast) + np.float32(brightness)
     if wanted.noise:
         deviation = np.float32(generator.random() * wanted.noise)
         volume = volume + deviation * generator.standard_normal(volume.shape, dtype=np.float32)
+    if wanted.blur and generator.random() < wanted.blur:
+        volume = blurred(volume, generator.uniform(0.5, 1.0))
+    if wanted.low_resolution and generator.random() < wanted.low_resolution:
+        volume = coarsened(volume, generator.uniform(0.5, 1.0))
+    if wanted.gamma and generator.random() < wanted.gamma:
+        exponent = generator.uniform(0.7, 1.0) if generator.random() < 0.5 else generator.uniform(1.0, 1.5)
+        volume = with_gamma(volume, exponent, generator.random() < 0.25)
     return volume.astype(np.float32)
 
 

@@ -77,6 +77,9 @@ _KEYS = (
         "gaussian: of SIGMA_MM around the landmark; radius: of RADIUS voxels around the voxel it lies in",
         choices=("gaussian", "radius"),
     ),
+    Key("VOLUMES.GAMMA", 0.0, "float", "training: probability of another contrast curve, exponents 0.7 to 1.5", SHARE),
+    Key("VOLUMES.BLUR", 0.0, "float", "training: probability of a blur of 0.5 to 1 voxel", SHARE),
+    Key("VOLUMES.LOW_RESOLUTION", 0.0, "float", "training: probability of half to full resolution", SHARE),
     Key("VOLUMES.OVERLAP", 0.5, "float", "evaluation: share of a window that it has in common", SHARE_BELOW_1),
     Key(
         "VOLUMES.WINDOW_WEIGHTS",
@@ -168,7 +171,7 @@ def _unused(given: Given) -> Iterator[Unused]:
         yield Unused(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it is for mse, and {}")
 
 
-_TRAINING = "ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE"
+_TRAINING = "ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE GAMMA BLUR LOW_RESOLUTION"
 _NETWORK = "UNET_WIDTH UNET_DEPTH UNET_BLOCKS UNET_NORM UNET_ACTIVATION"
 
 

@@ -192,6 +192,9 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
         ("c", "text"),
     ]
     assert not unreadable
+    (tmp_path / "d.xyz").write_text("1 2 3 4\n2 3 4 5\n")
+    with pytest.raises(UserError, match="d.xyz has 4 columns without names: name them in its first line$"):
+        inputs_of(tmp_path / "d.xyz")[0].read(0)
     task = recalled(SemanticSegmentation, [*SEMANTIC, "POINTS.FEATURES", "[ones, normal]"])
     inputs = task.open_inputs([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")], tmp_path)
     assert len(inputs.sample(1, np.random.default_rng(0)).scene.channels["normal"]) == 70

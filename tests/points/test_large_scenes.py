@@ -156,6 +156,13 @@ def test_scenes_without_points_go_on(scenes):
     assert metrics.compute(metrics.state)["points"] == sum((one.semantic >= 0).sum() for one in scenes)
 
 
+def test_a_score_says_how_scenes_were_evaluated():
+    words = "POINTS.FRAGMENT_SIZE_M 4 POINTS.TEST_ROTATIONS 2 POINTS.TEST_FLIPS true".split()
+    said = [task_of(*words[:number]).build_dataset("val", None).protocol for number in (0, 2, 6)]
+    assert said == ["", "blocks of 4 m, 1 m overlap", "2 directions, mirrored too, blocks of 4 m, 1 m overlap"]
+    assert task_of(*words).build_dataset("train", None).protocol == ""
+
+
 def test_an_overlap_as_long_as_a_block_is_refused():
     with pytest.raises(UserError, match=r"POINTS.FRAGMENT_OVERLAP_M 4.*: expected less than POINTS.FRAGMENT_SIZE_M 4"):
         task_of("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.FRAGMENT_OVERLAP_M", "4")

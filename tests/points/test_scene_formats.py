@@ -256,7 +256,9 @@ def test_text_of_many_programs(tmp_path, name, text, columns):
 
 def test_text_without_names_needs_them(tmp_path):
     (tmp_path / "a.txt").write_text("1 2 3 0.5 7\n4 5 6 0.25 8\n")
-    with pytest.raises(UserError, match="a.txt has 5 columns without names: give them with --columns"):
+    with pytest.raises(
+        UserError, match="a.txt has 5 columns without names: name them in its first line, or with --columns"
+    ):
         read_table(str(tmp_path / "a.txt"), "text")
     found = read_table(str(tmp_path / "a.txt"), "text", ("x", "y", "z", "intensity", "-"))
     assert list(found) == ["x", "y", "z", "intensity"] and found["intensity"].tolist() == [0.5, 0.25]

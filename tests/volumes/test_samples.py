@@ -1,14 +1,18 @@
 """Training crops: where landmarks go, and what the voxels are."""
 
+import math
+
 import numpy as np
 import pytest
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import Geometry, rotation
+from paddlevit_dist.volumes.intensities import Intensities
 from paddlevit_dist.volumes.mirroring import mirror_order
 from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, cut
 from paddlevit_dist.volumes.store import Decoded
+from paddlevit_dist.volumes.variations import blurred, coarsened, with_gamma
 
 SPACING = np.array([3.0, 2.0, 1.5])
 NAMES = ["left_eye", "nose", "right_eye"]
@@ -156,3 +160,38 @@ def test_bad_mirror_pairs_are_told(pair, message):
         mirror_order(NAMES, [pair])
     with pytest.raises(UserError, match="one counterpart"):
         mirror_order(NAMES, ["left_eye:right_eye", "nose:left_eye"])
+
+
+def test_blur_gamma_and_resolution_as_loops_have_them():
+    volume = np.random.default_rng(0).normal(2.0, 3.0, (5, 6, 7)).astype(np.float32)
+    weights = [math.exp(-((step / 0.8) ** 2) / 2) for step in range(-3, 4)]
+    expected = volume.astype(np.float64)
+    for axis in range(3):
+        before, expected = expected, np.zeros(volume.shape)
+        for place in np.ndindex(volume.shape):
+            for step, weight in zip(range(-3, 4), weights):
+                at = list(place)
+                at[axis] = min(max(at[axis] + step, 0), volume.shape[axis] - 1)
+                expected[place] += weight / sum(weights) * before[tuple(at)]
+    np.testing.assert_allclose(blurred(volume, 0.8), expected, atol=1e-5)
+
+    turned = with_gamma(volume, 1.4, True)
+    assert turned.mean() == pytest.approx(volume.mean(), abs=1e-4) and turned.std() == pytest.approx(
+        volume.std(), rel=1e-4
+    )
+    share = (volume.max() - volume) / (volume.max() - volume.min())
+    np.testing.assert_allclose(np.corrcoef(turned.ravel(), (share**1.4).ravel())[0, 1], -1, atol=1e-5)
+
+    line = np.arange(9, dtype=np.float32) ** 2
+    kept = [0, 2, 4, 6, 8]  # 5 of 9
+    coarse = coarsened(np.broadcast_to(line, (3, 4, 9)), 0.55)
+    np.testing.assert_allclose(coarse[1, 2], np.interp(np.arange(9), kept, line[kept]))
+
+
+def test_landmarks_take_other_intensities():
+    class Measured(OneVolume):
+        def volume(self, index):
+            return super().volume(index)._replace(moments=(3.0, 2.0))
+
+    whole = samples(None, Measured(), Intensities(("z_score",))).sample(0, np.random.default_rng(0))["volume"]
+    np.testing.assert_allclose(whole[0], (OneVolume().array - 3.0) / 2.0, rtol=1e-5)

@@ -12,6 +12,7 @@ import pytest
 from support.processes import ROOT, run_command, run_main, succeeded
 from volumes.test_segmentation_data import raw_data
 
+from paddlevit_dist.comparing.scores import SORTS
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.volumes.intensities import Intensities
@@ -261,3 +262,38 @@ def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
         again, before = (nibabel.load(place) for place in (tmp_path / "new" / file.name, file))
         np.testing.assert_array_equal(np.asarray(again.dataobj), np.asarray(before.dataobj))
         np.testing.assert_array_equal(again.affine, before.affine)
+
+
+def test_figures_pictures_exports_and_comparisons_of_phantoms():
+    """A network that calls everything brain: its scores stand in the tables, its worst volume in the gallery."""
+    config = load([f"-cfg={ROOT}/{PHANTOMS}"]).values
+    task = VolumeSegmentation(config)
+    dataset = SyntheticOrgans(None, "val", None)
+    task.class_names, task.numbers = dataset.class_names, dataset.numbers
+    task.channels, task.spacing = dataset.channels, dataset.spacing
+    samples = SegmentedSamples(dataset, Intensities(("percentiles",)))
+    metrics, records = task.build_metrics(), []
+    for index in range(2):
+        labels = dataset.stored_labels(index).array
+        records.append((index, metrics.update(np.full_like(labels, 3), labels, dataset.spacing)))
+
+    def brain(windows):
+        return paddle.concat([windows * 0 + float(label == 3) for label in range(5)], axis=1)
+
+    table, volumes, gallery = task.figures(samples, records, brain)
+    values = metrics.compute(metrics.state)
+    own = {row[0]: row[1:] for row in table.rows}
+    assert own["brain"][0] == pytest.approx(values["Dice brain"], abs=1e-4) and own["bone"][0] == 0
+    share = np.mean([2 * own / (own + 40 * 48 * 48) for own in (record[2, 5] for _, record in records)])
+    assert values["Dice brain"] == pytest.approx(share) and values["missed"] == 6 and len(volumes.rows) == 2
+    assert len(gallery.pictures) == 2 and gallery.pictures[0][0].shape[0] == 2 * (256 + 6)
+    drawn, caption = task.evaluation_pictures(samples, [0])[0]
+    assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
+    assert task.export_parts().about["classes"] == dataset.class_names
+    kept = metrics.kept(metrics.per_sample())
+    sort = SORTS[kept.kind]
+    assert sort.fits(kept.arrays, 2, 4)
+    again = sort.recompute([kept.arrays], kept.classes)(np.ones((1, 2)))
+    assert {name: own[0] for name, own in again.items() if np.isfinite(own[0])} == pytest.approx(
+        {name: own for name, own in values.items() if name != "missed"}
+    )

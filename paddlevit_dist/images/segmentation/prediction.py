@@ -12,6 +12,7 @@ from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWrit
 from ...contracts.sample_checks import BadSample
 from ...runtime.files import atomic_file
 from ..backbone_task import BackboneTask
+from ..data.class_lists import published_classes
 from ..data.inputs import PICTURES, AnnotatedPictures
 from ..drawing import overlaid, palette_of, with_legend
 from .data.segmentation_dataset import IGNORED
@@ -41,6 +42,14 @@ class SegmentationPrediction(BackboneTask):
         colours = learned.data.get("palette")
         if isinstance(colours, str):
             self.palette = np.frombuffer(bytes.fromhex(colours), np.uint8).reshape(-1, 3)
+
+    def name_classes(self, number: int, learned: Learned) -> None:
+        """Take the names from the weights; those that say nothing know the classes of their recipe's published data."""
+        if not learned.class_names:
+            published = published_classes(self.config.DATA.DATASET.removesuffix("_segmentation"), None, 0)
+            if len(published.names) == number:
+                learned, self.palette = learned._replace(class_names=tuple(published.names)), published.palette
+        super().name_classes(number, learned)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         return self.new_pictures(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config.DATA)))

@@ -1,6 +1,8 @@
 """LAS and LAZ files of laser scans: their points through laspy, and copies of them with predicted classes."""
 
 import copy
+import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,17 +81,50 @@ def _opened(path: str) -> Iterator[Any]:
     laspy = _library(path)
     try:
         require_regular(path)
-        with laspy.open(path) as reader:
+        _check_header(path)
+        # One thread: the parallel decompressor takes memory for all points that a damaged header may announce.
+        backends = (laspy.LazBackend.Lazrs, laspy.LazBackend.Laszip)
+        with laspy.open(path, laz_backend=backends) as reader:
             yield reader
     except UserError:
         raise
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # laspy and its decompressors raise exceptions of many kinds
+    except BaseException as error:  # laspy raises exceptions of many kinds, and its decompressor panics of Rust
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         reason = " ".join(str(error).split())
         if "LazBackend" in reason or "backend" in reason.lower():
             raise UserError(f"{path} is compressed, which needs lazrs: {_INSTALL}") from error
         raise UserError(f"{path} is not a complete LAS file: {reason}; copy or export it again") from error
+
+
+def _check_header(path: str) -> None:
+    """Check that a file can hold the records that its header announces, which laspy would read for hours, and the table
+    of chunks of a compressed one, where the decompressor ends the process if there is no memory for it. That table's
+    place is at the beginning of the points, or at the end of the file.
+
+    Raises:
+        UserError: it cannot.
+        struct.error: the file is cut off.
+    """
+    with open(path, "rb") as stream:
+        header, size = stream.read(247), os.fstat(stream.fileno()).st_size
+        records = struct.unpack_from("<I", header, 100)[0]  # and the extended ones, since LAS 1.4
+        records += struct.unpack_from("<I", header, 243)[0] if header[25] >= 4 else 0
+        if records > size:
+            raise UserError(f"{path} is not a complete LAS file: {records:,} records; copy or export it again")
+        if not struct.unpack_from("<B", header, 104)[0] & 0x80:  # not compressed
+            return
+        stream.seek(struct.unpack_from("<I", header, 96)[0])
+        (place,) = struct.unpack("<q", stream.read(8))
+        if place == -1:
+            stream.seek(-8, os.SEEK_END)
+            (place,) = struct.unpack("<q", stream.read(8))
+        stream.seek(max(place, 0))
+        (chunks,) = struct.unpack_from("<I", stream.read(8), 4)
+    if chunks > size:
+        raise UserError(f"{path} is not a complete LAS file: a table of {chunks:,} chunks; copy or export it again")
 
 
 def _library(path: str) -> Any:

@@ -139,8 +139,8 @@ def _columns(path: str) -> dict[str, np.ndarray]:
             array = np.load(stream, allow_pickle=False)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise UserError(f"{path} is not an array of numbers: {error}; write it again") from error
+    except Exception as error:  # of many kinds: numpy takes the header for Python
+        raise UserError(f"{path} is not an array of numbers: {' '.join(str(error).split())}; write it again") from error
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path} is not an array of numbers, but an archive of several; write it again")
     return columns_of(path, Path(path).stem, array)

@@ -2,7 +2,6 @@
 
 import re
 import warnings
-import zipfile
 from collections.abc import Sequence
 
 import numpy as np
@@ -104,8 +103,12 @@ def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
             arrays = {name: content[name] for name in content.files}
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise UserError(f"{path} is not a file of numpy's arrays of numbers: {error}; write it again") from error
+    except UserError:
+        raise
+    except Exception as error:  # of many kinds: numpy takes the header for Python
+        raise UserError(
+            f"{path} is not a file of numpy's arrays of numbers: {' '.join(str(error).split())}; write it again"
+        ) from error
     columns: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         columns.update(columns_of(path, name, array))
@@ -154,8 +157,8 @@ def named_columns(path: str, table: np.ndarray, names: Sequence[str] | None) -> 
     names = names or _USUAL.get(number, "").split()
     if not names:
         raise UserError(
-            f"{path} has {number} columns without names: give them with --columns, such as x,y,z,intensity, and a dash "
-            "for each that is to be left out"
+            f"{path} has {number} columns without names: name them in its first line, or with --columns, such as "
+            "x,y,z,intensity, and a dash for each that is to be left out"
         )
     if len(names) != number:
         raise UserError(f"{path} has {number} columns, but --columns names {len(names)} ({','.join(names)})")

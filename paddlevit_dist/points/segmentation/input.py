@@ -43,6 +43,7 @@ class PointSamples(SceneSamples):
     notices: Sequence[str] = ()
     flips: bool = False
     in_fragments: bool = False
+    protocol: str = ""
 
     def voxelized(self, scene: Scene) -> PointSample:
         directions = [2 * math.pi * turn / self.rotations for turn in range(self.rotations)]

@@ -64,8 +64,18 @@ class SemanticSegmentation(SceneTask):
             self.notices_of(dataset),
             points.TEST_FLIPS and not is_training,
             points.FRAGMENT_SIZE_M is not None and not is_training,
+            "" if is_training else self._protocol(),
             features=self.features,
         )
+
+    def _protocol(self) -> str:
+        """How scenes are evaluated, if not as a whole and from one direction."""
+        points = self.config.POINTS
+        parts = [f"{points.TEST_ROTATIONS} directions"] * (points.TEST_ROTATIONS > 1)
+        parts += ["mirrored too"] * points.TEST_FLIPS
+        if points.FRAGMENT_SIZE_M is not None:
+            parts.append(f"blocks of {points.FRAGMENT_SIZE_M:g} m, {points.FRAGMENT_OVERLAP_M:g} m overlap")
+        return ", ".join(parts)
 
     def collate(self, samples: Sequence[PointSample]) -> dict[str, Any]:
         return join(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)

@@ -58,9 +58,7 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
             samples = SegmentedSamples(dataset, intensities, notices=list(dataset.notices))
             samples.protocol = self.protocol_line()
             return samples
-        augmentation = Augmentation(
-            0.0, volumes.ROTATION_DEGREES, volumes.SCALE, volumes.INTENSITY_JITTER, volumes.NOISE
-        )
+        augmentation = Augmentation.of(volumes)
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
         return SegmentedSamples(
             dataset,

@@ -154,6 +154,22 @@ def test_predict_slides_windows_over_pictures_where_it_is_told_to(tmp_path):
         open_source(**asked, recipe="vit_digits", window=48)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "number", "first", "colour"),
+    [
+        ("segformer_b0_ade20k", 150, "wall", (120, 120, 120)),
+        ("segformer_b0_cityscapes", 19, "road", (128, 64, 128)),
+        ("segformer_b0_ade20k", 7, "0", None),
+        ("segformer_b0_shapes", 150, "0", None),
+    ],
+)
+def test_weights_that_say_nothing_know_the_published_classes_of_their_recipe(recipe, number, first, colour):
+    task = ImageSegmentation(config.load([f"-cfg={recipe}"]).values)
+    task.set_up_from(Learned(number))
+    assert len(task.class_names) == number and task.class_names[0] == first
+    assert task.palette is None if colour is None else tuple(task.palette[0]) == colour
+
+
 def test_outputs_that_are_not_finite_are_no_prediction_and_no_score():
     task, samples, model = opened()
     model.layer.bias.set_value(np.full(4, np.nan, np.float32))

@@ -83,7 +83,7 @@ class TrainingTransform:
         size = scaled_size(stored, scale)
         rows, columns = nearest(stored, size)
         top, left, height, width = part = self._choose(labels, rows, columns, generator)
-        labels = labels.take(columns[left : left + width], axis=1).take(rows[top : top + height], axis=0)
+        labels = _taken(labels, rows[top : top + height], columns[left : left + width])
         pixels = resized(picture, size, self.how, part)  # of the resized picture only what is kept
         if generator.random() < self.flip_probability:
             pixels, labels = pixels[:, ::-1], labels[:, ::-1]
@@ -108,11 +108,16 @@ class TrainingTransform:
             top = int(generator.integers(0, len(rows) - height, endpoint=True))
             left = int(generator.integers(0, len(columns) - width, endpoint=True))
             if attempt < tries:
-                seen = labels.take(columns[left : left + width], axis=1).take(rows[top : top + height], axis=0)
+                seen = _taken(labels, rows[top : top + height], columns[left : left + width])
                 counts = np.bincount(seen.ravel(), minlength=IGNORED + 1)[:IGNORED]
                 if np.count_nonzero(counts) > 1 and counts.max() < self.largest_share * counts.sum():
                     break
         return top, left, height, width
+
+
+def _taken(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The labels where chosen rows and columns cross, whole rows at once."""
+    return labels.take(rows, axis=0).take(columns, axis=1)
 
 
 def training_transform(data: Any) -> TrainingTransform:

@@ -1,5 +1,6 @@
 """Configuration keys of segmentation of pictures."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
@@ -182,6 +183,9 @@ def _check(given: Given) -> list[str]:
 def _unused(given: Given) -> Iterator[Unused]:
     if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
         yield Unused(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
+    elif given.values.SEGMENTATION.OHEM_KEPT >= math.prod(given.values.DATA.CROP_SIZE):
+        why = "a crop has no more pixels than always count: {}"
+        yield Unused(("SEGMENTATION.OHEM_THRESHOLD",), "SEGMENTATION.OHEM_KEPT", why)
     if given.values.SEGMENTATION.PROTOCOL == "whole":
         yield Unused(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
     if given.values.DATA.VAL_FRACTION is None:

@@ -166,3 +166,9 @@ def test_a_score_says_how_scenes_were_evaluated():
 def test_an_overlap_as_long_as_a_block_is_refused():
     with pytest.raises(UserError, match=r"POINTS.FRAGMENT_OVERLAP_M 4.*: expected less than POINTS.FRAGMENT_SIZE_M 4"):
         task_of("POINTS.FRAGMENT_SIZE_M", "4", "POINTS.FRAGMENT_OVERLAP_M", "4")
+
+
+def test_a_batch_of_scenes_without_points_has_no_classes():
+    none = np.zeros(0, np.int64)
+    batch = {"labels": none, "offsets": np.zeros(2, int), "coordinates": np.zeros((0, 4), np.int32), "inverse": none}
+    assert [len(part) for part in fragments.scored(lambda *_: none, Blocks(4, 1), batch)] == [0, 0]

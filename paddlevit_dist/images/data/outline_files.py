@@ -302,7 +302,7 @@ def labelme_files(root: str) -> dict[str, str]:
 
 
 def labelme_names(files: Iterable[str]) -> list[str]:
-    """The classes of all shapes in files of Labelme's, sorted.
+    """The classes of all shapes with pixels in files of Labelme's, sorted.
 
     Raises:
         UserError: one cannot be read.
@@ -310,7 +310,7 @@ def labelme_names(files: Iterable[str]) -> list[str]:
     names: set[str] = set()
     for file in tqdm(files, desc="reading classes", unit="file", delay=1.0, disable=None, leave=False):
         with readable(file):
-            names.update(shape.label for shape in read_labelme(file).shapes)
+            names.update(shape.label for shape in read_labelme(file).shapes if shape.shape_type not in _NOT_AREAS)
     return sorted(names - {"__ignore__"})
 
 

@@ -65,7 +65,7 @@ def scored(network: Network, blocks: Blocks, batch: dict[str, np.ndarray]) -> tu
     labels, ends = batch["labels"], batch["offsets"].tolist()
     classes, losses = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.float32)
     num_scenes = len(ends) - 1
-    views = len(batch["inverse"]) // len(labels)
+    views = len(batch["inverse"]) // max(len(labels), 1)
     starts = np.searchsorted(batch["coordinates"][:, 0], np.arange(views * num_scenes + 1))
     for scene, (first, end) in enumerate(zip(ends[:-1], ends[1:])):
         if first == end:

@@ -348,3 +348,11 @@ def test_outlines_have_the_pixels_that_cocos_tools_give_them(root, opened):
     assert abs(is_round.sum() / (np.pi * 12**2) - 1) < 0.03
     assert np.hypot(columns + 0.5 - 60, rows + 0.5 - 40)[is_round].max() < 12.75
     assert np.array_equal(found[~is_round], expected[~is_round])
+
+
+def test_labels_of_points_alone_are_no_classes(root, opened):
+    LAYOUTS["labelme"][0](root)
+    content = json.loads((root / "a.json").read_text())
+    content["shapes"].append({"label": "nose", "points": [[7, 5]], "shape_type": "point"})
+    (root / "a.json").write_text(json.dumps(content))
+    assert opened().class_names == ["background", "cat", "dog"]

@@ -113,7 +113,7 @@ def losses(output: Path) -> dict[int, float]:
 
 def loss_in(event: dict[str, Any]) -> float:
     """That of a classifier, or what a family calls the first of its losses."""
-    names = ("loss", "class", "classes", "semantic", "heatmap")
+    names = ("loss", "class", "classes", "semantic", "heatmap", "cross_entropy")
     return float(next(event[name] for name in names if name in event))
 
 

@@ -151,6 +151,7 @@ def test_what_fits_together_is_silent(words):
         ("TRAIN.END_LR 1 TRAIN.LR_SCHEDULER.NAME constant", ["TRAIN.END_LR"]),
         ("TRAIN.WARMUP_START_LR 1", ["TRAIN.WARMUP_START_LR"]),
         ("-eval -resume=auto -amp", ["AMP"]),
+        ("-cfg=segformer_b0_shapes SEGMENTATION.OHEM_THRESHOLD 0.7", ["SEGMENTATION.OHEM_THRESHOLD"]),
         ("-eval -pretrained=x -epochs=2 TRAIN.WARMUP_EPOCHS 5", ["TRAIN.NUM_EPOCHS", "TRAIN.WARMUP_EPOCHS"]),
     ],
 )

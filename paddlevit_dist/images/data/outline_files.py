@@ -32,6 +32,7 @@ from .yolo_files import description_of, labels_of, names_of, pictures_of
 
 _LARGEST_JSON = 1 << 28
 _LARGEST_LABELS = 1 << 24
+_MOST_CORNERS = 1 << 16  # of a circle
 _CVAT_IMAGE = re.compile(rb"<image\s[^>]*?(?:/>|>.*?</image>)", re.DOTALL)
 _CVAT_LABEL = re.compile(rb"<label>\s*<name>(.*?)</name>", re.DOTALL)
 _NOT_AREAS = ("line", "linestrip", "point", "points", "polyline", "box", "cuboid", "skeleton", "tag", "attribute")
@@ -61,7 +62,7 @@ class Drawing(NamedTuple):
 
 class _LabelmeShape(msgspec.Struct):
     label: str
-    points: list[list[float]]
+    points: list[tuple[float, float]]
     shape_type: str | None = None
     mask: str | None = None
 
@@ -162,7 +163,7 @@ def _of_labelme(content: Labelme, file: str) -> Drawing:
 
 
 def _circle(middle: np.ndarray, radius: float) -> np.ndarray:
-    turns = np.linspace(0, 2 * np.pi, max(16, math.ceil(2 * np.pi * radius)), endpoint=False)
+    turns = np.linspace(0, 2 * np.pi, max(16, math.ceil(min(2 * np.pi * radius, _MOST_CORNERS))), endpoint=False)
     return middle + radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
 
 

@@ -1,5 +1,6 @@
 """Configuration keys of segmentation of pictures."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
@@ -169,6 +170,8 @@ def _check(given: Given) -> list[str]:
         if data[f"{stage}_LONGEST_SIDE"] is not None and data[f"{stage}_SHORTEST_SIDE"] is None:
             raise UserError(f"{given[longest]}: it limits {shortest}, which is not set: set that, or leave this out")
     own = given.values.SEGMENTATION
+    if own.CLASS_WEIGHTS and not any(own.CLASS_WEIGHTS):
+        raise UserError(f"{given['SEGMENTATION.CLASS_WEIGHTS']}: expected one above 0, or nothing is learnt")
     if not own.SCALES:
         raise UserError(f"{given['SEGMENTATION.SCALES']}: expected at least one, such as [1.0]")
     crop = own.CROP or data.CROP_SIZE
@@ -182,6 +185,9 @@ def _check(given: Given) -> list[str]:
 def _unused(given: Given) -> Iterator[Unused]:
     if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
         yield Unused(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
+    elif given.values.SEGMENTATION.OHEM_KEPT >= math.prod(given.values.DATA.CROP_SIZE):
+        why = "a crop has no more pixels than always count: {}"
+        yield Unused(("SEGMENTATION.OHEM_THRESHOLD",), "SEGMENTATION.OHEM_KEPT", why)
     if given.values.SEGMENTATION.PROTOCOL == "whole":
         yield Unused(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
     if given.values.DATA.VAL_FRACTION is None:

@@ -161,6 +161,8 @@ def test_one_bit_and_0_with_255_are_two_classes(root, opened):
     (root / "classes.txt").write_text("sky\nbird\n")
     assert np.array_equal(opened().labels_of(0), values // 255)
     assert any("255 is the second class, bird" in notice for notice in opened().notices)
+    save(root / "masks/train/a.png", np.full_like(values, 255))  # nothing is labelled yet
+    assert set(np.unique(opened().labels_of(0))) == {255}
 
 
 COLOURS = np.array([(0, 0, 0), (128, 0, 0), (0, 128, 0)], np.uint8)
@@ -288,6 +290,20 @@ def test_outlines_of_unknown_classes_and_what_is_outside_of_them(root, opened):
     (root / "labels.txt").write_text("__ignore__\ncat\ndog\n")
     dataset = opened(is_unlabelled_ignored=True)
     assert dataset.class_names == ["cat", "dog"] and set(np.unique(dataset.labels_of(0))) == {0, 1, 255}
+
+
+@pytest.mark.parametrize(
+    "shape, message",
+    [
+        ({"points": [[1, 1], [1e12, 1]], "shape_type": "circle"}, "far outside of any picture"),
+        ({"points": [[1, 1, 0]] * 4}, "not as Labelme writes it"),  # two numbers each would be other corners
+    ],
+)
+def test_corners_that_no_picture_has(shape, message, root, opened):
+    photo(root / "a.jpg", SIZE)
+    (root / "a.json").write_text(json.dumps({"shapes": [{"label": "cat", **shape}], "imagePath": "a.jpg"}))
+    with pytest.raises(UserError, match=message):
+        opened().labels_of(0)
 
 
 def test_turned_pictures_of_outlines(root, opened):

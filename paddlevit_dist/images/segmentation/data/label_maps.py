@@ -216,7 +216,7 @@ class LabelMaps(SegmentationDataset):
             with contextlib.suppress(UserError):  # there is no such split
                 files += pairs_of(found, split).labels
         numbers = _cached(cache_folder, files, numbers_in)
-        is_binary = 255 in numbers and set(numbers) <= {0, 255}
+        is_binary = numbers == [0, 255]
         numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
         if listed is not None and (listed.is_numbered or not is_binary):
             return listed

@@ -43,15 +43,17 @@ TASKS = {
     "segformer_shapes": ["-cfg=segformer_b0_shapes", *SHAPES],
     "minkunet": ["-cfg=minkunet14_synthetic_rooms", *ROOMS],
     "pointgroup": ["-cfg=pointgroup_synthetic_rooms", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
+    "solids": ["-cfg=mink_classifier_solids"],
+    "organs": ["-cfg=volume_unet3d_phantoms", *CROPS],
     "landmarks": ["-cfg=landmark_unet3d", "-dataset=synthetic_landmarks", *CROPS],
 }
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the beginning of its name; pictures of digits for all others.
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
-RECIPE_OF.update(minkunet="minkunet", pointgroup="pointgroup", unet3d="landmarks")
+RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
 RECIPE_OF.update(dict.fromkeys(("fcn", "segformer", "upernet"), "segformer_shapes"))
 FAMILIES = ("cait", "convnext", "deit", "detr", "faster_rcnn", "mask_rcnn", "minkunet", "mixer", "pointgroup")
-FAMILIES += ("fcn", "mit", "pvt", "resnet", "segformer", "swin", "unet3d", "upernet", "vit")
+FAMILIES += ("fcn", "mink_classifier", "mit", "pvt", "resnet", "segformer", "swin", "unet3d", "upernet", "vit")
 
 
 class Place(NamedTuple):
@@ -111,7 +113,7 @@ def losses(output: Path) -> dict[int, float]:
 
 def loss_in(event: dict[str, Any]) -> float:
     """That of a classifier, or what a family calls the first of its losses."""
-    names = ("loss", "class", "classes", "semantic", "heatmap")
+    names = ("loss", "class", "classes", "semantic", "heatmap", "cross_entropy")
     return float(next(event[name] for name in names if name in event))
 
 

@@ -59,5 +59,5 @@ def test_loader_processes_find_everything_compiled(task, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     counts, new = done.stdout.strip().splitlines()[-2:]
     functions, signatures = map(int, counts.split())
-    # All but the average precision of resampled scenes, which is the main process's.
-    assert functions >= 6 and signatures >= functions - 1 and new == "{}"
+    # All but the average precision of resampled scenes, which is the main process's, and what only PCD files need.
+    assert functions >= 6 and signatures >= functions - 2 and new == "{}"

@@ -84,17 +84,20 @@ def require_label(label: Any, num_classes: int | None) -> None:
         raise BadSample(f"label {int(first)} is out of range: {_expected(num_classes)}")
 
 
-def require_labels(labels: np.ndarray, num_classes: int | None, ignored: int, what: str) -> None:
-    """Check the labels of points.
+def require_labels(
+    labels: np.ndarray, num_classes: int | None, ignored: int, what: str, element: str = "point"
+) -> None:
+    """Check the labels of points, or of other elements.
 
     Args:
         labels: (points,) of any type.
         num_classes: as in ``require_label``.
         ignored: the label of a point without one.
         what: a point has, for the message.
+        element: what has it in place of a point.
 
     Raises:
-        BadSample: names the first point with another label.
+        BadSample: names the first element with another label.
     """
     labels = np.asarray(labels)
     wrong = labels < 0
@@ -104,8 +107,8 @@ def require_labels(labels: np.ndarray, num_classes: int | None, ignored: int, wh
     if wrong.any():
         first = int(wrong.argmax())
         raise BadSample(
-            f"point {first} has {what} {labels[first]}, which is out of range ({np.count_nonzero(wrong):,} of "
-            f"{len(labels):,} points have such): {_expected(num_classes)}, and {ignored} means none"
+            f"{element} {first} has {what} {labels[first]}, which is out of range ({np.count_nonzero(wrong):,} of "
+            f"{len(labels):,} {element}s have such): {_expected(num_classes)}, and {ignored} means none"
         )
 
 

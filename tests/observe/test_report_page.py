@@ -265,7 +265,7 @@ def test_the_command_writes_where_it_is_told_to(tmp_path):
     command = [sys.executable, "-m", "paddlevit_dist", "report", str(one), str(two), f"-output={target}"]
     ended = run_command(command, 60.0, ROOT)
     assert ended.code == 0 and "both.html" in ended.out, ended
-    assert Page(target.read_text()).text
+    assert Page(target.read_text(encoding="utf-8")).text
 
 
 def test_a_run_that_has_recorded_nothing_leaves_the_page_of_the_one_before(tmp_path):
@@ -379,10 +379,11 @@ def test_a_comparison_in_the_folder_of_a_run_is_linked(tmp_path):
     one, two = (write_run(tmp_path / name) for name in ("a b", "\udcff"))  # the other's name is no UTF-8
     assert "compared.html" not in write_page([one, two], tmp_path / "page.html").read_text(encoding="utf-8")
     (one / "compared.html").write_text("<p>")
-    assert '<a href="compared.html">a b/compared.html</a>' in write_page([one], one / "report.html").read_text()
-    assert (
-        '<a href="a%20b/compared.html">a b/compared.html</a>'
-        in write_page([one, two], tmp_path / "page.html").read_text()
+    assert '<a href="compared.html">a b/compared.html</a>' in write_page([one], one / "report.html").read_text(
+        encoding="utf-8"
     )
+    assert '<a href="a%20b/compared.html">a b/compared.html</a>' in write_page(
+        [one, two], tmp_path / "page.html"
+    ).read_text(encoding="utf-8")
     (two / "compared.html").write_text("<p>")
-    assert 'href="%FF/compared.html"' in write_page([one, two], tmp_path / "page.html").read_text()
+    assert 'href="%FF/compared.html"' in write_page([one, two], tmp_path / "page.html").read_text(encoding="utf-8")

@@ -214,7 +214,7 @@ def test_pictures_show_training_crops_and_whole_volumes():
         ),
         (
             ["TASK", "classification"],
-            "VOLUMES.CROP_SIZE is read by task landmarks, not by classification",
+            "VOLUMES.CROP_SIZE is read by tasks landmarks, volume_segmentation, not by classification",
         ),
         (["-num_classes=3"], "MODEL.NUM_CLASSES .* is 3, but there are 8 landmarks"),
         (["VOLUMES.INTENSITY_WINDOW", "[5,1]"], "expected the smaller number first"),

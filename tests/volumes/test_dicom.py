@@ -159,7 +159,7 @@ def test_a_missing_library_is_told_with_how_to_install_it(tmp_path, monkeypatch,
     path = write_volume(tmp_path / name)
     monkeypatch.setitem(sys.modules, library, None)
     message = told(read_header, path)
-    assert f"{name}: reading it needs {library}: pip install '.[volumes]'" in message
+    assert f"{name}: this needs {library}: pip install '.[volumes]'" in message
 
 
 def test_a_link_to_a_slice_that_is_gone_is_told(tmp_path):

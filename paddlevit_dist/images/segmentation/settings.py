@@ -170,6 +170,8 @@ def _check(given: Given) -> list[str]:
         if data[f"{stage}_LONGEST_SIDE"] is not None and data[f"{stage}_SHORTEST_SIDE"] is None:
             raise UserError(f"{given[longest]}: it limits {shortest}, which is not set: set that, or leave this out")
     own = given.values.SEGMENTATION
+    if own.CLASS_WEIGHTS and not any(own.CLASS_WEIGHTS):
+        raise UserError(f"{given['SEGMENTATION.CLASS_WEIGHTS']}: expected one above 0, or nothing is learnt")
     if not own.SCALES:
         raise UserError(f"{given['SEGMENTATION.SCALES']}: expected at least one, such as [1.0]")
     crop = own.CROP or data.CROP_SIZE

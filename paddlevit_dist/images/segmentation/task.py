@@ -86,7 +86,7 @@ class ImageSegmentation(SegmentationTraining, SegmentationPrediction, Segmentati
         return np.setdiff1d(sample.labels, IGNORED).astype(np.int64)
 
     def check_sample(self, sample: SegmentationSample) -> None:
-        require_labels(sample.labels.ravel(), self.num_classes, IGNORED, "class")
+        require_labels(sample.labels.ravel(), self.num_classes, IGNORED, "class", "pixel")
 
     def collate(self, samples: Sequence[SegmentationSample]) -> dict[str, Any]:
         return collate(samples)

@@ -1,5 +1,7 @@
 """Users' own transforms of pictures with label maps."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from PIL import Image
 
@@ -22,9 +24,11 @@ def with_own(
         made = transform(**given)
     else:
         made = transform(**given, generator=generator)
+    if not isinstance(made, Mapping) or not {"image", "mask"} <= set(made):
+        raise BadSample(f"transform {name} returns {type(made).__name__}: expected a dictionary with image and mask")
     pixels, labels = (np.asarray(made[part]) for part in ("image", "mask"))
     kinds = (pixels.dtype, pixels.ndim, pixels.shape[2:], labels.dtype, pixels.shape[:2])
-    if kinds != (np.uint8, 3, (3,), np.uint8, labels.shape):
+    if kinds != (np.uint8, 3, (3,), np.uint8, labels.shape) or not labels.size:
         raise BadSample(
             f"transform {name} returns an image {pixels.dtype} {pixels.shape} and a mask {labels.dtype} "
             f"{labels.shape}: expected uint8 (height, width, 3) and uint8 (height, width)"

@@ -92,6 +92,11 @@ def test_what_a_score_depends_on_is_told_beside_it():
         opened(*words, "SEGMENTATION.STRIDE", "[33, 20]")
 
 
+def test_weights_of_classes_that_are_all_0_are_refused():
+    with pytest.raises(UserError, match="SEGMENTATION.CLASS_WEIGHTS .*expected one above 0"):
+        opened("SEGMENTATION.CLASS_WEIGHTS", "[0, 0, 0, 0]")
+
+
 def test_a_picture_waits_for_a_gpu_once():
     task, samples, model = opened("SEGMENTATION.FLIP", "true")
     (batch,) = batches(task, samples, 7)

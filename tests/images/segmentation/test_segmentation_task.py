@@ -76,7 +76,7 @@ def test_a_label_that_is_no_class_is_refused():
     task, samples = task_of()
     sample = samples["train"].sample(0, np.random.default_rng(0))
     task.check_sample(sample._replace(labels=np.full((2, 2), IGNORED, np.uint8)))
-    with pytest.raises(BadSample, match="class 4, which is out of range"):
+    with pytest.raises(BadSample, match="pixel 0 has class 4, which is out of range"):
         task.check_sample(sample._replace(labels=np.full((2, 2), 4, np.uint8)))
 
 

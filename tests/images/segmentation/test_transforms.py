@@ -227,3 +227,14 @@ def test_an_own_transform_that_returns_something_else_is_named(registered):
     picture, labels = pictures()
     with pytest.raises(BadSample, match="transform grey returns an image uint8 .30, 40.*expected uint8"):
         with_own("grey", picture, labels, np.random.default_rng(0))
+    for made, message in (
+        (None, "transform odd returns NoneType: expected a dictionary"),
+        (
+            {"image": np.zeros((0, 9, 3), np.uint8), "mask": np.zeros((0, 9), np.uint8)},
+            "transform odd returns an image",
+        ),
+    ):
+        TRANSFORMS["odd"] = lambda made=made, **_: made
+        with pytest.raises(BadSample, match=message):
+            with_own("odd", picture, labels, np.random.default_rng(0))
+    del TRANSFORMS["odd"]

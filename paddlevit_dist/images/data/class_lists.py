@@ -69,6 +69,12 @@ class ClassList(NamedTuple):
         return None if self.colours is None else (self.colours[:, None] >> np.array([0, 8, 16]) & 255).astype(np.uint8)
 
 
+    def by_number(self) -> list[str]:
+        """The name of each number from 0 to the largest; of one without a class, the number."""
+        named = dict(zip(self.numbers, self.names))
+        return [named.get(number, str(number)) for number in range(max(self.numbers, default=-1) + 1)]
+
+
 def published_classes(section: str, first: int | None, offset: int) -> ClassList:
     """The classes of a published set.
 

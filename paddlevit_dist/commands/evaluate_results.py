@@ -56,7 +56,6 @@ def run_classes(words: list[str]) -> None:
 
 def run_masks(words: list[str]) -> None:
     """``evaluate masks TRUTH RESULTS``"""
-    from ..images.data.image_dataset import names_in_file
     from ..images.data.class_lists import read_class_list
     from ..images.label_maps import Rules, score
 
@@ -68,7 +67,12 @@ def run_masks(words: list[str]) -> None:
         ("labels/val predictions", "gtFine/val found -truth_suffix=_gtFine_labelTrainIds.png -classes=cityscapes.txt"),
     )
     add_options(parser, "folder of true label maps", "folder of label maps to score", "pictures", data=False)
-    parser.option("classes", None, "list of classes, a name on each line, from 0 on, or as -data_path has it (default: those that occur)", path)
+    parser.option(
+        "classes",
+        None,
+        "list of classes, a name on each line, from 0 on, or as -data_path has it (default: those that occur)",
+        path,
+    )
     parser.option("ignore", 255, "number of pixels in TRUTH that count in nothing, or none", _ignored, metavar="N")
     meaning = "0 in TRUTH is ignored, and k is class k - 1, as ADE20K's files have it; RESULTS are not changed"
     parser.add_argument("--reduce_zero_label", "-reduce_zero_label", action="store_true", help=meaning)

@@ -76,7 +76,7 @@ def test_files_in_folders_with_other_ends_and_names_of_classes(tmp_path, evaluat
     write(tmp_path / "true" / "town", true, ends="_gt.png")
     write(tmp_path / "true" / "town", true, ends="_colours.png")
     write(tmp_path / "found", found, ends="_leftImg8bit.png")
-    (tmp_path / "names.txt").write_text("road\ncar\nsky\nman\ndog\n")
+    (tmp_path / "names.txt").write_text("road,0,0,0\ncar,9,9,9\nsky,9,0,0\nman,0,9,0\ndog,0,0,9\n")
     said, _ = evaluate("-truth_suffix=_gt.png", "-result_suffix=_leftImg8bit.png", f"-classes={tmp_path / 'names.txt'}")
     ious, *_ = slow(true, found, 4)
     assert said["scores"]["IoU man"] == pytest.approx(ious[3]) and "IoU dog" not in said["scores"]

@@ -185,6 +185,18 @@ def test_a_copy_of_a_laser_scan_has_the_classes(tmp_path, suffix, point_format, 
     assert {path.name for path in tmp_path.iterdir()} == {f"a{suffix}", f"b{suffix}"}
 
 
+def test_a_field_for_predictions_that_is_too_small_is_told(tmp_path):
+    import laspy
+
+    las(tmp_path / "a.las")
+    scan = laspy.read(str(tmp_path / "a.las"))
+    scan.add_extra_dim(laspy.ExtraBytesParams("prediction", np.uint8))
+    scan.write(str(tmp_path / "b.las"))
+    with pytest.raises(UserError, match="b.las has a field prediction for numbers to 255, but classes reach to 300"):
+        write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.full(90, 300))
+    assert not (tmp_path / "c.las").exists()
+
+
 def test_laser_scans_that_are_cut_off_are_told(tmp_path):
     las(tmp_path / "a.las")
     (tmp_path / "a.las").write_bytes((tmp_path / "a.las").read_bytes()[:-100])

@@ -68,7 +68,6 @@ class ClassList(NamedTuple):
         """uint8 (classes, 3), red, green and blue."""
         return None if self.colours is None else (self.colours[:, None] >> np.array([0, 8, 16]) & 255).astype(np.uint8)
 
-
     def by_number(self) -> list[str]:
         """The name of each number from 0 to the largest; of one without a class, the number."""
         named = dict(zip(self.numbers, self.names))

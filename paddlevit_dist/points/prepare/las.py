@@ -62,6 +62,9 @@ def write_classified(source: str, target: Path, classes: np.ndarray) -> None:
         name = "classification" if int(classes.max(initial=0)) <= limit else PREDICTED
         if name == PREDICTED and PREDICTED not in header.point_format.dimension_names:
             header.add_extra_dim(laspy.ExtraBytesParams(PREDICTED, np.uint16))
+        most = np.iinfo(header.point_format.dimension_by_name(name).dtype or np.uint8).max
+        if int(classes.max(initial=0)) > most:
+            raise UserError(f"{source} has a field {name} for numbers to {most}, but classes reach to {classes.max()}")
         compressed = target.suffix.lower() == ".laz"
         with (
             atomic_file(target) as out,

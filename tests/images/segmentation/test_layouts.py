@@ -165,6 +165,12 @@ def test_one_bit_and_0_with_255_are_two_classes(root, opened):
     assert set(np.unique(opened().labels_of(0))) == {255}
 
 
+def test_masks_that_were_saved_with_smoothing_are_refused(root, opened):
+    own(root, "{0}/train/a.{1}", np.arange(256, dtype=np.uint8).reshape(16, 16).repeat(4, 0).repeat(4, 1))
+    with pytest.raises(UserError, match="with 255 numbers and no list of classes: masks that were resized"):
+        opened()
+
+
 COLOURS = np.array([(0, 0, 0), (128, 0, 0), (0, 128, 0)], np.uint8)
 LISTS = {
     "classes.csv": "name,r,g,b\nVoid,0,0,0\ncar,128,0,0\ntree,0,128,0\n",

@@ -45,6 +45,7 @@ _LAYOUT = (
     "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme, CVAT or YOLO"
 )
 _BACKGROUND = ("background", "_background_")
+_MOST_UNLISTED = 200  # classes that nobody has listed
 
 
 class Choices(NamedTuple):
@@ -220,6 +221,12 @@ class LabelMaps(SegmentationDataset):
         numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
         if listed is not None and (listed.is_numbered or not is_binary):
             return listed
+        if listed is None and len(numbers) > _MOST_UNLISTED:
+            raise UserError(
+                f"{self.root}: label maps with {len(numbers)} numbers and no list of classes: masks that were "
+                "resized or saved with smoothing are such; make them again with nearest neighbours, or list the "
+                "classes in classes.txt"
+            )
         if listed is None:
             names = ["background", "foreground"] if is_binary else [str(number) for number in numbers]
             listed = ClassList(names, numbers)

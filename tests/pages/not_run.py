@@ -14,6 +14,7 @@ HOURS = "takes minutes to hours and a quiet machine; its programs are what the p
 ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
 RELEASE = "tests/test_wheel.py builds a release"
 OTHER_FILES = "tests/commands/test_predict_scenes.py and test_split.py run it on files that they make"
+NNUNET = "tests/volumes/test_segmentation.py trains on a folder of nnU-Net's and predicts"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
 SESSION = "tests/pages/test_tutorials.py runs that page, as it stands"
 CONTAINER = "needs Docker; tests/test_container.py does the steps of the file"
@@ -52,6 +53,10 @@ NOT_RUN = {
     "DATA.VOXEL_SIZE_M 0.02": DOWNLOAD,
     "python -m paddlevit_dist export ./output/mine exported/fast -format=onnxruntime -precision=float16": ONNX,
     "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
+    "python main_multi_gpu.py -cfg=./configs/volume_unet3d_phantoms.yaml -dataset=nnunet -data_path=./data -epochs=300 "
+    "VOLUMES.SPACING_MM [2.5,0.8,0.8] VOLUMES.CROP_SIZE [48,128,128] VOLUMES.NORMALISE [ct,z_score] "
+    "VOLUMES.INTENSITY_WINDOW [-160,240] VOLUMES.UNET_WIDTH 32 VOLUMES.UNET_DEPTH 5 -output=./output/livers": NNUNET,
+    "python -m paddlevit_dist predict output/livers scans/ --output=livers": NNUNET,
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,

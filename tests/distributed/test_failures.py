@@ -175,8 +175,9 @@ def start_endless(tmp_path) -> tuple:
     (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
     target = "distributed.test_failures:work_for_ever"
     process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"], is_copy=True)
-    wait_until(lambda: all(Path(f"{marker}{rank}").exists() for rank in range(2)), "it does not work")
-    return process, [int(Path(f"{marker}{rank}").read_text()) for rank in range(2)]
+    files = [Path(f"{marker}{rank}") for rank in range(2)]
+    wait_until(lambda: all(file.exists() and file.read_text() for file in files), "it does not work")
+    return process, [int(file.read_text()) for file in files]
 
 
 def test_ctrl_c_in_the_terminal_ends_cleanly(tmp_path):

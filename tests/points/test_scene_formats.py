@@ -15,7 +15,7 @@ from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.formats import FORMATS, format_in
 from paddlevit_dist.points.prepare.las import read_las, write_classified
 from paddlevit_dist.points.prepare.pcd import read_pcd
-from paddlevit_dist.points.prepare.table_formats import read_table
+from paddlevit_dist.points.prepare.tables import read_table
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
 
@@ -63,7 +63,7 @@ def test_the_damaged_line_of_s3dis_is_read_and_others_are_told(tmp_path, capsys)
     assert "wall_2.txt has control characters" in said
     assert by_name(splits["val"])["Area_5_hallway_2"].rgb[126].tolist() == [184, 185, 187]
     damaged.write_text("\n".join([*lines[:6], "1.5 2.5 3.0 184", *lines[7:]]))
-    with pytest.raises(UserError, match=r"wall_2.txt: expected rows of x, y, z, red, green and blue, but .*line 7"):
+    with pytest.raises(UserError, match=r"wall_2.txt is not a table of numbers: .*from 6 to 4 in line 7"):
         prepared(tmp_path, capsys)
     with pytest.raises(UserError, match=r"scenes of Area_1, Area_5 alone, and --val_area=3 is for validation"):
         prepared(tmp_path, capsys, "--val_area=3")
@@ -144,7 +144,7 @@ def test_pointcepts_scannet200_and_s3dis(tmp_path, capsys):
     (tmp_path / "of_s3dis").mkdir()
     pointcept(tmp_path / "of_s3dis" / "raw", splits=("Area_1", "Area_5"), label="segment", classes=13)
     splits, _ = prepared(tmp_path / "of_s3dis", capsys)
-    assert splits["val"].class_names == s3dis_reader.CLASS_NAMES
+    assert splits["val"].class_names == list(s3dis_reader.CLASS_NAMES)
     assert list(by_name(splits["val"])) == ["Area_5_scene0001_00"]
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, open_regular, read_regular
+from ...runtime.files import atomic_file, content_of, open_regular
 
 _TYPES = {
     "char": "i1",
@@ -74,10 +74,7 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
     Raises:
         UserError: the file cannot be read, is damaged, or has no vertices.
     """
-    try:
-        content = read_regular(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    content = content_of(path)
     try:
         order, elements, position = _read_header(content)
         for element in elements:

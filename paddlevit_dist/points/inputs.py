@@ -14,13 +14,12 @@ from .data.scene import CENTRED, IGNORED, Scene
 from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, header_of, read_scene
 from .data.scenes import SceneDataset
 from .prepare.coordinates import remarks_on
-from .prepare.formats import FORMATS, kind_of
+from .prepare.formats import FORMATS, scene_at
 from .prepare.listing import Choices, RawScene
 from .prepare.scannet import LABELS
-from .prepare.semantic_kitti import scan_name
 from .prepare.tables import TABLES
 
-KITTI, LAS, _PREPARED, _S3DIS = "semantic_kitti", "las", "prepared", "s3dis"
+KITTI, LAS, _PREPARED = "semantic_kitti", "las", "prepared"
 _EXPECTED = (
     f"expected {', '.join(suffix for table in TABLES.values() for suffix in table.suffixes)}, ScanNet's "
     "_vh_clean_2.ply, PointGroup's .pth, Pointcept's coord.npy, SemanticKITTI's .bin, a prepared .scene, or a folder "
@@ -44,18 +43,17 @@ def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str,
 
 
 def _kind_of(path: str) -> SceneFile | None:
-    folder, name = os.path.split(os.path.abspath(path))
-    kind = _PREPARED if name.endswith(SUFFIX) else kind_of(os.path.join(folder, name))
-    kind = "text" if kind == _S3DIS else kind  # an object by itself
+    name = os.path.basename(path)
+    if name.endswith(SUFFIX):
+        return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
+    kind, scene = scene_at(os.path.abspath(path)) or (None, "")
     if kind is None or name.endswith(LABELS):
         return None
-    if kind == "pointcept":
-        return SceneFile(path, kind, os.path.basename(folder))
-    if kind == KITTI:
-        return SceneFile(path, kind, scan_name(os.path.join(folder, name)))
-    ends = (SUFFIX,) if kind == _PREPARED else FORMATS[kind].ends
-    stem = name[: -len(next(end for end in ends if name.lower().endswith(end)))]
-    return SceneFile(path, kind, stem) if stem else None
+    if kind == "s3dis":  # an object by itself
+        kind, scene = "text", os.path.splitext(name)[0]
+    elif kind == "pointcept":
+        scene = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return SceneFile(path, kind, scene)
 
 
 def _of_folder(folder: str) -> Iterator[SceneFile]:

@@ -4,11 +4,10 @@ import os
 from typing import NamedTuple
 
 from ...runtime.errors import UserError
-from . import pointcept, pth, scannet, semantic_kitti
 from .listing import Choices, SceneReader
 from .pointcept import PointceptReader
 from .pth import PthReader
-from .s3dis import ANNOTATIONS, S3disReader
+from .s3dis import S3disReader
 from .scannet import ScanNetReader
 from .semantic_kitti import SemanticKittiReader
 from .tables import TABLES, TableReader
@@ -22,32 +21,29 @@ class Format(NamedTuple):
     Attributes:
         meaning: what it is, in a few words.
         reader: the class that reads it.
-        ends: of its files' names, in lower case; () if ``kind_of`` knows them by more than that.
         takes: names of the ``Choices`` that matter to it.
     """
 
     meaning: str
     reader: type[SceneReader]
-    ends: tuple[str, ...]
     takes: tuple[str, ...]
 
 
 _OF_TABLES = ("class_names", "label", "instance", "ignore_label", "grey", "channels")
 _OF_POINTCEPT = ("class_names", "label", "ignore_label", "grey", "channels", "val_area")
 FORMATS = {
-    "scannet": Format("ScanNet v2 as it is downloaded", ScanNetReader, (scannet.POINTS,), ("two_hundred",)),
-    "pth": Format("PointGroup's NAME_inst_nostuff.pth", PthReader, pth.SUFFIXES, ("class_names",)),
-    "s3dis": Format("S3DIS: Area_1/office_1/Annotations/chair_1.txt", S3disReader, (), ("val_area",)),
-    "semantic_kitti": Format(
-        "SemanticKITTI: sequences/00/velodyne and labels", SemanticKittiReader, (semantic_kitti.BIN,), ("channels",)
-    ),
-    "pointcept": Format("Pointcept's folders with coord.npy", PointceptReader, (), _OF_POINTCEPT),
-    "ply": Format("PLY", TableReader, TABLES["ply"].suffixes, _OF_TABLES),
-    "las": Format("LAS and LAZ, through laspy", TableReader, TABLES["las"].suffixes, _OF_TABLES),
-    "pcd": Format("PCD", TableReader, TABLES["pcd"].suffixes, _OF_TABLES),
-    "numpy": Format(".npy and .npz", TableReader, TABLES["numpy"].suffixes, (*_OF_TABLES, "columns")),
-    "text": Format(".txt, .xyz, .csv, .pts and .asc", TableReader, TABLES["text"].suffixes, (*_OF_TABLES, "columns")),
+    "scannet": Format("ScanNet v2 as it is downloaded", ScanNetReader, ("two_hundred",)),
+    "pth": Format("PointGroup's NAME_inst_nostuff.pth", PthReader, ("class_names",)),
+    "s3dis": Format("S3DIS: Area_1/office_1/Annotations/chair_1.txt", S3disReader, ("val_area",)),
+    "semantic_kitti": Format("SemanticKITTI: sequences/00/velodyne and labels", SemanticKittiReader, ("channels",)),
+    "pointcept": Format("Pointcept's folders with coord.npy", PointceptReader, _OF_POINTCEPT),
+    "ply": Format("PLY", TableReader, _OF_TABLES),
+    "las": Format("LAS and LAZ, through laspy", TableReader, _OF_TABLES),
+    "pcd": Format("PCD", TableReader, _OF_TABLES),
+    "numpy": Format(".npy and .npz", TableReader, (*_OF_TABLES, "columns")),
+    "text": Format(".txt, .xyz, .csv, .pts and .asc", TableReader, (*_OF_TABLES, "columns")),
 }
+_USUAL_READERS = {kind: each.reader(kind=kind) for kind, each in FORMATS.items()}
 
 
 def reader_of(kind: str, choices: Choices) -> SceneReader:
@@ -63,14 +59,13 @@ def reader_of(kind: str, choices: Choices) -> SceneReader:
     return FORMATS[kind].reader(choices, kind)
 
 
-def kind_of(path: str) -> str | None:
-    """The format of a file by its name and its folder's; None if it is none."""
-    folder, name = os.path.split(path)
-    if name.endswith(".txt") and os.path.basename(folder) == ANNOTATIONS:
-        return "s3dis"
-    if name == pointcept.POINTS:
-        return "pointcept"
-    return next((kind for kind, each in FORMATS.items() if name.lower().endswith(each.ends)), None)
+def scene_at(path: str) -> tuple[str, str] | None:
+    """The format of a file by its name and its folder's, and the name of its scene; None if it is none."""
+    for kind, reader in _USUAL_READERS.items():
+        scene = reader.scene_at(path)
+        if scene is not None:
+            return kind, scene[0]
+    return None
 
 
 def format_in(root: str) -> str:
@@ -83,7 +78,7 @@ def format_in(root: str) -> str:
     for number, (folder, subfolders, names) in enumerate(os.walk(root, followlinks=True)):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         for path in (os.path.join(folder, name) for name in sorted(names) if not name.startswith(".")):
-            found.setdefault(kind_of(path) or "", path)
+            found.setdefault((scene_at(path) or ("", ""))[0], path)
         if number >= _MOST_FOLDERS:
             break
     found.pop("", None)

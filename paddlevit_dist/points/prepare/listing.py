@@ -15,6 +15,7 @@ from ..data.scene_store import SPLITS, read_lines
 from .channels import WITHOUT, channels_in
 from .coordinates import Placed, as_given, centred, coarse_steps
 
+_LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
 VAL_EVERY = 5  # without lists or folders every fifth scene is held out
 
 
@@ -62,6 +63,10 @@ class SceneReader:
     """
 
     kind: str
+    #: of its files' names, in lower case
+    ends: tuple[str, ...] = ()
+    #: of a file, where its name alone is not enough
+    example = ""
     #: of the format, if no others are chosen
     own_classes: tuple[str, ...] | None = None
     #: where its scenes are, whatever is chosen
@@ -75,6 +80,7 @@ class SceneReader:
         #: scenes have labels, but for those of "test"
         self.labelled = self.choices.label != WITHOUT
         self.remarks: list[str] = []  # on what has been read
+        self.others: list[str] = []  # names of files without scenes, apart from text and hidden ones
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -83,13 +89,37 @@ class SceneReader:
         named = chosen.label, chosen.instance, chosen.ignore_label, chosen.grey, chosen.channels, chosen.columns
         return self.class_names and len(self.class_names), *named
 
+    def scene_at(self, path: str) -> tuple[str, str] | None:
+        """The name of the scene that a file is or belongs to, and the path to read it from; None for other files."""
+        name = os.path.basename(path)
+        end = next((end for end in self.ends if name.lower().endswith(end)), name)
+        return (name[: -len(end)], path) if len(end) < len(name) else None
+
     def find(self, root: str) -> dict[str, str]:
-        """Path of each scene below ``root``, by name.
+        """Path of each scene below ``root``, by name; lists of scenes and classes are none.
 
         Raises:
             UserError: there is none, or two have the same name.
         """
-        raise NotImplementedError
+        found: dict[str, str] = {}
+        self.others = []
+        for folder, subfolders, names in os.walk(root, followlinks=True):
+            subfolders.sort()
+            for file in sorted(names):
+                if file.startswith(".") or (folder == root and file in _LISTS):
+                    continue
+                name, path = self.scene_at(os.path.join(folder, file)) or ("", "")
+                if not name:
+                    self.others += [] if file.endswith(".txt") else [file]
+                elif found.setdefault(name, path) != path:
+                    raise UserError(
+                        f"scene {name} exists twice, as {found[name]} and {path}; remove or rename one of them"
+                    )
+        if not found:
+            what = self.example or f"file that ends in {' or '.join(self.ends)}"
+            instead = f", but {counted_by_suffix(self.others)}" if self.others else ""
+            raise UserError(f"{root} holds no {what}{instead}; give the folder that holds the scenes")
+        return found
 
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         """The names of each split: of lists or folders, else every fifth is held out.
@@ -177,47 +207,6 @@ class SceneReader:
         return Scene(
             xyz, rgb, labels, objects, source.name, offset, channels_in(path, columns, chosen.channels, others)
         )
-
-
-def add_scene(found: dict[str, str], name: str, path: str) -> None:
-    """Note the path of a scene.
-
-    Raises:
-        UserError: there is another one of this name.
-    """
-    if name in found:
-        raise UserError(f"scene {name} exists twice, as {found[name]} and {path}; remove or rename one of them")
-    found[name] = path
-
-
-def find_files(root: str, suffix: str | tuple[str, ...], others: list[str] | None = None) -> dict[str, str]:
-    """Path of each file below ``root`` that ends in ``suffix``, or one of several, keyed by its name without it; lists
-    of scenes and classes are none.
-
-    Args:
-        others: gets the names of the other files, apart from text and hidden ones.
-    Raises:
-        UserError: there is none, or two have the same name.
-    """
-    found: dict[str, str] = {}
-    others = [] if others is None else others
-    suffixes = (suffix,) if isinstance(suffix, str) else suffix
-    lists = {f"{name}.txt" for name in (*SPLITS, "classes")}
-    for folder, subfolders, names in os.walk(root, followlinks=True):
-        subfolders.sort()
-        for name in sorted(names):
-            end = next((end for end in suffixes if name.lower().endswith(end)), name)
-            if end == name or name.startswith(".") or (folder == root and name in lists):
-                others += [] if name.startswith(".") or name.endswith(".txt") else [name]
-                continue
-            stem, path = name[: -len(end)], os.path.join(folder, name)
-            add_scene(found, stem, path)
-    if not found:
-        instead = f", but {counted_by_suffix(others)}" if others else ""
-        raise UserError(
-            f"{root} holds no file that ends in {' or '.join(suffixes)}{instead}; give the folder that holds the scenes"
-        )
-    return found
 
 
 def split_scenes(

@@ -11,7 +11,7 @@ from ..data.scannet_classes import CLASS_NAMES, scannet200
 from ..data.scene import IGNORED, Scene
 from . import s3dis
 from .channels import ALL, USUAL
-from .listing import SPLITS, Choices, RawScene, SceneReader, add_scene, hold_out, split_scenes
+from .listing import SPLITS, Choices, RawScene, SceneReader, hold_out, split_scenes
 from .numpy_tables import columns_of, load_array
 
 POINTS = "coord.npy"
@@ -24,22 +24,16 @@ class PointceptReader(SceneReader):
     names; classes are ScanNet's for segment20 and segment200, S3DIS's in its areas, else numbers."""
 
     kind = "pointcept"
+    example = f"train/scene0000_00/{POINTS}"
 
     def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
         super().__init__(choices, kind)
         self.label = self.choices.label
 
-    def find(self, root: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for folder, subfolders, names in os.walk(root, followlinks=True):
-            subfolders.sort()
-            if POINTS in names:
-                parent = Path(folder).parent.name
-                name = Path(folder).name if parent in SPLITS or folder == root else f"{parent}_{Path(folder).name}"
-                add_scene(found, name, os.path.join(folder, POINTS))
-        if not found:
-            raise UserError(f"{root} has no folder with {POINTS}; give the folder that Pointcept's preprocessing wrote")
-        return found
+    def scene_at(self, path: str) -> tuple[str, str] | None:
+        """A folder's name, after that of its area or room unless it is the folder of a split."""
+        *_, parent, scene, name = ("", "", *Path(path).parts)
+        return (scene if parent in SPLITS else f"{parent}_{scene}", path) if name == POINTS else None
 
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         splits = split_scenes(root, found, lists)

@@ -14,7 +14,7 @@ from ...runtime.files import open_regular
 from ..data.scannet_classes import CLASS_NAMES
 from ..data.scene import AS_GIVEN, CENTRED, Scene
 from .coordinates import Placed, as_given
-from .listing import RawScene, SceneReader, find_files
+from .listing import RawScene, SceneReader
 
 SUFFIXES = ("_inst_nostuff.pth", ".pth")
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -26,14 +26,17 @@ class PthReader(SceneReader):
     centred each scene on its mean, so they are not moved."""
 
     kind = "pth"
+    ends = SUFFIXES
     own_classes = CLASS_NAMES
     own_coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTRED}"
 
     def find(self, root: str) -> dict[str, str]:
+        self.ends = SUFFIXES[:1]
         try:
-            return find_files(root, SUFFIXES[0])
+            return super().find(root)
         except UserError:
-            return find_files(root, SUFFIXES[1])
+            self.ends = SUFFIXES[1:]
+            return super().find(root)
 
     def read(self, source: RawScene) -> Scene:
         """A scene with its labels, if ``source`` should have them. Colours from -1 to 1 are converted to bytes."""

@@ -6,17 +6,18 @@ Source: I. Armeni et al., "3D Semantic Parsing of Large-Scale Indoor Spaces", CV
 
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 
 from ...runtime.errors import UserError
 from ..data.scene import Scene
-from .listing import RawScene, SceneReader, add_scene, split_scenes
+from .listing import RawScene, SceneReader, split_scenes
 from .text_tables import read_text
 
 CLASS_NAMES = tuple("ceiling floor wall beam column window door table chair sofa bookcase board clutter".split())
 NUM_AREAS = 6
-ANNOTATIONS = "Annotations"
+_ANNOTATIONS = "Annotations"
 _AREA = re.compile(r"Area_([1-6])")
 _COLUMNS = ("x", "y", "z", "red", "green", "blue")
 
@@ -48,20 +49,13 @@ class S3disReader(SceneReader):
     """Reads rooms; each file of an object is an instance, of walls and floors too. All splits have labels."""
 
     kind = "s3dis"
+    example = f"Area_1/office_1/{_ANNOTATIONS}/chair_1.txt"
     own_classes = CLASS_NAMES
 
-    def find(self, root: str) -> dict[str, str]:
-        """The folder of annotations of each room, by area and room."""
-        found: dict[str, str] = {}
-        for folder, subfolders, _ in os.walk(root, followlinks=True):
-            subfolders.sort()
-            if ANNOTATIONS in subfolders:
-                area, room = os.path.split(folder)
-                add_scene(found, f"{os.path.basename(area)}_{room}", os.path.join(folder, ANNOTATIONS))
-                subfolders.clear()
-        if not found:
-            raise UserError(f"{root} has no rooms with a folder {ANNOTATIONS}, such as Area_1/office_1/{ANNOTATIONS}")
-        return found
+    def scene_at(self, path: str) -> tuple[str, str] | None:
+        """The folder of annotations of a room, by area and room."""
+        *_, area, room, folder, name = ("", "", "", *Path(path).parts)
+        return (f"{area}_{room}", os.path.dirname(path)) if folder == _ANNOTATIONS and name.endswith(".txt") else None
 
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         splits = split_scenes(root, found, lists) or splits_by_area(found, self.choices.val_area)
@@ -69,11 +63,8 @@ class S3disReader(SceneReader):
             raise UserError(f"{next(iter(found.values()))} is in no folder Area_1 to Area_{NUM_AREAS}; rename its area")
         return splits
 
-    def _source(self, path: str, name: str, split: str) -> RawScene:
-        files = sorted(file for file in os.listdir(path) if file.endswith(".txt") and not file.startswith("."))
-        if not files:
-            raise UserError(f"{path} has no file of an object, such as chair_1.txt; extract the data again")
-        return RawScene(name, tuple(os.path.join(path, file) for file in files), True)
+    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+        return tuple(os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".txt"))
 
     def read(self, source: RawScene) -> Scene:
         parts = []

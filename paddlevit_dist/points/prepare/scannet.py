@@ -15,7 +15,7 @@ from ..data.ply import read_vertices
 from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40, scannet200
 from ..data.scene import CENTRED, IGNORED, Scene
 from .coordinates import Placed, centred_as_the_original
-from .listing import Choices, RawScene, SceneReader, check_classes, find_files, split_scenes, whole_labels
+from .listing import Choices, RawScene, SceneReader, check_classes, split_scenes, whole_labels
 
 POINTS = "_vh_clean_2.ply"
 LABELS = "_vh_clean_2.labels.ply"
@@ -30,6 +30,7 @@ class ScanNetReader(SceneReader):
     instances."""
 
     kind = "scannet"
+    ends = (POINTS,)
     own_coordinates = CENTRED
 
     def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
@@ -40,9 +41,6 @@ class ScanNetReader(SceneReader):
     @property
     def settings(self) -> tuple[object, ...]:
         return tuple(sorted(self.class_of.items()))
-
-    def find(self, root: str) -> dict[str, str]:
-        return find_files(root, POINTS)
 
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         """Those of "test" need no list if they are in the download's own folder for them."""

@@ -14,7 +14,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, content_of
 from ..data.scene import IGNORED, Scene
-from .listing import Choices, RawScene, SceneReader, add_scene, split_scenes
+from .listing import Choices, RawScene, SceneReader, split_scenes
 
 # Each class with its numbers in the files: first the one that predictions are written with.
 _CLASSES = {
@@ -41,7 +41,7 @@ _CLASSES = {
 CLASS_NAMES = tuple(_CLASSES)
 _NO_CLASS = (0, 1, 52, 99)  # unlabelled, outlier, other structure, other object
 _SEQUENCES = {"train": (*range(8), 9, 10), "val": (8,), "test": range(11, 22)}
-_POINTS, _LABELS = "velodyne", "labels"
+_LABELS = "labels"
 BIN, LABEL = ".bin", ".label"
 
 
@@ -49,25 +49,15 @@ class SemanticKittiReader(SceneReader):
     """Reads scans; their channel ``intensity`` goes from 0 to 1, and they have no colours: all points are grey."""
 
     kind = "semantic_kitti"
+    example = f"scan such as sequences/00/velodyne/000000{BIN}"
     own_classes = CLASS_NAMES
 
     def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
         super().__init__(replace(choices or Choices(), grey=True), kind)
 
-    def find(self, root: str) -> dict[str, str]:
+    def scene_at(self, path: str) -> tuple[str, str] | None:
         """Scans by sequence and number: 08_000000."""
-        found: dict[str, str] = {}
-        for folder, subfolders, names in os.walk(root, followlinks=True):
-            subfolders.sort()
-            for name in sorted(names) if os.path.basename(folder) == _POINTS else ():
-                if name.endswith(BIN):
-                    path = os.path.join(folder, name)
-                    add_scene(found, scan_name(path), path)
-        if not found:
-            raise UserError(
-                f"{root} has no scans such as sequences/00/{_POINTS}/000000{BIN}; give the folder with them"
-            )
-        return found
+        return (scan_name(path), path) if path.endswith(BIN) else None
 
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         return split_scenes(root, found, lists) or {

@@ -11,7 +11,7 @@ from ..data.ply import read_vertices
 from ..data.scene import Scene
 from .channels import WITHOUT, plain_name
 from .las import read_las
-from .listing import RawScene, SceneReader, find_files
+from .listing import Choices, RawScene, SceneReader
 from .numpy_tables import read_arrays
 from .pcd import read_pcd
 from .text_tables import read_text
@@ -77,16 +77,16 @@ class TableReader(SceneReader):
 
     kind = "ply"
 
+    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
+        super().__init__(choices, kind)
+        self.ends = TABLES[self.kind].suffixes
+
     def find(self, root: str) -> dict[str, str]:
-        others: list[str] = []
-        suffixes = TABLES[self.kind].suffixes
-        found = find_files(root, suffixes, others)
-        if others:
-            read = " and ".join(suffixes)
-            verb = "are" if len(suffixes) > 1 else "is"
-            self.remarks.append(
-                f"{root} also holds {counted_by_suffix(others)}, which are not read: only {read} {verb}"
-            )
+        found = super().find(root)
+        if self.others:
+            only = f"{' and '.join(self.ends)} {'are' if len(self.ends) > 1 else 'is'}"
+            others = counted_by_suffix(self.others)
+            self.remarks.append(f"{root} also holds {others}, which are not read: only {only}")
         return found
 
     def read(self, source: RawScene) -> Scene:

@@ -134,6 +134,7 @@ def write_coloured_ply(
     colours: np.ndarray,
     labels: np.ndarray,
     offset: Sequence[float] = (0.0, 0.0, 0.0),
+    classes: np.ndarray | None = None,
 ) -> None:
     """Write points with colours and labels as a binary PLY file; an existing file is replaced at the end.
 
@@ -142,11 +143,13 @@ def write_coloured_ply(
         colours: uint8 (P, 3).
         labels: integers (P,), of at most 16 bits.
         offset: ``Scene.offset``, added to restore the coordinates of the source, which are then written as doubles.
+        classes: integers (P,), of at most 16 bits, where labels are something else.
     """
     moved = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
     columns = dict(zip("xyz", moved.T))
     columns.update(zip(("red", "green", "blue"), colours.T))
-    write_points(path, {**columns, "label": labels.astype(np.int16)})
+    named = {"label": labels} if classes is None else {"label": labels, "class": classes}
+    write_points(path, {**columns, **{name: values.astype(np.int16) for name, values in named.items()}})
 
 
 def _read_header(content: bytes) -> tuple[str, list[Element], int]:

@@ -98,16 +98,19 @@ def prediction_name(path: str) -> str:
     return os.path.join("sequences", Path(path).parent.parent.name, "predictions", Path(path).stem + LABEL)
 
 
-def write_labels(path: Path, classes: np.ndarray) -> None:
+def write_labels(path: Path, classes: np.ndarray, instances: np.ndarray | None = None) -> None:
     """Write predictions with the numbers of the data set's own files; folders are made.
 
     Args:
         classes: integers (points,), numbers of ``CLASS_NAMES``.
+        instances: integers (points,) from 0 to 65,534, negative for none; they are counted from 1 in the upper 16 bits.
     """
-    own = [numbers[0] for numbers in _CLASSES.values()]
+    labels = np.array([numbers[0] for numbers in _CLASSES.values()], "<u4")[classes]
+    if instances is not None:
+        labels |= (np.maximum(instances, -1) + 1).astype("<u4") << 16
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
-        file.write(np.array(own, "<u4")[classes].tobytes())
+        file.write(labels.tobytes())
 
 
 def _numbers(path: str, dtype: str, of_a_point: int) -> np.ndarray:

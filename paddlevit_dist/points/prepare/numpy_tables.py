@@ -55,6 +55,7 @@ def columns_of(path: str, name: str, array: np.ndarray) -> dict[str, np.ndarray]
     Raises:
         UserError: it has no such shape, or no numbers.
     """
+    array = np.asarray(array)  # or bytes: what an archive holds beside arrays
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.dtype.kind not in "iufb" or array.ndim not in (1, 2):
         raise UserError(f"{path}: {name} is {array.dtype} {array.shape}; expected numbers, a row for each point")

@@ -15,7 +15,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import content_of
 from ..data.ply import Damaged
 
-_LONGEST_HEADER = 1 << 16
+_LONGEST_HEADER, _MOST_COUNT = 1 << 16, 1 << 16
 _COLOURS = ("rgb", "rgba")  # three bytes in a number of four
 
 
@@ -89,7 +89,11 @@ def _header(content: bytes) -> tuple[list[Field], int, str, int]:
         kind = said["DATA"][0].lower()
     except (LookupError, ValueError, TypeError) as error:
         raise Damaged(f"its header has no proper FIELDS, SIZE, TYPE, POINTS and DATA ({error})") from error
-    if kind not in ("ascii", "binary", "binary_compressed") or points < 0 or any(field.count < 1 for field in fields):
+    if (
+        kind not in ("ascii", "binary", "binary_compressed")
+        or points < 0
+        or not all(0 < field.count <= _MOST_COUNT for field in fields)
+    ):
         raise Damaged(f"its header has DATA {kind}, POINTS {points} and COUNT {' '.join(counts)}")
     if len(set(names) - {"_"}) < len(names) - names.count("_"):
         raise Damaged(f"two of its FIELDS have the same name ({' '.join(names)})")

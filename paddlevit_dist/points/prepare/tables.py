@@ -1,6 +1,6 @@
 """Any folder of files that are tables of points: x, y, z, and perhaps colours, a class, an object and channels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from .text_tables import read_text
 
 LABEL_NAMES = ("label", "class", "semantic", "category", "classification")
 INSTANCE_NAMES = ("instance", "instance_id", "object", "object_id")
-_USUAL = {3: "x y z", 6: "x y z red green blue"}  # columns without names, where they are beyond doubt
+_USUAL = {3: ("x", "y", "z"), 6: ("x", "y", "z", "red", "green", "blue")}
 
 Columns = dict[str, np.ndarray]
 
@@ -42,12 +42,15 @@ TABLES = {
 }
 
 
-def read_table(path: str, kind: str, names: Sequence[str] | None = None) -> Columns:
-    """The columns of a file, by name; three without names are x, y, z, six also red, green, blue.
+def read_table(
+    path: str, kind: str, names: Sequence[str] | None = None, usual: Mapping[int, Sequence[str]] = _USUAL
+) -> Columns:
+    """The columns of a file, by name.
 
     Args:
         kind: of ``TABLES``.
         names: of the columns, for files that do not name them; a dash for each that is to be left out.
+        usual: names of so many columns, if there are no others.
 
     Raises:
         UserError: the file is damaged, or ``names`` are not as many, missing and needed, or given twice.
@@ -58,7 +61,7 @@ def read_table(path: str, kind: str, names: Sequence[str] | None = None) -> Colu
             raise UserError(f"{path} names its columns itself ({', '.join(table)}); leave --columns out")
         return table
     number = table.shape[1]
-    names = names or _USUAL.get(number, "").split()
+    names = names or usual.get(number)
     if not names:
         raise UserError(
             f"{path} has {number} columns without names: name them in its first line, or with --columns, such as "

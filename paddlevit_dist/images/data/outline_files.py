@@ -150,10 +150,12 @@ def _of_labelme(content: Labelme, file: str) -> Drawing:
         mask = None
         if kind in _NOT_AREAS:
             continue
-        if kind == "rectangle" and len(corners) == 2:
+        if kind in ("rectangle", "circle") and (len(corners) < 2 or (kind == "circle" and len(corners) > 2)):
+            raise ValueError(f"a {kind} of class '{shape.label}' has {len(corners)} corners; expected 2")
+        if kind == "rectangle" and len(corners) == 2:  # others write all four
             (x0, y0), (x1, y1) = corners.tolist()
             corners = np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)])
-        elif kind == "circle" and len(corners) == 2:
+        elif kind == "circle":
             corners = _circle(corners[0], math.dist(*corners.tolist()))
         elif kind == "mask" and shape.mask:
             mask = read_label_pixels(base64.b64decode(shape.mask), file).values > 0
@@ -186,7 +188,8 @@ def _of_cvat(image: ElementTree.Element, file: str) -> Drawing:
         else:
             continue
         shapes.append(Shape(name, corners, mask))
-    return Drawing(shapes, (int(image.get("height") or 0), int(image.get("width") or 0)))
+    height, width = int(image.get("height") or 0), int(image.get("width") or 0)
+    return Drawing(shapes, (height, width) if height and width else None)
 
 
 def _of_yolo(content: bytes, height: int, width: int) -> list[Shape]:

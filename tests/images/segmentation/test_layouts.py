@@ -356,6 +356,16 @@ def test_outlines_have_the_pixels_that_cocos_tools_give_them(root, opened):
     assert np.array_equal(found[~is_round], expected[~is_round])
 
 
+@pytest.mark.parametrize("kind", ["circle", "rectangle"])
+def test_a_shape_with_one_corner_is_refused_instead_of_left_out(root, opened, kind):
+    LAYOUTS["labelme"][0](root)
+    content = json.loads((root / "a.json").read_text())
+    content["shapes"].append({"label": "dog", "points": [[7, 5]], "shape_type": kind})
+    (root / "a.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=rf"a\.json.*a {kind} of class 'dog' has 1 corners; expected 2"):
+        opened().labels_of(0)
+
+
 def test_labels_of_points_alone_are_no_classes(root, opened):
     LAYOUTS["labelme"][0](root)
     content = json.loads((root / "a.json").read_text())

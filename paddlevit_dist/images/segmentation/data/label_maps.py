@@ -17,15 +17,7 @@ from ...data.annotated_files import stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import numbers_in, read_label_file
-from ...data.map_layouts import (
-    MAPS,
-    PANOPTIC,
-    YOLO_TEXT,
-    Found,
-    find_layout,
-    folders_of,
-    pairs_of,
-)
+from ...data.map_layouts import CVAT_XML, MAPS, PANOPTIC, YOLO_TEXT, Found, find_layout, folders_of, pairs_of
 from ...data.outline_files import draw, labelme_files, labelme_names, list_outlines, read_drawing
 from ...data.panoptic import read_panoptic
 from ...data.reading import (
@@ -260,7 +252,9 @@ class LabelMaps(SegmentationDataset):
             self._unlabelled = 0 if background is None else list(names).index(background)
             named = self.class_names[self._unlabelled]
             self.notices.append(f"pixels outside of outlines are of class {named} (DATA.UNLABELLED ignored: of none)")
-        self.notices.append("points, lines and boxes among the outlines have no pixels and are left out")
+        if self._kind != YOLO_TEXT:
+            without_pixels = "points, lines and boxes" if self._kind == CVAT_XML else "points and lines"
+            self.notices.append(f"{without_pixels} among the outlines have no pixels and are left out")
 
 
 def _classes_of(found: Found, choices: Choices) -> ClassList | None:

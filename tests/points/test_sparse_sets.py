@@ -435,12 +435,14 @@ def test_weights_of_spconv_1_and_2(tmp_path):
     assert np.array_equal(network.second.weight.numpy(), state["second.weight"])
 
 
-def test_weights_of_torchsparse():
+def test_weights_of_torchsparse(tmp_path):
     """Its offsets: of odd kernels the first axis runs fastest, of even ones the last."""
 
-    class Network(nn.Layer):
+    class Network(sparse.SparseNetwork):
+        key_maps = {"torchsparse": sparse.from_torchsparse}
+
         def __init__(self):
-            super().__init__()
+            super().__init__(3)
             self.stem, self.norm = sparse.Convolution(3, 4, 3, bias=True), sparse.BatchNorm(4)
             self.down, self.up = sparse.Convolution(4, 4, 2, 2), sparse.TransposedConvolution(4, 2, 2, 2)
             self.head = sparse.Convolution(2, 2, 1)
@@ -454,7 +456,8 @@ def test_weights_of_torchsparse():
         "norm.running_var": np.ones(4),
     }
     state |= {"norm.weight": np.ones(4), "norm.bias": np.zeros(4)}
-    report = load_weights(network, sparse.from_torchsparse(state))
+    np.savez(tmp_path / "theirs.npz", **state)
+    report = load_weights(network, str(tmp_path / "theirs.npz"))
     assert len(report.loaded) == len(state), report.summary()
     x = tensor_of()
     y = network.stem(x)

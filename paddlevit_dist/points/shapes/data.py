@@ -11,8 +11,7 @@ from ...contracts.dataset import Dataset, require_split
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular
 from ..data.scene_store import read_lines
-from ..prepare.table_formats import TABLES
-from ..prepare.text_tables import named_columns
+from ..prepare.tables import TABLES, read_table
 
 MESH = ".off"
 ENDINGS = (MESH, *(suffix for table in TABLES.values() for suffix in table.suffixes))
@@ -117,10 +116,7 @@ def read_shape(path: str, label: int = -1) -> Shape:
     if path.lower().endswith(MESH):
         return Shape(*sampled(*parsed_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
     kind = next(kind for kind, table in TABLES.items() if path.lower().endswith(table.suffixes))
-    table = TABLES[kind].read(path)
-    if isinstance(table, np.ndarray):
-        width = table.shape[1]
-        table = named_columns(path, table, _COLUMNS[:width] if width in (3, 6) else None)
+    table = read_table(path, kind, usual={3: _COLUMNS[:3], 6: _COLUMNS})
     points, normals = (
         np.stack([table[name] for name in names], axis=1).astype(np.float64) if set(names) <= set(table) else None
         for names in (_COLUMNS[:3], _COLUMNS[3:])

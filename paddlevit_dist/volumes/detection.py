@@ -61,7 +61,7 @@ class LandmarkDetection(Task):
         notices = list(dataset.notices)
         is_training = self.trains_on(split)
         if not is_training:
-            self._cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
+            self._cases = _written(dataset)
         augmentation = Augmentation.of(volumes)
         crop_size = volumes.CROP_SIZE if is_training else None
         mirrored: Sequence[int] = range(len(self.names))
@@ -252,9 +252,9 @@ class LandmarkDetection(Task):
         volumes = self.config.VOLUMES
         files, unreadable = find_volumes(list(map(str, inputs)))
         dataset = InputVolumes(files, self.names, self.spacing, volumes.WORLD, volumes.MAX_VOXELS)
-        samples = VolumeInputs(dataset, self._intensities(), unreadable)
-        self._cases = samples.cases
-        return samples
+        self._cases = _written(dataset)
+        samples = VolumeSamples(dataset, None, Augmentation(), range(len(self.names)), self._intensities())
+        return VolumeInputs(samples, unreadable)
 
     def prediction_rows(self, prediction: FoundLandmarks) -> list[Row]:
         """A row for each landmark, in millimetres of the volume's own convention."""
@@ -294,6 +294,10 @@ class LandmarkDetection(Task):
         count = int(np.isfinite(inside).all(axis=1).sum())
         drawn = orthogonal_slices(volume, self.spacing, None, inside, names=self.names)
         return drawn, f"{count} of {len(self.names)} landmarks"
+
+
+def _written(dataset: VolumeDataset) -> list[tuple[str, str]]:
+    return [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
 
 
 def three_digits(length: float) -> float:

@@ -17,6 +17,7 @@ from .reading import SUFFIXES, Header, case_name, headers_in_one_place, parts_of
 from .store import Decoded, read_decoded
 
 _EXPECTED = f"expected {', '.join(SUFFIXES)}, or a folder of these or of a DICOM series"
+_LABELS = ("labelsTr", "labelsTs")
 _SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three digits
 
 
@@ -39,7 +40,8 @@ def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]
 
 def _of_folder(folder: str) -> Iterator[str]:
     for place, subfolders, names in os.walk(folder, followlinks=True):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        # Beside nnU-Net's volumes lie their labels: volumes, too, by their names.
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name not in _LABELS)
         own = [name for name in sorted(names) if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
         if own:
             yield from (os.path.join(place, name) for name in own)

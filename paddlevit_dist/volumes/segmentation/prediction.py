@@ -165,11 +165,12 @@ def write_labels(file: Path, labels: np.ndarray, source: Source) -> None:
     """
     nibabel = library("nibabel", str(file))
     array, affine, header = as_stored(labels, source.geometry.affine).T, source.geometry.affine, None
+    kind = nibabel.Nifti1Image
     if source.file is not None and source.file.lower().endswith((".nii", ".nii.gz")):
         stored = nibabel.load(source.file)  # with its own codes and unit of length
-        affine, header = stored.affine, stored.header.copy()
+        kind, affine, header = type(stored), stored.affine, stored.header.copy()
         header["cal_max"] = header["cal_min"] = 0
-    image = nibabel.Nifti1Image(np.ascontiguousarray(array), affine, header, dtype=labels.dtype)
+    image = kind(np.ascontiguousarray(array), affine, header, dtype=labels.dtype)
     image.header.set_slope_inter(1, 0)
     if header is None:
         image.header.set_xyzt_units("mm")

@@ -1,6 +1,6 @@
 """The task: a class for each voxel of a volume."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from .dataset import IGNORED, SegmentedVolumes
 from .distances import require_scipy
 from .evaluation import VolumeSegmentationEvaluation
 from .figures import class_slices
+from .fingerprint import fingerprint, misnamed
 from .prediction import VolumeSegmentationPrediction
 from .samples import SegmentedSamples, collate
 from .settings import AXES
@@ -67,7 +68,7 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
             augmentation,
             volumes.FOREGROUND_SHARE,
             mirrored,
-            list(dataset.notices),
+            [*dataset.notices, *misnamed(self.channels, intensities.kinds)],
         )
 
     def _take_facts(self, dataset: SegmentedVolumes) -> None:
@@ -144,6 +145,9 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
         """Three slices of each crop of a batch, with its classes."""
         pairs = zip(batch["volume"], batch["labels"])
         return [self._seen(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
+
+    def about_samples(self, samples: Any) -> Iterable[str]:
+        return fingerprint(samples.dataset)
 
     def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Three slices of whole volumes."""

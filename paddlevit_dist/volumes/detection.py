@@ -79,11 +79,7 @@ class LandmarkDetection(Task):
         return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
 
     def _take_facts(self, dataset: Any) -> None:
-        if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET}: the voxel spacing of train is not that of val "
-                f"({dataset.spacing.tolist()} and {self.spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
-            )
+        require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
         wanted = self.config.MODEL.NUM_CLASSES
         if wanted is not None and wanted != len(dataset.names):
             raise UserError(
@@ -294,6 +290,19 @@ class LandmarkDetection(Task):
         count = int(np.isfinite(inside).all(axis=1).sum())
         drawn = orthogonal_slices(volume, self.spacing, None, inside, names=self.names)
         return drawn, f"{count} of {len(self.names)} landmarks"
+
+
+def require_same_spacing(dataset: str, before: np.ndarray | None, spacing: np.ndarray) -> None:
+    """Check that two splits have one spacing, (depth, height, width); None: there was no other.
+
+    Raises:
+        UserError: names both.
+    """
+    if before is not None and not np.allclose(before, spacing, rtol=1e-3):
+        raise UserError(
+            f"dataset {dataset}: the voxel spacing of train is not that of val ({before.tolist()} and "
+            f"{spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
+        )
 
 
 def _written(dataset: VolumeDataset) -> list[tuple[str, str]]:

@@ -101,8 +101,9 @@ class SegmentedVolumes(Dataset):
         raise NotImplementedError
 
     def stored_labels(self, index: int) -> LabelMap | None:
-        """The labels as they are stored, at their own spacing, without being resampled; None without labels."""
-        raise NotImplementedError
+        """The labels as they are stored, at their own spacing, without being resampled; None without labels. By default
+        those of ``read``."""
+        return self.read(index)[1]
 
     def source(self, index: int) -> Source:
         """Where the labels of volume ``index`` belong."""

@@ -12,7 +12,7 @@ from ...contracts.sample_checks import BadSample, require_finite
 from ...contracts.task import ExportParts, Task
 from ...models import create_model
 from ...runtime.errors import UserError
-from ..detection import three_digits
+from ..detection import require_same_spacing, three_digits
 from ..export import segmentation_parts
 from ..intensities import Intensities
 from ..samples import Augmentation
@@ -59,24 +59,13 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
             samples = SegmentedSamples(dataset, intensities, notices=list(dataset.notices))
             samples.protocol = self.protocol_line()
             return samples
-        augmentation = Augmentation.of(volumes)
+        notices = [*dataset.notices, *misnamed(self.channels, intensities.kinds)]
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
-        return SegmentedSamples(
-            dataset,
-            intensities,
-            volumes.CROP_SIZE,
-            augmentation,
-            volumes.FOREGROUND_SHARE,
-            mirrored,
-            [*dataset.notices, *misnamed(self.channels, intensities.kinds)],
-        )
+        drawn = volumes.CROP_SIZE, Augmentation.of(volumes), volumes.FOREGROUND_SHARE, mirrored
+        return SegmentedSamples(dataset, intensities, *drawn, notices)
 
     def _take_facts(self, dataset: SegmentedVolumes) -> None:
-        if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET}: the voxel spacing of train is not that of val "
-                f"({self.spacing.tolist()} and {dataset.spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
-            )
+        require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
         wanted = self.config.MODEL.NUM_CLASSES
         if wanted is not None and wanted != len(dataset.class_names):
             raise UserError(

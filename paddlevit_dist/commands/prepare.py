@@ -4,7 +4,6 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +149,7 @@ def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
 
 def run_scannet(words: list[str]) -> None:
     """``prepare scannet RAW OUT``"""
-    from ..points.prepare.scannet import LIST_NAME, TABLE, ScanNetReader
+    from ..points.prepare.scannet import LIST_NAME, TABLE
 
     parser = _scene_parser(
         "scannet",
@@ -160,13 +159,15 @@ def run_scannet(words: list[str]) -> None:
         f"{LIST_NAME.format('val')} and perhaps {LIST_NAME.format('test')}, or the scenes are in train, val and test.",
     )
     parser.option("classes", "20", f"200: those of ScanNet200, which needs {TABLE} in RAW", choices=("20", "200"))
-    _prepare_scenes(parser.parse_args(words), lambda options: ScanNetReader(options.classes == "200"), "scenes")
+    options = parser.parse_args(words)
+    _prepare_scenes(options, "scannet", two_hundred=options.classes == "200")
 
 
 def run_scenes(words: list[str]) -> None:
     """``prepare scenes IN OUT``"""
-    from ..points.prepare.formats import FORMATS, format_in, reader_of
-    from ..points.prepare.s3dis import NUM_AREAS, USUAL_VAL_AREA
+    from ..points.prepare.formats import FORMATS, format_in
+    from ..points.prepare.listing import Choices
+    from ..points.prepare.s3dis import NUM_AREAS
 
     parser = _scene_parser(
         "scenes",
@@ -179,13 +180,53 @@ def run_scenes(words: list[str]) -> None:
     parser.option("format", None, "of the scenes; found out if not given", choices=tuple(FORMATS))
     _add_choices(parser)
     parser.option("columns", None, "of text and arrays without names: such as x,y,z,intensity,-; dash: left out")
-    parser.option("val_area", USUAL_VAL_AREA, "S3DIS: area for validation, the others train", at_least(1, NUM_AREAS))
+    parser.option("val_area", Choices.val_area, "S3DIS: area for validation, the others train", at_least(1, NUM_AREAS))
     options = parser.parse_args(words)
     root = _folder(options)
     kind = options.format or format_in(root)
     if options.format is None:
         print(one_line(f"{root} holds scenes of format {kind}: {FORMATS[kind].meaning}"))
-    _prepare_scenes(options, lambda options: reader_of(kind, _choices(options)), "scenes")
+    _prepare_scenes(options, kind, **_chosen(options), columns=_words(options.columns), val_area=options.val_area)
+
+
+def run_ply(words: list[str]) -> None:
+    """``prepare ply IN OUT``"""
+    parser = _scene_parser(
+        "ply",
+        "IN",
+        "Write PLY files as scenes for -dataset=scenes -data_path=OUT. The scenes are in IN/train, IN/val and perhaps "
+        "IN/test, or IN has the lists train.txt and val.txt; otherwise every fifth scene is for validation.",
+    )
+    _add_choices(parser)
+    options = parser.parse_args(words)
+    _prepare_scenes(options, "ply", **_chosen(options))
+
+
+def run_pth(words: list[str]) -> None:
+    """``prepare pth IN OUT``"""
+    parser = _scene_parser(
+        "pth",
+        "IN",
+        "Write PointGroup's NAME_inst_nostuff.pth as scenes for -dataset=scannet -data_path=OUT. The files are in "
+        "IN/train, IN/val and perhaps IN/test, or IN has the lists train.txt and val.txt. torch is not needed.",
+    )
+    parser.option("classes", None, "one class name per line (default: ScanNet's twenty)", metavar="FILE")
+    options = parser.parse_args(words)
+    _prepare_scenes(options, "pth", class_names=_class_names(options))
+
+
+def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
+    from ..points.data.scene_store import SPLITS
+
+    parser = CommandParser(f"prepare {kind}", description, (f"raw_{kind} prepared -workers=4",))
+    parser.add_argument("input", metavar=source, type=path, help="folder of the raw scenes")
+    parser.add_argument(
+        "output", metavar="OUT", type=path, help="folder of the prepared ones; a second run resumes in it"
+    )
+    for split in SPLITS:
+        parser.option(f"{split}_list", None, f"one scene name per line, those of '{split}'", metavar="FILE")
+    parser.option("workers", len(os.sched_getaffinity(0)), "processes", at_least(1), "one for each core")
+    return parser
 
 
 def _add_choices(parser: CommandParser) -> None:
@@ -206,70 +247,23 @@ def _add_choices(parser: CommandParser) -> None:
     )
 
 
-def _choices(options: Namespace) -> Any:
-    from ..points.prepare.formats import Choices
-
-    given = vars(options)
-    lists = {
-        name: tuple(word.strip().lower() for word in given[name].split(",")) if given.get(name) else None
-        for name in ("channels", "columns")
+def _chosen(options: Namespace) -> dict[str, Any]:
+    """The values of ``_add_choices``, as ``Choices`` has them."""
+    return {
+        "class_names": _class_names(options),
+        "label": options.label,
+        "instance": options.instance,
+        "ignore_label": options.ignore_label,
+        "grey": options.missing_colors == "grey",
+        "channels": _words(options.channels),
     }
-    return Choices(
-        _class_names(options),
-        options.label,
-        options.instance,
-        options.ignore_label,
-        options.missing_colors == "grey",
-        **lists,
-        val_area=given.get("val_area", Choices.val_area),
-    )
 
 
-def run_ply(words: list[str]) -> None:
-    """``prepare ply IN OUT``"""
-    from ..points.prepare.formats import reader_of
-
-    parser = _scene_parser(
-        "ply",
-        "IN",
-        "Write PLY files as scenes for -dataset=scenes -data_path=OUT. The scenes are in IN/train, IN/val and perhaps "
-        "IN/test, or IN has the lists train.txt and val.txt; otherwise every fifth scene is for validation.",
-    )
-    _add_choices(parser)
-    _prepare_scenes(parser.parse_args(words), lambda options: reader_of("ply", _choices(options)), "scenes")
+def _words(listed: str | None) -> tuple[str, ...] | None:
+    return tuple(word.strip().lower() for word in listed.split(",")) if listed else None
 
 
-def run_pth(words: list[str]) -> None:
-    """``prepare pth IN OUT``"""
-    from ..points.prepare.pth import PthReader
-
-    parser = _scene_parser(
-        "pth",
-        "IN",
-        "Write PointGroup's NAME_inst_nostuff.pth as scenes for -dataset=scannet -data_path=OUT. The files are in "
-        "IN/train, IN/val and perhaps IN/test, or IN has the lists train.txt and val.txt. torch is not needed.",
-    )
-    parser.option("classes", None, "one class name per line (default: ScanNet's twenty)", metavar="FILE")
-    options = parser.parse_args(words)
-    dataset = "scannet" if options.classes is None else "scenes"
-    _prepare_scenes(options, lambda options: PthReader(_class_names(options)), dataset)
-
-
-def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
-    from ..points.prepare.listing import SPLITS
-
-    parser = CommandParser(f"prepare {kind}", description, (f"raw_{kind} prepared -workers=4",))
-    parser.add_argument("input", metavar=source, type=path, help="folder of the raw scenes")
-    parser.add_argument(
-        "output", metavar="OUT", type=path, help="folder of the prepared ones; a second run resumes in it"
-    )
-    for split in SPLITS:
-        parser.option(f"{split}_list", None, f"one scene name per line, those of '{split}'", metavar="FILE")
-    parser.option("workers", len(os.sched_getaffinity(0)), "processes", at_least(1), "one for each core")
-    return parser
-
-
-def _class_names(options: Namespace) -> list[str] | None:
+def _class_names(options: Namespace) -> tuple[str, ...] | None:
     if options.classes is None:
         return None
     from ..points.data.scene_store import read_lines
@@ -277,7 +271,7 @@ def _class_names(options: Namespace) -> list[str] | None:
     names = read_lines(options.classes)
     if not names:
         raise UserError(f"--classes={options.classes}: expected a file with one class name per line")
-    return names
+    return tuple(names)
 
 
 def _folder(options: Namespace) -> str:
@@ -287,15 +281,17 @@ def _folder(options: Namespace) -> str:
     return root
 
 
-def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any], dataset: str) -> None:
-    """Prepare the scenes; exit with code 130 on Ctrl-C."""
+def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
+    """Prepare the scenes with these ``Choices``; exit with code 130 on Ctrl-C."""
     from ..points.data.scannet_classes import CLASS_NAMES
-    from ..points.prepare.listing import SPLITS
+    from ..points.data.scene_store import SPLITS
+    from ..points.prepare.formats import reader_of
+    from ..points.prepare.listing import Choices
     from ..points.prepare.store import prepare_store
 
     root, output = _folder(options), Path(os.path.abspath(options.output))
     lists: dict[str, str | None] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
-    reader = make_reader(options)
+    reader = reader_of(kind, Choices(**chosen))
     splits = reader.sources(root, lists)
     told = list(reader.remarks)  # on the lists
     try:
@@ -305,7 +301,7 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
         sys.exit(signals.exit_code(error))
     for remark in [*told, *_shortened(summary.remarks)]:
         print(one_line(f"note: {remark}"))
-    dataset = "scannet" if tuple(reader.class_names or ()) == CLASS_NAMES else dataset
+    dataset = "scannet" if reader.class_names == CLASS_NAMES else "scenes"
     use = "train on them with" if "train" in splits else f"take them with -eval -split={next(iter(splits))}"
     print(one_line(f"{_described(summary)} in {output}; {use} -dataset={dataset} -data_path={output}"))
 

@@ -2,11 +2,11 @@
 
 - ``accelerate.py``: gives the layers of a model, a user's too, the fast classes of ``layers.py`` and ``blocks.py``
   where they are of exactly the classes that it lists; says when these compute, and has the switch that turns them off
-- ``functions.py``, ``branches.py``, ``readers.py``, ``picture_functions.py``, ``enlarging.py``: differentiable
-  functions of layers, of whole residual branches, of attention to or of few tokens, on pictures with channels last, and
-  of maps that are enlarged
-- ``row_loops.py``, ``exponential_loops.py``, ``picture_loops.py``, ``depthwise_loops.py``, ``enlarging_loops.py``:
-  their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product
+- ``functions.py``, ``branches.py``, ``readers.py``, ``picture_functions.py``, ``enlarging.py``,
+  ``volume_functions.py``: differentiable functions of layers, of whole residual branches, of attention to or of few
+  tokens, on pictures with channels last, of maps that are enlarged, and a convolution of volumes
+- ``row_loops.py``, ``exponential_loops.py``, ``picture_loops.py``, ``depthwise_loops.py``, ``enlarging_loops.py``,
+  ``volume_loops.py``: their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product
 - ``updates.py``, ``update_loops.py``: an update of all parameters in one pass
 - ``transforms.py``, ``operations.py``: pictures of trainings, with ``resize_loops.py``, ``warp_loops.py`` and
   ``level_loops.py``

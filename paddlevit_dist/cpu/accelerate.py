@@ -21,6 +21,7 @@ _FAST = {
     f"{_MODELS}.layers.PatchEmbedding": "layers:PatchEmbedding",
     f"{_MODELS}.layers.Convolution": "layers:Convolution",
     f"{_MODELS}.layers.DepthwiseConvolution": "layers:DepthwiseConvolution",
+    "paddle.nn.layer.conv.Conv3D": "layers:Conv3D",
     f"{_MODELS}.vit.Block": "blocks:VitBlock",
     f"{_MODELS}.swin.SwinBlock": "blocks:SwinBlock",
     f"{_MODELS}.swin.NormalisedPatches": "blocks:NormalisedPatches",

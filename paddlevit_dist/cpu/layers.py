@@ -1,4 +1,5 @@
-"""The layers of ``images/models/layers.py``, computed by the fast functions where these apply."""
+"""The layers of ``images/models/layers.py``, and Paddle's convolution of volumes, computed by the fast functions where
+these apply."""
 
 from typing import Any
 
@@ -96,6 +97,27 @@ class Convolution(plain.Convolution):
         return found == channels and self._padding < side and min(sizes) + 2 * self._padding >= side
 
 
+class Conv3D(nn.Conv3D):
+    """Fast with a stride of 1 and few channels: Paddle writes out the windows of every voxel for a product."""
+
+    def forward(self, x):
+        if applies(x, self) and self._fits(x):
+            return volume_functions().convolution(x, self.weight, self.bias, self._updated_padding)
+        return nn.Conv3D.forward(self, x)
+
+    @paddle.jit.not_to_static
+    def _fits(self, x: paddle.Tensor) -> bool:
+        outputs, channels, *kernel = self.weight.shape
+        if self._padding_mode != "zeros" or self._padding_algorithm != "EXPLICIT" or len(self._updated_padding) != 3:
+            return False
+        if {*self._stride, *self._dilation, self._groups} != {1} or self._data_format != "NCDHW":
+            return False
+        if max(kernel) == 1 or max(outputs, channels) > volume_functions().MOST_CHANNELS:
+            return False
+        sizes = zip(x.shape[2:], kernel, self._updated_padding)
+        return x.ndim == 5 and x.shape[1] == channels and all(p < side <= size + 2 * p for size, side, p in sizes)
+
+
 def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
     """``enlarging.resized_cross_entropy``; None where fast functions do not apply."""
     if not applies(logits):
@@ -120,5 +142,13 @@ def functions() -> Any:
 def picture_functions() -> Any:
     """The module ``picture_functions``, likewise."""
     from . import picture_functions as module
+
+    return module
+
+
+@paddle.jit.not_to_static
+def volume_functions() -> Any:
+    """The module ``volume_functions``, likewise."""
+    from . import volume_functions as module
 
     return module

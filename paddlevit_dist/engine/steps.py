@@ -148,12 +148,13 @@ class Updater:
         self.optimizer.step()
 
     def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
-        """Normalisers of the whole update over all ranks and micro-batches, at least 1."""
+        """Normalisers of the whole update over all ranks and micro-batches, 1 in place of 0."""
         if self.task.counts_per_sample is not None:
             return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
         self._meet(True)
         total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
-        total = paddle.clip(all_reduce_sum(total), min=1.0).astype("float32")
+        total = all_reduce_sum(total)
+        total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")  # weights may add up to less
         return {name: total[position] for position, name in enumerate(self.task.count_names)}
 
 

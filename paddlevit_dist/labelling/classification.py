@@ -20,7 +20,7 @@ _DIGITS = 7  # of a score; float32 has no more
 
 
 class ClassificationMetrics(Metrics):
-    """Counts of correct labels among the best 1 and 5, and the summed cross-entropy.
+    """Counts of correct labels among the best 1 and 5, by class for the best 1, and the summed cross-entropy.
 
     Args:
         num_classes: number of classes; top-5 is reported from six up.
@@ -37,6 +37,7 @@ class ClassificationMetrics(Metrics):
         self.has_top5 = num_classes >= _FEWEST_CLASSES_OF_TOP5
         self.state = {
             "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
+            "of classes": paddle.zeros([2, num_classes], dtype="int64"),  # top-1, all
             "loss": paddle.zeros([], dtype="float64"),
         }
 
@@ -59,10 +60,16 @@ class ClassificationMetrics(Metrics):
         hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
         total = paddle.full([], labels.shape[0], dtype="int64")
         self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
+        is_of_class = (labels.unsqueeze(-1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
+        is_right = ((position < 1) & finite).astype("int64").unsqueeze(-1)  # (batch, 1)
+        counted = paddle.stack([(is_of_class * is_right).sum(axis=0), is_of_class.sum(axis=0)])
+        self.state["of classes"] = self.state["of classes"] + counted
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         top1, top5, total = state["correct"].numpy().tolist()
         values = {"top-1": 100.0 * top1 / total, "top-5": 100.0 * top5 / total, "loss": state["loss"].item() / total}
+        right, number = state["of classes"].numpy()
+        values["balanced accuracy"] = 100.0 * float((right[number > 0] / number[number > 0]).mean())
         values.update({"top-1 count": top1, "top-5 count": top5, "samples": total})
         return {name: value for name, value in values.items() if self.has_top5 or not name.startswith("top-5")}
 

@@ -22,6 +22,7 @@ NOT_READ, UNREADABLE, EXACT, HASHED = range(4)
 SMALLEST_PX = 32  # of a side: smaller pictures are compared pixel by pixel only
 _DRAFT_PX = 256  # a JPEG is decoded at no more than what this takes
 _VERSION = 1
+_POINTS, _VOLUMES = ("scenes", "shapes"), ("volumes", "volumes with label maps")  # what datasets hold
 
 
 class Fingerprints(NamedTuple):
@@ -46,8 +47,8 @@ class Fingerprints(NamedTuple):
 
 
 def can_be_compared(dataset: Any) -> bool:
-    """Whether it is known what its samples hold: pictures, scenes or volumes."""
-    return isinstance(dataset, ImageDataset) or getattr(dataset, "holds", "") in ("scenes", "volumes")
+    """Whether it is known what its samples hold: pictures, scenes, shapes or volumes."""
+    return isinstance(dataset, ImageDataset) or getattr(dataset, "holds", "") in (*_POINTS, *_VOLUMES)
 
 
 def fingerprints(
@@ -100,10 +101,12 @@ def _cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> Path 
 def _look(variants: int, dataset: Any, index: int) -> tuple[int, int, int, Any]:
     """A row of the table."""
     try:
-        if dataset.holds == "scenes":
+        if dataset.holds in _POINTS:
             return EXACT, 0, _digest_of_points(dataset.read(index)), 0
-        if dataset.holds == "volumes":
-            return EXACT, 0, _digest(np.sort(dataset.read(index)[0].array, axis=None)), 0
+        if dataset.holds in _VOLUMES:
+            decoded = dataset.read(index)[0]
+            first = decoded[0] if isinstance(decoded, list) else decoded  # channel
+            return EXACT, 0, _digest(np.sort(first.array, axis=None)), 0
         return _look_at_picture(dataset, index, variants)
     except UserError:
         return UNREADABLE, 0, 0, 0
@@ -162,9 +165,10 @@ def _thumbnail(dataset: Any, index: int) -> np.ndarray | None:
 
 
 def _digest_of_points(scene: Any) -> int:
-    """Of coordinates and colours, in whatever order the points are."""
+    """Of coordinates and of colours where there are some, in whatever order the points are."""
     xyz = np.asarray(scene.xyz, dtype="<f4") + np.float32(0)  # there is one zero
-    rows = np.concatenate([np.ascontiguousarray(xyz).view("<u4"), np.asarray(scene.rgb, dtype="<u4")], axis=1)
+    colours = np.asarray(getattr(scene, "rgb", xyz[:, :0]), dtype="<u4")
+    rows = np.concatenate([np.ascontiguousarray(xyz).view("<u4"), colours], axis=1)
     return _digest(rows[np.lexsort(rows.T)])
 
 

@@ -10,32 +10,16 @@ import numpy as np
 from ..contracts.prediction import InputSamples, find_inputs, output_names
 from ..runtime.errors import UserError
 from .data.samples import PointSample, SceneSamples
-from .data.scene import CENTRED, Scene
+from .data.scene import CENTRED, IGNORED, Scene
 from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, header_of, read_scene
 from .data.scenes import SceneDataset
 from .prepare.coordinates import remarks_on
-from .prepare.listing import RawScene, SceneReader, no_labels
-from .prepare.pointcept import POINTS as POINTCEPT
-from .prepare.pointcept import PointceptReader
-from .prepare.pth import SUFFIXES as PTH_SUFFIXES
-from .prepare.pth import PthReader
-from .prepare.scannet import LABELS, POINTS, ScanNetReader
-from .prepare.semantic_kitti import BIN, SemanticKittiReader, scan_name
-from .prepare.table_formats import TABLES
-from .prepare.tables import TableReader
+from .prepare.formats import FORMATS, scene_at
+from .prepare.listing import Choices, RawScene
+from .prepare.scannet import LABELS
+from .prepare.tables import TABLES
 
-_SCANNET, _PTH, _POINTCEPT, KITTI, _PREPARED = "scannet", "pth", "pointcept", "semantic_kitti", "prepared"
-LAS = "las"
-# By the ends of their names, in a folder only the first kind that it has: ScanNet's download holds further meshes.
-_ENDS = (
-    (POINTS, _SCANNET),
-    *((suffix, _PTH) for suffix in PTH_SUFFIXES),
-    (POINTCEPT, _POINTCEPT),
-    (BIN, KITTI),
-    *((suffix, kind) for kind, table in TABLES.items() if kind != "text" for suffix in table.suffixes),
-    (SUFFIX, _PREPARED),
-    *((suffix, "text") for suffix in TABLES["text"].suffixes),
-)
+KITTI, LAS, _PREPARED = "semantic_kitti", "las", "prepared"
 _EXPECTED = (
     f"expected {', '.join(suffix for table in TABLES.values() for suffix in table.suffixes)}, ScanNet's "
     "_vh_clean_2.ply, PointGroup's .pth, Pointcept's coord.npy, SemanticKITTI's .bin, a prepared .scene, or a folder "
@@ -60,14 +44,16 @@ def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str,
 
 def _kind_of(path: str) -> SceneFile | None:
     name = os.path.basename(path)
-    if name == POINTCEPT:
-        return SceneFile(path, _POINTCEPT, os.path.basename(os.path.dirname(os.path.abspath(path))))
-    if name.endswith(BIN):
-        return SceneFile(path, KITTI, scan_name(os.path.abspath(path)))
-    for end, kind in _ENDS:
-        if name.lower().endswith(end) and len(name) > len(end) and not name.endswith(LABELS):
-            return SceneFile(path, kind, name[: -len(end)])
-    return None
+    if name.endswith(SUFFIX):
+        return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
+    kind, scene = scene_at(os.path.abspath(path)) or (None, "")
+    if kind is None or name.endswith(LABELS):
+        return None
+    if kind == "s3dis":  # an object by itself
+        kind, scene = "text", os.path.splitext(name)[0]
+    elif kind == "pointcept":
+        scene = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return SceneFile(path, kind, scene)
 
 
 def _of_folder(folder: str) -> Iterator[SceneFile]:
@@ -78,8 +64,9 @@ def _of_folder(folder: str) -> Iterator[SceneFile]:
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         candidates += [_kind_of(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
     scenes = [candidate for candidate in candidates if candidate is not None]
-    kinds = [kind for _, kind in _ENDS if any(scene.kind == kind for scene in scenes)]  # text last: it may be notes
-    yield from (scene for scene in scenes if scene.kind == kinds[0])
+    # Of several kinds the first: ScanNet's download holds further meshes, and text, the last, may be notes.
+    kind = next((kind for kind in (_PREPARED, *FORMATS) if any(scene.kind == kind for scene in scenes)), None)
+    yield from (scene for scene in scenes if scene.kind == kind)
 
 
 class InputScenes(SceneDataset):
@@ -142,26 +129,19 @@ class InputScenes(SceneDataset):
     def _read(self, index: int) -> tuple[Scene, list[str]]:
         """A scene, and remarks on its file."""
         path, kind, _ = self.scenes[index]
-        raw = RawScene(self.names[index], (path,), False)
         if kind == _PREPARED:
-            scene = read_scene(path, raw.name)
-            nothing = no_labels(len(scene.xyz))
+            scene = read_scene(path, self.names[index])
+            nothing = np.full(len(scene.xyz), IGNORED, np.int16)
             return scene._replace(semantic=nothing, instance=nothing), []
-        reader: SceneReader
-        grey = not self.needs_colours
-        if kind in TABLES:
-            reader = TableReader(grey=grey, coordinates=self.coordinates, kind=kind, channels=self.wanted)
-        elif kind == _POINTCEPT:
-            reader = PointceptReader(grey=grey, coordinates=self.coordinates, channels=self.wanted)
-        elif kind == KITTI:
-            reader = SemanticKittiReader(self.wanted, self.coordinates)
-        else:
-            reader = ScanNetReader() if kind == _SCANNET else PthReader()
+        reader = FORMATS[kind].reader(
+            Choices(grey=not self.needs_colours, channels=self.wanted, coordinates=self.coordinates), kind
+        )
         try:
-            return reader.read(raw), reader.remarks
+            scene = reader.read(RawScene(self.names[index], reader.files(path, labelled=False), False))
         except UserError as error:
             said = str(error).split(", or take grey")[0]  # that is for a preparation
             raise UserError(said.split(", or with --columns")[0]) from error
+        return scene, reader.remarks
 
 
 class SceneInputs(InputSamples):

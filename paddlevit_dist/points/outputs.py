@@ -49,24 +49,25 @@ class SceneWriter(PredictionWriter):
         names = self.write_scene(self.dataset.read(index), prediction, truth)
         ends = {"ply": ".ply", "picture": ".png", "text": ".txt"}
         row = {kind: next((name for name in names if name.endswith(end)), None) for kind, end in ends.items()}
-        return {**row, "as_source": self._as_source(index, self.point_classes(prediction))} if self.as_source else row
+        return {**row, "as_source": self._as_source(index, *self.point_labels(prediction))} if self.as_source else row
 
-    def point_classes(self, prediction: Any) -> np.ndarray:
-        """The class of each point, integers (P,), in what ``predict_step`` gives of a scene."""
-        return prediction
+    def point_labels(self, prediction: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """The class and the instance of each point, integers (P,), in what ``predict_step`` gives of a scene; instances
+        are from 0, negative for none, None where they are not predicted."""
+        return prediction, None
 
-    def _as_source(self, index: int, classes: np.ndarray) -> str | None:
-        """Write the classes in the format of the scene's file; returns the name, None for other formats."""
+    def _as_source(self, index: int, classes: np.ndarray, instances: np.ndarray | None) -> str | None:
+        """Write the labels in the format of the scene's file; returns the name, None for other formats."""
         path, kind, _ = self.dataset.scenes[index]
         name = self.dataset.names[index]
         if kind not in self.as_source:
             return None
         if kind == LAS:
             name = f"{name}_classified{Path(path).suffix.lower()}"
-            write_classified(path, self.folder / name, classes)
+            write_classified(path, self.folder / name, classes, instances)
         else:  # of two scans of one name the second cannot be where the benchmark expects it
             name = prediction_name(path) if name == scan_name(path) else f"{name}.label"
-            write_labels(self.folder / name, classes)
+            write_labels(self.folder / name, classes, instances)
         return name
 
     def write_scene(self, scene: Scene, prediction: Any, true: Any = None) -> list[str]:

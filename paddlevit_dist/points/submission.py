@@ -24,8 +24,7 @@ from ..runtime.text_files import read_bytes
 from .data.ply import count_vertices
 from .data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS, STUFF, TEST_FOLDER
 from .data.scene_store import CLASSES_FILE, list_file, read_header, read_lines, scene_file
-from .prepare.listing import find_files
-from .prepare.scannet import LIST_NAME, POINTS
+from .prepare.scannet import LIST_NAME, ScanNetReader
 
 SEMANTIC, INSTANCES = "semantic", "instances"
 _LABELS = {b"%d" % number for number in NYU40_NUMBERS}
@@ -109,7 +108,7 @@ def expected_scenes(data_path: str, split: str = "test", listed: str | None = No
         if not names:
             raise UserError(f"{list_file(data_path, split)} is missing or empty: the store has no scenes of '{split}'")
         return {name: read_header(scene_file(data_path, name)).num_points for name in names}
-    found = find_files(data_path, POINTS)
+    found = ScanNetReader().find(data_path)
     names = names or read_lines(os.path.join(data_path, LIST_NAME.format(split)))
     hidden = [name for name, file in found.items() if TEST_FOLDER in Path(file).parts] if split == "test" else []
     names = names or sorted(hidden or found)

@@ -164,6 +164,18 @@ def read_regular(path: Any) -> bytes:
         return stream.read()
 
 
+def content_of(path: Any) -> bytes:
+    """The content of a file that a user has given.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return read_regular(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
 _one_thread = threading.Lock()
 
 

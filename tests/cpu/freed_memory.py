@@ -13,13 +13,14 @@ MODELS = {
     "convnext_tiny": {"dims": [16, 32, 64, 64], "depths": [1, 1, 1, 1]},
     "pvt_v2_b0": {"depths": [1, 1, 1, 1]},
     "segformer_b0": {"backbone_options": {"depths": [1, 1, 1, 1]}},
+    "unet3d": {"depth": 1},
 }
 
 if __name__ == "__main__":
     assert is_possible()
     for name, options in MODELS.items():
         model = create_model(name, num_classes=2, **options)
-        outputs = model(paddle.ones([1, 3, 224, 224]))
+        outputs = model(paddle.ones([1, 1, 8, 16, 16] if name == "unet3d" else [1, 3, 224, 224]))
         labels = paddle.ones([1, 224, 224], "int64")
         (resized_cross_entropy(outputs, labels, 255) if outputs.ndim == 4 else outputs.sum()).backward()
         print(name, flush=True)

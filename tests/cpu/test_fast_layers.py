@@ -93,6 +93,17 @@ PICTURES = {
     "ConvNeXt's block": (lambda: ConvNeXtBlock(32, 0.7, 0.0), (3, 9, 8, 32)),
     "ConvNeXt's block, dropped paths": (lambda: ConvNeXtBlock(32, 0.7, 0.5), (6, 9, 8, 32)),
 }
+VOLUMES = {
+    # 10 channels and 54 places of a kernel are no multiple of what is summed at a time; 3,400 numbers a channel
+    "volumes": (lambda: paddle.nn.Conv3D(2, 10, 3, padding=1), (2, 2, 9, 15, 18)),
+    "volumes, one channel, no bias": (lambda: paddle.nn.Conv3D(1, 8, 3, padding=1, bias_attr=False), (2, 1, 5, 7, 40)),
+    "volumes, sides and padding by axis": (
+        lambda: paddle.nn.Conv3D(9, 17, (1, 3, 5), padding=(0, 1, 3)),
+        (1, 9, 4, 6, 7),
+    ),
+    "volumes, an even kernel": (lambda: paddle.nn.Conv3D(5, 1, 2, padding=1), (2, 5, 6, 1, 4)),
+    "volumes as large as the kernel": (lambda: paddle.nn.Conv3D(64, 64, 3), (2, 64, 3, 3, 3)),
+}
 CASES = {
     "linear": (lambda: layers.Linear(24, 40), (3, 70, 24)),
     "linear without bias": (lambda: layers.Linear(24, 40, bias_attr=False), (5, 24)),
@@ -115,6 +126,7 @@ CASES = {
     "keys of all, queries in two bands": (lambda: reduction(1, (20, 19)), (1, 380, 24)),
     "SegFormer's head": (OfMaps, (2, 11, 9, 6)),
     **PICTURES,
+    **VOLUMES,
 }
 
 
@@ -166,7 +178,7 @@ def test_values_and_gradients_are_those_of_the_plain_layers(case):
         np.testing.assert_array_equal(results[name], value, err_msg=name)
 
 
-@pytest.mark.parametrize("case", ["linear", "layer norm", "gelu", "mlp", "block", "windows"])
+@pytest.mark.parametrize("case", ["linear", "layer norm", "gelu", "mlp", "block", "windows", "volumes"])
 def test_views_are_read_in_their_order(case):
     layer, values = made(case)
     assert_close(computed(layer, values, transposed=True), computed(layer, values))
@@ -185,6 +197,7 @@ def test_views_are_read_in_their_order(case):
         "ConvNeXt's block",
         "depthwise, whole tiles of 7 columns",
         "a product",
+        "volumes",
     ],
 )
 def test_frozen_parameters_get_no_gradient_and_the_others_the_same(case):
@@ -331,6 +344,38 @@ def test_other_types_channels_and_views_of_pictures_are_computed_too(channels):
     np.testing.assert_array_equal(layer(paddle.to_tensor(x)).numpy(), expected)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stride": 2},
+        {"stride": (1, 1, 2)},
+        {"dilation": 2},
+        {"groups": 2},
+        {"padding": "SAME"},
+        {"padding": (1, 0, 1, 1, 0, 2)},
+        {"padding": 3},
+        {"padding_mode": "reflect", "padding": 1},
+        {"data_format": "NDHWC"},
+        {"out_channels": 66},
+        {"kernel_size": 1},
+    ],
+)
+def test_other_convolutions_of_volumes_are_left_to_paddle(options):
+    layer = paddle.nn.Conv3D(**{"in_channels": 6, "out_channels": 4, "kernel_size": 3, **options})
+    accelerate(layer)
+    values = np.random.default_rng(0).standard_normal((2, 6, 7, 6, 6)).astype(np.float32)
+    expected = paddle.nn.Conv3D.forward(layer, paddle.to_tensor(values)).numpy()
+    np.testing.assert_array_equal(layer(paddle.to_tensor(values)).numpy(), expected)
+    assert not layer._fits(paddle.to_tensor(values))
+
+
+def test_volumes_that_do_not_fit_are_refused_by_paddle():
+    layer, _ = made("volumes as large as the kernel")
+    for shape in ((1, 3, 4, 4, 4), (1, 64, 4, 4), (64, 4, 4, 4)):
+        with pytest.raises(ValueError, match="InvalidArgument"):
+            layer(paddle.zeros(shape))
+
+
 def test_a_frozen_norm_hands_on_the_gradient_of_one_that_learns():
     """Paddle's own on a CPU forgets the weights where they ask for no gradient."""
     values = np.random.default_rng(0).standard_normal((3, 5, 8))
@@ -397,7 +442,7 @@ def test_no_loop_uses_memory_that_it_has_given_back():
     command = [sys.executable, "-m", "cpu.freed_memory"]
     mapping = {"MALLOC_MMAP_THRESHOLD_": "8192", "MALLOC_MMAP_MAX_": "60000", "MALLOC_TOP_PAD_": "0"}
     ended = run_command(command, timeout=120, **mapping)
-    assert ended.code == 0 and len(ended.out.splitlines()) == 5, ended.out + ended.err[-3000:]
+    assert ended.code == 0 and len(ended.out.splitlines()) == 6, ended.out + ended.err[-3000:]
 
 
 def test_a_network_that_a_task_builds_by_itself_has_fast_layers_where_it_is_trained():

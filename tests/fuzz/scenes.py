@@ -1,11 +1,14 @@
 """Point clouds, for the table."""
 
 import numpy as np
+from points.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
 from points.raw_scenes import legacy, points_of, write_labelled_ply, write_scannet, zipped
 
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
 from paddlevit_dist.points.data.scenes import Scenes
+from paddlevit_dist.points.prepare.formats import format_in, reader_of
+from paddlevit_dist.points.prepare.listing import Choices
 from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
@@ -60,6 +63,67 @@ def _read_all(reader, folder):
 
 def read_ply(folder):
     _read_all(TableReader(), folder)
+
+
+def make_las(folder):
+    """Not LAZ of the newer formats: lazrs takes memory for the sizes in it, and ends the process if there is less."""
+    for name, point_format, version in (("a.las", 7, "1.4"), ("b.laz", 3, "1.2")):
+        las(folder / name, points=20, point_format=point_format, version=version, height=np.ones(20))
+    return sorted(folder.iterdir())
+
+
+def make_pcd(folder):
+    for kind in ("binary", "binary_compressed"):
+        pcd(folder / f"{kind}.pcd", kind, points=20)
+    return sorted(folder.iterdir())
+
+
+def make_text_pcd(folder):
+    for name in ("a.pcd", "b.pcd"):
+        pcd(folder / name, "ascii", points=20)
+    return sorted(folder.iterdir())
+
+
+def make_text(folder):
+    rows = [f"{x / 2} {x} {-x} {x} {x} 9 {x % 3}" for x in range(20)]
+    (folder / "a.txt").write_text("\n".join(["//X Y Z R G B Label", "20", *rows]) + "\n")
+    (folder / "b.csv").write_text("\n".join(["x,y,z,red,green,blue,label", *(row.replace(" ", ",") for row in rows)]))
+    return sorted(folder.iterdir())
+
+
+def make_arrays(folder):
+    points, labels = np.arange(60, dtype=np.float32).reshape(20, 3), np.arange(20)
+    for name, save in (("a.npz", np.savez), ("b.npz", np.savez_compressed)):
+        save(folder / name, points=points, colors=points.astype(np.uint8), label=labels)
+    return sorted(folder.iterdir())
+
+
+def make_named_arrays(folder):
+    named = np.zeros(20, [("xyz", "f4", 3), ("rgb", "u1", 3), ("label", "i4")])
+    named["xyz"] = np.arange(60).reshape(20, 3)
+    for name in ("a.npy", "b.npy"):
+        np.save(folder / name, named)
+    return sorted(folder.iterdir())
+
+
+def make_s3dis(folder):
+    s3dis(folder, points=9)
+    return sorted(folder.rglob("Annotations/*.txt"))
+
+
+def make_kitti(folder):
+    semantic_kitti(folder, points=9)
+    return sorted(folder.rglob("*.label")) + sorted(folder.rglob("*.bin"))
+
+
+def make_pointcept(folder):
+    pointcept(folder, points=9)
+    return sorted(folder.rglob("*.npy"))
+
+
+def read_scenes(folder):
+    """As ``prepare scenes`` does, which finds out the format."""
+    _read_all(reader_of(format_in(str(folder)), Choices()), folder)
 
 
 def make_pth(folder):

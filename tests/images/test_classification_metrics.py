@@ -18,10 +18,12 @@ def test_top5_is_told_where_five_classes_are_not_all_or_nearly_all(num_classes):
     position = (logits > logits[np.arange(50), labels][:, None]).sum(axis=1)
     top1, top5 = (100.0 * np.mean(position < k) for k in (1, 5))
     if num_classes < 6:
-        assert list(values) == ["top-1", "loss", "top-1 count", "samples"]
+        assert list(values) == ["top-1", "loss", "balanced accuracy", "top-1 count", "samples"]
         assert metrics.summary(values) == f"top-1 {top1:.2f} loss {values['loss']:.4f}"
     else:
-        assert list(values) == ["top-1", "top-5", "loss", "top-1 count", "top-5 count", "samples"]
+        assert list(values) == ["top-1", "top-5", "loss", "balanced accuracy", "top-1 count", "top-5 count", "samples"]
         assert values["top-5"] == pytest.approx(top5) and values["top-5 count"] == (position < 5).sum()
         assert metrics.summary(values) == f"top-1 {top1:.2f} top-5 {top5:.2f} loss {values['loss']:.4f}"
     assert values["top-1"] == pytest.approx(top1) and values["samples"] == 50
+    recalls = [np.mean(position[labels == label] < 1) for label in np.unique(labels)]
+    assert values["balanced accuracy"] == pytest.approx(100 * np.mean(recalls))

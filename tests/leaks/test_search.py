@@ -19,8 +19,10 @@ from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.leaks import evaluation, fingerprints, search, telling
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
+from paddlevit_dist.points.shapes.solids import SyntheticSolids
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.dataset import VolumeDataset
+from paddlevit_dist.volumes.segmentation.dataset import SegmentedVolumes
 from paddlevit_dist.volumes.store import Decoded
 
 from .copies import scene, write_leaking
@@ -119,6 +121,20 @@ def test_scenes_are_equal_whatever_the_order_of_their_points():
 def test_volumes_are_equal_by_their_values():
     found = search.find(Scans([1, 2]), Scans([7, 2]), None)
     assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
+
+
+class LabelledScans(SegmentedVolumes):
+    __init__, __len__ = Scans.__init__, Scans.__len__
+
+    def read(self, index: int):
+        return [Scans.read(self, index)[0]] * 2, None
+
+
+def test_volumes_with_label_maps_and_shapes_are_compared_too():
+    found = search.find(LabelledScans([1, 2]), LabelledScans([7, 2]), None)
+    assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
+    assert not search.find(SyntheticSolids(9, "val"), SyntheticSolids(9, "train"), None).pairs
+    assert len(search.find(SyntheticSolids(9, "val"), SyntheticSolids(9, "val"), None).pairs) == 9
 
 
 def test_what_holds_something_else_is_refused():

@@ -10,7 +10,9 @@ from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBER
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
 from paddlevit_dist.points.data.scenes import ScanNet
 from paddlevit_dist.points.inputs import InputScenes, find_scenes
+from paddlevit_dist.points.instances.metrics import Prediction
 from paddlevit_dist.points.instances.task import InstanceSegmentation
+from paddlevit_dist.points.prepare.listing import Choices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.prepare.store import prepare_store
@@ -181,6 +183,33 @@ def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
         assert np.fromfile(tmp_path / "out" / name, "<u4").tolist() == expected
 
 
+def test_instances_come_back_in_the_files_of_their_points(tmp_path):
+    import laspy
+
+    las(tmp_path / "in" / "a.las", points=80)
+    semantic_kitti(tmp_path, sequences=("11",), labelled=False)
+    task = InstanceSegmentation(config.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    task.set_up_from(Learned(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    inputs = task.open_inputs([str(tmp_path / "in"), str(tmp_path / "sequences")], tmp_path)
+    classes = np.arange(80) % 19
+    found = [Prediction(3, 0.9, np.arange(10, 20)), Prediction(0, 0.5, np.arange(15, 40))]  # the better one is shown
+    instance = np.repeat([-1, 0, 1, -1], (10, 10, 20, 40))
+    writer = task.prediction_writer(tmp_path, inputs)
+    rows = [writer.write(index, (classes, found)) for index in (0, 2)]
+    assert (
+        rows[0]["as_source"] == "a_classified.las" and rows[1]["as_source"] == "sequences/11/predictions/000001.label"
+    )
+    copy = laspy.read(str(tmp_path / "a_classified.las"))
+    assert np.array_equal(np.array(copy["predicted_instance"]), instance)
+    assert np.array_equal(np.array(copy.classification), classes)
+    labels = np.fromfile(tmp_path / rows[1]["as_source"], "<u4")
+    assert np.array_equal(labels >> 16, instance + 1) and labels[0] & 0xFFFF == 10
+    drawn = read_vertices(tmp_path / "a_prediction.ply")
+    assert np.array_equal(drawn["label"], np.where(instance < 0, -100, instance))
+    assert np.array_equal(drawn["class"], classes)
+    assert "NAME_classified.las" in writer.finish([])[1]
+
+
 def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_training(tmp_path):
     pcd(tmp_path / "a.pcd", "binary")
     pointcept(tmp_path, splits=("train",))
@@ -254,7 +283,7 @@ def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
     write_points(raw / "fine.ply", columns)
     write_points(raw / "millimetres.ply", {**columns, **{axis: 1000 * columns[axis] for axis in "xyz"}})
     write_points(raw / "georeferenced.ply", {**columns, "y": columns["y"] + np.float32(5.4e6)})
-    reader = TableReader(list(CLASS_NAMES), label="none")
+    reader = TableReader(Choices(CLASS_NAMES, label="none"))
     prepared = prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1).remarks
     inputs = recalled(SemanticSegmentation, SEMANTIC).open_inputs([str(raw)], tmp_path)
     said = [line.removeprefix("note: ") for line in inputs.notices]

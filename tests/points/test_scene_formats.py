@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.commands.prepare import run_scenes
+from paddlevit_dist.commands.prepare import run_scannet, run_scenes
 from paddlevit_dist.contracts.task import EvaluationStep, Step
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, scannet200
 from paddlevit_dist.points.data.scenes import Scenes
@@ -15,12 +15,12 @@ from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.formats import FORMATS, format_in
 from paddlevit_dist.points.prepare.las import read_las, write_classified
 from paddlevit_dist.points.prepare.pcd import read_pcd
-from paddlevit_dist.points.prepare.table_formats import read_table
+from paddlevit_dist.points.prepare.tables import read_table
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
 
 from .other_scenes import PCD_HEADER, las, lzf, pcd, pointcept, s3dis, semantic_kitti
-from .raw_scenes import write_labelled_ply
+from .raw_scenes import write_labelled_ply, write_pointgroup, write_scannet
 from .test_semantic import tensors
 
 
@@ -63,7 +63,7 @@ def test_the_damaged_line_of_s3dis_is_read_and_others_are_told(tmp_path, capsys)
     assert "wall_2.txt has control characters" in said
     assert by_name(splits["val"])["Area_5_hallway_2"].rgb[126].tolist() == [184, 185, 187]
     damaged.write_text("\n".join([*lines[:6], "1.5 2.5 3.0 184", *lines[7:]]))
-    with pytest.raises(UserError, match=r"wall_2.txt: expected rows of x, y, z, red, green and blue, but .*line 7"):
+    with pytest.raises(UserError, match=r"wall_2.txt is not a table of numbers: .*from 6 to 4 in line 7"):
         prepared(tmp_path, capsys)
     with pytest.raises(UserError, match=r"scenes of Area_1, Area_5 alone, and --val_area=3 is for validation"):
         prepared(tmp_path, capsys, "--val_area=3")
@@ -103,6 +103,10 @@ def test_predictions_for_semantic_kitti_have_its_own_numbers(tmp_path):
     kitti_reader.write_labels(tmp_path / "out" / name, np.arange(19))
     inverse = [10, 11, 15, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 70, 71, 72, 80, 81]  # its learning_map_inv
     assert np.fromfile(tmp_path / "out" / name, "<u4").tolist() == inverse
+    kitti_reader.write_labels(tmp_path / "b.label", np.arange(19), np.arange(19) - 3)
+    of_none = (0, 1, 2)
+    expected = [number + ((place - 2 << 16) if place not in of_none else 0) for place, number in enumerate(inverse)]
+    assert np.fromfile(tmp_path / "b.label", "<u4").tolist() == expected
 
 
 def test_damaged_scans_are_told(tmp_path, capsys):
@@ -144,7 +148,7 @@ def test_pointcepts_scannet200_and_s3dis(tmp_path, capsys):
     (tmp_path / "of_s3dis").mkdir()
     pointcept(tmp_path / "of_s3dis" / "raw", splits=("Area_1", "Area_5"), label="segment", classes=13)
     splits, _ = prepared(tmp_path / "of_s3dis", capsys)
-    assert splits["val"].class_names == s3dis_reader.CLASS_NAMES
+    assert splits["val"].class_names == list(s3dis_reader.CLASS_NAMES)
     assert list(by_name(splits["val"])) == ["Area_5_scene0001_00"]
 
 
@@ -166,45 +170,95 @@ def test_laser_scans_keep_their_place_and_channels(tmp_path, capsys, suffix, poi
         assert np.array_equal(scene.channels["curvature"][:, 0], extra)
 
 
-@pytest.mark.parametrize("suffix, point_format, version", ((".las", 3, "1.2"), (".laz", 7, "1.4")))
-@pytest.mark.parametrize("largest", (31, 255, 300))
-def test_a_copy_of_a_laser_scan_has_the_classes(tmp_path, suffix, point_format, version, largest):
+def surveyed(path, point_format, version):
+    """A scan with what a survey adds: a reference system, records of its own, scaled fields, several values in one."""
     import laspy
 
-    las(tmp_path / f"a{suffix}", point_format=point_format, version=version)
-    classes = np.arange(90) * largest // 89
-    write_classified(str(tmp_path / f"a{suffix}"), tmp_path / f"b{suffix}", classes)
-    before, after = (laspy.read(str(tmp_path / f"{name}{suffix}")) for name in "ab")
+    las(path, point_format=point_format, version=version)
+    scan, noise = laspy.read(str(path)), np.random.default_rng(1)
+    scan.header.scales, scan.header.system_identifier = np.array([0.01, 0.001, 0.0001]), "scanner"
+    scan.vlrs.append(laspy.vlrs.VLR("LASF_Projection", 2112, "reference", b'PROJCS["UTM"]\0'))
+    scan.add_extra_dim(laspy.ExtraBytesParams("height", np.int16, scales=np.array([0.1]), offsets=np.array([3.0])))
+    scan.add_extra_dim(laspy.ExtraBytesParams("eigen", "3f4"))
+    for name in scan.points.array.dtype.names:  # every bit of every field
+        values = scan.points.array[name]
+        scan.points.array[name] = (
+            noise.normal(size=values.shape) if values.dtype.kind == "f" else noise.integers(0, 127, values.shape)
+        )
+    if version == "1.4":
+        scan.evlrs = laspy.vlrs.vlrlist.VLRList([laspy.vlrs.VLR("surveyor", 9, "long", b"x" * 100)])
+    scan.write(str(path))
+    return laspy.read(str(path))
+
+
+def records(found):
+    return [(record.user_id, record.record_id, record.record_data_bytes()) for record in found or ()]
+
+
+@pytest.mark.parametrize("suffix, point_format, version", ((".las", 3, "1.2"), (".laz", 7, "1.4"), (".las", 8, "1.4")))
+@pytest.mark.parametrize("largest", (31, 255, 300))
+def test_a_copy_of_a_laser_scan_has_the_classes_and_all_else_bit_by_bit(
+    tmp_path, suffix, point_format, version, largest
+):
+    import laspy
+
+    before = surveyed(tmp_path / f"a{suffix}", point_format, version)
+    classes, instances = np.arange(90) * largest // 89, np.arange(90) % 4 * 40_000 - 100
+    write_classified(str(tmp_path / f"a{suffix}"), tmp_path / f"b{suffix}", classes, instances)
+    after = laspy.read(str(tmp_path / f"b{suffix}"))
     fits = largest <= (31 if point_format < 6 else 255)
-    assert np.array_equal(np.array(after["classification" if fits else "prediction"]), classes)
     changed = "classification" if fits else "prediction"
+    assert np.array_equal(np.array(after[changed]), classes)
+    assert np.array_equal(np.array(after["predicted_instance"]), np.where(instances < 0, -1, instances))
     for name in before.point_format.dimension_names:
         assert name == changed or np.array_equal(np.array(before[name]), np.array(after[name])), name
+    for name in before.points.array.dtype.names:
+        raw = before.points.array[name], after.points.array[name]
+        assert name.endswith("classification") or raw[0].tobytes() == raw[1].tobytes(), name
+    for name in ("offsets", "scales", "mins", "maxs", "system_identifier", "creation_date", "global_encoding"):
+        first, second = (vars(scan.header).get(name, getattr(scan.header, name)) for scan in (before, after))
+        assert np.array_equal(getattr(first, "value", first), getattr(second, "value", second)), name
+    assert records(before.vlrs)[:1] == records(after.vlrs)[:1] != [] and records(before.evlrs) == records(after.evlrs)
     assert after.header.are_points_compressed == (suffix == ".laz")
-    assert np.array_equal(before.header.offsets, after.header.offsets)
     assert {path.name for path in tmp_path.iterdir()} == {f"a{suffix}", f"b{suffix}"}
 
 
-def test_a_field_for_predictions_that_is_too_small_is_told(tmp_path):
+@pytest.mark.parametrize("dtype, remark", ((np.uint8, "of uint8, but predictions reach to 300"), (np.float32, None)))
+def test_a_field_for_predictions_that_is_too_small_is_told(tmp_path, dtype, remark):
     import laspy
 
     las(tmp_path / "a.las")
     scan = laspy.read(str(tmp_path / "a.las"))
-    scan.add_extra_dim(laspy.ExtraBytesParams("prediction", np.uint8))
+    scan.add_extra_dim(laspy.ExtraBytesParams("prediction", dtype))  # float32: CloudCompare has saved the file
     scan.write(str(tmp_path / "b.las"))
-    with pytest.raises(UserError, match="b.las has a field prediction for numbers to 255, but classes reach to 300"):
-        write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.full(90, 300))
-    assert not (tmp_path / "c.las").exists()
+    if remark is not None:
+        with pytest.raises(UserError, match=f"b.las has a field prediction {remark}"):
+            write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.full(90, 300))
+        assert not (tmp_path / "c.las").exists()
+        return
+    write_classified(str(tmp_path / "b.las"), tmp_path / "c.las", np.full(90, 300))
+    assert set(np.array(laspy.read(str(tmp_path / "c.las"))["prediction"])) == {300.0}
 
 
-def test_laser_scans_that_are_cut_off_are_told(tmp_path):
+def test_laser_scans_that_are_cut_off_or_lie_are_told(tmp_path):
     las(tmp_path / "a.las")
-    (tmp_path / "a.las").write_bytes((tmp_path / "a.las").read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"a.las (ends after|is not a complete LAS file)"):
-        read_las(str(tmp_path / "a.las"))
-    (tmp_path / "b.laz").write_bytes(b"LASF" + bytes(40))
-    with pytest.raises(UserError, match="b.laz is not a complete LAS file"):
-        read_las(str(tmp_path / "b.laz"))
+    whole = (tmp_path / "a.las").read_bytes()
+    for content, message in (
+        (whole[:-100], "a.las (ends after|is not a complete LAS file)"),
+        (
+            whole[:131] + bytes(8) + whole[139:],
+            r"a.las has scales \[0.0, 0.001, 0.001\] for x, y and z, expected positive",
+        ),
+        (whole[:247] + bytes(8) + whole[255:], "a.las has no points; leave it out"),
+    ):
+        (tmp_path / "a.las").write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            read_las(str(tmp_path / "a.las"))
+    las(tmp_path / "b.laz")
+    for content in (b"LASF" + bytes(40), (tmp_path / "b.laz").read_bytes()[:-3]):
+        (tmp_path / "b.laz").write_bytes(content)
+        with pytest.raises(UserError, match="b.laz is not a complete LAS file"):
+            read_las(str(tmp_path / "b.laz"))
 
 
 @pytest.mark.parametrize("kind", ("ascii", "binary", "binary_compressed"))
@@ -354,36 +408,58 @@ def test_channels_that_a_file_does_not_have_are_told_with_those_it_has(tmp_path,
     assert splits["train"].channels == ()
 
 
+def of_splits(write, suffix):
+    """Writes a scene of each split, by its path and a seed."""
+    return lambda root: [write(root / split / f"{split}{suffix}", seed) for seed, split in enumerate(("train", "val"))]
+
+
 def rows_of_five(path, seed):
     generator = np.random.default_rng(seed)
-    np.savetxt(path, np.c_[generator.uniform(0, 3, (40, 4)).round(3), generator.integers(0, 3, 40)], "%g")
+    path.parent.mkdir(parents=True)
+    rows = np.c_[generator.uniform(0, 3, (40, 4)).round(3), generator.integers(0, 3, 40)]
+    np.save(path, rows) if path.suffix == ".npy" else np.savetxt(path, rows, "%g")
 
 
+def arrays(path, seed):
+    generator = np.random.default_rng(seed)
+    path.parent.mkdir(parents=True)
+    points, colors, labels = generator.normal(size=(40, 3)), generator.random((40, 3)), generator.integers(0, 3, 40)
+    np.savez(path, points=points, colors=colors, normals=points, label=labels)
+
+
+def scannet(root):
+    for split, name in (("train", "scene0000_00"), ("val", "scene0001_00")):
+        write_scannet(root / "scans" / name, name, points=80)
+        (root / f"scannetv2_{split}.txt").write_text(f"{name}\n")
+    (root / "scannetv2-labels.combined.tsv").write_text("id\traw_category\n1\twall\n3\tfloor\n28\tlamp\n")
+
+
+_NAMED = ("--columns=x,y,z,intensity,label", "--missing_colors=grey")
+# Of each layout: what writes it, what the network sees of it, options of `prepare scenes`, and another command for it.
 LAYOUTS = {
-    "s3dis": (lambda root: s3dis(root), "[rgb, xyz]", ()),
-    "semantic_kitti": (lambda root: semantic_kitti(root), "[xyz, intensity]", ()),
-    "pointcept": (lambda root: pointcept(root), "[rgb, normal]", ()),
-    "las": (
-        lambda root: [las(root / split / f"{split}.laz") for split in ("train", "val")],
-        "[rgb, intensity/65535]",
-        (),
-    ),
-    "text": (
-        lambda root: [rows_of_five(root / f"{number}.txt", number) for number in range(5)],
-        "[ones, intensity]",
-        ("--columns=x,y,z,intensity,label", "--missing_colors=grey"),
-    ),
+    "s3dis": (s3dis, "[rgb, xyz]", (), run_scenes),
+    "semantic_kitti": (semantic_kitti, "[xyz, intensity]", (), run_scenes),
+    "pointcept": (pointcept, "[rgb, normal]", (), run_scenes),
+    "scannet": (scannet, "[rgb]", (), run_scenes),
+    "scannet of 200 classes": (scannet, "[rgb, height]", ("--classes=200",), run_scannet),
+    "pth": (of_splits(lambda path, seed: write_pointgroup(path.parent, path.name, seed), ""), "[rgb]", (), run_scenes),
+    "ply": (of_splits(lambda path, seed: write_labelled_ply(path, 80, seed), ".ply"), "[rgb]", (), run_scenes),
+    "las": (of_splits(lambda path, seed: las(path, seed=seed), ".laz"), "[rgb, intensity/65535]", (), run_scenes),
+    "pcd": (of_splits(lambda path, seed: pcd(path, "binary", seed=seed), ".pcd"), "[rgb, intensity]", (), run_scenes),
+    "numpy": (of_splits(arrays, ".npz"), "[rgb, normal]", (), run_scenes),
+    "numpy without names": (of_splits(rows_of_five, ".npy"), "[ones, intensity]", _NAMED, run_scenes),
+    "text": (of_splits(rows_of_five, ".txt"), "[ones, intensity]", _NAMED, run_scenes),
 }
 
 
-@pytest.mark.parametrize("kind", LAYOUTS)
-def test_each_layout_is_trained_on_and_evaluated(tmp_path, capsys, kind):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_layout_is_trained_on_and_evaluated(tmp_path, layout):
     import paddle
 
-    make, features, options = LAYOUTS[kind]
+    make, features, options, prepare = LAYOUTS[layout]
     (tmp_path / "raw").mkdir()
     make(tmp_path / "raw")
-    prepared(tmp_path, capsys, *options)
+    prepare([str(tmp_path / "raw"), str(tmp_path / "store"), "--workers=1", *options])
     words = ["-dataset=scenes", f"-data_path={tmp_path / 'store'}", "DATA.VOXEL_SIZE_M", "0.4", "MODEL.NAME"]
     words += ["minkunet_tutorial", "TASK", "semantic_segmentation", "POINTS.FEATURES", features]
     task = SemanticSegmentation(config.load(words).values)
@@ -403,4 +479,4 @@ def test_each_layout_is_trained_on_and_evaluated(tmp_path, capsys, kind):
     task.eval_step(model, tensors(task.collate([val.sample(0, None)])), EvaluationStep(metrics))
     values = metrics.compute(metrics.state)
     assert values["points"] == (val.dataset.read(0).semantic >= 0).sum() > 0 and 0 <= values["mIoU"] <= 1
-    assert json.loads((tmp_path / "store" / "prepared.json").read_text())["kind"] == kind
+    assert json.loads((tmp_path / "store" / "prepared.json").read_text())["kind"] == layout.split()[0]

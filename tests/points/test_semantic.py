@@ -139,6 +139,8 @@ def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
 def test_as_many_weights_as_classes():
     with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS has 2 numbers: expected one for each of the 20 classes"):
         task_of("POINTS.CLASS_WEIGHTS", "[1.0, 2.0]").build_dataset("train", None)
+    with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS.*expected one above 0"):
+        task_of("POINTS.CLASS_WEIGHTS", "[0.0, 0.0]")
 
 
 @pytest.mark.parametrize(

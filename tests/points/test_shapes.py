@@ -8,9 +8,10 @@ from paddlevit_dist import config, create_model
 from paddlevit_dist.contracts.prediction import Learned
 from paddlevit_dist.contracts.sample_checks import BadSample
 from paddlevit_dist.contracts.task import EvaluationStep, Step
+from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, Shape, parsed_off, read_shape, sampled
 from paddlevit_dist.points.shapes.solids import SyntheticSolids, turned
-from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, sample_of
+from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, drawn, sample_of
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
 
@@ -73,8 +74,9 @@ def test_the_layout_of_meshes_is_read_by_its_folders(tmp_path):
     assert train.labels.tolist() == [0, 1] and test.labels.tolist() == [0] and len(train.read(1).xyz) == 10_000
 
 
-def test_points_of_a_mesh_lie_evenly_on_its_faces():
-    vertices, triangles = parsed_off(CUBE.replace("OFF\n8", "OFF8").splitlines(), "cube.off")
+def test_points_of_a_mesh_lie_evenly_on_its_faces(tmp_path):
+    (tmp_path / "cube.off").write_text(CUBE.replace("OFF\n8", "OFF8"))
+    vertices, triangles = parsed_off(str(tmp_path / "cube.off"))
     assert vertices.shape == (8, 3) and len(triangles) == 12
     xyz, normals = sampled(vertices * [1, 1, 3], triangles, 20_000, np.random.default_rng(0))
     axis = np.abs(normals).argmax(axis=1)
@@ -90,15 +92,18 @@ def test_points_of_a_mesh_lie_evenly_on_its_faces():
 @pytest.mark.parametrize(
     "name, content, said",
     [
-        ("a.txt", "1,2,3\n1,2\n", "line 2: expected x,y,z or x,y,z,nx,ny,nz, found 2 fields"),
-        ("a.txt", "1,2,3\n1,x,3\n", "line 2: expected numbers"),
-        ("a.txt", "1,2,nan\n", "not a finite number"),
-        ("a.txt", "", "it has no points"),
+        ("a.txt", "1,2,3\n1,2\n", "line 2"),
+        ("a.txt", "1,2,3\n1,x,3\n", "line 2"),
+        ("a.txt", "1,2,3,4\n", "4 columns without names"),
+        ("a.txt", "x,y,time\n1,2,3\n", "has columns x, y, time; expected x, y, z"),
+        ("a.txt", "", "has no points"),
         ("a.off", "ply\n", "line 1: expected OFF"),
         ("a.off", "\n".join(CUBE.splitlines()[:9]), "ends too early, after line 9"),
         ("a.off", CUBE.replace("4 3 0 4 7", "4 3 0 4 8"), "line 16: .*a corner is missing, or none of 8 vertices"),
         ("a.off", CUBE.replace("1 1 1", "1 b 1"), "line 9: not as a mesh"),
-        ("a.off", "OFF\n1 0 0\n0 0 0\n", "a mesh without area"),
+        ("a.off", CUBE.replace("1 1 1", "1 nan 1"), "a.off has no area, or coordinates that are not finite"),
+        ("a.off", "OFF\n1 0 0\n0 0 0\n", "a.off has no area"),
+        ("a.off", "OFF\n9999999999999 0 0\n0 0 0\n", "ends too early"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_line(name, content, said, tmp_path):
@@ -108,12 +113,41 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(name, content, said, tm
 
 
 def test_folders_that_are_no_modelnet_are_refused(tmp_path):
-    for path, said in ((None, "needs -data_path"), (str(tmp_path), "has neither modelnet40_train.txt nor CLASS/train")):
+    for path, said in (
+        (None, "needs -data_path"),
+        (str(tmp_path), "has no shapes in modelnet40_train.txt or CLASS/train"),
+    ):
         with pytest.raises(UserError, match=said):
             ModelNet40(path, "train", None)
     (resampled(tmp_path) / "airplane" / "airplane_0001.txt").unlink()
     with pytest.raises(UserError, match="1 shapes that are not there, the first is airplane/airplane_0001.txt"):
         ModelNet40(str(tmp_path), "train", None)
+    (tmp_path / "modelnet40_shape_names.txt").write_text("airplane\n")
+    with pytest.raises(UserError, match="does not name the class of night_stand/night_stand_0002.txt"):
+        ModelNet40(str(tmp_path), "val", None)
+
+
+def test_points_of_every_format_of_scenes_are_the_same_shape(tmp_path):
+    """Far from the origin, as in a survey, where float32 would leave nothing of a shape of one metre."""
+    xyz, normals, _ = SyntheticSolids(8, "val").read(2)
+    far = xyz + [512_345, 5_403_210, 300]
+    rows = np.concatenate([far, 3 * normals], axis=1)
+    np.savetxt(tmp_path / "a.xyz", rows, fmt="%.9f")
+    np.save(tmp_path / "b.npy", rows)
+    columns = {name: np.ascontiguousarray(column) for name, column in zip(("x", "y", "z", "nx", "ny", "nz"), rows.T)}
+    write_points(tmp_path / "c.ply", columns)
+    keys = keys_of("SHAPES.FEATURES", "[xyz, normals]", "SHAPES.POINTS", "3000").SHAPES
+    expected = sample_of(Shape(xyz, normals, -1), keys)
+    for name in ("a.xyz", "b.npy", "c.ply"):
+        found = sample_of(read_shape(str(tmp_path / name)), keys)
+        np.testing.assert_allclose(found.features, expected.features, atol=1e-5)
+
+
+def test_the_points_that_are_evaluated_come_from_the_whole_scan():
+    along = np.linspace(0, 1, 5_000)
+    xyz = np.stack([np.r_[along, 0 * along], np.r_[0 * along, along], np.zeros(10_000)], axis=1)  # as it is scanned
+    found = sample_of(Shape(xyz, None, 0), keys_of("SHAPES.POINTS", "200").SHAPES)
+    assert (np.ptp(found.features, axis=0)[:2] > 1).all()
 
 
 def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_generator():
@@ -121,8 +155,9 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
     shape = SyntheticSolids(8, "val").read(1)
     first = sample_of(shape, keys)
     assert np.array_equal(first.voxels, sample_of(shape._replace(xyz=shape.xyz * 7 + 3), keys).voxels)
-    xyz = shape.xyz[:500] - shape.xyz[:500].mean(axis=0)
-    xyz = xyz / np.linalg.norm(xyz, axis=1).max()
+    taken = shape.xyz[np.random.default_rng(0).permutation(2048)[:500]]
+    xyz = (taken - taken.mean(axis=0)) / np.linalg.norm(taken - taken.mean(axis=0), axis=1).max()
+    xyz = xyz.astype(np.float32)
     assert np.array_equal(
         np.unique(first.voxels, axis=0), np.unique(np.floor(xyz / np.float32(0.2)).astype(int), axis=0)
     )
@@ -197,11 +232,34 @@ def test_steps_of_training_and_evaluation(tmp_path):
     assert losses[-1] < losses[0]
     model.eval()
     metrics = task.build_metrics()
-    task.eval_step(model, tensors, EvaluationStep(metrics))
+    kept = task.eval_step(model, tensors, EvaluationStep(metrics, keeps_records=True))()
     predicted = task.predict_step(model, tensors)
     right = np.mean([shares.argmax() == label for shares, label in zip(predicted, batch["labels"])])
     assert metrics.compute(metrics.state)["top-1"] == pytest.approx(100 * right)
     assert all(shares.sum() == pytest.approx(1) for shares in predicted)
+    figures = {figure.title: figure for figure in task.figures(samples, list(enumerate(kept)), model)}
+    assert {"Hardest shapes", "Confusion", "Classes", "Calibration"} < set(figures)
+    assert np.trace(figures["Confusion"].values) == round(8 * right) and figures["Confusion"].values.sum() == 8
+    pixels, caption = figures["Hardest shapes"].pictures[0]
+    assert pixels.shape[1:] == (80, 3) and "train" in caption and (pixels != 255).any(axis=2).mean() > 0.2
+
+
+def test_training_shapes_are_drawn_as_they_are_evaluated_and_as_an_epoch_has_them(tmp_path):
+    task = ShapeClassification(keys_of())
+    samples = task.build_dataset("train", tmp_path)
+    ((still, caption), *_), (again, *_) = (task.evaluation_pictures(samples, [3, 5]) for _ in range(2))
+    batch = task.collate([samples.sample(3, np.random.default_rng(0))])
+    ((varied, _),) = task.pictures(samples, batch, 1)
+    assert caption.startswith("cylinder, ") and np.array_equal(still, again[0]) and not np.array_equal(still, varied)
+
+
+def test_a_shape_stands_upright_in_its_picture():
+    """A plate on a pole: what is above is wide, whichever axis is up."""
+    pole, plate = [(0, 0, z) for z in range(40)], [(x, y, 40) for x in range(-9, 10) for y in range(-9, 10)]
+    for shift, up in enumerate("zxy"):
+        picture = (drawn(np.roll(np.array(pole + plate), shift, axis=1), up) != 255).any(axis=2)
+        widths = picture.sum(axis=1)
+        assert widths[: len(widths) // 4].max() > 40 and widths[-len(widths) // 3 :].max() == 3
 
 
 def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):

@@ -16,10 +16,12 @@ from paddlevit_dist.points.sparse.device_plan import batched_products
 from paddlevit_dist.registry import resolve
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]
-MINKUNET = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet14a", "DATA.VOXEL_SIZE_M", "0.5"]
+MINKUNET = ["TASK", "semantic_segmentation", *ROOMS, "MODEL.NAME", "minkunet14a", "DATA.VOXEL_SIZE_M", "0.5"]
 LOSSES = ["POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2"]
 LOSSES += ["POINTS.LABEL_SMOOTHING", "0.1", "POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10)]
-POINTGROUP = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.VOXEL_SIZE_M", "0.2"]
+SHAPES = ["TASK", "shape_classification", "-dataset=synthetic_solids", "MODEL.NAME", "mink_classifier14"]
+SHAPES += ["SHAPES.VOXEL_SIZE", "0.3", "SHAPES.LABEL_SMOOTHING", "0.1"]
+POINTGROUP = ["TASK", "pointgroup", *ROOMS, "MODEL.NAME", "pointgroup", "DATA.VOXEL_SIZE_M", "0.2"]
 POINTGROUP += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.3"]
 POINTGROUP += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "5"]
 
@@ -27,7 +29,7 @@ POINTGROUP += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER
 def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]:
     """What an update computes on a CPU, or as on a GPU with a GPU's plans; and how often it made the host wait."""
     with batched_products(on_gpu):
-        task = resolve("task", arguments[1])(config.load([*ROOMS, *arguments]).values)
+        task = resolve("task", arguments[1])(config.load(arguments).values)
         samples = task.build_dataset("train", None)
         paddle.seed(0)
         model = task.build_model()
@@ -53,14 +55,20 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
 
 @pytest.mark.parametrize(
     "arguments, most",
-    [([*MINKUNET, *LOSSES], 1), (POINTGROUP, 4)],
-    ids=["MinkUNet14", "PointGroup"],
+    [([*MINKUNET, *LOSSES], 1), (SHAPES, 1), (POINTGROUP, 4)],
+    ids=["MinkUNet14", "shapes", "PointGroup"],
 )
 def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, most):
     """All wait for the gradients' norm; PointGroup before that for what it clusters."""
     found, waits = update(arguments, on_gpu=True)
     assert len(waits) <= most, str(waits)
     assert found == pytest.approx(update(arguments, on_gpu=False)[0], rel=1e-3)
+
+
+def test_weights_of_classes_matter_by_their_proportions_alone():
+    """As with PyTorch, also where they add up to less than 1."""
+    ones, tiny = (update([*MINKUNET, "POINTS.CLASS_WEIGHTS", str([one] * 20)], False)[0] for one in (1.0, 1e-7))
+    assert tiny["gradient"] == pytest.approx(ones["gradient"], rel=1e-3)
 
 
 @pytest.mark.parametrize("ends", [[7], [3, 3, 7]])

@@ -1,76 +1,87 @@
-"""How a classifier is scored, and what its figures need to know of each picture, 48 bytes."""
+"""How a classifier of pictures is scored, and its figures."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
-import paddle.nn.functional as F
 
 from ...contracts.dataset import Samples
-from ...contracts.figures import Figure
-from ...contracts.task import EvaluationStep, Records, TaskEvaluation
-from ...labelling.classification import BEST, ClassificationMetrics
-from ...runtime.transfers import read_later
+from ...contracts.figures import Figure, Gallery
+from ...labelling.classification import ClassificationMetrics
+from ...labelling.classifier import Classifier, joined
+from ...labelling.classifier_figures import Evaluated, galleries, surest_mistakes, tables
+from ...runtime.errors import UserError
 from ..transforms.on_device import Normaliser
-from .classifier_figures import Evaluated, report_figures
-from .rollout import rolled_out
+from .rollout import overlaid, rolled_out
 
-#: the true class and its score (a probability), and the best classes with theirs; -1 and 0 where there are fewer
-RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
+_LOOKED_AT = 8  # pictures whose attention is shown
 
 
-class ClassifierEvaluation(TaskEvaluation):
+class ClassifierEvaluation(Classifier):
     """The scores of a classifier and its figures."""
 
-    best_metric = ("top-1", True)
-    makes_figures = True
-
     normaliser: Normaliser
-    num_classes: int | None
     evaluated_classes: Sequence[str] | None = None  # their names, where the data know them
+
+    def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
+        return model(self.normaliser(batch["images"]))
 
     def build_metrics(self) -> ClassificationMetrics:
         return ClassificationMetrics(self.num_classes, self.evaluated_classes)
-
-    def eval_step(
-        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
-    ) -> Records | None:
-        logits = model(self.normaliser(batch["images"]))
-        step.metrics.update(logits, batch["labels"])
-        return record_later(logits, batch["labels"]) if step.keeps_records else None
 
     def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
         evaluated = Evaluated(*joined(records), self.num_classes, samples.class_names)
         return report_figures(evaluated, samples, lambda images: rolled_out(model, self.normaliser(images)))
 
 
-def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
-    """A function that gives a record, bytes, for each picture of a batch. Nothing waits for the device before it is
-    called; what it holds until then is as small as the records.
+def report_figures(
+    evaluated: Evaluated, samples: Samples, look: Callable[[paddle.Tensor], np.ndarray | None]
+) -> list[Figure]:
+    """All figures, most telling first; without pictures that can no longer be read.
 
     Args:
-        logits: (batch, classes).
-        labels: int64 (batch,).
+        samples: what was evaluated.
+        look: images uint8 (batch, channels, height, width) -> how much the model looks at each of their patches,
+            (batch, rows, columns); None: that cannot be said of it.
     """
-    probabilities = F.softmax(logits.astype("float32"), axis=-1)
-    scores, classes = paddle.topk(probabilities, min(BEST, probabilities.shape[-1]), axis=-1)  # (batch, best)
-    true = paddle.take_along_axis(probabilities, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
-    arrived = read_later(labels, true, classes, scores)
 
-    def records() -> list[bytes]:
-        of_labels, of_true, best, their_scores = arrived()
-        rows = np.zeros(len(of_labels), RECORD)
-        rows["classes"] = -1
-        rows["label"], rows["true"] = of_labels, of_true[:, 0]
-        rows["classes"][:, : best.shape[1]] = best
-        rows["scores"][:, : their_scores.shape[1]] = their_scores
-        return [row.tobytes() for row in rows]
+    @functools.cache
+    def image_of(index: int) -> np.ndarray | None:
+        try:
+            return samples.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
+        except (UserError, OSError):
+            return None
 
-    return records
+    def drawn(index: int) -> np.ndarray | None:
+        image = image_of(index)
+        return None if image is None else _pixels(image)
+
+    places = _looked_at(evaluated)
+    looked_at = [(image_of(index), place, index) for place, index in zip(places, evaluated.indices[places].tolist())]
+    seen = [
+        (image, evaluated.caption(place, samples.describe(index)))
+        for image, place, index in looked_at
+        if image is not None
+    ]
+    shares = look(paddle.to_tensor(np.stack([image for image, _ in seen]))) if seen else None
+    attention: list[Figure] = []
+    if shares is not None:
+        pictures = [(overlaid(_pixels(image), share), caption) for (image, caption), share in zip(seen, shares)]
+        note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
+        attention = [Gallery("What the model looks at", pictures, note)]
+    return [*galleries(evaluated, drawn, samples.describe), *tables(evaluated), *attention]
 
 
-def joined(records: Sequence[tuple[int, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """Indices int64 (pictures,) and records, ``RECORD`` (pictures,)."""
-    indices = np.array([index for index, _ in records], np.int64)
-    return indices, np.frombuffer(b"".join(content for _, content in records), RECORD)
+def _looked_at(evaluated: Evaluated) -> np.ndarray:
+    """Places of some pictures: the surest mistakes, and some evenly taken from those that are right."""
+    sure, right = surest_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
+    evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
+    half = _LOOKED_AT // 2
+    return np.concatenate([sure[:half], evenly[: max(half, _LOOKED_AT - len(sure))]])
+
+
+def _pixels(image: np.ndarray) -> np.ndarray:
+    """(channels, height, width) -> (height, width[, 3]); of other numbers of channels, the first."""
+    return image.transpose(1, 2, 0) if len(image) == 3 else image[0]

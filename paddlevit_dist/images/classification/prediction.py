@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import paddle
 from PIL import Image, ImageDraw
 
 from ...contracts.dataset import Samples, dataset_class
-from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row, TaskPrediction
+from ...contracts.prediction import Entry, InputSamples, PredictionWriter, Row, TaskPrediction
 from ...contracts.sample_checks import BadSample
-from ...labelling.classification import best_classes, probabilities
+from ...labelling.classification import best_classes
 from ...runtime.errors import UserError
 from ...runtime.lettering import LINE_PX, letters
 from ..data.image_dataset import ImageDataset
@@ -19,7 +18,6 @@ from ..data.imagenet import names_by_synset
 from ..data.inputs import PICTURES, AnnotatedPictures, picture_inputs
 from ..data.reading import Reading
 from ..transforms.crops import EvaluationTransform, GlyphTransform
-from ..transforms.on_device import Normaliser
 
 _MOST_PICTURES = 500  # are drawn, the first: each takes as long as some predictions
 _PICTURE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names beside it
@@ -27,18 +25,9 @@ _BAR = (190, 215, 245)
 
 
 class ClassifierPrediction(TaskPrediction):
-    """What a classifier says of pictures without labels: a row of its most probable classes for each."""
+    """Pictures without labels, and those that it draws its classes beside."""
 
-    normaliser: Normaliser
-    num_classes: int | None
     class_names: Sequence[str] | None  # of trained weights
-
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
-        """The probability of each class, float64 (classes,), for each image."""
-        return list(probabilities(model(self.normaliser(batch["images"])).astype("float32").numpy()))
-
-    def set_up_from(self, learned: Learned) -> None:
-        self.num_classes, self.class_names = learned.num_classes, learned.class_names
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         """Pictures at paths, or in memory, as an evaluation with this configuration would see them.
@@ -54,9 +43,6 @@ class ClassifierPrediction(TaskPrediction):
             said = f"note: dataset {data.DATASET} is not registered here: its pictures are taken for photographs"
             samples.notices = [said, *samples.notices]
         return samples
-
-    def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        return [best_classes(prediction, self.class_names)]
 
     def prediction_writer(self, folder: Path, samples: Samples) -> "ClassWriter":
         return ClassWriter(folder, samples, self.class_names)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, open_regular, read_regular
+from ...runtime.files import atomic_file, content_of, open_regular
 
 _TYPES = {
     "char": "i1",
@@ -74,10 +74,7 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
     Raises:
         UserError: the file cannot be read, is damaged, or has no vertices.
     """
-    try:
-        content = read_regular(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    content = content_of(path)
     try:
         order, elements, position = _read_header(content)
         for element in elements:
@@ -137,6 +134,7 @@ def write_coloured_ply(
     colours: np.ndarray,
     labels: np.ndarray,
     offset: Sequence[float] = (0.0, 0.0, 0.0),
+    classes: np.ndarray | None = None,
 ) -> None:
     """Write points with colours and labels as a binary PLY file; an existing file is replaced at the end.
 
@@ -145,11 +143,13 @@ def write_coloured_ply(
         colours: uint8 (P, 3).
         labels: integers (P,), of at most 16 bits.
         offset: ``Scene.offset``, added to restore the coordinates of the source, which are then written as doubles.
+        classes: integers (P,), of at most 16 bits, where labels are something else.
     """
     moved = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
     columns = dict(zip("xyz", moved.T))
     columns.update(zip(("red", "green", "blue"), colours.T))
-    write_points(path, {**columns, "label": labels.astype(np.int16)})
+    named = {"label": labels} if classes is None else {"label": labels, "class": classes}
+    write_points(path, {**columns, **{name: values.astype(np.int16) for name, values in named.items()}})
 
 
 def _read_header(content: bytes) -> tuple[str, list[Element], int]:

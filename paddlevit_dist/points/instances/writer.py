@@ -26,7 +26,8 @@ class InstanceWriter(SceneWriter):
       ``predicted_masks/NAME_000.txt`` etc. with a 0 or 1 for each point, as ScanNet's benchmark requires. Class numbers
       are ScanNet's for its twenty classes, else the class index.
     - ``NAME_truth.ply`` and ``NAME_prediction.ply``, points coloured by instance, grey for none, labelled with the
-      instance number; a prediction has the colour of the true instance that it overlaps most.
+      instance number, predictions also with the class of each point; a prediction has the colour of the true instance
+      that it overlaps most.
     - ``NAME.png``: both, viewed from above, truth on the left, with the class and confidence of each prediction.
 
     Where the truth is not known, only the prediction is written. Where predictions overlap, a point is shown in the
@@ -38,8 +39,8 @@ class InstanceWriter(SceneWriter):
         f"(left, if known) and prediction, NAME.txt and {MASKS_FOLDER}/"
     )
 
-    def point_classes(self, prediction: tuple[np.ndarray, list[Prediction]]) -> np.ndarray:
-        return prediction[0]
+    def point_labels(self, prediction: tuple[np.ndarray, list[Prediction]]) -> tuple[np.ndarray, np.ndarray]:
+        return prediction[0], instance_of_points(prediction[1], len(prediction[0]))
 
     def write_scene(
         self, scene: Scene, prediction: tuple[np.ndarray, list[Prediction]], true: np.ndarray | None = None
@@ -53,7 +54,8 @@ class InstanceWriter(SceneWriter):
             if kind == "truth" and true is None:
                 continue
             names.insert(0, f"{name}_{kind}.ply")
-            write_coloured_ply(self.folder / names[0], xyz, shown, labels, scene.offset)
+            classes = prediction[0] if kind == "prediction" else None
+            write_coloured_ply(self.folder / names[0], xyz, shown, labels, scene.offset, classes)
             if len(xyz):
                 views.append((kind, draw(xyz, shown, labels >= 0)))
         if views:
@@ -98,14 +100,20 @@ class ColouredInstances(NamedTuple):
     colours: tuple[np.ndarray, np.ndarray]
 
 
+def instance_of_points(predictions: list[Prediction], num_points: int) -> np.ndarray:
+    """The best instance that each point is in, int64 (points,), numbered as the predictions are; -100 for none."""
+    instance = np.full(num_points, IGNORED, np.int64)
+    for number, prediction in reversed(list(enumerate(predictions))):
+        instance[prediction.points] = number
+    return instance
+
+
 def coloured_instances(
     true_instance: np.ndarray | None, predictions: list[Prediction], num_points: int
 ) -> ColouredInstances:
     """Colours of a scene's instances; its true ones are integers (P,), negative for none, or None if unknown."""
-    predicted = np.full(num_points, IGNORED, np.int64)
-    truth = predicted.copy() if true_instance is None else _numbered(true_instance)
-    for number, prediction in reversed(list(enumerate(predictions))):
-        predicted[prediction.points] = number
+    predicted = instance_of_points(predictions, num_points)
+    truth = np.full(num_points, IGNORED, np.int64) if true_instance is None else _numbered(true_instance)
     num_true = int(truth.max(initial=-1)) + 1
     colours = class_colours(num_true + len(predictions))
     same = [_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]

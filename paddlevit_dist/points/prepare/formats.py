@@ -1,41 +1,18 @@
-"""The formats of raw scenes, and which of them a folder is in."""
+"""The formats of raw scenes, and which of them files and folders are in."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...runtime.errors import UserError
-from . import pointcept, pth, scannet
-from .listing import SceneReader
+from .listing import Choices, SceneReader
 from .pointcept import PointceptReader
 from .pth import PthReader
-from .s3dis import USUAL_VAL_AREA, S3disReader
+from .s3dis import S3disReader
 from .scannet import ScanNetReader
 from .semantic_kitti import SemanticKittiReader
-from .table_formats import TABLES
-from .tables import TableReader
+from .tables import TABLES, TableReader
 
 _MOST_FOLDERS = 2_000  # that are looked into to find out the format
-
-
-@dataclass
-class Choices:
-    """What a user may say about scenes; None and the values here: nothing.
-
-    Attributes:
-        class_names, label, instance, ignore_label, grey, channels, columns: see ``TableReader``.
-        val_area: see ``S3disReader``.
-    """
-
-    class_names: list[str] | None = None
-    label: str | None = None
-    instance: str | None = None
-    ignore_label: int = -100
-    grey: bool = False
-    channels: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
-    val_area: int = USUAL_VAL_AREA
 
 
 class Format(NamedTuple):
@@ -43,26 +20,30 @@ class Format(NamedTuple):
 
     Attributes:
         meaning: what it is, in a few words.
+        reader: the class that reads it.
         takes: names of the ``Choices`` that matter to it.
     """
 
     meaning: str
+    reader: type[SceneReader]
     takes: tuple[str, ...]
 
 
 _OF_TABLES = ("class_names", "label", "instance", "ignore_label", "grey", "channels")
+_OF_POINTCEPT = ("class_names", "label", "ignore_label", "grey", "channels", "val_area")
 FORMATS = {
-    "scannet": Format("ScanNet v2 as it is downloaded", ()),
-    "pth": Format("PointGroup's NAME_inst_nostuff.pth", ("class_names",)),
-    "s3dis": Format("S3DIS: Area_1/office_1/Annotations/chair_1.txt", ("val_area",)),
-    "semantic_kitti": Format("SemanticKITTI: sequences/00/velodyne and labels", ("channels",)),
-    "pointcept": Format("Pointcept's folders with coord.npy", ("class_names", "label", "grey", "channels", "val_area")),
-    "ply": Format("PLY", _OF_TABLES),
-    "las": Format("LAS and LAZ, through laspy", _OF_TABLES),
-    "pcd": Format("PCD", _OF_TABLES),
-    "numpy": Format(".npy and .npz", (*_OF_TABLES, "columns")),
-    "text": Format(".txt, .xyz, .csv, .pts and .asc", (*_OF_TABLES, "columns")),
+    "scannet": Format("ScanNet v2 as it is downloaded", ScanNetReader, ("two_hundred",)),
+    "pth": Format("PointGroup's NAME_inst_nostuff.pth", PthReader, ("class_names",)),
+    "s3dis": Format("S3DIS: Area_1/office_1/Annotations/chair_1.txt", S3disReader, ("val_area",)),
+    "semantic_kitti": Format("SemanticKITTI: sequences/00/velodyne and labels", SemanticKittiReader, ("channels",)),
+    "pointcept": Format("Pointcept's folders with coord.npy", PointceptReader, _OF_POINTCEPT),
+    "ply": Format("PLY", TableReader, _OF_TABLES),
+    "las": Format("LAS and LAZ, through laspy", TableReader, _OF_TABLES),
+    "pcd": Format("PCD", TableReader, _OF_TABLES),
+    "numpy": Format(".npy and .npz", TableReader, (*_OF_TABLES, "columns")),
+    "text": Format(".txt, .xyz, .csv, .pts and .asc", TableReader, (*_OF_TABLES, "columns")),
 }
+_USUAL_READERS = {kind: each.reader(kind=kind) for kind, each in FORMATS.items()}
 
 
 def reader_of(kind: str, choices: Choices) -> SceneReader:
@@ -75,19 +56,16 @@ def reader_of(kind: str, choices: Choices) -> SceneReader:
         if getattr(choices, name) != usual and name not in FORMATS[kind].takes:
             option = {"class_names": "classes", "grey": "missing_colors"}.get(name, name)
             raise UserError(f"--{option} is not for scenes of format {kind} ({FORMATS[kind].meaning}); leave it out")
-    if kind == "scannet":
-        return ScanNetReader()
-    if kind == "pth":
-        return PthReader(choices.class_names)
-    if kind == "s3dis":
-        return S3disReader(choices.val_area)
-    if kind == "semantic_kitti":
-        return SemanticKittiReader(choices.channels)
-    if kind == "pointcept":
-        names = choices.class_names, choices.label, choices.grey, choices.val_area, choices.channels
-        return PointceptReader(*names)
-    names = choices.class_names, choices.label, choices.instance, choices.ignore_label, choices.grey
-    return TableReader(*names, kind=kind, channels=choices.channels, columns=choices.columns)
+    return FORMATS[kind].reader(choices, kind)
+
+
+def scene_at(path: str) -> tuple[str, str] | None:
+    """The format of a file by its name and its folder's, and the name of its scene; None if it is none."""
+    for kind, reader in _USUAL_READERS.items():
+        scene = reader.scene_at(path)
+        if scene is not None:
+            return kind, scene[0]
+    return None
 
 
 def format_in(root: str) -> str:
@@ -97,11 +75,13 @@ def format_in(root: str) -> str:
         UserError: there is none, or there are several of them.
     """
     found: dict[str, str] = {}
-    for folder, names in _looked_at(root):
-        for name in names:
-            kind = _kind_of(folder, name)
-            if kind is not None:
-                found.setdefault(kind, os.path.join(folder, name))
+    for number, (folder, subfolders, names) in enumerate(os.walk(root, followlinks=True)):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        for path in (os.path.join(folder, name) for name in sorted(names) if not name.startswith(".")):
+            found.setdefault((scene_at(path) or ("", ""))[0], path)
+        if number >= _MOST_FOLDERS:
+            break
+    found.pop("", None)
     for kind in FORMATS:
         if kind in found and kind not in TABLES:
             return kind
@@ -113,25 +93,3 @@ def format_in(root: str) -> str:
         examples = ", ".join(f"{found[kind]} ({kind})" for kind in tables)
         raise UserError(f"{root} holds scenes of several formats, {examples}: choose one with --format")
     raise UserError(f"{root} holds no scenes of a known format ({known}); give the folder that holds them")
-
-
-def _looked_at(root: str) -> Iterator[tuple[str, list[str]]]:
-    for number, (folder, subfolders, names) in enumerate(os.walk(root, followlinks=True)):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        yield folder, sorted(name for name in names if not name.startswith("."))
-        if number >= _MOST_FOLDERS:
-            return
-
-
-def _kind_of(folder: str, name: str) -> str | None:
-    if name.endswith(scannet.POINTS):
-        return "scannet"
-    if name.endswith(pth.SUFFIXES):
-        return "pth"
-    if name.endswith(".txt") and os.path.basename(folder) == "Annotations":
-        return "s3dis"
-    if name.endswith(".bin") and os.path.basename(folder) == "velodyne":
-        return "semantic_kitti"
-    if name == pointcept.POINTS:
-        return "pointcept"
-    return next((kind for kind, table in TABLES.items() if name.lower().endswith(table.suffixes)), None)

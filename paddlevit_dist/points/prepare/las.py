@@ -18,6 +18,7 @@ _COORDINATES = ("X", "Y", "Z")
 _INSTALL = "pip install 'laspy[lazrs]'"
 _COLOURS = ("red", "green", "blue")
 PREDICTED = "prediction"  # the extra field of classes that the format's own field cannot hold
+PREDICTED_INSTANCE = "predicted_instance"
 
 
 def read_las(path: str) -> dict[str, np.ndarray]:
@@ -31,6 +32,8 @@ def read_las(path: str) -> dict[str, np.ndarray]:
         names = [name for name in reader.header.point_format.dimension_names if name not in _COORDINATES]
         columns: dict[str, np.ndarray] = {}
         start, number = 0, reader.header.point_count
+        if not number:
+            raise UserError(f"{path} has no points; leave it out")
         for points in reader.chunk_iterator(_POINTS):
             end = start + len(points)
             for name in ("x", "y", "z", *names):
@@ -47,36 +50,45 @@ def read_las(path: str) -> dict[str, np.ndarray]:
     return columns
 
 
-def write_classified(source: str, target: Path, classes: np.ndarray) -> None:
+def write_classified(source: str, target: Path, classes: np.ndarray, instances: np.ndarray | None = None) -> None:
     """Write a copy of a LAS or LAZ file with the classes of its points: as ``classification`` if the file's format can
     hold them (numbers to 31 before LAS 1.4's formats, to 255 in those), else as an extra field ``prediction``.
 
     Args:
         target: appears once it is complete, compressed if its name ends in .laz.
         classes: integers (points,), from 0.
+        instances: integers (points,) for the extra field ``predicted_instance``, where -1 is none.
+
+    Raises:
+        UserError: the file has one of the extra fields, in a type that cannot hold them.
     """
     laspy = _library(source)
     with _opened(source) as reader:
         header = copy.deepcopy(reader.header)
-        limit = 255 if header.point_format.id >= 6 else 31
-        name = "classification" if int(classes.max(initial=0)) <= limit else PREDICTED
-        if name == PREDICTED and PREDICTED not in header.point_format.dimension_names:
-            header.add_extra_dim(laspy.ExtraBytesParams(PREDICTED, np.uint16))
-        most = np.iinfo(header.point_format.dimension_by_name(name).dtype or np.uint8).max
-        if int(classes.max(initial=0)) > most:
-            raise UserError(f"{source} has a field {name} for numbers to {most}, but classes reach to {classes.max()}")
-        compressed = target.suffix.lower() == ".laz"
+        fits = int(classes.max(initial=0)) <= (255 if header.point_format.id >= 6 else 31)
+        fields = {"classification" if fits else PREDICTED: classes.astype(np.uint16)}
+        if instances is not None:
+            fields[PREDICTED_INSTANCE] = np.maximum(instances, -1).astype(np.int32)
+        for name, values in fields.items():
+            if name not in header.point_format.dimension_names:
+                header.add_extra_dim(laspy.ExtraBytesParams(name, values.dtype))
+            dtype = header.point_format.dimension_by_name(name).dtype  # None: some bits of a byte
+            if dtype is not None and (values.astype(dtype.base) != values).any():
+                raise UserError(f"{source} has a field {name} of {dtype}, but predictions reach to {values.max()}")
         with (
             atomic_file(target) as out,
-            laspy.open(out, "w", header=header, do_compress=compressed, closefd=False) as writer,
+            laspy.open(out, "w", header=header, do_compress=target.suffix.lower() == ".laz", closefd=False) as writer,
         ):
             start = 0
             for points in reader.chunk_iterator(_POINTS):
                 record = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
                 record.copy_fields_from(points)
-                record[name] = classes[start : start + len(points)].astype(np.uint16)
+                for name, values in fields.items():
+                    record[name] = values[start : start + len(points)]
                 start += len(points)
                 writer.write_points(record)
+            if reader.evlrs:
+                writer.write_evlrs(reader.evlrs)
 
 
 @contextmanager
@@ -86,8 +98,13 @@ def _opened(path: str) -> Iterator[Any]:
         require_regular(path)
         _check_header(path)
         # One thread: the parallel decompressor takes memory for all points that a damaged header may announce.
-        backends = (laspy.LazBackend.Lazrs, laspy.LazBackend.Laszip)
+        backends = [one for one in (laspy.LazBackend.Lazrs, laspy.LazBackend.Laszip) if one.is_available()]
         with laspy.open(path, laz_backend=backends) as reader:
+            scales = reader.header.scales
+            if not ((scales > 0) & np.isfinite(scales)).all():
+                raise UserError(
+                    f"{path} has scales {scales.tolist()} for x, y and z, expected positive numbers; mend it"
+                )
             yield reader
     except UserError:
         raise
@@ -97,7 +114,7 @@ def _opened(path: str) -> Iterator[Any]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         reason = " ".join(str(error).split())
-        if "LazBackend" in reason or "backend" in reason.lower():
+        if "No LazBackend" in reason:
             raise UserError(f"{path} is compressed, which needs lazrs: {_INSTALL}") from error
         raise UserError(f"{path} is not a complete LAS file: {reason}; copy or export it again") from error
 

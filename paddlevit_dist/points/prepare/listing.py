@@ -1,6 +1,8 @@
 """Shared by the preparation of all kinds of raw scenes: the base class of readers, sources, splits and checks."""
 
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,10 +10,12 @@ import numpy as np
 
 from ...runtime.errors import UserError
 from ...runtime.files import counted_by_suffix
-from ..data.scene import IGNORED, Scene
-from ..data.scene_store import read_lines
+from ..data.scene import CENTRED, IGNORED, Scene
+from ..data.scene_store import SPLITS, read_lines
+from .channels import WITHOUT, channels_in
+from .coordinates import Placed, as_given, centred, coarse_steps
 
-SPLITS = ("train", "val", "test")
+_LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
 VAL_EVERY = 5  # without lists or folders every fifth scene is held out
 
 
@@ -23,96 +27,190 @@ class RawScene(NamedTuple):
     labelled: bool
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What a user may say about scenes; the values here: nothing.
+
+    Attributes:
+        class_names: None: as many classes as the labels imply, named by their numbers, unless the format has its own.
+        label, instance: column or array names; None: the first known one; "none": no such column.
+        ignore_label: a label that means no class, besides all negative ones.
+        grey: use grey if there are no colours.
+        channels: see ``channels_in``.
+        columns: names of the columns of files that do not name them.
+        val_area: of S3DIS, the area that is for validation.
+        two_hundred: of ScanNet, the classes of ScanNet200.
+        coordinates: CENTRED or AS_GIVEN, for formats whose scenes are usually centred.
+    """
+
+    class_names: tuple[str, ...] | None = None
+    label: str | None = None
+    instance: str | None = None
+    ignore_label: int = IGNORED
+    grey: bool = False
+    channels: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    val_area: int = 5
+    two_hundred: bool = False
+    coordinates: str = CENTRED
+
+
 class SceneReader:
     """Reads raw scenes of one kind; sent to worker processes.
 
     Args:
-        class_names: None: as many classes as the labels imply, named by their numbers.
+        kind: of ``FORMATS``, for classes that read several.
     """
 
     kind: str
-    #: where its scenes are, for the record of a preparation
-    coordinates: str
-    #: scenes have labels, but for those of "test"
-    labelled = True
+    #: of its files' names, in lower case
+    ends: tuple[str, ...] = ()
+    #: of a file, where its name alone is not enough
+    example = ""
+    #: of the format, if no others are chosen
+    own_classes: tuple[str, ...] | None = None
+    #: where its scenes are, whatever is chosen
+    own_coordinates: str | None = None
 
-    def __init__(self, class_names: list[str] | None = None) -> None:
-        self.class_names = class_names
+    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
+        self.choices = choices or Choices()
+        self.kind = kind or self.kind
+        self.class_names = self.choices.class_names or self.own_classes
+        self.coordinates = self.own_coordinates or self.choices.coordinates
+        #: scenes have labels, but for those of "test"
+        self.labelled = self.choices.label != WITHOUT
         self.remarks: list[str] = []  # on what has been read
+        self.others: list[str] = []  # names of files without scenes, apart from text and hidden ones
 
     @property
     def settings(self) -> tuple[object, ...]:
         """What the prepared scenes depend on besides their files."""
-        return ()
+        chosen = self.choices
+        named = chosen.label, chosen.instance, chosen.ignore_label, chosen.grey, chosen.channels, chosen.columns
+        return self.class_names and len(self.class_names), *named
+
+    def scene_at(self, path: str) -> tuple[str, str] | None:
+        """The name of the scene that a file is or belongs to, and the path to read it from; None for other files."""
+        name = os.path.basename(path)
+        end = next((end for end in self.ends if name.lower().endswith(end)), name)
+        return (name[: -len(end)], path) if len(end) < len(name) else None
 
     def find(self, root: str) -> dict[str, str]:
-        """Path of each scene below ``root``, by name.
+        """Path of each scene below ``root``, by name; lists of scenes and classes are none.
 
         Raises:
             UserError: there is none, or two have the same name.
         """
-        raise NotImplementedError
+        found: dict[str, str] = {}
+        self.others = []
+        for folder, subfolders, names in os.walk(root, followlinks=True):
+            subfolders.sort()
+            for file in sorted(names):
+                if file.startswith(".") or (folder == root and file in _LISTS):
+                    continue
+                name, path = self.scene_at(os.path.join(folder, file)) or ("", "")
+                if not name:
+                    self.others += [] if file.endswith(".txt") else [file]
+                elif found.setdefault(name, path) != path:
+                    raise UserError(
+                        f"scene {name} exists twice, as {found[name]} and {path}; remove or rename one of them"
+                    )
+        if not found:
+            what = self.example or f"file that ends in {' or '.join(self.ends)}"
+            instead = f", but {counted_by_suffix(self.others)}" if self.others else ""
+            raise UserError(f"{root} holds no {what}{instead}; give the folder that holds the scenes")
+        return found
+
+    def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
+        """The names of each split: of lists or folders, else every fifth is held out.
+
+        Args:
+            found: of ``find``.
+            lists: the user's files by split.
+
+        Raises:
+            UserError: a list is wrong.
+        """
+        return split_scenes(root, found, lists) or hold_out(found)
+
+    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+        """All files of the scene at ``path``, which is the first of them.
+
+        Raises:
+            UserError: one is missing.
+        """
+        return (path,)
 
     def sources(self, root: str, lists: dict[str, str | None]) -> dict[str, list[RawScene]]:
-        """The scenes of each split; without lists or folders every fifth is held out.
+        """The scenes of each split that has any.
 
         Args:
             lists: the user's files by split.
 
         Raises:
-            UserError: as ``find``, or a list is wrong.
+            UserError: as ``find``, ``splits`` and ``files``, or no scene is in a split.
         """
         found = self.find(root)
-        splits = split_scenes(root, found, lists, "{}.txt") or hold_out(found)
-        return {
-            split: [RawScene(name, (found[name],), self.labelled and split != "test") for name in names]
-            for split, names in splits.items()
-        }
+        splits = {split: names for split, names in self.splits(root, found, lists).items() if names}
+        if not splits:
+            raise UserError(
+                f"no split has any of the {len(found):,} scenes of {root}, such as {next(iter(found))}: say which are "
+                "in which with --train_list and --val_list"
+            )
+        return {split: [self._source(found[name], name, split) for name in names] for split, names in splits.items()}
+
+    def _source(self, path: str, name: str, split: str) -> RawScene:
+        labelled = self.labelled and split != "test"
+        return RawScene(name, self.files(path, labelled), labelled)
 
     def read(self, source: RawScene) -> Scene:
-        """A scene with its labels, if ``source`` has them."""
+        """A scene with its labels, if ``source`` has them.
+
+        Raises:
+            UserError: it cannot be read.
+        """
         raise NotImplementedError
 
+    def placed(self, path: str, xyz: np.ndarray) -> Placed:
+        """Points (points, 3) where scenes of this kind are."""
+        return (centred if self.coordinates == CENTRED else as_given)(path, xyz)
 
-def no_labels(points: int) -> np.ndarray:
-    """Of points without class or instance, int16 (points,)."""
-    return np.full(points, IGNORED, np.int16)
+    def scene_of(
+        self,
+        source: RawScene,
+        columns: Mapping[str, np.ndarray],
+        semantic: np.ndarray | None = None,
+        instance: np.ndarray | None = None,
+        others: Sequence[str | None] = (),
+    ) -> Scene:
+        """A scene of the columns of its points.
 
+        Args:
+            columns: x, y, z, colours and channels, (points,) each.
+            semantic, instance: numbers (points,) of the class and of the object, negative for none; None: unknown.
+            others: columns that are no channels.
 
-def find_files(root: str, suffix: str | tuple[str, ...], others: list[str] | None = None) -> dict[str, str]:
-    """Path of each file below ``root`` that ends in ``suffix``, or one of several, keyed by its name without it; lists
-    of scenes and classes are none.
-
-    Args:
-        others: gets the names of the other files, apart from text and hidden ones.
-    Raises:
-        UserError: there is none, or two have the same name.
-    """
-    found: dict[str, str] = {}
-    others = [] if others is None else others
-    suffixes = (suffix,) if isinstance(suffix, str) else suffix
-    lists = {f"{name}.txt" for name in (*SPLITS, "classes")}
-    for folder, subfolders, names in os.walk(root, followlinks=True):
-        subfolders.sort()
-        for name in sorted(names):
-            end = next((end for end in suffixes if name.lower().endswith(end)), name)
-            if end == name or name.startswith(".") or (folder == root and name in lists):
-                others += [] if name.startswith(".") or name.endswith(".txt") else [name]
-                continue
-            stem, path = name[: -len(end)], os.path.join(folder, name)
-            if stem in found:
-                raise UserError(f"scene {stem} exists twice, as {found[stem]} and {path}; remove or rename one of them")
-            found[stem] = path
-    if not found:
-        instead = f", but {counted_by_suffix(others)}" if others else ""
-        raise UserError(
-            f"{root} holds no file that ends in {' or '.join(suffixes)}{instead}; give the folder that holds the scenes"
+        Raises:
+            UserError: something is missing or out of range.
+        """
+        path, chosen = source.files[0], self.choices
+        xyz, rgb = points_of(path, columns, chosen.grey)
+        self.remarks += coarse_steps(path, xyz)
+        xyz, offset = self.placed(path, xyz)
+        labels = objects = np.full(len(xyz), IGNORED, np.int16)
+        if semantic is not None:
+            labels = whole_labels(path, "label", semantic)
+            labels = np.where(labels == chosen.ignore_label, IGNORED, labels)
+            labels = check_classes(path, labels, self.class_names and len(self.class_names))
+        if instance is not None:
+            objects = number_instances(path, whole_labels(path, "instance", instance))
+        return Scene(
+            xyz, rgb, labels, objects, source.name, offset, channels_in(path, columns, chosen.channels, others)
         )
-    return found
 
 
 def split_scenes(
-    root: str, found: dict[str, str], lists: dict[str, str | None], list_name: str
+    root: str, found: dict[str, str], lists: dict[str, str | None], list_name: str = "{}.txt"
 ) -> dict[str, list[str]] | None:
     """The names of each split: from the user's lists, from lists in ``root``, or from the folders ``train``, ``val``
     and ``test`` containing the scenes; None if there are none of these.
@@ -169,7 +267,7 @@ def _listed(path: str, found: dict[str, str], root: str) -> list[str]:
     return names
 
 
-def points_of(path: str, columns: dict[str, np.ndarray], grey: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def points_of(path: str, columns: Mapping[str, np.ndarray], grey: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
     Args:
@@ -194,7 +292,7 @@ def points_of(path: str, columns: dict[str, np.ndarray], grey: bool = False) -> 
     return xyz, _colors(path, columns, len(xyz), grey)
 
 
-def _colors(path: str, columns: dict[str, np.ndarray], points: int, grey: bool) -> np.ndarray:
+def _colors(path: str, columns: Mapping[str, np.ndarray], points: int, grey: bool) -> np.ndarray:
     for names in (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b")):
         if all(name in columns for name in names):
             break

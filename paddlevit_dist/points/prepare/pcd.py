@@ -1,5 +1,7 @@
 """PCD files of the Point Cloud Library: ascii, binary, and binary_compressed (LZF).
 
+Written from scratch: the libraries that read them bring a viewer along, or need a compiler for LZF.
+
 Source: the format's description in PCL's documentation, and liblzf's of its encoding.
 """
 
@@ -10,14 +12,11 @@ import numpy as np
 
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
-from ...runtime.files import read_regular
+from ...runtime.files import content_of
+from ..data.ply import Damaged
 
-_LONGEST_HEADER = 1 << 16
+_LONGEST_HEADER, _MOST_COUNT = 1 << 16, 1 << 16
 _COLOURS = ("rgb", "rgba")  # three bytes in a number of four
-
-
-class Damaged(Exception):
-    """Not a PCD file, or truncated; the message says where."""
 
 
 class Field(NamedTuple):
@@ -35,10 +34,9 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
     Raises:
         UserError: the file cannot be read, or is damaged.
     """
+    content = content_of(path)
     try:
-        return _columns(read_regular(path))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+        return _columns(content)
     except Damaged as error:
         raise UserError(f"{path} is not a complete PCD file: {error}; copy or export it again") from error
 
@@ -87,14 +85,18 @@ def _header(content: bytes) -> tuple[list[Field], int, str, int]:
             Field(name, np.dtype(f"<{kind.lower()}{int(size)}"), int(count))
             for name, size, kind, count in zip(names, sizes, types, counts, strict=True)
         ]
-        points = int(said["POINTS"][0] if "POINTS" in said else said["WIDTH"][0]) * (
-            1 if "POINTS" in said else int(said["HEIGHT"][0])
-        )
+        points = int(said["POINTS"][0]) if "POINTS" in said else int(said["WIDTH"][0]) * int(said["HEIGHT"][0])
         kind = said["DATA"][0].lower()
     except (LookupError, ValueError, TypeError) as error:
         raise Damaged(f"its header has no proper FIELDS, SIZE, TYPE, POINTS and DATA ({error})") from error
-    if kind not in ("ascii", "binary", "binary_compressed") or points < 0 or any(field.count < 1 for field in fields):
+    if (
+        kind not in ("ascii", "binary", "binary_compressed")
+        or points < 0
+        or not all(0 < field.count <= _MOST_COUNT for field in fields)
+    ):
         raise Damaged(f"its header has DATA {kind}, POINTS {points} and COUNT {' '.join(counts)}")
+    if len(set(names) - {"_"}) < len(names) - names.count("_"):
+        raise Damaged(f"two of its FIELDS have the same name ({' '.join(names)})")
     return fields, points, kind, stream.tell()
 
 

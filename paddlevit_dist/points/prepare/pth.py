@@ -13,17 +13,8 @@ from ...runtime.errors import UserError
 from ...runtime.files import open_regular
 from ..data.scannet_classes import CLASS_NAMES
 from ..data.scene import AS_GIVEN, CENTRED, Scene
-from .coordinates import as_given, coarse_steps
-from .listing import (
-    RawScene,
-    SceneReader,
-    check_classes,
-    find_files,
-    no_labels,
-    number_instances,
-    points_of,
-    whole_labels,
-)
+from .coordinates import Placed, as_given
+from .listing import RawScene, SceneReader
 
 SUFFIXES = ("_inst_nostuff.pth", ".pth")
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -32,28 +23,20 @@ _LEGACY_HEADER = 3  # pickles before the object: magic, version, sizes of number
 
 class PthReader(SceneReader):
     """Reads files that ``torch.save`` wrote with two (test) or four numpy arrays. PointGroup's preparation has already
-    centred each scene on its mean, so they are not moved.
-
-    Args:
-        class_names: None: ScanNet's twenty.
-    """
+    centred each scene on its mean, so they are not moved."""
 
     kind = "pth"
-    coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTRED}"
-    class_names: list[str]
-
-    def __init__(self, class_names: list[str] | None = None) -> None:
-        super().__init__(class_names or list(CLASS_NAMES))
-
-    @property
-    def settings(self) -> tuple[object, ...]:
-        return (len(self.class_names),)
+    ends = SUFFIXES
+    own_classes = CLASS_NAMES
+    own_coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTRED}"
 
     def find(self, root: str) -> dict[str, str]:
+        self.ends = SUFFIXES[:1]
         try:
-            return find_files(root, SUFFIXES[0])
+            return super().find(root)
         except UserError:
-            return find_files(root, SUFFIXES[1])
+            self.ends = SUFFIXES[1:]
+            return super().find(root)
 
     def read(self, source: RawScene) -> Scene:
         """A scene with its labels, if ``source`` should have them. Colours from -1 to 1 are converted to bytes."""
@@ -73,14 +56,10 @@ class PthReader(SceneReader):
         columns = dict(zip("xyz", np.asarray(arrays[0]).T))
         colors = arrays[1] if arrays[1].dtype.kind != "f" else np.rint((arrays[1].astype(np.float64) + 1.0) * 127.5)
         columns.update(zip(("red", "green", "blue"), np.asarray(colors, np.int64).T))
-        xyz, rgb = points_of(path, columns)
-        self.remarks += coarse_steps(path, xyz)
-        xyz, offset = as_given(path, xyz)
-        semantic = instance = no_labels(points)
-        if source.labelled:
-            semantic = check_classes(path, whole_labels(path, "label", arrays[2]), len(self.class_names))
-            instance = number_instances(path, whole_labels(path, "instance", arrays[3]))
-        return Scene(xyz, rgb, semantic, instance, source.name, offset)
+        return self.scene_of(source, columns, *(arrays[2:] if source.labelled else ()))
+
+    def placed(self, path: str, xyz: np.ndarray) -> Placed:
+        return as_given(path, xyz)
 
 
 def load_arrays(path: str) -> list[np.ndarray]:

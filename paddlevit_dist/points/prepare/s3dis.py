@@ -4,26 +4,22 @@ file of x, y, z, red, green and blue for each object; its thirteen classes, and 
 Source: I. Armeni et al., "3D Semantic Parsing of Large-Scale Indoor Spaces", CVPR 2016, and its data.
 """
 
-import io
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import read_regular
-from ..data.scene import CENTRED, Scene
-from .coordinates import centred
-from .listing import RawScene, SceneReader, points_of, split_scenes
-from .text_tables import why_no_table
+from ..data.scene import Scene
+from .listing import RawScene, SceneReader, split_scenes
+from .text_tables import read_text
 
-CLASS_NAMES = "ceiling floor wall beam column window door table chair sofa bookcase board clutter".split()
+CLASS_NAMES = tuple("ceiling floor wall beam column window door table chair sofa bookcase board clutter".split())
 NUM_AREAS = 6
-USUAL_VAL_AREA = 5
-_AREA = re.compile(r"Area_([1-6])")
 _ANNOTATIONS = "Annotations"
-_CONTROL = bytes(set(range(32)) - set(b"\t\n\r"))  # stand between two numbers in a line of Area_5/hallway_6
-_SPACES = bytes.maketrans(_CONTROL, b" " * len(_CONTROL))
+_AREA = re.compile(r"Area_([1-6])")
+_COLUMNS = ("x", "y", "z", "red", "green", "blue")
 
 
 def splits_by_area(found: dict[str, str], val_area: int) -> dict[str, list[str]] | None:
@@ -50,76 +46,37 @@ def splits_by_area(found: dict[str, str], val_area: int) -> dict[str, list[str]]
 
 
 class S3disReader(SceneReader):
-    """Reads rooms; each file of an object is an instance, of walls and floors too.
-
-    Args:
-        val_area: the area that is for validation.
-    """
+    """Reads rooms; each file of an object is an instance, of walls and floors too. All splits have labels."""
 
     kind = "s3dis"
-    coordinates = CENTRED
+    example = f"Area_1/office_1/{_ANNOTATIONS}/chair_1.txt"
+    own_classes = CLASS_NAMES
 
-    def __init__(self, val_area: int = USUAL_VAL_AREA) -> None:
-        super().__init__(list(CLASS_NAMES))
-        self.val_area = val_area
+    def scene_at(self, path: str) -> tuple[str, str] | None:
+        """The folder of annotations of a room, by area and room."""
+        *_, area, room, folder, name = ("", "", "", *Path(path).parts)
+        return (f"{area}_{room}", os.path.dirname(path)) if folder == _ANNOTATIONS and name.endswith(".txt") else None
 
-    def find(self, root: str) -> dict[str, str]:
-        """The folder of annotations of each room, by area and room."""
-        found = {}
-        for folder, subfolders, _ in os.walk(root, followlinks=True):
-            subfolders.sort()
-            if _ANNOTATIONS in subfolders:
-                area, room = os.path.split(folder)
-                found[f"{os.path.basename(area)}_{room}"] = os.path.join(folder, _ANNOTATIONS)
-                subfolders.clear()
-        if not found:
-            raise UserError(f"{root} has no rooms with a folder {_ANNOTATIONS}, such as Area_1/office_1/{_ANNOTATIONS}")
-        return found
-
-    def sources(self, root: str, lists: dict[str, str | None]) -> dict[str, list[RawScene]]:
-        found = self.find(root)
-        splits = split_scenes(root, found, lists, "{}.txt") or splits_by_area(found, self.val_area)
+    def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
+        splits = split_scenes(root, found, lists) or splits_by_area(found, self.choices.val_area)
         if splits is None:
             raise UserError(f"{next(iter(found.values()))} is in no folder Area_1 to Area_{NUM_AREAS}; rename its area")
-        rooms = {name: RawScene(name, _objects(found[name]), True) for name in found}
-        return {split: [rooms[name] for name in names] for split, names in splits.items()}
+        return splits
+
+    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+        return tuple(os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".txt"))
 
     def read(self, source: RawScene) -> Scene:
-        parts = [self._object(path) for path in source.files]
-        table = np.concatenate(parts)  # (points, 6)
+        parts = []
+        for path in source.files:
+            table = read_text(path, self.remarks)
+            if not isinstance(table, np.ndarray) or table.shape[1] != len(_COLUMNS):
+                raise UserError(f"{path}: expected rows of {', '.join(_COLUMNS)} without names, no others; mend it")
+            parts.append(table)
         counts = [len(part) for part in parts]
-        xyz, rgb = points_of(source.files[0], dict(zip(("x", "y", "z", "red", "green", "blue"), table.T)))
-        xyz, offset = centred(source.files[0], xyz)
-        classes = [_class_of(path) for path in source.files]
-        numbers = np.arange(len(parts), dtype=np.int16)
-        labels = np.repeat(np.array(classes, np.int16), counts), np.repeat(numbers, counts)
-        return Scene(xyz, rgb, *labels, source.name, offset)
-
-    def _object(self, path: str) -> np.ndarray:
-        """The rows of a file, float64 (points, 6)."""
-        try:
-            content = read_regular(path)
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-        mended = content.translate(_SPACES)
-        if mended != content:
-            self.remarks.append(f"{path} has control characters, as one line of Area_5/hallway_6 has: taken for spaces")
-        try:
-            table = np.loadtxt(io.BytesIO(mended), np.float64, ndmin=2)
-        except ValueError as error:
-            table, reason = np.empty((0, 0)), why_no_table(error)
-        else:
-            reason = f"{table.shape[1]} numbers in a row"
-        if table.shape[1] != 6:
-            raise UserError(f"{path}: expected rows of x, y, z, red, green and blue, but {reason}; mend it")
-        return table
-
-
-def _objects(folder: str) -> tuple[str, ...]:
-    files = sorted(name for name in os.listdir(folder) if name.endswith(".txt") and not name.startswith("."))
-    if not files:
-        raise UserError(f"{folder} has no file of an object, such as chair_1.txt; extract the data again")
-    return tuple(os.path.join(folder, name) for name in files)
+        classes = np.repeat([_class_of(path) for path in source.files], counts)
+        numbers = np.repeat(np.arange(len(parts)), counts)
+        return self.scene_of(source, dict(zip(_COLUMNS, np.concatenate(parts).T)), classes, numbers)
 
 
 def _class_of(path: str) -> int:

@@ -14,18 +14,8 @@ from ...runtime.text_files import read_json, read_text
 from ..data.ply import read_vertices
 from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40, scannet200
 from ..data.scene import CENTRED, IGNORED, Scene
-from .coordinates import centred_as_the_original, coarse_steps
-from .listing import (
-    RawScene,
-    SceneReader,
-    check_classes,
-    find_files,
-    no_labels,
-    number_instances,
-    points_of,
-    split_scenes,
-    whole_labels,
-)
+from .coordinates import Placed, centred_as_the_original
+from .listing import Choices, RawScene, SceneReader, check_classes, split_scenes, whole_labels
 
 POINTS = "_vh_clean_2.ply"
 LABELS = "_vh_clean_2.labels.ply"
@@ -37,32 +27,24 @@ TABLE = "scannetv2-labels.combined.tsv"
 
 class ScanNetReader(SceneReader):
     """Reads raw ScanNet scenes, centred on their mean as in PointGroup's preparation; walls and floors are not
-    instances.
-
-    Args:
-        two_hundred: the classes of ScanNet200 instead of the twenty.
-    """
+    instances."""
 
     kind = "scannet"
-    coordinates = CENTRED
+    ends = (POINTS,)
+    own_coordinates = CENTRED
 
-    def __init__(self, two_hundred: bool = False) -> None:
-        super().__init__(list(scannet200() if two_hundred else CLASS_NAMES))
-        self.two_hundred = two_hundred
+    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
+        super().__init__(choices, kind)
+        self.class_names = tuple(scannet200()) if self.choices.two_hundred else CLASS_NAMES
         self.class_of: dict[str, int] = {}  # of objects by their names; for the two hundred classes only
 
     @property
     def settings(self) -> tuple[object, ...]:
         return tuple(sorted(self.class_of.items()))
 
-    def sources(self, root: str, lists: dict[str, str | None]) -> dict[str, list[RawScene]]:
-        """The scenes of each split; those of "test" need no list if they are in the download's own folder for them.
-
-        Raises:
-            UserError: there are no scenes, no lists, or a scene lacks one of its files.
-        """
-        self.class_of = _classes_by_name(os.path.join(root, TABLE)) if self.two_hundred else {}
-        found = find_files(root, POINTS)
+    def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
+        """Those of "test" need no list if they are in the download's own folder for them."""
+        self.class_of = _classes_by_name(os.path.join(root, TABLE)) if self.choices.two_hundred else {}
         splits = split_scenes(root, found, lists, LIST_NAME)
         hidden = sorted(name for name, path in found.items() if TEST_FOLDER in Path(path).parts)
         if splits is None and len(hidden) == len(found):
@@ -78,40 +60,39 @@ class ScanNetReader(SceneReader):
                 f"{root} does not say which scenes are for training: put ScanNet's lists {LIST_NAME.format('train')} "
                 f"and {LIST_NAME.format('val')} there, or give --train_list and --val_list"
             )
-        return {
-            split: [_source(found[name], name, split != "test") for name in names] for split, names in splits.items()
-        }
+        return splits
+
+    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+        start = path.removesuffix(POINTS)
+        files = [path, *(start + suffix for suffix in (LABELS, SEGMENTS, OBJECTS) if labelled)]
+        for file in files[1:]:
+            if not os.path.exists(file):
+                name, suffix = os.path.basename(start), file.removeprefix(start)
+                raise UserError(
+                    f"{file} is missing, which scene {name} needs; download it with ScanNet's script (--id {name} "
+                    f"--type {suffix}), or remove the scene from its list"
+                )
+        return tuple(files)
+
+    def placed(self, path: str, xyz: np.ndarray) -> Placed:
+        return centred_as_the_original(path, xyz)
 
     def read(self, source: RawScene) -> Scene:
-        xyz, rgb = points_of(source.files[0], read_vertices(source.files[0]))
-        self.remarks += coarse_steps(source.files[0], xyz)
-        xyz, offset = centred_as_the_original(source.files[0], xyz)
+        columns = read_vertices(source.files[0])
         if not source.labelled:
-            return Scene(xyz, rgb, no_labels(len(xyz)), no_labels(len(xyz)), source.name, offset)
+            return self.scene_of(source, columns)
         _, labels, segments, objects = source.files
+        number = len(columns.get("x", ()))
         groups = [group if isinstance(group, dict) else {} for group in _member(objects, "segGroups")]
-        instance = _objects(segments, objects, groups, len(xyz))
-        if self.two_hundred:
+        instance = _objects(segments, objects, groups, number)
+        if self.choices.two_hundred:
             classes = [self.class_of.get(str(group.get("label")), IGNORED) for group in groups]
             semantic = np.array([*classes, IGNORED], np.int16)[np.where(instance < 0, len(classes), instance)]
         else:
-            semantic = _classes(labels, len(xyz))
+            semantic = _classes(labels, number)
         stuff = [self.class_names.index(name) for name in STUFF]
         instance = np.where(_is_stuff(instance, np.isin(semantic, stuff)), IGNORED, instance)
-        instance = number_instances(objects, instance)
-        return Scene(xyz, rgb, semantic, instance, source.name, offset)
-
-
-def _source(path: str, name: str, labelled: bool) -> RawScene:
-    files = [path]
-    for suffix in (LABELS, SEGMENTS, OBJECTS) if labelled else ():
-        files.append(os.path.join(os.path.dirname(path), name + suffix))
-        if not os.path.exists(files[-1]):
-            raise UserError(
-                f"{files[-1]} is missing, which scene {name} needs; download it with ScanNet's script (--id {name} "
-                f"--type {suffix}), or remove the scene from its list"
-            )
-    return RawScene(name, tuple(files), labelled)
+        return self.scene_of(source, columns, semantic, instance)
 
 
 def _classes(path: str, points: int) -> np.ndarray:

@@ -6,17 +6,15 @@ arXiv 1904.01416; the numbers of its classes are those of the authors' configura
 """
 
 import os
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, read_regular
-from ..data.scene import CENTRED, IGNORED, Scene
-from .channels import channels_in
-from .coordinates import as_given, centred
-from .listing import RawScene, SceneReader, no_labels, number_instances, points_of, split_scenes
+from ...runtime.files import atomic_file, content_of
+from ..data.scene import IGNORED, Scene
+from .listing import Choices, RawScene, SceneReader, split_scenes
 
 # Each class with its numbers in the files: first the one that predictions are written with.
 _CLASSES = {
@@ -43,72 +41,51 @@ _CLASSES = {
 CLASS_NAMES = tuple(_CLASSES)
 _NO_CLASS = (0, 1, 52, 99)  # unlabelled, outlier, other structure, other object
 _SEQUENCES = {"train": (*range(8), 9, 10), "val": (8,), "test": range(11, 22)}
-_POINTS, _LABELS = "velodyne", "labels"
+_LABELS = "labels"
 BIN, LABEL = ".bin", ".label"
-_BYTES = 16  # of a point: x, y, z and the share of light that came back
 
 
 class SemanticKittiReader(SceneReader):
-    """Reads scans; their channel ``intensity`` goes from 0 to 1, and they have no colours: all points are grey.
-
-    Args:
-        channels: see ``channels_in``.
-        coordinates: CENTRED or AS_GIVEN.
-    """
+    """Reads scans; their channel ``intensity`` goes from 0 to 1, and they have no colours: all points are grey."""
 
     kind = "semantic_kitti"
+    example = f"scan such as sequences/00/velodyne/000000{BIN}"
+    own_classes = CLASS_NAMES
 
-    def __init__(self, channels: Sequence[str] | None = None, coordinates: str = CENTRED) -> None:
-        super().__init__(list(CLASS_NAMES))
-        self.channels, self.coordinates = channels, coordinates
+    def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
+        super().__init__(replace(choices or Choices(), grey=True), kind)
 
-    @property
-    def settings(self) -> tuple[object, ...]:
-        return (self.channels,)
-
-    def find(self, root: str) -> dict[str, str]:
+    def scene_at(self, path: str) -> tuple[str, str] | None:
         """Scans by sequence and number: 08_000000."""
-        found = {}
-        for folder, subfolders, names in os.walk(root, followlinks=True):
-            subfolders.sort()
-            if os.path.basename(folder) == _POINTS:
-                scans = sorted(name for name in names if name.endswith(BIN))
-                found.update({scan_name(os.path.join(folder, name)): os.path.join(folder, name) for name in scans})
-        if not found:
-            raise UserError(
-                f"{root} has no scans such as sequences/00/{_POINTS}/000000{BIN}; give the folder with them"
-            )
-        return found
+        return (scan_name(path), path) if path.endswith(BIN) else None
 
-    def sources(self, root: str, lists: dict[str, str | None]) -> dict[str, list[RawScene]]:
-        found = self.find(root)
-        splits = split_scenes(root, found, lists, "{}.txt") or {
+    def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
+        return split_scenes(root, found, lists) or {
             split: [name for name in found if name.split("_")[0] in {f"{number:02d}" for number in numbers}]
             for split, numbers in _SEQUENCES.items()
         }
-        return {
-            split: [RawScene(name, _files(found[name], split != "test"), split != "test") for name in names]
-            for split, names in splits.items()
-            if names
-        }
+
+    def files(self, path: str, labelled: bool) -> tuple[str, ...]:
+        label = Path(path).parents[1] / _LABELS / (Path(path).stem + LABEL)
+        if labelled and not label.exists():
+            raise UserError(
+                f"{label} is missing, the labels of {path}; extract data_odometry_labels.zip beside the scans"
+            )
+        return (path, str(label)) if labelled else (path,)
 
     def read(self, source: RawScene) -> Scene:
-        path = source.files[0]
-        table = _numbers(path, np.dtype("<f4"), _BYTES).reshape(-1, 4)
+        table = _numbers(source.files[0], "<f4", 4).reshape(-1, 4)
         columns = dict(zip(("x", "y", "z", "intensity"), table.T))
-        xyz, rgb = points_of(path, columns, grey=True)
-        xyz, offset = (centred if self.coordinates == CENTRED else as_given)(path, xyz)
-        semantic = instance = no_labels(len(xyz))
-        if source.labelled:
-            labels = _numbers(source.files[1], np.dtype("<u4"), 4)
-            if len(labels) != len(xyz):
-                raise UserError(
-                    f"{source.files[1]} has {len(labels):,} labels, its scan {len(xyz):,} points; extract both again"
-                )
-            semantic = _classes(source.files[1], labels & 0xFFFF)
-            is_object = (labels >> 16 > 0) & (semantic >= 0)
-            instance = number_instances(path, np.where(is_object, labels.astype(np.int64), IGNORED))
-        return Scene(xyz, rgb, semantic, instance, source.name, offset, channels_in(path, columns, self.channels))
+        if not source.labelled:
+            return self.scene_of(source, columns)
+        labels = _numbers(source.files[1], "<u4", 1)
+        if len(labels) != len(table):
+            raise UserError(
+                f"{source.files[1]} has {len(labels):,} labels, its scan {len(table):,} points; extract both again"
+            )
+        semantic = _classes(source.files[1], labels & 0xFFFF)
+        is_object = (labels >> 16 > 0) & (semantic >= 0)
+        return self.scene_of(source, columns, semantic, np.where(is_object, labels.astype(np.int64), IGNORED))
 
 
 def scan_name(path: str) -> str:
@@ -121,31 +98,24 @@ def prediction_name(path: str) -> str:
     return os.path.join("sequences", Path(path).parent.parent.name, "predictions", Path(path).stem + LABEL)
 
 
-def write_labels(path: Path, classes: np.ndarray) -> None:
+def write_labels(path: Path, classes: np.ndarray, instances: np.ndarray | None = None) -> None:
     """Write predictions with the numbers of the data set's own files; folders are made.
 
     Args:
         classes: integers (points,), numbers of ``CLASS_NAMES``.
+        instances: integers (points,) from 0 to 65,534, negative for none; they are counted from 1 in the upper 16 bits.
     """
-    own = [numbers[0] for numbers in _CLASSES.values()]
+    labels = np.array([numbers[0] for numbers in _CLASSES.values()], "<u4")[classes]
+    if instances is not None:
+        labels |= (np.maximum(instances, -1) + 1).astype("<u4") << 16
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
-        file.write(np.array(own, "<u4")[classes].tobytes())
+        file.write(labels.tobytes())
 
 
-def _files(path: str, labelled: bool) -> tuple[str, ...]:
-    scans = Path(path).parent
-    label = scans.parent / _LABELS / (Path(path).stem + LABEL)
-    if labelled and not label.exists():
-        raise UserError(f"{label} is missing, the labels of {path}; extract data_odometry_labels.zip beside the scans")
-    return (path, str(label)) if labelled else (path,)
-
-
-def _numbers(path: str, dtype: np.dtype, item_bytes: int) -> np.ndarray:
-    try:
-        content = read_regular(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+def _numbers(path: str, dtype: str, of_a_point: int) -> np.ndarray:
+    content = content_of(path)
+    item_bytes = 4 * of_a_point
     if len(content) % item_bytes:
         raise UserError(f"{path} has {len(content):,} bytes, which are no whole number of {item_bytes}; copy it again")
     return np.frombuffer(content, dtype)

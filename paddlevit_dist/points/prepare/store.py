@@ -89,7 +89,7 @@ def prepare_store(
 
 def _class_names(reader: SceneReader, headers: list[SceneHeader]) -> list[str]:
     if reader.class_names is not None:
-        return reader.class_names
+        return list(reader.class_names)
     highest = max(header.highest_class for header in headers)
     if highest < 0:
         raise UserError(

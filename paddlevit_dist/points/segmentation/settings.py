@@ -95,6 +95,8 @@ _LOSSES = tuple(
 
 def _check(given: Given) -> list[str]:
     points = given.values.POINTS
+    if points.CLASS_WEIGHTS and not any(points.CLASS_WEIGHTS):
+        raise UserError(f"{given['POINTS.CLASS_WEIGHTS']}: expected one above 0, or nothing is learnt")
     if points.FRAGMENT_SIZE_M is not None and points.FRAGMENT_OVERLAP_M >= points.FRAGMENT_SIZE_M:
         raise UserError(
             f"{given['POINTS.FRAGMENT_OVERLAP_M']}: expected less than {given['POINTS.FRAGMENT_SIZE_M']}, or blocks "

@@ -54,8 +54,7 @@ class SyntheticSolids(ShapeDataset):
         vertices, triangles = turned(profile, sides)
         vertices = vertices * generator.uniform(0.6, 1.4, 3) @ rotation(2, generator.uniform(0, 2 * np.pi))
         xyz, normals = sampled(vertices, triangles, _POINTS, generator)
-        noise = generator.standard_normal(xyz.shape, np.float32) * np.float32(_NOISE)
-        return Shape(xyz + noise, normals, int(self.labels[index]))
+        return Shape(xyz + _NOISE * generator.standard_normal(xyz.shape), normals, int(self.labels[index]))
 
 
 def turned(profile: np.ndarray, sides: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,14 +9,18 @@ import numpy as np
 import paddle
 
 from ...contracts.dataset import Samples, dataset_class
-from ...contracts.prediction import InputSamples, Learned, Row, find_inputs
+from ...contracts.figures import Figure
+from ...contracts.prediction import InputSamples, find_inputs
 from ...contracts.sample_checks import BadSample, require_finite, require_label
-from ...contracts.task import EvaluationStep, Records, Step, Task, Term
-from ...labelling.classification import ClassificationMetrics, best_classes, probabilities
+from ...contracts.task import Labelled, Step, Task, Term
+from ...labelling.classification import ClassificationMetrics
+from ...labelling.classifier import Classifier, joined
+from ...labelling.classifier_figures import Evaluated, galleries, tables
 from ...labelling.losses import adjusted_losses
 from ...models import create_model
 from ...runtime.errors import UserError
 from ..data.augment import rotation
+from ..data.pictures import draw
 from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
 from ..sparse import Plan, PlanSpec, SparseTensor, build_plan
@@ -24,6 +28,7 @@ from .data import ENDINGS, Shape, ShapeDataset, read_shape
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
 _NO_LABEL = -1
+_PICTURE_PX = 80  # so few that voxels touch
 
 
 class ShapeSample(NamedTuple):
@@ -67,15 +72,17 @@ def sample_of(shape: Shape, keys: Any, generator: np.random.Generator | None = N
     if normals is None and "normals" in keys.FEATURES:
         raise BadSample("SHAPES.FEATURES names normals, which this shape has not: leave them out")
     normals = np.zeros_like(xyz) if normals is None else normals
-    chosen = slice(keys.POINTS) if generator is None else generator.permutation(len(xyz))[: keys.POINTS]
+    # The first points of a scan would be a part of it.
+    chosen = (generator or np.random.default_rng(0)).permutation(len(xyz))[: keys.POINTS]
     xyz, normals = xyz[chosen] - xyz[chosen].mean(axis=0), normals[chosen]
-    xyz = xyz / max(float(np.linalg.norm(xyz, axis=1).max()), 1e-12)
+    xyz = (xyz / max(float(np.linalg.norm(xyz, axis=1).max()), 1e-12)).astype(np.float32)
     if generator is not None:
         xyz, normals = _varied(xyz, normals, keys, generator)
     voxels = discretize(xyz, keys.VOXEL_SIZE)
     first, _ = first_occurrences(voxels)
-    columns = {"xyz": xyz, "normals": normals, "ones": np.ones((len(xyz), 1), np.float32)}
-    return ShapeSample(voxels[first], np.concatenate([columns[name][first] for name in keys.FEATURES], axis=1), label)
+    columns = {"xyz": xyz, "normals": normals, "ones": np.ones((len(xyz), 1))}
+    features = np.concatenate([columns[name][first] for name in keys.FEATURES], axis=1)
+    return ShapeSample(voxels[first], features.astype(np.float32), label)
 
 
 def _varied(
@@ -100,12 +107,12 @@ class ShapeInputs(InputSamples):
         return sample_of(read_shape(self.names[index]), self.shapes)
 
 
-class ShapeClassification(Task):
+class ShapeClassification(Classifier, Task):
     """Trains and evaluates a sparse network that has one output for each shape. The loss is the mean over all shapes of
     all ranks."""
 
     sample_name = "shapes"
-    best_metric = ("top-1", True)
+    draws_samples = True
     batch_norm = "sync"
     counts_per_sample = {"loss": 1}
 
@@ -136,8 +143,9 @@ class ShapeClassification(Task):
     def collate(self, samples: Sequence[ShapeSample]) -> dict[str, Any]:
         coordinates, features = sparse_collate([one.voxels for one in samples], [one.features for one in samples])
         labels = np.array([one.label for one in samples], np.int64)
-        plan = build_plan(coordinates, self.plan_spec, len(samples))
-        return {"features": features, "labels": labels, **plan}
+        if self.plan_spec is None:  # for display, without a network
+            return {"coordinates": coordinates, "labels": labels}
+        return {"features": features, "labels": labels, **build_plan(coordinates, self.plan_spec, len(samples))}
 
     def classes_of(self, samples: ShapeSamples) -> np.ndarray | None:
         return samples.dataset.labels
@@ -175,52 +183,51 @@ class ShapeClassification(Task):
     def build_metrics(self) -> "ShapeMetrics":
         return ShapeMetrics(self.num_classes, self.class_names)
 
-    def eval_step(
-        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
-    ) -> Records | None:
-        step.metrics.update(self.logits(model, batch), batch["labels"])
-        return None
+    def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
+        def picture_of(index: int) -> np.ndarray | None:
+            try:
+                return drawn(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP)
+            except (UserError, BadSample, OSError):
+                return None
 
-    # ---- prediction --------------------------------------------------------------------------------------------
+        evaluated = Evaluated(*joined(records), self.num_classes, self.class_names, self.sample_name)
+        return [*galleries(evaluated, picture_of, samples.describe), *tables(evaluated)]
 
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
-        """The probability of each class, float64 (classes,), for each shape."""
-        return list(probabilities(self.logits(model, batch).numpy()))
+    def pictures(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labelled]:
+        scenes, voxels = batch["coordinates"][:, 0], batch["coordinates"][:, 1:]
+        of_each = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
+        up, names = self.config.SHAPES.UP, self.class_names
+        return [(drawn(one, up), f"{names[label]}, {len(one):,} voxels") for one, label in of_each]
 
-    def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        return [best_classes(prediction, self.class_names)]
-
-    def set_up_from(self, learned: Learned) -> None:
-        self.num_classes, self.class_names = learned.num_classes, list(learned.class_names or ())
+    def evaluation_pictures(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labelled]:
+        plain = ShapeSamples(samples.dataset, samples.shapes, is_training=False)
+        nothing_random = np.random.default_rng(0)
+        return self.pictures(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
-        expected = f"expected {' or '.join(ENDINGS)}, or a folder of these"
+        expected = f"expected {', '.join(ENDINGS)}, or a folder of these"
         found, unreadable = find_inputs(list(map(str, inputs)), _shapes_in, _as_shape, what="shape", expected=expected)
         return ShapeInputs(self.config.SHAPES, found, unreadable)
 
 
 class ShapeMetrics(ClassificationMetrics):
-    """Those of pictures, and the mean of the classes' accuracies ("balanced accuracy"), which papers on ModelNet40 call
+    """Those of pictures; the last line also has the mean of the classes' accuracies, which papers on ModelNet40 call
     mean class accuracy."""
-
-    def __init__(self, num_classes: int, class_names: Sequence[str]) -> None:
-        super().__init__(num_classes, class_names)
-        self.state["of classes"] = paddle.zeros([2, num_classes], dtype="int64")  # right, all
-
-    def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
-        super().update(logits, labels)
-        is_right = (logits.argmax(axis=-1) == labels).astype("int64")
-        is_of_class = (labels.unsqueeze(1) == paddle.arange(self.num_classes).unsqueeze(0)).astype("int64")
-        counted = paddle.stack([(is_of_class * is_right.unsqueeze(1)).sum(axis=0), is_of_class.sum(axis=0)])
-        self.state["of classes"] = self.state["of classes"] + counted
-
-    def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        right, number = state["of classes"].numpy()
-        shares = right[number > 0] / number[number > 0]
-        return {**super().compute(state), "balanced accuracy": 100.0 * float(shares.mean())}
 
     def summary(self, values: dict[str, float]) -> str:
         return f"{super().summary(values)} balanced accuracy {values['balanced accuracy']:.2f}"
+
+
+def drawn(voxels: np.ndarray, up: str) -> np.ndarray:
+    """Voxels (M, 3) seen obliquely from above, in colours of their places, uint8 (height, ``_PICTURE_PX``, 3).
+
+    Args:
+        up: SHAPES.UP.
+    """
+    upright = np.roll(voxels, 2 - "xyz".index(up), axis=1).astype(np.float32)  # turned about (1, 1, 1)
+    shares = (upright - upright.min(axis=0)) / np.maximum(np.ptp(upright, axis=0), 1)
+    colours = np.rint(40 + 180 * shares).astype(np.uint8)
+    return draw(upright, colours, np.ones(len(upright), bool), _PICTURE_PX)
 
 
 def _as_shape(path: str) -> str | None:

@@ -1,41 +1,43 @@
-"""Figures of a classifier's evaluation: what it confuses, how sure it is, which pictures it gets wrong."""
+"""Figures of a classifier's evaluation, of pictures or shapes: what it confuses, how sure it is, which ones it gets
+wrong."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import paddle
 
-from ...contracts.dataset import Samples
-from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
-from ...runtime.errors import UserError
-from .rollout import overlaid
+from ..contracts.figures import Chart, Figure, Gallery, Matrix, Table
 
 _BINS = 15  # of confidence, as in Guo et al.
 _MOST_PAIRS = 40
-_SHOWN = 12  # pictures of a gallery
-_LOOKED_AT = 8  # pictures whose attention is shown
+_SHOWN = 12  # samples of a gallery
 
 
 class Evaluated:
-    """What the model said of each picture.
+    """What the model said of each sample.
 
     Args:
-        indices: int64 (pictures,), in the dataset.
-        rows: ``records.RECORD`` (pictures,).
+        indices: int64 (samples,), in the dataset.
+        rows: ``classifier.RECORD`` (samples,).
         num_classes: outputs of the model.
         names: of its classes; None: their numbers are shown.
+        samples: what they are called.
     """
 
     def __init__(
-        self, indices: np.ndarray, rows: np.ndarray, num_classes: int, names: Sequence[Any] | None = None
+        self,
+        indices: np.ndarray,
+        rows: np.ndarray,
+        num_classes: int,
+        names: Sequence[Any] | None = None,
+        samples: str = "pictures",
     ) -> None:
-        # A score that is not a number comes first in no order; such pictures count as wrong, with no confidence.
+        # A score that is not a number comes first in no order; such samples count as wrong, with no confidence.
+        self.samples = samples
         self.indices = indices
         self.labels = rows["label"].astype(np.int64)
         self.true = np.nan_to_num(rows["true"].astype(np.float64), nan=0.0)
-        self.classes = rows["classes"].astype(np.int64)  # (pictures, best)
+        self.classes = rows["classes"].astype(np.int64)  # (samples, best)
         self.scores = np.nan_to_num(rows["scores"].astype(np.float64), nan=0.0)
         self.predicted = np.clip(self.classes[:, 0], 0, num_classes - 1)
         self.confidence = self.scores[:, 0]
@@ -45,7 +47,7 @@ class Evaluated:
         self.names = [*map(str, given), *map(str, range(len(given), num_classes))]
 
     def caption(self, place: int, description: str) -> str:
-        """True and predicted classes with their scores, and where the picture comes from; ``place`` in the arrays."""
+        """True and predicted classes with their scores, and where the sample comes from; ``place`` in the arrays."""
         label, best = self.labels[place], self.predicted[place]
         lines = [f"{self.names[label]} ({self.true[place]:.1%})"]
         if best != label:
@@ -59,9 +61,9 @@ def tables(evaluated: Evaluated) -> list[Figure]:
     counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
     return [
         Matrix("Confusion", evaluated.names, counts, _hit_note(counts, evaluated)),
-        *_pairs(counts, evaluated.names),
-        _classes(counts, evaluated.names),
-        *calibration(evaluated.confidence, evaluated.is_right),
+        *_pairs(counts, evaluated),
+        _classes(counts, evaluated),
+        *calibration(evaluated.confidence, evaluated.is_right, evaluated.samples),
     ]
 
 
@@ -70,13 +72,13 @@ def _hit_note(counts: np.ndarray, evaluated: Evaluated) -> str:
     numbers = counts.sum(axis=1)
     recalls = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)[numbers > 0]
     macro = float((recalls / numbers[numbers > 0]).mean()) if total else 0.0
-    said = f"{right:,} of {total:,} pictures ({right / max(total, 1):.2%}) are classified right"
+    said = f"{right:,} of {total:,} {evaluated.samples} ({right / max(total, 1):.2%}) are classified right"
     return f"{said}; of the classes, each counting alike, {macro:.2%} on average (macro accuracy)."
 
 
-def _pairs(counts: np.ndarray, names: Sequence[str]) -> list[Figure]:
+def _pairs(counts: np.ndarray, evaluated: Evaluated) -> list[Figure]:
     """Which class is most often taken for which other."""
-    wrong = counts.copy()
+    wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_PAIRS]
     rows = []
@@ -87,14 +89,14 @@ def _pairs(counts: np.ndarray, names: Sequence[str]) -> list[Figure]:
             rows.append((names[label], names[predicted], number, float(share), back))
     if not rows:
         return []
-    columns = ("true class", "taken for", "pictures", "% of the class", "the other way round")
+    columns = ("true class", "taken for", evaluated.samples, "% of the class", "the other way round")
     note = f"The {_MOST_PAIRS} most frequent." if np.count_nonzero(wrong) > _MOST_PAIRS else ""
     return [Table("Most confused", columns, rows, note)]
 
 
-def _classes(counts: np.ndarray, names: Sequence[str]) -> Figure:
+def _classes(counts: np.ndarray, evaluated: Evaluated) -> Figure:
     right, numbers, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
-    wrong = counts.copy()
+    wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
     rows = []
     for label, name in enumerate(names):
@@ -105,11 +107,11 @@ def _classes(counts: np.ndarray, names: Sequence[str]) -> Figure:
         other = names[int(wrong[label].argmax())] if wrong[label].any() else None
         scores = (None if value is None else round(float(value), 2) for value in (recall, precision, f1))
         rows.append((name, int(numbers[label]), int(predicted[label]), *scores, other))
-    columns = ("class", "pictures", "predicted", "recall %", "precision %", "F1 %", "most often taken for")
+    columns = ("class", evaluated.samples, "predicted", "recall %", "precision %", "F1 %", "most often taken for")
     return Table("Classes", columns, rows)
 
 
-def calibration(confidence: np.ndarray, is_right: np.ndarray) -> list[Figure]:
+def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "pictures") -> list[Figure]:
     """Whether what is predicted with a confidence of 80 % is right in 80 of 100 cases: a reliability diagram, and the
     expected calibration error of 15 bins of equal width.
 
@@ -132,73 +134,38 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray) -> list[Figure]:
             {"this model": (mean, accuracy), "perfect": ((0.0, 1.0), (0.0, 1.0))},
             note=f"Expected calibration error {100 * error:.2f} %; on the whole the model is {over}.",
         ),
-        Chart("Confidence", "confidence", "pictures", {"pictures": (centres, numbers)}, kind="bar"),
+        Chart("Confidence", "confidence", samples, {samples: (centres, numbers)}, kind="bar"),
     ]
 
 
-def report_figures(
-    evaluated: Evaluated, samples: Samples, look: Callable[[paddle.Tensor], np.ndarray | None]
+def galleries(
+    evaluated: Evaluated, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
 ) -> list[Figure]:
-    """All figures, most telling first; without pictures that can no longer be read.
+    """The mistakes of which the model is most sure, and the other samples whose true class it believes in least.
 
     Args:
-        samples: what was evaluated.
-        look: images uint8 (batch, channels, height, width) -> how much the model looks at each of their patches,
-            (batch, rows, columns); None: that cannot be said of it.
+        drawn: the picture, uint8 (height, width[, 3]), of a sample by its index; None: it can no longer be read.
+        describe: where a sample comes from, by its index.
     """
-
-    @functools.cache
-    def image_of(index: int) -> np.ndarray | None:
-        try:
-            return samples.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
-        except (UserError, OSError):
-            return None
-
-    def read(places: np.ndarray) -> list[tuple[np.ndarray, str]]:
-        """Images with captions."""
-        indices = evaluated.indices[places].tolist()
-        images = [(image_of(index), place, index) for place, index in zip(places.tolist(), indices)]
-        return [
-            (image, evaluated.caption(place, samples.describe(index)))
-            for image, place, index in images
-            if image is not None
-        ]
-
-    mistakes, hardest, looked_at = _chosen(evaluated)
+    mistakes = surest_mistakes(evaluated)
+    others = np.setdiff1d(np.arange(len(evaluated.labels)), mistakes)
+    hardest = others[np.argsort(evaluated.true[others], kind="stable")][:_SHOWN]
     of_mistakes = "Wrong, by how sure the model is of them."
-    of_hardest = "Of the other pictures, right or wrong, those whose true class the model believes in least."
-    galleries: list[Figure] = []
+    of_hardest = "Of the others, right or wrong, those whose true class the model believes in least."
+    made: list[Figure] = []
     for title, said, places in (
         ("Most confident mistakes", of_mistakes, mistakes),
-        ("Hardest pictures", of_hardest, hardest),
+        (f"Hardest {evaluated.samples}", of_hardest, hardest),
     ):
-        pictures = [(_pixels(image), caption) for image, caption in read(places)]
+        indices = evaluated.indices[places].tolist()
+        read = [(drawn(index), evaluated.caption(place, describe(index))) for place, index in zip(places, indices)]
+        pictures = [(pixels, caption) for pixels, caption in read if pixels is not None]
         if pictures:
-            galleries.append(Gallery(title, pictures, f"{said} As the model sees them, with its scores in brackets."))
-    seen = read(looked_at)
-    shares = look(paddle.to_tensor(np.stack([image for image, _ in seen]))) if seen else None
-    attention: list[Figure] = []
-    if shares is not None:
-        pictures = [(overlaid(_pixels(image), share), caption) for (image, caption), share in zip(seen, shares)]
-        note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
-        attention = [Gallery("What the model looks at", pictures, note)]
-    return [*galleries, *tables(evaluated), *attention]
+            made.append(Gallery(title, pictures, f"{said} As the model sees them, with its scores in brackets."))
+    return made
 
 
-def _chosen(evaluated: Evaluated) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places of the mistakes of which the model is most sure, of the other pictures whose true class it believes in
-    least, and of some of both kinds to look at closely: the surest mistakes, and pictures evenly taken from those that
-    are right."""
+def surest_mistakes(evaluated: Evaluated) -> np.ndarray:
+    """Places of the mistakes of which the model is most sure, int64."""
     wrong = np.flatnonzero(~evaluated.is_right)
-    sure = wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]
-    others = np.setdiff1d(np.arange(len(evaluated.labels)), sure)
-    hard = others[np.argsort(evaluated.true[others], kind="stable")][:_SHOWN]
-    right = np.flatnonzero(evaluated.is_right)
-    evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
-    half = _LOOKED_AT // 2
-    return sure, hard, np.concatenate([sure[:half], evenly[: max(half, _LOOKED_AT - len(sure))]])
-
-
-def _pixels(image: np.ndarray) -> np.ndarray:
-    """(channels, height, width) -> (height, width[, 3]); of other numbers of channels, the first."""
-    return image.transpose(1, 2, 0) if len(image) == 3 else image[0]
+    return wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]

@@ -20,7 +20,7 @@ from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
 from .scene_figures import Layers, chosen, point_set, semantic_tables, short_name
-from .sparse import PlanSpec, build_plan
+from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 
 _UNIT_ADVICE = "if its coordinates are in millimetres, set DATA.UNIT_M 0.001; else take larger voxels"
 
@@ -175,6 +175,23 @@ class SceneTask(Task):
             "POINTS.FEATURES": list(self.features),
             "coordinates": self.coordinates,
         }
+
+
+def outputs_of(model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, each: str) -> paddle.Tensor:
+    """What a network gives for the voxels of a batch, float32 (rows, classes).
+
+    Args:
+        name: MODEL.NAME.
+        each: what a row is for, such as "voxel".
+
+    Raises:
+        UserError: it gives something else.
+    """
+    outputs = model(SparseTensor(batch["features"], plan=Plan.of_batch(batch)))
+    if not isinstance(outputs, paddle.Tensor) or outputs.shape[0] != rows:
+        found = list(outputs.shape) if isinstance(outputs, paddle.Tensor) else type(outputs).__name__
+        raise UserError(f"MODEL.NAME {name} gives {found} for {rows} {each}s: this task needs a row for each {each}")
+    return outputs.astype("float32")
 
 
 def slices_of(batch: dict[str, Any]) -> list[slice]:

@@ -288,8 +288,8 @@ def test_an_evaluation_agrees_with_the_training_on_the_same_store(tmp_path, name
         (tmp_path / "out" / "prepared.json").write_text(json.dumps(record))  # as versions before wrote it
 
 
-def stray(value, number=1, scale=1.0, points=1000):
-    xyz = room(points)[0].astype(np.float64) * scale
+def stray(value, number=1, scale=1.0, points=1000, height=1.0):
+    xyz = room(points)[0].astype(np.float64) * scale * [1, 1, height]
     xyz[17 : 17 + number, 0] = value
     return xyz
 
@@ -303,8 +303,14 @@ def stray(value, number=1, scale=1.0, points=1000):
         (stray(1e11, 9), r"point 17 lies 1e\+11 m from the others"),
         (stray(1e11)[17:], r"point 0 lies 1e\+11 m from the others"),
         (stray(1e300), r"point 17 lies 1e\+300 m from the others"),
-        (stray(20_000.0, scale=2000.0), r"reaches .* if it is in millimetres, export it in metres"),  # 10 m wide
-        (stray(0.0, scale=4000.0), r"^a\.ply reaches 1.,... m from its middle, .* if it is in millimetres, export it"),
+        (
+            stray(20_000.0, scale=2000.0, height=0.1),
+            r"reaches .* if it is in millimetres, export it in metres",
+        ),  # 10 m wide
+        (
+            stray(0.0, scale=4000.0, height=0.1),
+            r"^a\.ply reaches 1.,... m from its middle, .* if it is in millimetres, export it",
+        ),
     ),
 )
 def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(place, xyz, message):
@@ -312,6 +318,16 @@ def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(pl
         place("a.ply", xyz)
     assert "\n" not in str(error.value)
     assert ("millimetres" in str(error.value)) == ("millimetres" in message)
+
+
+@pytest.mark.parametrize("place", (coordinates.centred, coordinates.as_given, coordinates.centred_as_the_original))
+def test_rooms_in_millimetres_may_be_large(place):
+    xyz = room(1000)[0].astype(np.float64) * 4000  # 20 m wide
+    placed = place("a.ply", xyz)
+    assert np.abs(placed.xyz).max() > 8192
+    np.testing.assert_allclose(placed.xyz + np.array(placed.offset), xyz, rtol=0, atol=1e-3)  # a micrometre
+    with pytest.raises(UserError, match="remove stray points"):
+        place("a.ply", np.concatenate([xyz, [[1e8, 0, 0]]]))
 
 
 def box(width, height, points):

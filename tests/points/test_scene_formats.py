@@ -65,6 +65,11 @@ def test_the_damaged_line_of_s3dis_is_read_and_others_are_told(tmp_path, capsys)
     damaged.write_text("\n".join([*lines[:6], "1.5 2.5 3.0 184", *lines[7:]]))
     with pytest.raises(UserError, match=r"wall_2.txt is not a table of numbers: .*from 6 to 4 in line 7"):
         prepared(tmp_path, capsys)
+    for path in damaged.parent.iterdir():
+        path.unlink()
+    with pytest.raises(UserError, match=r"hallway_2/Annotations has no file of an object, such as chair_1.txt"):
+        prepared(tmp_path, capsys)
+    damaged.write_text("1 2 3 4 5 6\n")
     with pytest.raises(UserError, match=r"scenes of Area_1, Area_5 alone, and --val_area=3 is for validation"):
         prepared(tmp_path, capsys, "--val_area=3")
 
@@ -122,6 +127,10 @@ def test_damaged_scans_are_told(tmp_path, capsys):
         with pytest.raises(UserError, match=message):
             prepared(tmp_path, capsys)
     labels.unlink()
+    (tmp_path / "own").mkdir()
+    semantic_kitti(tmp_path / "own" / "raw", sequences=("100",))
+    with pytest.raises(UserError, match=r"no split has any of the 2 scenes of .*, such as 100_000000: .*--train_list"):
+        prepared(tmp_path / "own", capsys)
     with pytest.raises(UserError, match=r"000000.label is missing, the labels of .*000000.bin"):
         prepared(tmp_path, capsys)
 
@@ -293,9 +302,15 @@ def test_damaged_pcd_files_are_told(tmp_path):
             read_pcd(str(path))
         except UserError as error:
             assert "is not a complete PCD file" in str(error)
-    path.write_bytes(b"FIELDS x y z\nSIZE 4 4\nTYPE F F F\nPOINTS 1\nDATA ascii\n1 2 3\n")
-    with pytest.raises(UserError, match="its header has no proper FIELDS, SIZE, TYPE"):
-        read_pcd(str(path))
+    for fields, counts, message in (
+        ("x y", "", "its header has no proper FIELDS, SIZE, TYPE"),
+        ("x y x", "", r"two of its FIELDS have the same name \(x y x\)"),
+        ("x y z", "COUNT 1 1 99999999999999999999\n", "its header has DATA ascii, POINTS 1 and COUNT 1 1 9999"),
+    ):
+        header = f"FIELDS {fields}\nSIZE 4 4 4\nTYPE F F F\n{counts}POINTS 1\nDATA ascii\n1 2 3\n"
+        path.write_bytes(header.encode())
+        with pytest.raises(UserError, match=message):
+            read_pcd(str(path))
 
 
 ROWS = [[1.5, 2.0, 3.25, 10, 20, 30], [4.0, 5.5, 6.0, 40, 50, 60]]
@@ -330,6 +345,8 @@ def test_text_without_names_needs_them(tmp_path):
     assert list(found) == ["x", "y", "z", "intensity"] and found["intensity"].tolist() == [0.5, 0.25]
     with pytest.raises(UserError, match="has 5 columns, but --columns names 3"):
         read_table(str(tmp_path / "a.txt"), "text", ("x", "y", "z"))
+    with pytest.raises(UserError, match="--columns=x,y,z,label,z has a name twice"):
+        read_table(str(tmp_path / "a.txt"), "text", ("x", "y", "z", "label", "z"))
 
 
 @pytest.mark.parametrize(
@@ -340,6 +357,8 @@ def test_text_without_names_needs_them(tmp_path):
         ("# a\nx y z\n1 2 3\n4 5 six\n", "is not a table of numbers: .*line 4"),
         ("1 2 banana\n", "line 1: '1 2 banana' is neither a row of numbers nor of names"),
         ("x y z\n1 2 3 4\n", "names 3 columns, but its rows have 4 numbers"),
+        ("x,y,z,x\n1,2,3,4\n", r"has two columns of one name \(x, y, z, x\); rename one"),
+        ("x;y;z\n1,5;2,0;3,25\n", "line 2: .* is neither .*; decimals need a point, not a comma"),
     ),
 )
 def test_bad_text_is_told_by_its_line(tmp_path, text, message):
@@ -352,9 +371,9 @@ def test_arrays_of_numpy(tmp_path):
     table = np.array(ROWS)
     np.save(tmp_path / "a.npy", table)
     assert list(read_table(str(tmp_path / "a.npy"), "numpy")) == ["x", "y", "z", "red", "green", "blue"]
-    named = np.zeros(2, [("X", "f8"), ("Y", "f8"), ("Z", "f8"), ("Label", "i4")])
-    np.save(tmp_path / "b.npy", named)
-    assert list(read_table(str(tmp_path / "b.npy"), "numpy")) == ["x", "y", "z", "label"]
+    for fields in ([("X", "f8"), ("Y", "f8"), ("Z", "f8")], [("XYZ", "f4", 3)]):
+        np.save(tmp_path / "b.npy", np.zeros(2, [*fields, ("Label", "i4")]))
+        assert list(read_table(str(tmp_path / "b.npy"), "numpy")) == ["x", "y", "z", "label"]
     np.savez(tmp_path / "c.npz", points=table[:, :3], normals=table[:, 3:], label=np.array([1, 2]))
     found = read_table(str(tmp_path / "c.npz"), "numpy")
     assert list(found) == ["x", "y", "z", "nx", "ny", "nz", "label"] and found["ny"].tolist() == [20, 50]

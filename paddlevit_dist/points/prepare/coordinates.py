@@ -12,7 +12,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from ..data.scene_store import SceneHeader
 
-_FAR_M = 8192.0  # from here on float32 steps are about 1 mm
+_FAR_M, _FAR_MM = 8192.0, 8192e3  # from here on float32 steps are about 1 mm
 _COARSE_M = 0.002
 _MOST_M, _STRAY_SHARE = 1000.0, 0.01  # points are stray if fewer than this fraction, and the others are closer together
 
@@ -36,7 +36,8 @@ def centred(path: str, xyz: np.ndarray) -> Placed:
         xyz: float (points, 3), at least one point.
 
     Raises:
-        UserError: the centred points are so far apart that float32 would lose a millimetre.
+        UserError: the centred points are so far apart that float32 would lose a millimetre; in the unit of
+            millimetres, if their heights say that it is.
     """
     first = xyz[0].astype(np.float64)
     placed = _around(path, xyz - first)  # near the origin, sums and means lose no precision
@@ -63,9 +64,16 @@ def _around(path: str, xyz: np.ndarray) -> Placed:
     mean = xyz.mean(axis=0)  # of C-contiguous rows: numpy sums them sequentially
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
         moved = (xyz - mean).astype(np.float32)
-    if not np.abs(moved).max() < _FAR_M:  # or NaN
+    farthest = np.abs(moved).max()  # or NaN
+    if not farthest < _FAR_M and not (farthest < _FAR_MM and _is_in_millimetres(xyz)):
         raise UserError(f"{path}{_too_far(xyz)}")
     return Placed(moved, tuple(float(length) for length in mean))
+
+
+def _is_in_millimetres(xyz: np.ndarray) -> bool:
+    """Whether points but for stray ones are so far above one another that the unit cannot be the metre."""
+    low, high = np.percentile(xyz[:, 2], (1, 99))
+    return bool(high - low >= _MOST_M)
 
 
 def _too_far(xyz: np.ndarray) -> str:

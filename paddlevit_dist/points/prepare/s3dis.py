@@ -57,6 +57,13 @@ class S3disReader(SceneReader):
         *_, area, room, folder, name = ("", "", "", *Path(path).parts)
         return (f"{area}_{room}", os.path.dirname(path)) if folder == _ANNOTATIONS and name.endswith(".txt") else None
 
+    def find(self, root: str) -> dict[str, str]:
+        found = super().find(root)
+        for folder, _, _ in os.walk(root, followlinks=True):
+            if os.path.basename(folder) == _ANNOTATIONS and folder not in found.values():
+                raise UserError(f"{folder} has no file of an object, such as chair_1.txt; extract the data again")
+        return found
+
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         splits = split_scenes(root, found, lists) or splits_by_area(found, self.choices.val_area)
         if splits is None:

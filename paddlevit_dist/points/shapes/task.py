@@ -23,7 +23,8 @@ from ..data.augment import rotation
 from ..data.pictures import draw
 from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
-from ..sparse import Plan, PlanSpec, SparseTensor, build_plan
+from ..scene_task import outputs_of
+from ..sparse import PlanSpec, build_plan
 from .data import ENDINGS, Shape, ShapeDataset, read_shape
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
@@ -167,7 +168,7 @@ class ShapeClassification(Classifier, Task):
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Float32 (batch, classes)."""
-        return model(SparseTensor(batch["features"], plan=Plan.of_batch(batch))).astype("float32")
+        return outputs_of(model, batch, self.config.MODEL.NAME, batch["labels"].shape[0], "shape")
 
     def expected_losses(self) -> dict[str, float]:
         return {"loss": math.log(self.num_classes)}

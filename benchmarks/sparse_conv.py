@@ -1,11 +1,12 @@
 """Sparse convolution on a CPU: one layer and a training step of MinkUNet14A, on voxels of synthetic rooms.
 
-    python benchmarks/sparse_conv.py [--only layers|network]
+    python benchmarks/sparse_conv.py [--only layers|others|network]
 
 Contenders: ours; gather, product and scatter-add with torch (if it is installed); the products of existing pairs alone,
 the limit of any way that multiplies pairs; and ``paddle.sparse`` at a size at which it ends. torch and Paddle live in
 processes of their own that stay for all rounds and answer one request at a time, so that neither's threads disturb the
-other; both have the environment of a tuned run and all cores. Ratios are taken within a round.
+other; both have the environment of a tuned run and all cores. Ratios are taken within a round. ``others`` are the
+layers that are no plain convolution, over their bare products: ``sparse_layers.py`` says what these are.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from typing import Any
 
 import rounds
 from rounds import Spread
+from sparse_layers import CHANNELS as OTHERS_CHANNELS
+from sparse_layers import NAMES, SCENES, Layers
 from sparse_peers import NUM_CLASSES, TorchPeer, paddle_sparse, pairs_by_offset, products_alone, seconds
 from voxel_rooms import room
 
@@ -28,6 +31,7 @@ from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey
 
 ROUNDS = 7
 SIZES, CHANNELS = (51_000, 151_000), (32, 64)
+OTHERS_VOXELS = 100_000
 SMALL = 8_000  # voxels at which paddle.sparse is measured
 OURS, TORCH, LIMIT, PADDLE_SPARSE = "ours", "torch", "products alone", "paddle.sparse"
 
@@ -105,6 +109,7 @@ def answer_requests(contender: str) -> None:
     """A process of one library: reads ``kind voxels channels way`` per line, writes the number."""
     threads = len(os.sched_getaffinity(0))
     plan = functools.lru_cache(None)(lambda voxels: CoordinatePlan(room(voxels)))
+    others = functools.lru_cache(None)(lambda voxels: Layers(room(voxels)))
 
     @functools.lru_cache(None)
     def measures(kind: str, voxels: int, channels: int) -> dict[str, Callable[[], float]]:
@@ -115,6 +120,8 @@ def answer_requests(contender: str) -> None:
             return dict(zip(("forward", "both"), peer.layer(plan(voxels), channels)))
         if kind == LIMIT:
             return dict(zip(("forward", "both"), products_alone(plan(voxels), channels, threads)))
+        if kind in NAMES:
+            return others(voxels).measures(kind)
         if kind == PADDLE_SPARSE:
             return {"both": paddle_sparse(plan(voxels), channels)}
         return our_layer(plan(voxels), channels) if channels else {"step": our_network(plan(voxels))}
@@ -200,6 +207,22 @@ def measure_paddle_sparse(processes: Processes) -> dict[str, float]:
     return {"layer_8k_32_speedup_over_paddle_sparse": rounds.ratios(times[PADDLE_SPARSE], times[OURS]).median}
 
 
+def measure_others(processes: Processes) -> dict[str, float]:
+    """Times of the layers that are no plain convolution, over their bare products."""
+    rows, result = [], {}
+    for name in NAMES:
+        times = rounds.interleave(
+            {way: functools.partial(processes.ask, name, OTHERS_VOXELS, 0, way) for way in ("ours", "bare")}, ROUNDS
+        )
+        ratio = rounds.ratios(times["ours"], times["bare"])
+        result[f"{name}_time_over_products"] = ratio.median
+        rows.append([name, *(Spread.of(times[way]).text(1e3, 1) for way in ("ours", "bare")), ratio.text()])
+    header = ["forward + backward", "ours ms", "products ms", "ours / products"]
+    title = f"{OTHERS_VOXELS:,} voxels in {SCENES} scenes, {OTHERS_CHANNELS} channels"
+    rounds.table(f"{title}, median of {ROUNDS} rounds [lowest, highest]", header, rows)
+    return result
+
+
 def measure_network(processes: Processes, peers: list[str]) -> dict[str, float]:
     """Times of a training step."""
     rows, result = [], {}
@@ -220,7 +243,7 @@ def measure_network(processes: Processes, peers: list[str]) -> dict[str, float]:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=("layers", "network"))
+    parser.add_argument("--only", choices=("layers", "others", "network"))
     parser.add_argument("--contender", choices=(OURS, TORCH), help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.contender:
@@ -235,10 +258,12 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
         processes = Processes(complaints)
         try:
-            if chosen.only != "network":
+            if chosen.only in (None, "layers"):
                 result.update(measure_layers(processes, [OURS, *torch_peer, LIMIT]))
                 result.update(measure_paddle_sparse(processes))
-            if chosen.only != "layers":
+            if chosen.only in (None, "others"):
+                result.update(measure_others(processes))
+            if chosen.only in (None, "network"):
                 result.update(measure_network(processes, [OURS, *torch_peer]))
         except (SystemExit, OSError):
             complaints.seek(0)

@@ -1,5 +1,7 @@
 """Pooling, normalisation and the other layers on sparse tensors."""
 
+import time
+
 import numpy as np
 import paddle
 import pytest
@@ -8,11 +10,15 @@ from paddlevit_dist.points.sparse import (
     AveragePooling,
     BatchNorm,
     Convolution,
+    DepthwiseConvolution,
     Dropout,
     GlobalPooling,
+    InstanceNorm,
     InverseConv3D,
     MaxPooling,
     NestedBatchNorm,
+    Plan,
+    PlanSpec,
     ReLU,
     SparseTensor,
     StridedConv3D,
@@ -20,6 +26,7 @@ from paddlevit_dist.points.sparse import (
     SumPooling,
     TransposedConvolution,
     Unpooling,
+    build_plan,
     cat,
 )
 from paddlevit_dist.points.sparse import layers as sparse_layers
@@ -102,6 +109,44 @@ def test_global_pooling_has_one_row_for_each_scene_and_zeros_for_an_empty_one(mo
     assert np.abs(pooled.numpy() - np.stack(expected)).max() < 1e-12
     pooled.sum().backward()
     assert features.grad.numpy().sum() == pytest.approx({"sum": 3.0 * len(values), "average": 6.0, "max": 6.0}[mode])
+    for own in (coordinates, coordinates[np.argsort(coordinates[:, 0], kind="stable")]):  # in a loader's plan
+        plan = Plan.of_batch(build_plan(own, PlanSpec((), (1,)), 4))
+        rows = [coordinates.tolist().index(voxel) for voxel in own.tolist()]
+        again = GlobalPooling(mode)(SparseTensor(values[rows], plan=plan))
+        assert np.abs(again.numpy() - np.stack(expected)).max() < 1e-12
+
+
+def test_pooling_of_scenes_leaves_half_precision_where_sums_leave_its_range():
+    coordinates = np.stack([np.zeros(70_000, int), np.arange(70_000)], axis=1)
+    x = SparseTensor(paddle.ones([70_000, 1], dtype="float16"), coordinates)
+    found = {mode: GlobalPooling(mode)(x) for mode in ("sum", "average", "max")}
+    assert {mode: rows.item() for mode, rows in found.items()} == {"sum": 70_000, "average": 1, "max": 1}
+
+
+def test_the_gradient_of_a_scenes_maximum_takes_linear_time():
+    coordinates = np.stack([np.zeros(30_000, int), np.arange(30_000)], axis=1)
+    features = paddle.randn([30_000, 16])
+    features.stop_gradient = False
+    started = time.monotonic()
+    GlobalPooling("max")(SparseTensor(features, coordinates)).sum().backward()
+    assert time.monotonic() - started < 3, "paddle.max compares each row with each"
+    assert np.array_equal(features.grad.numpy().argmax(axis=0), features.numpy().argmax(axis=0))
+
+
+def test_scenes_are_summed_without_products_that_a_gpu_rounds(monkeypatch):
+    monkeypatch.setattr(paddle, "matmul", None)
+    x = tensor_of()
+    same = x.with_features(paddle.full_like(x.features, 10.003))
+    assert np.abs(InstanceNorm(3)(same).features.numpy()).max() < 1e-6
+    assert np.abs(GlobalPooling("average")(same).numpy() - 10.003).max() < 1e-12
+
+
+@pytest.mark.parametrize("frozen", ["features", "kernel"])
+def test_what_needs_no_gradient_of_a_depthwise_convolution_gets_none(frozen):
+    x, layer = tensor_of(), DepthwiseConvolution(3)
+    (x.features if frozen == "features" else layer.kernel).stop_gradient = True
+    layer(x).features.sum().backward()
+    assert (x.features.grad is None) == (frozen == "features") and (layer.kernel.grad is None) == (frozen == "kernel")
 
 
 @pytest.mark.parametrize("layer", [SumPooling(), AveragePooling(), MaxPooling(), ReLU(), Dropout()], ids=repr)

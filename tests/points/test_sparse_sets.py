@@ -8,7 +8,7 @@ import paddle
 import pytest
 from paddle import nn
 
-from paddlevit_dist import load_weights
+from paddlevit_dist import UserError, load_weights
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse import functional
 from paddlevit_dist.points.sparse.device_plan import batched_products
@@ -190,6 +190,20 @@ def test_spconvs_rule(products, kernel, stride, padding, dilation, shape):
     assert found.keys() == expected.keys()
     assert max(np.abs(found[voxel] - expected[voxel]).max() for voxel in found) < TOLERANCE
 
+    pooled = sparse.PaddedMaxPooling(kernel, stride, padding, dilation, spatial_shape=shape)(x)
+    of_x = np.zeros(features.shape)
+    for (scene, *place), largest in by_voxel(pooled.coordinates, pooled.features.numpy()).items():
+        rows = [
+            fine.get((scene, *(p - q + d * i for p, q, d, i in zip(place, pad, gap, k))))
+            for k in itertools.product(*map(range, size))
+        ]
+        rows = [row for row in rows if row is not None]
+        assert np.array_equal(features.numpy()[rows].max(axis=0), largest)
+        of_x[np.array(rows)[features.numpy()[rows].argmax(axis=0)], range(3)] += 1
+    assert pooled.coordinates.tolist() == y.coordinates.tolist() and pooled.stride == y.stride
+    pooled.features.sum().backward()
+    assert np.array_equal(features.grad.numpy(), of_x)
+
     back = sparse.PaddedInverseConvolution(4, 3, kernel, stride, padding, dilation)
     z = back(y, x)
     transposed = np.zeros((len(coordinates), 3))
@@ -239,6 +253,8 @@ def test_arithmetic_on_equal_and_on_different_voxels():
     again = sparse.SparseTensor(x.features, x.coordinates)
     assert (x + again).plan is x.plan and np.array_equal((2.0 * x - again).F.numpy(), x.F.numpy())
     assert np.array_equal((1.0 - x).F.numpy(), 1.0 - x.F.numpy())
+    row = np.arange(3.0)
+    assert np.array_equal((row - x).F.numpy(), row - x.F.numpy())
     with pytest.raises(ValueError, match="different strides"):
         x + sparse.SumPooling(2, 2)(x)
 
@@ -253,6 +269,20 @@ def test_union_and_intersection():
         assert found.keys() == expected and expected
         for voxel in found:
             np.testing.assert_allclose(found[voxel], sum(one.get(voxel, np.zeros(2)) for one in rows))
+
+
+@pytest.mark.parametrize("far", [2e9, np.nan])
+def test_what_is_far_away_has_no_voxels_and_spoils_none(far):
+    x = tensor_of()
+    before = sparse.features_at(x, x.coordinates).numpy()
+    strays = np.array([[0, far, -far, far], [-1, 0, 0, 0], [99, 0, 0, 0]])
+    with np.errstate(invalid="ignore"):
+        assert not np.nan_to_num(sparse.features_at(x, strays).numpy()).any()
+    assert np.array_equal(sparse.features_at(x, x.coordinates).numpy(), before)
+    y = sparse.Convolution(3, 4, 3)(x, np.array([[0, 2**20, -(2**20), 2**20], x.coordinates[0].tolist()]))
+    assert not y.F.numpy()[0].any() and y.F.numpy()[1].any()
+    with pytest.raises(ValueError, match="point 0 is .*nan"):
+        sparse.PointFeatures(np.ones((1, 2)), np.array([[0, 1, np.nan, 0]]))
 
 
 def test_pruning_keeps_rows_their_gradients_and_empty_scenes():
@@ -284,8 +314,10 @@ def test_dense_and_back(dimension, stride):
     assert np.array_equal(chosen.features.numpy(), x.features.numpy()[:5])
     back.features.sum().backward()
     assert np.array_equal(x.features.grad.numpy(), np.ones(x.features.shape))
-    with pytest.raises(ValueError, match="outside of shape"):
-        sparse.to_dense(x, shape=[1] * dimension)
+    with pytest.raises(ValueError, match="lies outside of"):
+        sparse.to_dense(x, shape=np.ones(dimension, int))
+    with pytest.raises(ValueError, match="lies outside of"):
+        sparse.from_dense(dense, np.full((1, 1 + dimension), 1000) * [0, *[1] * dimension], stride=stride)
 
 
 def points_of(number=80, dimension=3):
@@ -353,7 +385,7 @@ def test_vectors_of_scenes_and_normalisation_over_them():
     for scene in range(3):
         rows = x.coordinates[:, 0] == scene
         values = x.features.numpy()[rows]
-        expected = (values - values.mean(0)) / np.sqrt(values.var(0) + 1e-6) * [2, 3]
+        expected = (values - values.mean(0)) / np.sqrt(values.var(0) + 1e-8) * [2, 3]
         np.testing.assert_allclose(y.features.numpy()[rows], expected, atol=1e-9)
     assert [len(one) for one in x.decomposed_coordinates] == np.bincount(x.C[:, 0], minlength=4).tolist()
     assert np.array_equal(x.decomposed_features[1].numpy(), x.F.numpy()[x.C[:, 0] == 1])
@@ -363,6 +395,7 @@ def test_any_layer_and_function_of_rows():
     x = tensor_of()
     assert np.array_equal(sparse.Pointwise(nn.GELU())(x).F.numpy(), nn.functional.gelu(x.F).numpy())
     assert np.array_equal(functional.leaky_relu(x, 0.2).F.numpy(), nn.functional.leaky_relu(x.F, 0.2).numpy())
+    assert not hasattr(functional, "__path__") and not hasattr(functional, "no_function")
     layer = sparse.Pointwise(nn.Linear(3, 5))
     empty = layer(sparse.prune(x, np.zeros(len(x.C), bool)))
     empty.F.backward(paddle.ones_like(empty.F))
@@ -400,3 +433,42 @@ def test_weights_of_spconv_1_and_2(tmp_path):
         outputs.append(network(x).features.numpy())
     assert np.array_equal(*outputs)
     assert np.array_equal(network.second.weight.numpy(), state["second.weight"])
+
+
+def test_weights_of_torchsparse(tmp_path):
+    """Its offsets: of odd kernels the first axis runs fastest, of even ones the last."""
+
+    class Network(sparse.SparseNetwork):
+        key_maps = {"torchsparse": sparse.from_torchsparse}
+
+        def __init__(self):
+            super().__init__(3)
+            self.stem, self.norm = sparse.Convolution(3, 4, 3, bias=True), sparse.BatchNorm(4)
+            self.down, self.up = sparse.Convolution(4, 4, 2, 2), sparse.TransposedConvolution(4, 2, 2, 2)
+            self.head = sparse.Convolution(2, 2, 1)
+
+    generator, network = np.random.default_rng(0), Network()
+    shapes = {"stem": (27, 3, 4), "down": (8, 4, 4), "up": (8, 4, 2), "head": (2, 2)}
+    state = {f"{name}.kernel": generator.standard_normal(shape) for name, shape in shapes.items()}
+    state |= {
+        "stem.bias": generator.standard_normal(4),
+        "norm.running_mean": np.arange(4.0),
+        "norm.running_var": np.ones(4),
+    }
+    state |= {"norm.weight": np.ones(4), "norm.bias": np.zeros(4)}
+    np.savez(tmp_path / "theirs.npz", **state)
+    report = load_weights(network, str(tmp_path / "theirs.npz"))
+    assert len(report.loaded) == len(state), report.summary()
+    x = tensor_of()
+    y = network.stem(x)
+    expected = np.tile(state["stem.bias"], (len(x.C), 1))
+    for k, u, v in given_by(own_offsets(3, 3), x.coordinates, x.coordinates):
+        expected[u] += x.F.numpy()[v] @ state["stem.kernel"][k]
+    assert np.abs(y.F.numpy() - expected).max() < TOLERANCE
+    z = network.down(y)
+    expected = np.zeros((len(z.C), 4))
+    for k, u, v in given_by(list(itertools.product((0, 1), repeat=3)), x.coordinates, z.coordinates):
+        expected[u] += y.F.numpy()[v] @ state["down.kernel"][k]
+    assert np.abs(z.F.numpy() - expected).max() < TOLERANCE
+    with pytest.raises(UserError, match="up.kernel has 64 kernel voxels"):
+        sparse.from_torchsparse({"up.kernel": np.ones((64, 2, 2))})

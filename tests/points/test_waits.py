@@ -11,6 +11,7 @@ from paddlevit_dist import config
 from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
+from paddlevit_dist.points import sparse
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.points.sparse.device_plan import batched_products
 from paddlevit_dist.registry import resolve
@@ -63,6 +64,21 @@ def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, m
     found, waits = update(arguments, on_gpu=True)
     assert len(waits) <= most, str(waits)
     assert found == pytest.approx(update(arguments, on_gpu=False)[0], rel=1e-3)
+
+
+def test_layers_that_know_the_coordinates_do_not_wait():
+    coordinates = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0]])
+    x = sparse.SparseTensor(paddle.randn([3, 2]), coordinates)
+    other = sparse.SparseTensor(paddle.randn([3, 2]), coordinates[::-1] + [0, 0, 1, 0])
+    layers = [sparse.GlobalPooling("max"), sparse.InstanceNorm(2), sparse.DepthwiseConvolution(2)]
+    layers += [sparse.PaddedMaxPooling(3, 2, 1), sparse.GenerativeConvolution(2, 2, 3), sparse.PaddedConvolution(2, 2)]
+    with counted_waits() as waits:
+        for layer in layers:
+            layer(x)
+        sparse.broadcast(2.0 * x + other, sparse.GlobalPooling()(x))
+        sparse.features_at(sparse.prune(x, coordinates[:, 2] == 0), coordinates + 0.5)
+        sparse.to_dense(sparse.PointFeatures(x.features, coordinates + 0.5).splat())
+    assert not waits.list, str(waits)
 
 
 def test_weights_of_classes_matter_by_their_proportions_alone():

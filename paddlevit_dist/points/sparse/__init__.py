@@ -20,7 +20,7 @@ For experiments, ``SparseTensor(features, coordinates)`` builds the plan on dema
 - ``device_plan``: kernel maps on the device; ``convolution``: the arithmetic and its gradient
 - ``tensor``: ``SparseTensor``, and what is computed from several; ``fields``: points between voxels, dense arrays
 - ``layers``, ``padded`` (spconv's rule), ``depthwise``, ``pooling``, ``per_scene``, ``functional``: building blocks
-- ``minkunet``, ``variants``: networks, and their names without Paddle
+- ``weights``: of spconv and torchsparse; ``minkunet``, ``variants``: networks, and their names without Paddle
 """
 
 from ...runtime.lazy_names import lazy_names
@@ -42,6 +42,7 @@ _NAMES = {
     "NestedBatchNorm": "layers",
     "PaddedConvolution": "padded",
     "PaddedInverseConvolution": "padded",
+    "PaddedMaxPooling": "padded",
     "Plan": "device_plan",
     "PlanSpec": "coordinate_plan",
     "PointFeatures": "fields",
@@ -59,7 +60,8 @@ _NAMES = {
     "cat": "tensor",
     "features_at": "fields",
     "from_dense": "fields",
-    "from_spconv": "padded",
+    "from_spconv": "weights",
+    "from_torchsparse": "weights",
     "intersection": "tensor",
     "kernel_offsets": "coordinate_levels",
     "on_all_voxels": "tensor",

@@ -77,11 +77,13 @@ class KeySpace:
             self._margin = 1 << (reach - 1).bit_length()
         return grows
 
-    def reserve_for(self, others: np.ndarray, reach: int) -> bool:
-        """The same for those up to ``reach`` outside the bounding box of other voxels (M, 1 + D), M at least 1."""
-        low, high = others[:, 1:].min(axis=0), others[:, 1:].max(axis=0)
-        self._scenes = max(self._scenes, int(others[:, 0].max()) + 1)
-        return self.reserve(max(int((self._low - low).max()), int((high - self._high).max()), 0) + reach)
+    def have_keys(self, others: np.ndarray) -> np.ndarray:
+        """Which of other voxels (M, 1 + D) are of a scene that is here, and within reach of the bounding box: bool
+        (M,)."""
+        are_here = (others[:, 0] >= 0) & (others[:, 0] < self._scenes)
+        for column, low, high in zip(others.T[1:], self._low - self._margin, self._high + self._margin):
+            are_here &= (column >= low) & (column <= high)
+        return are_here
 
     def radices(self) -> np.ndarray:
         """Key increment of one step along each spatial axis, int64 (D,).
@@ -141,12 +143,17 @@ def first_of_equals(sorted_keys: np.ndarray) -> np.ndarray:
 
 @compiled
 def _sorted_with_positions(keys, bits):
-    """Stable sort: sorted keys, and their original positions.
+    """Stable sort: sorted keys, and their original positions. What is in order already, as levels are, stays.
 
     Radix sort from the lowest digit (D. Knuth, The Art of Computer Programming, 5.2.5): in a fifth of the time of
     numpy's comparison sort. ``keys`` are non-negative int64 with that many bits, and are overwritten.
     """
     order = np.arange(len(keys))
+    ascending = 1
+    while ascending < len(keys) and keys[ascending] >= keys[ascending - 1]:
+        ascending += 1
+    if ascending >= len(keys):
+        return keys, order
     other_keys, other_order = np.empty_like(keys), np.empty_like(order)
     for shift in range(0, bits, 11):
         places = np.zeros(2049, np.int64)

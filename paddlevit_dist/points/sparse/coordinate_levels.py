@@ -104,25 +104,10 @@ class CoordinateLevels:
         """
         spacing = along_axes(fine, self.dimension)
         offsets = kernel_offsets(kernel_size, self.dimension) * along_axes(dilation, self.dimension) * spacing
-        source, target = self.level(fine), self.level(coarse)
-        reach = int(np.abs(offsets).max(initial=0)) + max(along_axes(coarse, self.dimension))
-        self._forget(self._space.reserve(reach))
-        steps = offsets @ self._space.radices()
-        chosen = np.arange(len(steps))
-        if is_symmetric(fine, coarse, kernel_size):
-            chosen = np.flatnonzero(steps < 0)
-        # Offsets that differ only along the last axis are a line of neighbouring keys on the fine level: where one is
-        # found tells where the next must be. With dilation there are other voxels between them.
-        is_dense = along_axes(dilation, self.dimension)[-1] == 1
-        lines = _lines_along_last_axis(offsets, chosen) if is_dense else [[k] for k in chosen]
-        longest = max((len(line) for line in lines), default=0)
-        fine_of = np.empty((longest, len(target.order) + 1), np.int32)  # the last column is for misses
-        coarse_of = np.empty((longest, len(source.order) + 1), np.int32)
-        keys = self._keys(target), target.order, self._keys(source), source.order
-        for line in lines:
-            _match(*keys, int(steps[line[0]]), spacing[-1], len(line), fine_of, coarse_of)
-            for number, k in enumerate(line):
-                yield int(k), fine_of[number, :-1], coarse_of[number, :-1]
+        target = self.level(coarse)
+        self._forget(self._space.reserve(_reach(offsets) + max(along_axes(coarse, self.dimension))))
+        keys = self._keys(target), target.order
+        yield from self._matching(fine, *keys, len(target.order), offsets, is_symmetric(fine, coarse, kernel_size))
 
     def pairs_with(
         self, stride: Steps, others: np.ndarray, offsets: np.ndarray
@@ -136,16 +121,31 @@ class CoordinateLevels:
         Yields:
             (k, row of the level matching each other voxel, other voxel matching each row of the level), as ``pairs``.
         """
-        level, others = self.level(stride), np.asarray(others, np.int64)
-        if len(others):
-            self._forget(self._space.reserve_for(others, int(np.abs(offsets).max(initial=0)) + 1))
-        keys, order = self._space.sorted(others)
+        others = np.asarray(others, np.int64)
+        # As far as offsets lead from a voxel of the level, which may lie a stride outside of the finest.
+        self._forget(self._space.reserve(_reach(offsets) + max(along_axes(stride, self.dimension))))
+        near = np.flatnonzero(self._space.have_keys(others))
+        keys, order = self._space.sorted(others[near])
+        yield from self._matching(stride, keys, near[order], len(others), offsets, False)
+
+    def _matching(
+        self, stride: Steps, keys: np.ndarray, rows: np.ndarray, number: int, offsets: np.ndarray, is_symmetric: bool
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """As ``pairs``, of a level and of those ``rows`` of ``number`` that have the sorted ``keys``."""
+        level, spacing = self.level(stride), along_axes(stride, self.dimension)[-1]
         steps = offsets @ self._space.radices()
-        fine_of = np.empty((1, len(others) + 1), np.int32)  # the last column is for misses
-        coarse_of = np.empty((1, len(level.order) + 1), np.int32)
-        for k, step in enumerate(steps.tolist()):
-            _match(keys, order, self._keys(level), level.order, step, 1, 1, fine_of, coarse_of)
-            yield k, fine_of[0, :-1], coarse_of[0, :-1]
+        # Where one of a line of neighbouring keys is found tells where the next must be.
+        lines = _lines_along_last_axis(
+            offsets, np.flatnonzero(steps < 0) if is_symmetric else np.arange(len(steps)), spacing
+        )
+        longest = max((len(line) for line in lines), default=0)
+        fine_of = np.empty((longest, number + 1), np.int32)  # the last column is for misses
+        coarse_of = np.empty((longest, len(level.order) + 1), np.int32)
+        for line in lines:
+            first = int(steps[line[0]])
+            _match(keys, rows, self._keys(level), level.order, first, spacing, len(line), fine_of, coarse_of)
+            for place, k in enumerate(line):
+                yield k, fine_of[place, :-1], coarse_of[place, :-1]
 
     def find(self, stride: Steps, wanted: np.ndarray) -> np.ndarray:
         """The row of each wanted voxel in a level, int64 (M,), -1 where there is none.
@@ -154,12 +154,12 @@ class CoordinateLevels:
             wanted: integers (M, 1 + D), also several times.
         """
         level, wanted = self.level(stride), np.asarray(wanted, np.int64)
-        if not len(wanted) or not len(level.order):
-            return np.full(len(wanted), -1, np.int64)
-        self._forget(self._space.reserve_for(wanted, 1))
-        sorted_keys, keys = self._keys(level), self._space.pack(wanted)
+        near = np.flatnonzero(self._space.have_keys(wanted))
+        sorted_keys, keys = self._keys(level), self._space.pack(wanted[near])
         places = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
-        return np.where(sorted_keys[places] == keys, level.order[places], -1)
+        found = np.full(len(wanted), -1, np.int64)
+        found[near] = np.where(sorted_keys[places] == keys, level.order[places], -1)
+        return found
 
     def _forget(self, have_changed: bool) -> None:
         if have_changed:
@@ -177,12 +177,21 @@ def is_symmetric(fine: Steps, coarse: Steps, kernel_size: Steps) -> bool:
     return fine == coarse and all(side % 2 for side in sides)
 
 
-def _lines_along_last_axis(offsets: np.ndarray, chosen: np.ndarray) -> list[list[int]]:
-    """The chosen offsets, grouped by all but their last component and ascending in it."""
-    lines: dict[tuple[int, ...], list[int]] = {}
-    for k in chosen:
-        lines.setdefault(tuple(offsets[k, :-1]), []).append(k)
-    return list(lines.values())
+def _reach(offsets: np.ndarray) -> int:
+    return int(np.abs(offsets).max(initial=0))
+
+
+def _lines_along_last_axis(offsets: np.ndarray, chosen: np.ndarray, spacing: int) -> list[list[int]]:
+    """The chosen offsets in lines whose last component grows by ``spacing``, and no other does."""
+    lines: list[list[int]] = []
+    last: dict[tuple[int, ...], list[int]] = {}
+    for k in chosen.tolist():
+        line = last.get(tuple(offsets[k, :-1]))
+        if line is None or offsets[k, -1] - offsets[line[-1], -1] != spacing:
+            line = last[tuple(offsets[k, :-1])] = []
+            lines.append(line)
+        line.append(k)
+    return lines
 
 
 @compiled

@@ -24,7 +24,7 @@ from .coordinate_keys import Steps, along_axes, plainest
 from .coordinate_levels import CoordinateLevels, Level, is_symmetric
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
-_FORMAT = 3
+_FORMAT = 4
 _FEWEST_BLOCK_ROWS = 1024
 
 _LARGEST_FILL = 0.25  # share of a list that may be filling
@@ -70,6 +70,20 @@ class PlanSpec(NamedTuple):
     maps: tuple[MapKey, ...] = ()
     scene_levels: tuple[Steps, ...] = ()
     block_rows: int | None = 8192
+
+
+class Scenes(NamedTuple):
+    """Which voxels of a level are whose; arrays, or tensors on the device.
+
+    Attributes:
+        numbers: scene number of each voxel, int32 (rows,).
+        order: int32 (rows,), the rows by scene; empty if they are in that order already.
+        sizes: voxels of each scene.
+    """
+
+    numbers: Any
+    order: Any
+    sizes: list[int]
 
 
 class PairLists(NamedTuple):
@@ -131,9 +145,12 @@ class CoordinatePlan:
         """As ``CoordinateLevels.find``."""
         return self._levels.find(stride, wanted)
 
-    def scenes(self, stride: Steps) -> np.ndarray:
-        """Scene number of each voxel of a level, int32 (N,)."""
-        return self.level(stride).coordinates[:, 0].astype(np.int32)
+    def scenes(self, stride: Steps) -> Scenes:
+        """Which voxels of a level are whose."""
+        numbers = self.level(stride).coordinates[:, 0].astype(np.int32)
+        is_sorted = bool((numbers[1:] >= numbers[:-1]).all())
+        order = np.argsort(numbers[:0] if is_sorted else numbers, kind="stable").astype(np.int32)
+        return Scenes(numbers, order, np.bincount(numbers, minlength=self.num_scenes).tolist())
 
     def kernel_map(self, key: MapKey) -> tuple[PairLists, ...]:
         """The pairs of a kernel between two levels: to the coarse one and, if the kernel is not symmetric, to the fine
@@ -313,14 +330,16 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
     strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))}, key=axes)
     rows = {stride: len(plan.level(stride).order) for stride in strides}
     header += [len(strides), *(value for stride in strides for value in (*axes(stride), rows[stride]))]
-    header += [len(spec.scene_levels), *(value for stride in spec.scene_levels for value in axes(stride))]
     most = sum(2 * key.num_offsets(plan.dimension) * (rows[key.coarse] + rows[key.fine]) for key in spec.maps)
     # Untouched memory is not committed. One extra element, so that the array is not empty for a batch without pairs.
-    pairs = np.empty(most + sum(rows[stride] for stride in spec.scene_levels) + 1, np.int32)
+    pairs = np.empty(most + sum(2 * rows[stride] for stride in spec.scene_levels) + 1, np.int32)
     end = 0
+    header.append(len(spec.scene_levels))
     for stride in spec.scene_levels:
-        pairs[end : end + rows[stride]] = plan.scenes(stride)
-        end += rows[stride]
+        numbers, order, sizes = plan.scenes(stride)
+        header += [*axes(stride), len(order), *sizes]
+        pairs[end : end + len(numbers) + len(order)] = np.concatenate([numbers, order])
+        end += len(numbers) + len(order)
     header.append(len(spec.maps))
     for key in spec.maps:
         header += [value for steps in key for value in axes(steps)]
@@ -341,14 +360,14 @@ class PackedPlan(NamedTuple):
         dimension: spatial axes, 1 to 4.
         num_scenes: of the batch.
         rows: number of voxels by tensor stride.
-        scenes: scene number of each voxel, int32 (rows,), by tensor stride, of the levels where they were asked for.
+        scenes: by tensor stride, of the levels where they were asked for.
         maps: as ``CoordinatePlan.kernel_map`` has them.
     """
 
     dimension: int
     num_scenes: int
     rows: dict[Steps, int]
-    scenes: dict[Steps, Any]
+    scenes: dict[Steps, Scenes]
     maps: dict[MapKey, tuple[PairLists, ...]]
 
 
@@ -369,9 +388,11 @@ def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
 
     rows = {steps(): next(values) for _ in range(next(values))}
     start, scenes = 0, {}
-    for stride in [steps() for _ in range(next(values))]:
-        scenes[stride] = pairs[start : start + rows[stride]]
-        start += rows[stride]
+    for _ in range(next(values)):
+        stride, ordered = steps(), next(values)
+        middle, end = start + rows[stride], start + rows[stride] + ordered
+        scenes[stride] = Scenes(pairs[start:middle], pairs[middle:end], [next(values) for _ in range(num_scenes)])
+        start = end
     maps: dict[MapKey, tuple[PairLists, ...]] = {}
     for _ in range(next(values)):
         key = MapKey(*(steps() for _ in MapKey._fields))

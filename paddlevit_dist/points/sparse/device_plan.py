@@ -9,7 +9,17 @@ import paddle
 
 from ...runtime.transfers import to_device
 from .coordinate_keys import Steps
-from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, MapKey, PairLists, PlanSpec, grouped_lists, unpack_plan
+from .coordinate_plan import (
+    HEADER,
+    PAIRS,
+    CoordinatePlan,
+    MapKey,
+    PairLists,
+    PlanSpec,
+    Scenes,
+    grouped_lists,
+    unpack_plan,
+)
 
 _ASK = "build it with the plan_spec() of this network"
 _NO_COORDINATES = "a plan from a batch has no coordinates: put them into the batch beside it"
@@ -126,7 +136,7 @@ class Plan:
         self.dimension = dimension
         self.num_scenes = num_scenes
         self._maps: dict[MapKey, KernelMap] = {}
-        self._scenes: dict[Steps, paddle.Tensor] = {}
+        self._scenes: dict[Steps, Scenes] = {}
         self._rows: dict[Steps, int] = {}
         self._packed_maps: dict[MapKey, tuple[PairLists, ...]] = {}
         self._coordinate_plan: CoordinatePlan | None = None
@@ -169,7 +179,7 @@ class Plan:
         if self._coordinate_plan is not None:
             return len(self._coordinate_plan.level(stride).order)
         if stride not in self._rows:
-            raise ValueError(f"the plan has no level of stride {stride}, only {sorted(self._rows)}: {_ASK}")
+            raise ValueError(f"the plan has no level of stride {stride}, only {list(self._rows)}: {_ASK}")
         return self._rows[stride]
 
     def coordinates(self, stride: Steps) -> np.ndarray:
@@ -185,13 +195,14 @@ class Plan:
             raise ValueError(_NO_COORDINATES)
         return self._coordinate_plan
 
-    def scenes(self, stride: Steps) -> paddle.Tensor:
-        """Scene number of each voxel of a level, int32 (N,)."""
+    def scenes(self, stride: Steps) -> Scenes:
+        """Which voxels of a level are whose."""
         self._asked_scenes[stride] = None
         if stride not in self._scenes:
             if self._coordinate_plan is None:
                 raise ValueError(f"the plan has no scene numbers for stride {stride}: {_ASK}")
-            self._scenes[stride] = to_device(self._coordinate_plan.scenes(stride))
+            numbers, order, sizes = self._coordinate_plan.scenes(stride)
+            self._scenes[stride] = Scenes(to_device(numbers), to_device(order), sizes)
         return self._scenes[stride]
 
     def kernel_map(self, key: MapKey) -> KernelMap:

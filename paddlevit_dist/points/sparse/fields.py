@@ -28,7 +28,7 @@ class PointFeatures:
         num_scenes: of the batch, if the last ones may be empty.
 
     Raises:
-        ValueError: shapes that do not match.
+        ValueError: shapes that do not match, or points that are not finite.
     """
 
     def __init__(self, features: Any, points: Any, num_scenes: int | None = None) -> None:
@@ -39,6 +39,9 @@ class PointFeatures:
                 f"features have shape {list(self.features.shape)} and points {list(self.points.shape)}, expected "
                 "(points, channels) and (points, 1 + D)"
             )
+        strange = np.flatnonzero(~np.isfinite(self.points).all(axis=1))
+        if len(strange):
+            raise ValueError(f"point {strange[0]} is {self.points[strange[0]].tolist()}: leave out what is no number")
         self.num_scenes = num_scenes
 
     def voxels(self, mode: str = "mean") -> tuple[SparseTensor, paddle.Tensor]:
@@ -154,18 +157,13 @@ def to_dense(
         first = coordinates[:, 1:].min(axis=0) if len(coordinates) else np.zeros(x.dimension, np.int64)
     else:
         first = np.array(along_axes(tuple(minimum), x.dimension))
-    places = (coordinates[:, 1:] - first) // steps  # (N, D)
     if (first % steps).any():
         raise ValueError(f"minimum is {first.tolist()}, expected multiples of the stride {x.stride}")
-    sides = np.array(places.max(axis=0) + 1 if shape is None and len(places) else shape or [1] * x.dimension)
-    outside = np.flatnonzero(((places < 0) | (places >= sides)).any(axis=1))
-    if len(outside):
-        raise ValueError(
-            f"voxel {outside[0]} at {coordinates[outside[0], 1:].tolist()} lies outside of shape {sides.tolist()} from "
-            f"{first.tolist()} on ({len(outside):,} voxels do): give a larger shape, or prune them"
-        )
-    cells = x.plan.num_scenes, *sides.tolist()
-    flat = np.ravel_multi_index((coordinates[:, 0], *places.T), cells)
+    if shape is None:
+        farthest = coordinates[:, 1:].max(axis=0) if len(coordinates) else first
+        shape = np.maximum((farthest - first) // steps + 1, 1)
+    cells = x.plan.num_scenes, *along_axes(whole("shape", shape, x.dimension), x.dimension)
+    flat = _cells_of(coordinates, first, steps, cells)
     dense = put_rows(x.features, flat, int(np.prod(cells))).reshape([*cells, x.features.shape[1]])
     return dense.transpose([0, x.dimension + 1, *range(1, x.dimension + 1)]), first
 
@@ -181,6 +179,9 @@ def from_dense(
             waited for.
         minimum: coordinates of the first voxel, a multiple of ``stride``.
         stride: tensor stride of the voxels.
+
+    Raises:
+        ValueError: voxels outside of the tensor, or coordinates as for ``CoordinatePlan``.
     """
     dimension = values.ndim - 2
     steps = np.array(along_axes(whole("stride", stride), dimension))
@@ -193,7 +194,19 @@ def from_dense(
         coordinates = np.concatenate([places[:, :1], places[:, 1:] * steps + first], axis=1)
     else:
         coordinates = np.asarray(coordinates, np.int64)
-        places = (coordinates[:, 1:] - first) // steps
-        flat = np.ravel_multi_index((coordinates[:, 0], *places.T), cells)
+        flat = _cells_of(coordinates, first, steps, cells)
     plan = Plan.of_coordinates(coordinates, values.shape[0], whole("stride", stride))
     return SparseTensor(take_rows(rows, flat), plan=plan, stride=stride)
+
+
+def _cells_of(coordinates: np.ndarray, first: np.ndarray, steps: np.ndarray, cells: Sequence[int]) -> np.ndarray:
+    """The number of each voxel's cell, int64 (N,), in a dense array (scenes, *sides) that begins at ``first``."""
+    places = np.concatenate([coordinates[:, :1], (coordinates[:, 1:] - first) // steps], axis=1)
+    outside = np.flatnonzero(((places < 0) | (places >= cells)).any(axis=1))
+    if len(outside):
+        raise ValueError(
+            f"voxel {outside[0]} at {coordinates[outside[0], 1:].tolist()} of scene {coordinates[outside[0], 0]} lies "
+            f"outside of {cells[0]} scene(s) of shape {list(cells[1:])} from {first.tolist()} on ({len(outside):,} "
+            "voxels do): give a larger shape, or prune them"
+        )
+    return np.ravel_multi_index(tuple(places.T), cells)

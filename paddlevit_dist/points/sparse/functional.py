@@ -12,6 +12,8 @@ from .tensor import SparseTensor, require_sparse
 
 
 def __getattr__(name: str) -> Callable[..., SparseTensor]:
+    if name.startswith("_"):  # what Python asks of a module
+        raise AttributeError(name)
     function = getattr(paddle.nn.functional, name)
 
     def on_features(x: SparseTensor, *arguments: Any, **named: Any) -> SparseTensor:

@@ -127,10 +127,17 @@ def output_plan(coordinates: Any, x: SparseTensor, stride: Steps) -> tuple[Plan,
     Args:
         coordinates: a sparse tensor, whose voxels are taken; or integers (N, 1 + D), multiples of ``stride``.
         stride: of the output if it follows from the input ``x``.
+
+    Raises:
+        ValueError: they have other axes than the input, or are none for ``CoordinatePlan``.
     """
     if isinstance(coordinates, SparseTensor):
-        return coordinates.plan, coordinates.stride
-    return Plan.of_coordinates(coordinates, x.plan.num_scenes, stride), stride
+        plan, stride = coordinates.plan, coordinates.stride
+    else:
+        plan = Plan.of_coordinates(coordinates, x.plan.num_scenes, stride)
+    if plan.dimension != x.dimension:
+        raise ValueError(f"the voxels given are {plan.dimension}-D, the input is {x}")
+    return plan, stride
 
 
 class Convolution(_SparseConvolution):

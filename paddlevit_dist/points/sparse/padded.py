@@ -1,21 +1,71 @@
-"""spconv's strided convolution with padding, and its inverse.
+"""spconv's strided convolution with padding, its inverse, and its pooling.
 
 Source of the rule: Y. Yan, Y. Mao, B. Li, "SECOND: Sparsely Embedded Convolutional Detection", Sensors 2018, section
 3.2, and spconv's ``SparseConv3d``: an output voxel exists wherever the kernel, moved in steps of the stride from
 ``-padding`` on, meets an input voxel. MinkowskiEngine keeps those that contain one, ``floor(c / stride) * stride``.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+import functools
+import itertools
 from typing import Any
 
 import numpy as np
 
-from ...checkpoint.load import from_torch_names
 from .coordinate_keys import Steps, along_axes, distinct
 from .coordinate_levels import kernel_offsets
+from .device_plan import Plan
 from .layers import SpconvConvolution, require
-from .tensor import SparseTensor, times
+from .pooling import MaxPooling
+from .tensor import SparseTensor, require_sparse, times, whole
+
+
+class PaddedRule:
+    """Which voxels a kernel meets that is moved in steps; arguments as of ``PaddedConvolution``."""
+
+    def __init__(
+        self, kernel_size: Steps, stride: Steps, padding: Steps, dilation: Steps, dimension: int, spatial_shape: Any
+    ) -> None:
+        self.dimension = dimension
+        self.sides, self.stride = along_axes(kernel_size, dimension), along_axes(stride, dimension)
+        self.dilation = along_axes(dilation, dimension)
+        self.padding = along_axes(whole("padding", padding, dimension, least=0), dimension)
+        shape = (
+            None if spatial_shape is None else along_axes(whole("spatial_shape", spatial_shape, dimension), dimension)
+        )
+        self.spatial_shape = shape
+
+    def offsets(self, fine: Steps) -> np.ndarray:
+        """Of the kernel from an output voxel, int64 (K, D), in units of the coordinates, in the order of
+        ``kernel_offsets``."""
+        offsets = kernel_offsets(self.sides, self.dimension)
+        steps = (offsets - offsets.min(axis=0)) * self.dilation
+        return (steps - self.padding) * along_axes(fine, self.dimension)
+
+    def reached(self, x: SparseTensor) -> np.ndarray:
+        """The output's voxels, int32 (M, 1 + D), in lexicographic order."""
+        given, own = x.coordinates.astype(np.int64), along_axes(x.stride, self.dimension)
+        along = [self._places(axis, given[:, 1 + axis] // own[axis]) for axis in range(self.dimension)]
+        found = [np.zeros((0, 1 + self.dimension), np.int64)]
+        for choice in itertools.product(*along):  # one voxel of the kernel
+            rows = np.flatnonzero(functools.reduce(np.logical_and, (is_met for _, is_met in choice)))
+            columns = [given[rows, 0], *(places[rows] * step for (places, _), step in zip(choice, own))]
+            found.append(np.stack(columns, axis=1))
+        return distinct(np.concatenate(found))[0]
+
+    def _places(self, axis: int, given: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each step of the kernel along an axis where it starts if it meets the voxels with it, a multiple of the
+        stride, int64 (N,); and whether it can, bool (N,)."""
+        step, gap, padding = self.stride[axis], self.dilation[axis], self.padding[axis]
+        last = None
+        if self.spatial_shape is not None:
+            reach = gap * (self.sides[axis] - 1) + 1
+            last = (self.spatial_shape[axis] + 2 * padding - reach) // step * step
+        found = []
+        for number in range(self.sides[axis]):
+            starts = given + (padding - gap * number)
+            is_met = starts % step == 0
+            found.append((starts, is_met if last is None else is_met & (starts >= 0) & (starts <= last)))
+        return found
 
 
 class PaddedConvolution(SpconvConvolution):
@@ -42,43 +92,23 @@ class PaddedConvolution(SpconvConvolution):
         dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
-        spatial_shape: Sequence[int] | None = None,
+        spatial_shape: Steps | None = None,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, dilation, bias, dimension)
-        self.padding = along_axes(padding if isinstance(padding, int) else tuple(padding), dimension)
-        self.spatial_shape = None if spatial_shape is None else along_axes(tuple(spatial_shape), dimension)
-        if min(self.padding) < 0:
-            raise ValueError(f"padding is {padding!r}, expected whole numbers from 0")
-        self.is_pointwise = self.is_pointwise and not any(self.padding)
+        self.rule = PaddedRule(self.kernel_size, self.stride, padding, self.dilation, dimension, spatial_shape)
+        self.is_pointwise = self.is_pointwise and not any(self.rule.padding)
 
     def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
         if coordinates is None and not self._to_fine:
             require(self, x, self.weight, self.in_channels, self.dimension)
-            coordinates = self._reached(x)
+            coordinates = self.rule.reached(x)
         return super().forward(x, coordinates)
 
-    def _steps(self) -> np.ndarray:
-        """Of the kernel from its first voxel, int64 (K, D), in voxels of the input, in the order of its offsets."""
-        offsets = kernel_offsets(self.kernel_size, self.dimension)
-        return (offsets - offsets.min(axis=0)) * along_axes(self.dilation, self.dimension)
-
     def _offsets(self, fine: Steps) -> np.ndarray:
-        return (self._steps() - self.padding) * along_axes(fine, self.dimension)
+        return self.rule.offsets(fine)
 
-    def _reached(self, x: SparseTensor) -> np.ndarray:
-        """The output's voxels, int32 (M, 1 + D)."""
-        own, stride = along_axes(x.stride, self.dimension), along_axes(self.stride, self.dimension)
-        given = x.coordinates.astype(np.int64)
-        starts = given[:, None, 1:] // own + self.padding - self._steps()  # (N, K, D), of the kernel
-        is_met = (starts % stride == 0).all(axis=2)
-        places = starts // stride
-        if self.spatial_shape is not None:
-            reach = self._steps().max(axis=0) + 1
-            sizes = (np.array(self.spatial_shape) + 2 * np.array(self.padding) - reach) // stride + 1
-            is_met &= ((places >= 0) & (places < sizes)).all(axis=2)
-        scenes = np.broadcast_to(given[:, None, :1], (*is_met.shape, 1))
-        coarse = along_axes(times(x.stride, self.stride, self.dimension), self.dimension)
-        return distinct(np.concatenate([scenes, places * coarse], axis=2)[is_met])[0]
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, padding={self.rule.padding}, spatial_shape={self.rule.spatial_shape}"
 
 
 class PaddedInverseConvolution(PaddedConvolution):
@@ -94,14 +124,25 @@ class PaddedInverseConvolution(PaddedConvolution):
         return super().forward(x, coordinates)
 
 
-def from_spconv(state: Mapping[str, np.ndarray], dimension: int = 3) -> dict[str, np.ndarray]:
-    """A state of spconv 1 or 2 as the layers here have it, for the ``key_maps`` of a network.
+class PaddedMaxPooling(MaxPooling):
+    """spconv's ``SparseMaxPool1d`` to ``4d``: the maximum of each channel over the existing voxels in the kernel, on
+    the voxels of a ``PaddedConvolution`` with the same arguments. spconv begins with 0 where all are negative."""
 
-    spconv 2 has the output channels of a convolution's ``weight`` in front, (C_out, k, k, k, C_in), and spconv 1 has
-    them behind. Which one it is shows in all convolutions together: sides of kernels are smaller than channels.
-    """
-    weights = [name for name in state if name.endswith("weight") and np.ndim(state[name]) == dimension + 2]
-    shapes = [state[name].shape for name in weights]
-    is_second = sum(math.prod(shape[1:-1]) - math.prod(shape[:-2]) for shape in shapes) < 0
-    moved = {name: np.moveaxis(state[name], 0, -1) for name in weights} if is_second else {}
-    return from_torch_names({**state, **moved})
+    def __init__(
+        self,
+        kernel_size: Steps = 2,
+        stride: Steps = 2,
+        padding: Steps = 0,
+        dilation: Steps = 1,
+        dimension: int = 3,
+        spatial_shape: Steps | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, dilation)
+        self.rule = PaddedRule(self.kernel_size, self.stride, padding, self.dilation, dimension, spatial_shape)
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        require_sparse("PaddedMaxPooling", x)
+        stride = times(x.stride, self.stride, x.dimension)
+        plan = Plan.of_coordinates(self.rule.reached(x), x.plan.num_scenes, stride)
+        kernel_map = x.plan.map_to(x.stride, plan.coordinates(stride), self.rule.offsets(x.stride))
+        return SparseTensor(self._pooled(x.features, kernel_map, plan.rows(stride)), plan=plan, stride=stride)

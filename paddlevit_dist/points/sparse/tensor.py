@@ -66,6 +66,8 @@ class SparseTensor:
         """int32 (N, 1 + D), if the plan was created from coordinates in this process."""
         return self.plan.coordinates(self.stride)
 
+    __array_ufunc__ = None  # numpy leaves ``array + x`` to ``__radd__``
+
     # MinkowskiEngine's names of the three.
     F = property(lambda self: self.features)
     C = property(lambda self: self.coordinates)
@@ -126,7 +128,7 @@ class SparseTensor:
 def _combined(operation: Callable[..., paddle.Tensor], one: SparseTensor, other: Any) -> SparseTensor:
     if not isinstance(other, SparseTensor):
         if not isinstance(other, paddle.Tensor):
-            other = paddle.to_tensor(other, dtype=one.features.dtype)
+            other = to_device(np.asarray(other)).astype(one.features.dtype)
         return one.with_features(_on_rows(operation)(one.features, other))
     if not on_same_voxels(one, other):
         one, other = on_all_voxels(one, other)
@@ -175,8 +177,7 @@ def on_all_voxels(*tensors: SparseTensor) -> list[SparseTensor]:
 
 def _aligned(tensors: Sequence[SparseTensor]) -> tuple[list[SparseTensor], list[np.ndarray]]:
     """As ``on_all_voxels``; and the row that each of a tensor's has become, int64 (rows,)."""
-    if not tensors:
-        raise ValueError("expected one sparse tensor at least")
+    _require_some(tensors)
     first = tensors[0]
     for tensor in tensors:
         require_sparse("union, intersection, or arithmetic on different voxels,", tensor)
@@ -236,20 +237,16 @@ class _NoRows(paddle.autograd.PyLayer):
 
 def put_rows(features: paddle.Tensor, rows: np.ndarray, number: int) -> paddle.Tensor:
     """(number, C): the features (N, C) in rows int64 (N,), all different, and zeros in the others."""
-    place = np.full(number, features.shape[0], np.int64)  # of each row, where it comes from; the one of zeros is last
-    place[rows] = np.arange(len(rows))
     if not number:
         return features
+    zeros = paddle.zeros([number, features.shape[1]], dtype=features.dtype)
     if not features.shape[0]:
-        return paddle.zeros([number, features.shape[1]], dtype=features.dtype) + zero_of(features).astype(
-            features.dtype
-        )
-    with_zeros = paddle.concat([features, paddle.zeros([1, features.shape[1]], dtype=features.dtype)])
-    return paddle.gather(with_zeros, to_device(place))
+        return zeros + zero_of(features).astype(features.dtype)
+    return paddle.scatter(zeros, to_device(rows), features)
 
 
-def whole(name: str, value: Any, dimension: int | None = None) -> Steps:
-    """A stride, kernel size or dilation: a whole number from 1, or one for each axis.
+def whole(name: str, value: Any, dimension: int | None = None, least: int = 1) -> Steps:
+    """A stride, kernel size or dilation: a whole number from ``least``, or one for each axis.
 
     Args:
         dimension: number of axes; None: not known yet.
@@ -259,10 +256,10 @@ def whole(name: str, value: Any, dimension: int | None = None) -> Steps:
     """
     numbers = [value] if type(value) is int else value
     is_sequence = isinstance(numbers, (tuple, list, np.ndarray)) and len(numbers) > 0
-    if not is_sequence or any(not isinstance(one, (int, np.integer)) or one < 1 for one in numbers):
-        raise ValueError(f"{name} is {value!r}, expected a whole number from 1, or one for each axis")
+    if not is_sequence or any(not isinstance(one, (int, np.integer)) or one < least for one in numbers):
+        raise ValueError(f"{name} is {value!r}, expected a whole number from {least}, or one for each axis")
     if type(value) is not int and dimension not in (None, len(numbers)):
-        raise ValueError(f"{name} is {value!r}, expected a whole number from 1, or {dimension} of them")
+        raise ValueError(f"{name} is {value!r}, expected a whole number from {least}, or {dimension} of them")
     return plainest([int(one) for one in numbers])
 
 
@@ -291,6 +288,7 @@ def cat(*tensors: SparseTensor) -> SparseTensor:
         ValueError: tensors on different voxels, or none.
         TypeError: something else, such as a list of them.
     """
+    _require_some(tensors)
     for tensor in tensors:
         require_sparse("cat", tensor)
     for other in tensors[1:]:
@@ -308,6 +306,11 @@ def on_same_voxels(one: SparseTensor, other: SparseTensor) -> bool:
     return (
         one.plan.has_coordinates and other.plan.has_coordinates and np.array_equal(one.coordinates, other.coordinates)
     )
+
+
+def _require_some(tensors: Sequence[SparseTensor]) -> None:
+    if not tensors:
+        raise ValueError("expected one sparse tensor at least")
 
 
 def require_sparse(taker: str, x: Any) -> None:

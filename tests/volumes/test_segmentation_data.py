@@ -12,7 +12,7 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, Options, Source
 from paddlevit_dist.volumes.segmentation.fingerprint import fingerprint, misnamed
-from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, chosen_cases
+from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, chosen_cases, grouped
 from paddlevit_dist.volumes.segmentation.prediction import write_labels
 
 SECOND = {"channel_names": {"0": "CT", "1": "PET"}, "labels": {"background": 0, "spleen": 2, "liver": 5, "ignore": 9}}
@@ -75,8 +75,20 @@ def test_folds_are_nnunets(tmp_path):
         assert chosen_cases(str(tmp_path / "none.json"), names, "train", fold) == set(names) - held_out
     (tmp_path / "splits_final.json").write_text(json.dumps([{"train": ["n01", "n02"], "val": ["n00"]}]))
     assert chosen_cases(str(tmp_path / "splits_final.json"), names, "train", 0) == {"n01", "n02"}
+    (tmp_path / "empty.json").write_text(json.dumps([{"train": ["n01"], "val": []}]))
+    with pytest.raises(UserError, match="fold 0 has no volume in val"):
+        chosen_cases(str(tmp_path / "empty.json"), names, "val", 0)
     with pytest.raises(UserError, match="has 1 folds"):
         chosen_cases(str(tmp_path / "splits_final.json"), names, "train", 1)
+
+
+def test_numbers_that_are_no_channel_belong_to_the_name():
+    files = ["d/scan_2023.nii.gz", "d/scan_2024.nii.gz", "d/x_0000.nii.gz"]
+    assert [name for name, _ in grouped(files, ["CT"])] == ["scan_2023", "scan_2024", "x"]
+    with pytest.raises(UserError, match="2 files of x"):
+        grouped([*files, "d/x_0001.nii.gz"], ["CT"])
+    with pytest.raises(UserError, match="no file x_0001"):
+        grouped(["d/x_0000.nii.gz"], ["CT", "PET"])
 
 
 def shifted(affine):

@@ -185,16 +185,19 @@ def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
 
 
 def grouped(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Volumes by name, each with the files of its channels in their order.
+    """Volumes by name, each with the files of its channels in their order. A number that is no channel's, as in
+    ``scan_2024.nii.gz``, is part of a name, unless another file is channel 0 of that volume.
 
     Raises:
         UserError: a channel is missing, or there are more than there should be.
     """
     cases: dict[str, dict[int, str]] = {}
+    names = set(map(case_name, files))
     for file in files:
         name = case_name(file)
         match = _CHANNEL.fullmatch(name)
-        name, number = (match[1], int(match[2])) if match else (name, 0)
+        is_channel = match and (int(match[2]) < len(channels) or f"{match[1]}_0000" in names)
+        name, number = (match[1], int(match[2])) if is_channel else (name, 0)
         other = cases.setdefault(name, {}).setdefault(number, file)
         if other != file:
             raise UserError(f"{file} and {os.path.basename(other)} are channel {number} of one volume; rename one")
@@ -226,6 +229,8 @@ def chosen_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
         unknown = sorted(set(listed[fold][split]) - set(names))
         if unknown:
             raise UserError(f"{file} lists {shortened(', '.join(unknown), 200)}, of which imagesTr has no volume")
+        if not listed[fold][split]:
+            raise UserError(f"{file}: fold {fold} has no volume in {split}; list one, or take another VOLUMES.FOLD")
         return set(listed[fold][split])
     folds = min(_FOLDS, len(names))
     if folds < 2 or fold >= folds:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.dataset import Samples, dataset_class
+from ..contracts.dataset import Samples, dataset_class, names_of_classes
 from ..contracts.figures import Figure
 from ..contracts.prediction import Learned
 from ..contracts.sample_checks import require_finite, require_labels
@@ -59,14 +59,8 @@ class SceneTask(Task):
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
-        own, wanted = dataset.num_classes, self.config.MODEL.NUM_CLASSES
-        if wanted is not None and wanted < own:
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET} has labels 0 to {own - 1} but MODEL.NUM_CLASSES "
-                f"(-num_classes) is {wanted}; set it to {own} or leave it out"
-            )
-        self.num_classes = own if wanted is None else wanted
-        self.class_names = [*dataset.class_names, *map(str, range(own, self.num_classes))]
+        self.class_names = names_of_classes(self.config, dataset.class_names)
+        self.num_classes = len(self.class_names)
         return dataset
 
     def build_dataset(self, split: str, cache_folder: Path) -> SceneSamples:

@@ -222,7 +222,7 @@ def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
 
 
 def test_fewer_classes_than_the_data_have_are_refused():
-    with pytest.raises(UserError, match=r"labels 0 to 19 but MODEL.NUM_CLASSES .* is 7; set it to 20"):
+    with pytest.raises(UserError, match=r"has 20 classes but MODEL.NUM_CLASSES .* is 7; set it to 20"):
         task_of("-num_classes=7").build_dataset("val", None)
 
 

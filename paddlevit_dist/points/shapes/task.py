@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...contracts.dataset import Samples, dataset_class
+from ...contracts.dataset import Samples, dataset_class, names_of_classes
 from ...contracts.figures import Figure
 from ...contracts.prediction import InputSamples, find_inputs
 from ...contracts.sample_checks import BadSample, require_finite, require_label
@@ -126,14 +126,8 @@ class ShapeClassification(Classifier, Task):
     def build_dataset(self, split: str, cache_folder: Path) -> ShapeSamples:
         config = self.config
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
-        own, wanted = dataset.num_classes, config.MODEL.NUM_CLASSES
-        if wanted is not None and wanted < own:
-            raise UserError(
-                f"dataset {config.DATA.DATASET} has {own} classes but MODEL.NUM_CLASSES (-num_classes) is {wanted}; "
-                f"set it to {own} or leave it out"
-            )
-        self.num_classes = wanted or own
-        self.class_names = [*dataset.class_names, *map(str, range(own, self.num_classes))]
+        self.class_names = names_of_classes(config, dataset.class_names)
+        self.num_classes = len(self.class_names)
         return ShapeSamples(dataset, config.SHAPES, self.trains_on(split))
 
     def check_sample(self, sample: ShapeSample) -> None:

@@ -26,6 +26,7 @@ from paddlevit_dist.points.sparse import (
     SumPooling,
     TransposedConvolution,
     Unpooling,
+    broadcast,
     build_plan,
     cat,
 )
@@ -194,6 +195,15 @@ def test_cat_add_and_relu_work_on_features():
     values = x.features.numpy()
     assert np.array_equal(cat(x, x + x).features.numpy(), np.concatenate([values, 2 * values], axis=1))
     assert np.array_equal(ReLU()(x).features.numpy(), np.maximum(values, 0))
+
+
+def test_half_precision_beside_float32_is_float32():
+    x = tensor_of()
+    half, single = (x.with_features(x.features.astype(dtype)) for dtype in ("bfloat16", "float32"))
+    expected = np.concatenate([half.features.astype("float32").numpy(), single.features.numpy()], axis=1)
+    assert np.array_equal(cat(half, single).features.numpy(), expected)
+    vectors = broadcast(half, paddle.zeros([2, 1], dtype="float32"), "concatenate")
+    assert vectors.features.dtype == paddle.float32 and cat(half, half).features.dtype == paddle.bfloat16
 
 
 def test_dropout_keeps_the_mean_and_rests_in_evaluation():

@@ -10,7 +10,7 @@ from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .layers import require
 from .pooling import of_each_scene
-from .tensor import SparseTensor, no_rows, require_sparse
+from .tensor import SparseTensor, no_rows, require_sparse, side_by_side
 
 
 def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> SparseTensor:
@@ -24,7 +24,7 @@ def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> Spa
         ValueError: another mode, or other shapes.
     """
     require_sparse("broadcast", x)
-    modes: dict[str, Any] = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": _beside}
+    modes: dict[str, Any] = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": side_by_side}
     if mode not in modes:
         raise ValueError(f"mode is '{mode}', expected one of {', '.join(modes)}")
     if vectors.ndim != 2 or vectors.shape[0] != x.plan.num_scenes:
@@ -33,10 +33,6 @@ def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> Spa
         more = vectors.shape[1] if mode == "concatenate" else 0
         return x.with_features(no_rows(x.features, vectors, channels=x.features.shape[1] + more))
     return x.with_features(modes[mode](x.features, paddle.gather(vectors, x.plan.scenes(x.stride).numbers)))
-
-
-def _beside(features: paddle.Tensor, own: paddle.Tensor) -> paddle.Tensor:
-    return paddle.concat([features, own], axis=1)
 
 
 class Broadcast(nn.Layer):

@@ -5,7 +5,6 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...parallel import zero_of
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .layers import require
@@ -81,19 +80,3 @@ class InstanceNorm(nn.Layer):
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[1]}, epsilon={self.epsilon:g}"
-
-
-class Pointwise(nn.Layer):
-    """Any layer that treats rows apart, on the features: ``Pointwise(nn.GELU())``, ``Pointwise(nn.Linear(8, 16))``."""
-
-    def __init__(self, layer: Any) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        require_sparse("Pointwise", x)
-        if x.features.shape[0]:
-            return x.with_features(self.layer(x.features))
-        # Most kernels refuse no rows; and all parameters, here and before, have a gradient of zeros on this rank too.
-        one = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
-        return x.with_features(no_rows(self.layer(one + zero_of(x.features).astype(one.dtype))))

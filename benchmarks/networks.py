@@ -1,9 +1,10 @@
 """A training step of the networks for volumes and point clouds, ours against torch, on one thread.
 
-    python benchmarks/networks.py [--peer-python PYTHON] [--only {landmarks,minkunet}] [--rounds 7]
+    python benchmarks/networks.py [--peer-python PYTHON] [--only {landmarks,volumes,minkunet}] [--rounds 7]
 
 - landmarks: the U-Net of ``configs/landmark_unet3d.yaml`` (width 8, depth 3) on 2 crops of 32 x 40 x 40, squared error
-  of 8 dense maps, AdamW; the peer is the same network of torch's own layers
+  of 8 dense maps, AdamW; the peers are the same network of torch's own layers, and ours of Paddle's alone
+- volumes: the same network without gradients on a window of 64 x 64 x 64, as evaluation and prediction do
 - minkunet: MinkUNet34C on 8,000 voxels of a synthetic room, cross-entropy, AdamW. No library of sparse convolutions
   for torch can be installed for CPUs; the peer is the same network by gather, product and scatter-add in torch
   (``sparse_peers.py``), with the pairs of neighbours given
@@ -26,9 +27,9 @@ import numpy as np
 import rounds
 from rounds import Spread
 
-OURS, TORCH = "ours", "torch"
-LANDMARKS, MINKUNET = "landmarks", "minkunet"
-WIDTH, DEPTH, MAPS, CROP, BATCH = 8, 3, 8, (32, 40, 40), 2
+OURS, PLAIN, TORCH = "ours", "Paddle's layers", "torch"
+LANDMARKS, VOLUMES, MINKUNET = "landmarks", "volumes", "minkunet"
+WIDTH, DEPTH, MAPS, CROP, BATCH, WINDOW = 8, 3, 8, (32, 40, 40), 2, (1, 1, 64, 64, 64)
 VOXELS, CLASSES = 8_000, 20
 DEPTHS_34, WIDTHS_34C = (2, 3, 4, 6, 2, 2, 2, 2), (32, 64, 128, 256, 256, 128, 96, 96)
 
@@ -48,8 +49,12 @@ def our_step(name: str, folder: Path) -> Callable[[], Any]:
     from paddlevit_dist.models import create_model
 
     paddle.seed(0)
-    if name == LANDMARKS:
+    if name != MINKUNET:
         model = create_model("unet3d", num_classes=MAPS, width=WIDTH, depth=DEPTH)
+        if name == VOLUMES:
+            model.eval()
+            window = paddle.to_tensor(np.ones(WINDOW, np.float32))
+            return paddle.no_grad()(lambda: model(window))
         volume, target = map(paddle.to_tensor, volumes())
 
         def loss() -> Any:
@@ -131,6 +136,10 @@ def torch_step(name: str, folder: Path) -> Callable[[], Any]:
     if name == MINKUNET:
         return torch_minkunet(folder)
     model = torch_unet()
+    if name == VOLUMES:
+        model.eval()
+        window = torch.ones(WINDOW)
+        return torch.no_grad()(lambda: model(window))
     volume, target = map(torch.from_numpy, volumes())
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
 
@@ -181,7 +190,7 @@ def torch_minkunet(folder: Path) -> Callable[[], Any]:
 
 def serve(library: str, name: str, folder: Path) -> None:
     """A contender's process: a line for each step that is asked for."""
-    step = (our_step if library == OURS else torch_step)(name, folder)
+    step = (torch_step if library == TORCH else our_step)(name, folder)
     step()
     print(json.dumps({"ready": True}), flush=True)
     for _ in sys.stdin:
@@ -193,15 +202,19 @@ def serve(library: str, name: str, folder: Path) -> None:
 def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
     from scaling import Group, group_environments, started
 
-    pythons = {OURS: sys.executable, **({TORCH: options.peer_python} if options.peer_python else {})}
+    from paddlevit_dist.cpu.accelerate import PLAIN_LAYERS
+
+    pythons = {OURS: sys.executable, **({} if name == MINKUNET else {PLAIN: sys.executable})}
+    if options.peer_python:
+        pythons[TORCH] = options.peer_python
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         if name == MINKUNET:
             write_pairs(Path(folder))
-        words = {library: ["--serve", library, name, folder] for library in pythons}
-        groups = {
-            library: Group(python, words[library], group_environments(OURS, 1), __file__)
-            for library, python in pythons.items()
-        }
+        groups = {}
+        for library, python in pythons.items():
+            (environment,) = group_environments(OURS, 1)
+            own = {**environment, **({PLAIN_LAYERS: "1"} if library == PLAIN else {})}
+            groups[library] = Group(python, ["--serve", library, name, folder], [own], __file__)
         with started(groups):
             times = rounds.interleave(
                 {library: functools.partial(_seconds, group) for library, group in groups.items()}, options.rounds
@@ -210,10 +223,12 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
         [library, Spread.of(taken).text(1e3, 0), rounds.ratios(taken, times[OURS]).text()]
         for library, taken in times.items()
     ]
-    rounds.table(f"{name}: a training step, one thread, {options.rounds} rounds", ["", "ms", "times ours"], rows)
+    what = "a forward pass" if name == VOLUMES else "a training step"
+    rounds.table(f"{name}: {what}, one thread, {options.rounds} rounds", ["", "ms", "times ours"], rows)
     result = {f"{name}_ms": 1e3 * Spread.of(times[OURS]).median}
-    if TORCH in times:
-        result[f"{name}_over_torch"] = rounds.ratios(times[TORCH], times[OURS]).median
+    for library, word in ((PLAIN, "plain"), (TORCH, "torch")):
+        if library in times:
+            result[f"{name}_over_{word}"] = rounds.ratios(times[library], times[OURS]).median
     return result
 
 
@@ -224,7 +239,7 @@ def _seconds(group: Any) -> float:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", metavar="PYTHON", help="interpreter with torch; without it: ours alone")
-    parser.add_argument("--only", choices=(LANDMARKS, MINKUNET))
+    parser.add_argument("--only", choices=(LANDMARKS, VOLUMES, MINKUNET))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -236,7 +251,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.peer_python:
         print("no --peer-python: measured without torch")
     result: dict[str, float] = {}
-    for name in [options.only] if options.only else [LANDMARKS, MINKUNET]:
+    for name in [options.only] if options.only else [LANDMARKS, VOLUMES, MINKUNET]:
         result.update(measure(name, options))
     rounds.print_result(result)
 

@@ -223,6 +223,24 @@ def require_split(split: str, known: Sequence[str], dataset: str, remark: str = 
     return split
 
 
+def names_of_classes(config: Any, names: Sequence[str], word: str = "classes") -> list[str]:
+    """The classes of a dataset by their names, and by their numbers as many more as MODEL.NUM_CLASSES asks for.
+
+    Args:
+        word: what they are called.
+
+    Raises:
+        UserError: MODEL.NUM_CLASSES is less.
+    """
+    wanted, own = config.MODEL.NUM_CLASSES, len(names)
+    if wanted is not None and wanted < own:
+        raise UserError(
+            f"dataset {config.DATA.DATASET} has {own} {word} but MODEL.NUM_CLASSES (-num_classes) is {wanted}; set it "
+            f"to {own} or leave it out"
+        )
+    return [*names, *map(str, range(own, wanted or own))]
+
+
 def dataset_class(config: Any, contract: type[OfTask]) -> type[OfTask]:
     """The class of the dataset DATA.DATASET, as a subclass of the kind that a task reads.
 

@@ -1,6 +1,6 @@
 """What a subject (images, points, volumes) tells the engine: the only thing the two know of each other."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -383,6 +383,10 @@ class Task(TaskTraining, TaskEvaluation, TaskPrediction, TaskExport):
 
     def picture_legend(self) -> Sequence[tuple[str, tuple[int, int, int]]]:
         """What the colours in these pictures mean: names with red, green and blue. Asked for once data are open."""
+        return ()
+
+    def about_samples(self, samples: Any) -> Iterable[str]:
+        """Lines for ``inspect data`` on what these training samples hold, to choose keys by; may read many of them."""
         return ()
 
     def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[Labelled]:

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 
 from ..checkpoint.load import load_weights
+from ..contracts.dataset import names_of_classes
 from ..contracts.figures import Colour
 from ..contracts.prediction import InputSamples, Learned
 from ..contracts.task import Task
@@ -68,19 +69,14 @@ class BackboneTask(Task):
         Raises:
             UserError: they are not, or the model is to have fewer.
         """
-        wanted, number, word = self.config.MODEL.NUM_CLASSES, len(names), self.classes_word
-        if self.class_names and list(names) != self.class_names[:number]:
+        word = self.classes_word
+        if self.class_names and list(names) != self.class_names[: len(names)]:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET}: training and validation data name different {word}: "
                 f"{', '.join(self.class_names)} and {', '.join(names)}; give both the same list of {word}"
             )
-        if wanted is not None and wanted < number:
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET} has {number} {word} but MODEL.NUM_CLASSES (-num_classes) is "
-                f"{wanted}; set it to {number} or leave it out"
-            )
-        self.num_classes = wanted or number
-        self.class_names = [*names, *map(str, range(number, self.num_classes))]
+        self.class_names = names_of_classes(self.config, names, word)
+        self.num_classes = len(self.class_names)
 
     def set_up_from(self, learned: Learned) -> None:
         self._learned = learned

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.dataset import Samples, dataset_class
+from ..contracts.dataset import Samples, dataset_class, names_of_classes
 from ..contracts.figures import Figure
 from ..contracts.prediction import Learned
 from ..contracts.sample_checks import require_finite, require_labels
@@ -20,7 +20,7 @@ from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
 from .scene_figures import Layers, chosen, point_set, semantic_tables, short_name
-from .sparse import PlanSpec, build_plan
+from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 
 _UNIT_ADVICE = "if its coordinates are in millimetres, set DATA.UNIT_M 0.001; else take larger voxels"
 
@@ -59,14 +59,8 @@ class SceneTask(Task):
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
-        own, wanted = dataset.num_classes, self.config.MODEL.NUM_CLASSES
-        if wanted is not None and wanted < own:
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET} has labels 0 to {own - 1} but MODEL.NUM_CLASSES "
-                f"(-num_classes) is {wanted}; set it to {own} or leave it out"
-            )
-        self.num_classes = own if wanted is None else wanted
-        self.class_names = [*dataset.class_names, *map(str, range(own, self.num_classes))]
+        self.class_names = names_of_classes(self.config, dataset.class_names)
+        self.num_classes = len(self.class_names)
         return dataset
 
     def build_dataset(self, split: str, cache_folder: Path) -> SceneSamples:
@@ -175,6 +169,23 @@ class SceneTask(Task):
             "POINTS.FEATURES": list(self.features),
             "coordinates": self.coordinates,
         }
+
+
+def outputs_of(model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, each: str) -> paddle.Tensor:
+    """What a network gives for the voxels of a batch, float32 (rows, classes).
+
+    Args:
+        name: MODEL.NAME.
+        each: what a row is for, such as "voxel".
+
+    Raises:
+        UserError: it gives something else.
+    """
+    outputs = model(SparseTensor(batch["features"], plan=Plan.of_batch(batch)))
+    if not isinstance(outputs, paddle.Tensor) or outputs.shape[0] != rows:
+        found = list(outputs.shape) if isinstance(outputs, paddle.Tensor) else type(outputs).__name__
+        raise UserError(f"MODEL.NAME {name} gives {found} for {rows} {each}s: this task needs a row for each {each}")
+    return outputs.astype("float32")
 
 
 def slices_of(batch: dict[str, Any]) -> list[slice]:

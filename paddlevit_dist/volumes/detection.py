@@ -61,7 +61,7 @@ class LandmarkDetection(Task):
         notices = list(dataset.notices)
         is_training = self.trains_on(split)
         if not is_training:
-            self._cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
+            self._cases = _written(dataset)
         augmentation = Augmentation.of(volumes)
         crop_size = volumes.CROP_SIZE if is_training else None
         mirrored: Sequence[int] = range(len(self.names))
@@ -79,11 +79,7 @@ class LandmarkDetection(Task):
         return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
 
     def _take_facts(self, dataset: Any) -> None:
-        if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET}: the voxel spacing of train is not that of val "
-                f"({dataset.spacing.tolist()} and {self.spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
-            )
+        require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
         wanted = self.config.MODEL.NUM_CLASSES
         if wanted is not None and wanted != len(dataset.names):
             raise UserError(
@@ -252,9 +248,9 @@ class LandmarkDetection(Task):
         volumes = self.config.VOLUMES
         files, unreadable = find_volumes(list(map(str, inputs)))
         dataset = InputVolumes(files, self.names, self.spacing, volumes.WORLD, volumes.MAX_VOXELS)
-        samples = VolumeInputs(dataset, self._intensities(), unreadable)
-        self._cases = samples.cases
-        return samples
+        self._cases = _written(dataset)
+        samples = VolumeSamples(dataset, None, Augmentation(), range(len(self.names)), self._intensities())
+        return VolumeInputs(samples, unreadable)
 
     def prediction_rows(self, prediction: FoundLandmarks) -> list[Row]:
         """A row for each landmark, in millimetres of the volume's own convention."""
@@ -294,6 +290,23 @@ class LandmarkDetection(Task):
         count = int(np.isfinite(inside).all(axis=1).sum())
         drawn = orthogonal_slices(volume, self.spacing, None, inside, names=self.names)
         return drawn, f"{count} of {len(self.names)} landmarks"
+
+
+def require_same_spacing(dataset: str, before: np.ndarray | None, spacing: np.ndarray) -> None:
+    """Check that two splits have one spacing, (depth, height, width); None: there was no other.
+
+    Raises:
+        UserError: names both.
+    """
+    if before is not None and not np.allclose(before, spacing, rtol=1e-3):
+        raise UserError(
+            f"dataset {dataset}: the voxel spacing of train is not that of val ({before.tolist()} and "
+            f"{spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
+        )
+
+
+def _written(dataset: VolumeDataset) -> list[tuple[str, str]]:
+    return [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
 
 
 def three_digits(length: float) -> float:

@@ -29,14 +29,6 @@ def export_parts(
         intensities = "percentiles 0.5 and 99.5 of each volume become 0 and 1"
     else:
         intensities = f"{window[0]:g} and {window[1]:g} become 0 and 1, what is outside is not cut off"
-    preprocessing: dict[str, Any] = {
-        "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
-        "spacing_mm": None if spacing is None else [float(length) for length in spacing],
-        "intensities": intensities,
-        "windows": list(size),
-        "overlap": float(volumes.OVERLAP),
-        "outside_of_a_small_volume": 0,
-    }
     is_focal = volumes.LOSS == "focal"
     postprocessing = {
         "maps": "the sigmoid of the outputs" if is_focal else "the outputs",
@@ -48,7 +40,7 @@ def export_parts(
         postprocessing["reach_voxels"] = [int(length) for length in np.ceil(3 * sigma)]
     about = {
         "landmarks": list(names) or None,
-        "preprocessing": preprocessing,
+        "preprocessing": _preprocessing(volumes, spacing, {"intensities": intensities}),
         "output": "one heatmap per landmark, of the input's size",
         "postprocessing": postprocessing,
     }
@@ -69,14 +61,7 @@ def segmentation_parts(
         "classes": list(class_names) or None,
         "label_numbers": list(numbers) or None,
         "channels": list(channels),
-        "preprocessing": {
-            "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
-            "spacing_mm": None if spacing is None else [float(length) for length in spacing],
-            **Intensities.of(volumes, len(channels) or 1).about(),
-            "windows": list(size),
-            "overlap": float(volumes.OVERLAP),
-            "outside_of_a_small_volume": 0,
-        },
+        "preprocessing": _preprocessing(volumes, spacing, Intensities.of(volumes, len(channels) or 1).about()),
         "output": "one map per class, of the input's size",
         "postprocessing": {
             "of_overlapping_windows": _WEIGHTS[volumes.WINDOW_WEIGHTS],
@@ -86,6 +71,17 @@ def segmentation_parts(
     shape = (len(class_names) or None, *size)
     example = np.repeat(_example(size), len(channels) or 1, axis=1)
     return ExportParts(len(channels) or 1, about, size, "volume", {"input": example}, output_shape=shape)
+
+
+def _preprocessing(volumes: Any, spacing: np.ndarray | None, intensities: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
+        "spacing_mm": None if spacing is None else [float(length) for length in spacing],
+        **intensities,
+        "windows": [int(length) for length in volumes.CROP_SIZE],
+        "overlap": float(volumes.OVERLAP),
+        "outside_of_a_small_volume": 0,
+    }
 
 
 _WEIGHTS = {

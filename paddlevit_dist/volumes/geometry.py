@@ -150,46 +150,63 @@ def _resampled_length(length: int, step: float) -> int:
     return max(1, int(np.floor((length - 1) / step + 0.5 + 1e-4)) + 1)
 
 
-def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolate linearly, axis by axis, to another spacing.
+def resample(
+    array: np.ndarray, affine: np.ndarray, spacing: np.ndarray, are_labels: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolate linearly, axis by axis, to another spacing; labels become those of the nearest voxels.
 
     The first voxel's centre stays fixed; the last may end up to half a new voxel outside the old array and then repeats
-    its border.
+    its border. Where voxels become k times as long, a Gaussian comes first, with which a voxel stands for all that it
+    covers: a deviation of sqrt(k^2 - 1) / (2 sqrt(2 ln 2)) old voxels turns a point spread of one voxel's width into
+    one of k. Without it fine structure would come back as a coarse one that is not there.
+
+    Source: M. J. Cardoso et al., 2015, "Scale Factor Point Spread Function Matching: Beyond Aliasing in Image
+    Resampling", MICCAI, for the deviation.
 
     Args:
         array: (depth, height, width).
         spacing: target millimetres, (depth, height, width).
     Returns:
-        float32 array and its affine.
+        float32 array, or labels of their dtype, and its affine.
     """
     old = Geometry(array.shape, affine).spacing
-    result = np.asarray(array, dtype=np.float32)
+    result = array if are_labels else np.asarray(array, dtype=np.float32)
     steps = np.asarray(spacing, dtype=np.float64) / old
     for axis, step in enumerate(steps):
         if abs(step - 1.0) < 1e-6:
             continue
         length = array.shape[axis]
         count = _resampled_length(length, step)
-        positions = np.minimum(np.arange(count) * step, length - 1)
-        lower = np.minimum(positions.astype(np.int64), max(length - 2, 0))
-        upper = np.minimum(lower + 1, length - 1)
-        share = (positions - lower).astype(np.float32)
-        share = share.reshape([-1 if other == axis else 1 for other in range(3)])
-        result = result.take(lower, axis) * (1 - share) + result.take(upper, axis) * share
+        if are_labels:
+            nearest = np.rint(np.arange(count) * step).astype(np.int64)
+            result = result.take(np.minimum(nearest, length - 1), axis)
+            continue
+        lower, share = between(length, count, step)
+        bell = gaussian(math.sqrt(max(step**2 - 1, 0) / (8 * math.log(2))))
+        weights = (1 - share)[:, None] * np.append(bell, 0) + share[:, None] * np.append(0, bell)  # (count, taps)
+        total = np.float32(0)
+        for shift, own in enumerate(weights.astype(np.float32).T, -(len(bell) // 2)):
+            own = own.reshape([-1 if other == axis else 1 for other in range(3)])
+            total = total + result.take(np.clip(lower + shift, 0, length - 1), axis) * own
+        result = total
     changed = affine.copy()
     changed[:3, :3] *= steps[::-1]
     return result, changed
 
 
-def nearest_positions(geometry: Geometry, spacing: np.ndarray) -> tuple[Geometry, list[np.ndarray]]:
-    """The grid that ``resample`` gives an array, and along each axis the array's indices next to its voxels."""
-    steps = np.asarray(spacing, dtype=np.float64) / geometry.spacing
-    shape = resampled_shape(geometry.shape, geometry.affine, spacing)
-    places = [np.arange(count) * step for count, step in zip(shape, steps)]
-    changed = geometry.affine.copy()
-    changed[:3, :3] *= steps[::-1]
-    nearest = [np.minimum(np.rint(place).astype(np.int64), old - 1) for place, old in zip(places, geometry.shape)]
-    return Geometry(shape, changed), nearest
+def between(length: int, count: int, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """Where places 0, step, 2 step and so on lie on an axis of ``length`` voxels, at most at its end: the voxel before
+    each, int64 (count,), which is not the last if there is another, and the next one's share, float32 (count,)."""
+    places = np.minimum(np.arange(count) * step, length - 1)
+    lower = np.minimum(places.astype(np.int64), max(length - 2, 0))
+    return lower, (places - lower).astype(np.float32)
+
+
+def gaussian(deviation: float) -> np.ndarray:
+    """Weights of a Gaussian about a voxel, float32 (2 n + 1,), cut off at three deviations, of the sum 1; [1] for 0."""
+    steps = np.arange(-math.ceil(3 * deviation), math.ceil(3 * deviation) + 1)
+    weights = np.exp(-((steps / (deviation or 1)) ** 2) / 2)
+    return (weights / weights.sum()).astype(np.float32)
 
 
 def as_stored(array: np.ndarray, affine: np.ndarray) -> np.ndarray:

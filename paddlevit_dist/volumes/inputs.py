@@ -1,38 +1,30 @@
-"""Volumes that are to be predicted, without landmarks: files and DICOM folders, wherever they are."""
+"""Volumes that are to be predicted: files and DICOM folders, wherever they are."""
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from ..contracts.dataset import Samples
 from ..contracts.prediction import InputSamples, find_inputs, output_names, stamps
 from ..runtime.errors import UserError
 from . import dicom
 from .dataset import VolumeDataset
 from .geometry import Geometry, turned_spacing
-from .intensities import Intensities
-from .reading import SUFFIXES, Header, case_name, parts_of, read_header, remarks_on
-from .samples import Augmentation, VolumeSamples
-from .store import Decoded, moments, percentile_window, read_upright
+from .reading import SUFFIXES, Header, case_name, headers_in_one_place, parts_of, remarks_on
+from .store import Decoded, read_decoded
 
 _EXPECTED = f"expected {', '.join(SUFFIXES)}, or a folder of these or of a DICOM series"
+_LABELS = ("labelsTr", "labelsTs")
 _SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three digits
 
 
-def same_spacing(geometry: Geometry, spacing: np.ndarray) -> bool:
-    """Whether a volume has the spacing (depth, height, width) that weights say, and need not be resampled."""
-    return np.allclose(turned_spacing(geometry), spacing, rtol=_SAME_SPACING)
-
-
-class VolumeFile(NamedTuple):
-    """A volume to be predicted: its file or folder, the convention ("ras" or "lps") of its predictions, and whether it
-    has to be resampled."""
-
-    file: str
-    convention: str
-    resamples: bool
+def read_new(file: str, geometry: Geometry, spacing: np.ndarray, max_voxels: int) -> Decoded:
+    """A volume of this geometry at a spacing (depth, height, width) that weights say."""
+    same = np.allclose(turned_spacing(geometry), spacing, rtol=_SAME_SPACING)
+    return read_decoded(file, None if same else spacing.tolist(), max_voxels)
 
 
 def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -48,12 +40,44 @@ def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]
 
 def _of_folder(folder: str) -> Iterator[str]:
     for place, subfolders, names in os.walk(folder, followlinks=True):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        # Beside nnU-Net's volumes lie their labels: volumes, too, by their names.
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name not in _LABELS)
         own = [name for name in sorted(names) if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
         if own:
             yield from (os.path.join(place, name) for name in own)
         elif dicom.holds_dicom(place):
             yield place
+
+
+class Readable:
+    """Volumes whose headers can be read and whose files lie in one place.
+
+    Args:
+        volumes: name and files of each.
+    Attributes:
+        stems: what the files of each prediction are called.
+        files: of each volume.
+        headers: of the first file of each.
+        unreadable: the others' first files, with reasons.
+        notices: lines for the log.
+    """
+
+    def __init__(self, volumes: Iterable[tuple[str, Sequence[str]]], max_voxels: int) -> None:
+        self.files: list[Sequence[str]] = []
+        self.headers: list[Header] = []
+        self.unreadable: list[tuple[str, str]] = []
+        every: dict[str, Header] = {}
+        names = []
+        for name, files in tqdm(volumes, desc="looking at headers", unit="volume", disable=None, leave=False):
+            try:
+                every.update(headers_in_one_place(files, max_voxels))
+            except UserError as error:
+                self.unreadable.append((files[0], str(error)))
+                continue
+            names.append(name)
+            self.files.append(files)
+            self.headers.append(every[files[0]])
+        self.stems, self.notices = output_names(names), remarks_on(every)
 
 
 class InputVolumes(VolumeDataset):
@@ -70,37 +94,25 @@ class InputVolumes(VolumeDataset):
     def __init__(
         self, files: Sequence[str], names: Sequence[str], spacing: np.ndarray, world: str, max_voxels: int
     ) -> None:
-        self.names, self.spacing, self.max_voxels = list(names), spacing, max_voxels
-        self.cases: list[VolumeFile] = []
-        self.unreadable: list[tuple[str, str]] = []
-        headers: dict[str, Header] = {}
-        for file in tqdm(files, desc="looking at headers", unit="volume", disable=None, leave=False):
-            try:
-                header = headers[file] = read_header(file, max_voxels)
-            except UserError as error:
-                self.unreadable.append((file, str(error)))
-                continue
-            same = same_spacing(header.geometry, spacing)
-            self.cases.append(VolumeFile(file, header.convention if world == "file" else world, not same))
-        self.stems = output_names([case_name(case.file) for case in self.cases])
-        self.notices = remarks_on(headers)
+        self.names, self.spacing, self.world, self.max_voxels = list(names), spacing, world, max_voxels
+        found = Readable([(case_name(file), (file,)) for file in files], max_voxels)
+        self.stems, self.files, self.headers = found.stems, found.files, found.headers
+        self.unreadable, self.notices = found.unreadable, found.notices
 
     def __len__(self) -> int:
-        return len(self.cases)
+        return len(self.files)
 
     def describe(self, index: int) -> str:
-        return self.cases[index].file
+        return self.files[index][0]
 
     def case(self, index: int) -> str:
         return self.stems[index]
 
     def convention(self, index: int) -> str:
-        return self.cases[index].convention
+        return self.headers[index].convention if self.world == "file" else self.world
 
     def volume(self, index: int) -> Decoded:
-        file, _, resamples = self.cases[index]
-        voxels, affine = read_upright(file, self.spacing.tolist() if resamples else None, self.max_voxels)
-        return Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels), moments(voxels))
+        return read_new(self.files[index][0], self.headers[index].geometry, self.spacing, self.max_voxels)
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return np.full((len(self.names), 3), np.nan)
@@ -110,21 +122,20 @@ class VolumeInputs(InputSamples):
     """Whole volumes to be predicted, with intensities as in an evaluation.
 
     Args:
-        intensities: see ``VolumeSamples``.
+        samples: of a dataset with ``files``, those of each volume, and ``unreadable``.
         unreadable: paths without volumes, with reasons.
     """
 
     labelled = False
 
-    def __init__(self, dataset: InputVolumes, intensities: Intensities, unreadable: Sequence[tuple[str, str]]) -> None:
-        self.samples = VolumeSamples(dataset, None, Augmentation(), range(len(dataset.names)), intensities)
-        self.cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
-        self.names = [case.file for case in dataset.cases]
-        self.unreadable = [*unreadable, *dataset.unreadable]
-        self.notices = list(dataset.notices)
+    def __init__(self, samples: Samples, unreadable: Sequence[tuple[str, str]]) -> None:
+        self.samples, self.dataset = samples, samples.dataset
+        self.names = [files[0] for files in self.dataset.files]
+        self.unreadable = [*unreadable, *self.dataset.unreadable]
+        self.notices = list(self.dataset.notices)
 
-    def sample(self, index: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
+    def sample(self, index: int, generator: np.random.Generator) -> dict[str, Any]:
         return self.samples.sample(index, generator)
 
     def content(self) -> Any:
-        return stamps(part for file in self.names for part in (file, *parts_of(file)))
+        return stamps(part for files in self.dataset.files for file in files for part in (file, *parts_of(file)))

@@ -144,13 +144,14 @@ def common_spacing(headers: dict[str, Header], wanted: Sequence[float] | None) -
     if wanted is not None:
         return np.array(wanted, dtype=np.float64)
     first = next(iter(headers))
-    reference = turned_spacing(headers[first].geometry)
-    for file, header in headers.items():
-        spacing = turned_spacing(header.geometry)
+    found = {file: turned_spacing(header.geometry) for file, header in headers.items()}
+    reference, middle = found[first], np.median(list(found.values()), axis=0)
+    for file, spacing in found.items():
         if not np.allclose(spacing, reference, rtol=1e-3):
             raise UserError(
                 f"{file}: the voxel spacing is {_millimetres(spacing)} but that of {os.path.basename(first)} is "
-                f"{_millimetres(reference)} (depth, height, width); set VOLUMES.SPACING_MM to resample all to one"
+                f"{_millimetres(reference)} (depth, height, width); resample all to one, such as the median, with "
+                f"VOLUMES.SPACING_MM [{','.join(f'{length:.3g}' for length in middle)}]"
             )
     return reference
 

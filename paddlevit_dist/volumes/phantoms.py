@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.dataset import require_split
+from ..contracts.dataset import Dataset, require_split
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, rotation
 from .store import Decoded, moments
@@ -45,6 +45,11 @@ class Phantom(NamedTuple):
     geometry: Geometry
     world: np.ndarray
 
+    @property
+    def decoded(self) -> Decoded:
+        """As a store gives it."""
+        return Decoded(self.voxels, self.geometry, (-1000.0, 1000.0), moments(self.voxels))
+
 
 class Head(NamedTuple):
     """What is random of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from its own frame to the volume's
@@ -57,12 +62,6 @@ class Head(NamedTuple):
     middle: np.ndarray
     noise: np.ndarray
     world: np.ndarray
-
-
-def draw(generator: np.random.Generator) -> Phantom:
-    """A head in a pose of its own: turned up to 12 degrees about each axis, shifted up to 8 mm, 10 % larger or smaller,
-    each part displaced by itself by about a millimetre, with noise."""
-    return paint(head_of(generator))[0]
 
 
 def paint(head: Head) -> tuple[Phantom, np.ndarray]:
@@ -87,7 +86,8 @@ def seeded(split: str, index: int) -> np.random.Generator:
 
 
 def head_of(generator: np.random.Generator) -> Head:
-    """Drawn in an order that decides every phantom."""
+    """A head in a pose of its own: turned up to 12 degrees about each axis, shifted up to 8 mm, 10 % larger or smaller,
+    each part displaced by itself by about a millimetre, with noise; drawn in an order that decides every phantom."""
     parts, landmarks = _anatomy(generator)
     pose = rotation(np.deg2rad(generator.uniform(-12, 12, 3))) * generator.uniform(0.9, 1.1)
     shift = generator.uniform(-8, 8, 3)
@@ -149,11 +149,35 @@ def _place(generator: np.random.Generator) -> Geometry:
     return Geometry(_SHAPE, affine)
 
 
-class SyntheticLandmarks(VolumeDataset):
+class Phantoms(Dataset):
     """96 phantoms to train on and 24 others to evaluate, each the same on every machine and in every run.
 
-    Voxels are generated on first access and then kept in memory (180 kB each).
+    They are drawn on first access and then kept in memory (180 kB each; 270 kB with labels).
     """
+
+    split: str
+    _drawn: dict[int, Any]
+
+    def __len__(self) -> int:
+        return SIZES[self.split]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_drawn": {}}
+
+    def case(self, index: int) -> str:
+        return f"phantom_{self.split}_{index:03d}"
+
+    def describe(self, index: int) -> str:
+        return f"drawn phantom {self.split} {index}"
+
+    def _of(self, index: int) -> Any:
+        if index not in self._drawn:
+            self._drawn[index] = paint(head_of(seeded(self.split, index)))
+        return self._drawn[index]
+
+
+class SyntheticLandmarks(Phantoms, VolumeDataset):
+    """Phantoms with the positions of their landmarks."""
 
     def __init__(
         self,
@@ -166,42 +190,21 @@ class SyntheticLandmarks(VolumeDataset):
         self.names = list(NAMES)
         self.spacing = np.array(SPACING_MM)
         self._convention = "ras" if options.world == "file" else options.world
-        self._drawn: dict[int, Phantom] = {}
-
-    def __len__(self) -> int:
-        return SIZES[self.split]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_drawn": {}}
+        self._drawn = {}
 
     def volume(self, index: int) -> Decoded:
-        phantom = self._phantom(index)
-        return Decoded(phantom.voxels, phantom.geometry, (-1000.0, 1000.0), moments(phantom.voxels))
+        return self._of(index)[0].decoded
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
-        return geometry.voxels(self._phantom(index).world)
+        return geometry.voxels(self._of(index)[0].world)
 
     def world(self, index: int) -> np.ndarray:
         """Without the voxels, which take most of the time: 2 ms for a phantom."""
-        return head_of(self._generator(index)).world
+        return head_of(seeded(self.split, index)).world
 
     def placed(self) -> list[int]:
         worlds = map(self.world, range(len(self)))
         return sum((~np.isnan(world).any(axis=1)).astype(int) for world in worlds).tolist()
 
-    def case(self, index: int) -> str:
-        return f"phantom_{self.split}_{index:03d}"
-
     def convention(self, index: int) -> str:
         return self._convention
-
-    def describe(self, index: int) -> str:
-        return f"drawn phantom {self.split} {index}"
-
-    def _phantom(self, index: int) -> Phantom:
-        if index not in self._drawn:
-            self._drawn[index] = draw(self._generator(index))
-        return self._drawn[index]
-
-    def _generator(self, index: int) -> np.random.Generator:
-        return seeded(self.split, index)

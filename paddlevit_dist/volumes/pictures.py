@@ -24,6 +24,7 @@ def orthogonal_slices(
     centre: np.ndarray | None = None,
     shows_sides: bool = False,
     names: Sequence[str] | None = None,
+    classes: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
     """Axial, coronal and sagittal slices side by side, in true proportions, upright: anterior or superior is up.
 
@@ -38,6 +39,8 @@ def orthogonal_slices(
         centre: the voxel that all three slices go through; None for the median of the landmarks.
         shows_sides: write the patient's sides at the edges (left, right, anterior, posterior, superior, inferior).
         names: of the landmarks: each mark gets its number in a list to the right of the slices.
+        classes: of the voxels, uint8 of the volume's shape, and by class a colour with its opacity, float32 (256, 4),
+            0 to 255 and 0 to 1; None: none are shown.
     Returns:
         uint8 (height, width, 3).
     """
@@ -47,7 +50,7 @@ def orthogonal_slices(
     sides = [length * step for length, step in zip(volume.shape, spacing)]
     scale = min(_SHORTEST_SIDE / min(sides), _LONGEST_SIDE / max(sides))
     shown = [(points, colour) for points, colour in ((true, _TRUE), (found, _FOUND)) if points is not None]
-    panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names) for axis in range(3)]
+    panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names, classes) for axis in range(3)]
     height = max(panel.shape[0] for panel in panels)
     if names is not None:
         panels.append(_list_of(names, shown, height))
@@ -75,6 +78,7 @@ def _panel(
     shown: Sequence[tuple[np.ndarray, Colour]],
     shows_sides: bool,
     names: Sequence[str] | None,
+    classes: tuple[np.ndarray, np.ndarray] | None,
 ) -> np.ndarray:
     title, rows, columns = _DIRECTIONS[axis]
     plane = volume.take(index[axis], axis=axis)
@@ -83,6 +87,11 @@ def _panel(
     size = np.maximum(np.rint(np.array(grey.shape) * zoom).astype(int), 1)
     picture = Image.fromarray(grey[::-1])  # arrays begin inferior and posterior
     picture = picture.resize((size[1], size[0]), Image.BILINEAR).convert("RGB")
+    if classes is not None:
+        own = Image.fromarray(np.ascontiguousarray(classes[0].take(index[axis], axis=axis)[::-1]))
+        colours, opacity = np.split(classes[1][np.asarray(own.resize(picture.size, Image.NEAREST))], [3], axis=2)
+        mixed = (1 - opacity) * np.asarray(picture) + opacity * colours
+        picture = Image.fromarray(np.rint(mixed).astype(np.uint8))
     drawing = ImageDraw.Draw(picture)
     is_numbered = set()
     for points, colour in shown[::-1]:  # what was found gets the number, and its mark lies beneath that of the truth

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from .settings import MAX_VOXELS
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
 _OF_ITK = (".mha", ".mhd", ".nrrd", ".nhdr")
+_SAME_PLACE = 0.05  # of the smallest spacing: how far corners of files of one volume may be apart
 _LONGEST_REASON = 200  # characters of what a library says
 _SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, its header included
 _LONGEST_EXTENSIONS = 1 << 26  # bytes between a NIfTI's header and its voxels
@@ -88,6 +89,38 @@ def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, He
                 "air (numpy.nan_to_num)"
             )
     return array, header
+
+
+def headers_in_one_place(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> dict[str, Header]:
+    """Headers of files, such as an image and its labels, that have the same voxels at the same places.
+
+    Raises:
+        UserError: as ``read_header``; or names two files and what differs.
+    """
+    headers = {file: read_header(file, max_voxels) for file in files}
+    for file in files[1:]:
+        _require_same_place(files[0], headers[files[0]].geometry, file, headers[file].geometry)
+    return headers
+
+
+def _require_same_place(first: str, one: Geometry, second: str, other: Geometry) -> None:
+    if one.shape != other.shape:
+        both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (other, one)]
+        what = f"{both[0]} voxels (x, y, z) and {both[1]}"
+    else:
+        corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
+        apart = float(np.abs(one.world(corners) - other.world(corners)).max())
+        if apart <= _SAME_PLACE * one.spacing.min():
+            return
+        if not np.allclose(one.spacing, other.spacing, rtol=1e-3):
+            both = [" x ".join(f"{length:.4g}" for length in geometry.spacing[::-1]) for geometry in (other, one)]
+            what = f"spacing {both[0]} and {both[1]} mm (x, y, z)"
+        else:
+            both = [", ".join(f"{place:.2f}" for place in geometry.affine[:3, 3]) for geometry in (other, one)]
+            what = f"origin {both[0]} and {both[1]} mm, or another direction; corners are {apart:.3g} mm apart"
+    raise UserError(
+        f"{second} does not lie where {first} does: {what}; resample one onto the other, or correct its header"
+    )
 
 
 def remarks_on(headers: dict[str, Header]) -> list[str]:

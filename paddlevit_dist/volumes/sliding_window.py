@@ -48,12 +48,12 @@ def predict(
         for part, own in zip(slices, maps):
             where = (slice(None), *part)
             total[where] = total[where] + own * weight
-    # The places form a grid, so the sum of their weights is a product, too.
-    sums = [np.zeros(length, dtype=np.float32) for length in volume.shape[1:]]
-    for line, length, own in zip(sums, window, starts):
+    # The places form a grid, so the sum of their weights is a product, too: no second copy of all maps is needed.
+    for axis, (size_here, length, own) in enumerate(zip(volume.shape[1:], window, starts)):
+        line = np.zeros(size_here, dtype=np.float32)
         for start in own:
             line[start : start + length] += line_weights(length, weights)
-    total = total / _product([to_device(line) for line in sums])
+        total.divide_(to_device(line).reshape([-1 if other == axis else 1 for other in range(3)]))
     return total[:, : size[0], : size[1], : size[2]]
 
 

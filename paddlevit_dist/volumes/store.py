@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from .geometry import Geometry, canonical, check_voxels, resample, resampled_sha
 from .reading import parts_of, read_volume
 from .settings import MAX_VOXELS
 
-_VERSION = 5  # of what is kept of a volume
+_VERSION = 6  # of what is kept of a volume
 _SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as is; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
@@ -51,6 +51,7 @@ class DecodedStore:
         self.folder = folder
         self.max_voxels = max_voxels
         self.spacing = None if spacing is None else [float(length) for length in spacing]
+        self._meaning: list[Any] = []  # of the numbers in files, plain values
         self._verified: set[str] = set()  # by this process
 
     def __getstate__(self) -> dict[str, Any]:
@@ -83,36 +84,53 @@ class DecodedStore:
     def _key(self, file: str) -> str:
         parts = [(part, os.stat(part)) for part in parts_of(file)]
         states = [(os.path.basename(part), state.st_size, state.st_mtime_ns) for part, state in parts]
-        facts = [_VERSION, os.path.abspath(file), states, self.spacing]
+        facts = [_VERSION, os.path.abspath(file), states, self.spacing, *self._meaning]
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
 
     def _decode(self, file: str, facts: Path, target: Path) -> None:
-        voxels, affine = read_upright(file, self.spacing, self.max_voxels)
+        voxels, affine, known = self._read(file)
         self.folder.mkdir(parents=True, exist_ok=True)
-        checksum = write_array(target, np.ascontiguousarray(voxels))
-        stored = {"file": os.path.abspath(file), "affine": affine.tolist()}
-        stored.update(window=percentile_window(voxels), moments=moments(voxels))
+        checksum = write_array(target, voxels)
+        stored = {"file": os.path.abspath(file), "affine": affine.tolist(), **known, "checksum": checksum}
         with checked_file(facts) as out:
-            out.write(json.dumps({**stored, "checksum": checksum}).encode("utf-8"))
+            out.write(json.dumps(stored).encode("utf-8"))
+
+    def _read(self, file: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Voxels and affine as ``read_upright`` gives them, and what else is kept of a volume."""
+        decoded = read_decoded(file, self.spacing, self.max_voxels)
+        return decoded.array, decoded.geometry.affine, {"window": decoded.window, "moments": decoded.moments}
 
 
-def read_upright(file: str, spacing_mm: Sequence[float] | None, max_voxels: int) -> tuple[np.ndarray, np.ndarray]:
-    """The voxels of a file (depth, height, width) along the world's axes, and their affine (4, 4).
+def read_decoded(file: str, spacing_mm: Sequence[float] | None, max_voxels: int) -> Decoded:
+    """A volume without a store; arguments and errors as of ``read_upright``."""
+    voxels, affine = read_upright(file, spacing_mm, max_voxels)
+    return Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels), moments(voxels))
+
+
+def read_upright(
+    file: str,
+    spacing_mm: Sequence[float] | None,
+    max_voxels: int,
+    classes_of: Callable[[str, np.ndarray], np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The voxels of a file (depth, height, width) along the world's axes, contiguous, and their affine (4, 4).
 
     Args:
         spacing_mm: millimetres (depth, height, width) to resample to, or None.
         max_voxels: as it is stored and as it is resampled.
+        classes_of: makes classes of the file's numbers; None: they are intensities.
     Raises:
         UserError: see ``read_volume``.
     """
     voxels, header = read_volume(file, max_voxels)
-    voxels, affine = canonical(voxels, header.geometry.affine)
+    are_labels = classes_of is not None
+    voxels, affine = canonical(classes_of(file, voxels) if are_labels else voxels, header.geometry.affine)
     if spacing_mm is not None:
         spacing = np.array(spacing_mm, dtype=np.float64)
         why = f" at the spacing of {' x '.join(f'{length:g}' for length in spacing)} mm (VOLUMES.SPACING_MM)"
         check_voxels(file, resampled_shape(voxels.shape, affine, spacing), max_voxels, why)
-        voxels, affine = resample(voxels, affine, spacing)
-    return (voxels if voxels.dtype.name in _SMALL else voxels.astype(np.float32)), affine
+        voxels, affine = resample(voxels, affine, spacing, are_labels)
+    return np.ascontiguousarray(voxels, None if voxels.dtype.name in _SMALL else np.float32), affine
 
 
 def _belong_together(facts: Path, array: Path) -> bool:
@@ -132,5 +150,6 @@ def percentile_window(voxels: np.ndarray) -> tuple[float, float]:
 
 def moments(voxels: np.ndarray) -> tuple[float, float]:
     """Mean and standard deviation of all intensities; 1 in place of a deviation of 0."""
-    deviation = float(voxels.std(dtype=np.float64))
-    return float(voxels.mean(dtype=np.float64)), deviation if deviation > 0 else 1.0
+    mean = float(voxels.mean(dtype=np.float64))
+    squares = sum(float(np.square(plane - mean, dtype=np.float64).sum()) for plane in voxels)  # none of a whole volume
+    return mean, (squares / voxels.size) ** 0.5 or 1.0

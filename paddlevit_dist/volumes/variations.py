@@ -2,18 +2,16 @@
 
 import numpy as np
 
-_REACH = 3.0  # deviations of a Gaussian
+from .geometry import gaussian
 
 
 def blurred(volume: np.ndarray, deviation: float) -> np.ndarray:
     """Smoothed with a Gaussian of this deviation in voxels, cut off at three; the border is repeated outside."""
-    radius = max(1, int(np.ceil(_REACH * deviation)))
-    weights = np.exp(-((np.arange(-radius, radius + 1) / deviation) ** 2) / 2)
-    weights = (weights / weights.sum()).astype(np.float32)
+    weights = gaussian(deviation)
     for axis in range(3):
         length = volume.shape[axis]
         total = np.zeros_like(volume)
-        for shift, weight in enumerate(weights, -radius):
+        for shift, weight in enumerate(weights, -(len(weights) // 2)):
             total += weight * volume.take(np.clip(np.arange(length) + shift, 0, length - 1), axis=axis)
         volume = total
     return volume
@@ -22,16 +20,11 @@ def blurred(volume: np.ndarray, deviation: float) -> np.ndarray:
 def coarsened(volume: np.ndarray, share: float) -> np.ndarray:
     """As a scan with ``share`` of the voxels along each axis would look: every so-manieth voxel, with straight lines
     between them. (nnU-Net has cubic splines there.)"""
-    for axis in range(3):
-        length = volume.shape[axis]
+    for axis, length in enumerate(volume.shape):
         kept = np.unique(np.rint(np.linspace(0, length - 1, max(2, round(share * length)))).astype(int))
-        after = (
-            np.clip(np.searchsorted(kept, np.arange(length), side="right"), 1, len(kept) - 1) if length > 1 else None
-        )
-        if after is None:
-            continue
+        after = np.clip(np.searchsorted(kept, np.arange(length), side="right"), 1, max(len(kept) - 1, 1)) % len(kept)
         first, second = kept[after - 1], kept[after]
-        part = ((np.arange(length) - first) / (second - first)).astype(np.float32)
+        part = ((np.arange(length) - first) / np.maximum(second - first, 1)).astype(np.float32)
         part = part.reshape([-1 if own == axis else 1 for own in range(3)])
         volume = volume.take(first, axis=axis) * (1 - part) + volume.take(second, axis=axis) * part
     return volume

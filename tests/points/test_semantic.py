@@ -222,5 +222,12 @@ def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
 
 
 def test_fewer_classes_than_the_data_have_are_refused():
-    with pytest.raises(UserError, match=r"labels 0 to 19 but MODEL.NUM_CLASSES .* is 7; set it to 20"):
+    with pytest.raises(UserError, match=r"has 20 classes but MODEL.NUM_CLASSES .* is 7; set it to 20"):
         task_of("-num_classes=7").build_dataset("val", None)
+
+
+def test_a_network_of_another_task_is_refused():
+    task = task_of("MODEL.NAME", "mink_classifier14")
+    task.build_dataset("val", None)
+    with pytest.raises(UserError, match=r"MODEL.NAME mink_classifier14 gives \[1, 20\] for \d+ voxels: .* each voxel"):
+        forward(task, read_all(samples_of(scene(300, 0))))

@@ -279,3 +279,13 @@ def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):
     (row,) = task.prediction_rows(predicted[1])
     assert row["class"] == SyntheticSolids.class_names[predicted[1].argmax()]
     assert row["score"] == pytest.approx(predicted[1].max(), rel=1e-6) and len(row) == 10
+
+
+def test_a_network_of_another_task_is_refused(tmp_path):
+    task = ShapeClassification(keys_of("MODEL.NAME", "minkunet_tutorial"))
+    samples = task.build_dataset("train", tmp_path)
+    model = task.build_model()
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
+    tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
+    with pytest.raises(UserError, match=r"MODEL.NAME minkunet_tutorial gives \[\d+, 8\] for 2 shapes: .* each shape"):
+        task.train_step(model, tensors, Step(1, 0, 1))

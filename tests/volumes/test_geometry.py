@@ -53,6 +53,28 @@ def test_resampling_a_linear_ramp_keeps_it_in_the_world():
     assert array.shape == (13, 8, 13)
 
 
+def test_larger_voxels_hold_the_mean_of_what_they_cover():
+    """A checkerboard becomes its mean, a constant stays itself, labels stay labels, and a blob stays where it is; a
+    wave becomes as much weaker as the transform of a Gaussian says."""
+    board = np.indices((24, 24, 24)).sum(axis=0) % 2
+    constant = np.full(board.shape, 7.25)
+    for spacing in ([4.0, 4.0, 4.0], [2.0, 3.0, 1.0], [1.7, 1.0, 2.5]):
+        wanted = np.array(spacing)
+        np.testing.assert_allclose(resample(constant, np.eye(4), wanted)[0], 7.25, rtol=1e-6)
+        assert set(np.unique(resample(board, np.eye(4), wanted, are_labels=True)[0])) == {0, 1}
+        blob = np.exp(-((np.indices(board.shape) - np.reshape([11, 12, 13], (3, 1, 1, 1))) ** 2).sum(axis=0) / 12)
+        found, affine = resample(blob, np.eye(4), wanted)
+        places = Geometry(found.shape, affine).world(np.stack(np.indices(found.shape), axis=-1))[..., ::-1]
+        centre = (found[..., None] * places).sum(axis=(0, 1, 2)) / found.sum()
+        np.testing.assert_allclose(centre, [11, 12, 13], atol=0.02)
+    inner = resample(board, np.eye(4), np.array([4.0, 4.0, 4.0]))[0][1:-1, 1:-1, 1:-1]
+    np.testing.assert_allclose(inner, 0.5, atol=1e-3)
+    wave = np.cos(2 * np.pi * np.arange(300) / 6)[:, None, None]
+    weaker = np.exp(-2 * (np.pi / 6) ** 2 * (3**2 - 1) / (8 * np.log(2)))
+    found = resample(wave, np.eye(4), np.array([3.0, 1.0, 1.0]))[0][5:-5].ravel()
+    np.testing.assert_allclose(found, weaker * wave[15:-14:3].ravel()[: len(found)], atol=5e-3)
+
+
 @pytest.mark.parametrize(
     "shape, affine, message",
     [

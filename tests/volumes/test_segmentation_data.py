@@ -11,7 +11,8 @@ from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, Options, Source
-from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, chosen_cases
+from paddlevit_dist.volumes.segmentation.fingerprint import fingerprint, misnamed
+from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, chosen_cases, grouped
 from paddlevit_dist.volumes.segmentation.prediction import write_labels
 
 SECOND = {"channel_names": {"0": "CT", "1": "PET"}, "labels": {"background": 0, "spleen": 2, "liver": 5, "ignore": 9}}
@@ -74,8 +75,20 @@ def test_folds_are_nnunets(tmp_path):
         assert chosen_cases(str(tmp_path / "none.json"), names, "train", fold) == set(names) - held_out
     (tmp_path / "splits_final.json").write_text(json.dumps([{"train": ["n01", "n02"], "val": ["n00"]}]))
     assert chosen_cases(str(tmp_path / "splits_final.json"), names, "train", 0) == {"n01", "n02"}
+    (tmp_path / "empty.json").write_text(json.dumps([{"train": ["n01"], "val": []}]))
+    with pytest.raises(UserError, match="fold 0 has no volume in val"):
+        chosen_cases(str(tmp_path / "empty.json"), names, "val", 0)
     with pytest.raises(UserError, match="has 1 folds"):
         chosen_cases(str(tmp_path / "splits_final.json"), names, "train", 1)
+
+
+def test_numbers_that_are_no_channel_belong_to_the_name():
+    files = ["d/scan_2023.nii.gz", "d/scan_2024.nii.gz", "d/x_0000.nii.gz"]
+    assert [name for name, _ in grouped(files, ["CT"])] == ["scan_2023", "scan_2024", "x"]
+    with pytest.raises(UserError, match="2 files of x"):
+        grouped([*files, "d/x_0001.nii.gz"], ["CT"])
+    with pytest.raises(UserError, match="no file x_0001"):
+        grouped(["d/x_0000.nii.gz"], ["CT", "PET"])
 
 
 def shifted(affine):
@@ -115,6 +128,31 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, spoil, said):
     assert "\n" not in str(error.value)
     if said in ("origin", "spacing", "voxels"):
         assert "case_1.nii.gz" in str(error.value) and "case_1_0000.nii.gz" in str(error.value)
+
+
+def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
+    """Sizes, spacings, millilitres and intensities against those of the files, of two volumes with other spacings."""
+    root = raw_data(tmp_path, cases=3, affine=np.diag([1.0, 1.5, 2.0, 1.0]))
+    write_volume(root / "labelsTr" / "case_2.nii.gz", labels_of(2), np.diag([1.0, 1.5, 4.0, 1.0]))
+    for channel in range(2):
+        voxels = np.full(SHAPE, 7 + channel, np.float32)
+        write_volume(root / "imagesTr" / f"case_2_{channel:04d}.nii.gz", voxels, np.diag([1.0, 1.5, 4.0, 1.0]))
+    (root / "splits_final.json").write_text(json.dumps([{"train": ["case_0", "case_2"], "val": ["case_1"]}]))
+    with pytest.raises(UserError, match=r"such as the median, with VOLUMES.SPACING_MM \[3,1.5,1\]"):
+        opened(root)
+    lines = list(fingerprint(opened(root, spacing_mm=[4.0, 1.5, 1.0])))
+    assert lines[0].startswith(
+        "spacing as stored (depth, height, width): median 3 x 1.5 x 1, 2 x 1.5 x 1 to 4 x 1.5 x 1 "
+    )
+    depth, height, width = SHAPE
+    assert f"median {3 * depth} x {1.5 * height:g} x {width}, {2 * depth} x " in lines[1]
+    liver = [int((labels_of(seed)[::step] == 5).sum()) * 6 / 1000 for seed, step in ((0, 2), (2, 1))]
+    assert f"in 2 of 2 volumes looked at, {min(liver):.4g} to {max(liver):.4g} ml" in lines[4]
+    ct = next(line for line in lines if line.startswith("channel CT"))
+    first = np.random.default_rng([0, 0]).normal(0, 20, SHAPE).astype(np.float32)
+    assert "0.5, 50 and 99.5" in ct and "VOLUMES.INTENSITY_MEAN_STD [" in ct
+    assert float(ct.split("99.5 ")[1].split(",")[0]) > float(first.min())
+    assert misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and "called CT" in misnamed(["MRI"], ["ct"])[0]
 
 
 def test_an_unknown_label_is_named_with_its_voxel(tmp_path):

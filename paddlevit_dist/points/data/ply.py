@@ -9,14 +9,15 @@ Source: G. Turk, "The PLY Polygon File Format", 1994.
 import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, content_of, open_regular
+from ...runtime.files import atomic_file, content_of
 
 _TYPES = {
     "char": "i1",
@@ -50,6 +51,15 @@ class Damaged(Exception):
     """The file is not a PLY file, or is truncated; the message says where."""
 
 
+@contextmanager
+def told_if_damaged(path: str | Path, kind: str) -> Iterator[None]:
+    """``Damaged`` becomes a UserError with the file and its kind."""
+    try:
+        yield
+    except Damaged as error:
+        raise UserError(f"{path} is not a complete {kind} file: {error}; copy or export it again") from error
+
+
 class Property(NamedTuple):
     """One value of an element, or a list of values if ``count_type`` is given."""
 
@@ -75,15 +85,13 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
         UserError: the file cannot be read, is damaged, or has no vertices.
     """
     content = content_of(path)
-    try:
+    with told_if_damaged(path, "PLY"):
         order, elements, position = _read_header(content)
         for element in elements:
             if element.name == "vertex":
                 read = _read_ascii if not order else _read_binary
                 return read(content, position, element, order)[0]
             position = _skip(content, position, element, order)
-    except Damaged as error:
-        raise UserError(f"{path} is not a complete PLY file: {error}; copy or export it again") from error
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
 
@@ -93,13 +101,8 @@ def count_vertices(path: str | Path) -> int:
     Raises:
         UserError: the file cannot be read, or is no PLY file with vertices.
     """
-    try:
-        with open_regular(path, "rb") as stream:
-            _, elements, _ = _read_header(stream.read(_LONGEST_HEADER))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except Damaged as error:
-        raise UserError(f"{path} is not a complete PLY file: {error}; copy or export it again") from error
+    with told_if_damaged(path, "PLY"):
+        _, elements, _ = _read_header(content_of(path, _LONGEST_HEADER))
     for element in elements:
         if element.name == "vertex":
             return element.count

@@ -29,7 +29,7 @@ from ..data.scenes import SceneDataset
 from ..inputs import describe_points
 from ..outputs import SceneWriter
 from ..scene_figures import Layers, semantic_layers
-from ..scene_task import SceneTask, slices_of
+from ..scene_task import SceneTask, outputs_of, slices_of
 from ..sparse import Plan, SparseTensor, build_plan
 from .fragments import Blocks, scored
 from .input import PointSamples, WholeScene, training_steps
@@ -102,8 +102,7 @@ class SemanticSegmentation(SceneTask):
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Float32 (views x P, classes)."""
-        voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
-        logits = model(voxels).astype("float32")  # (M, classes)
+        logits = outputs_of(model, batch, self.config.MODEL.NAME, batch["features"].shape[0], "voxel")  # (M, classes)
         return paddle.gather(logits, batch["inverse"])
 
     def eval_step(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...contracts.dataset import Samples, dataset_class
+from ...contracts.dataset import Samples, dataset_class, names_of_classes
 from ...contracts.figures import Figure
 from ...contracts.prediction import InputSamples, find_inputs
 from ...contracts.sample_checks import BadSample, require_finite, require_label
@@ -23,7 +23,8 @@ from ..data.augment import rotation
 from ..data.pictures import draw
 from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
-from ..sparse import Plan, PlanSpec, SparseTensor, build_plan
+from ..scene_task import outputs_of
+from ..sparse import PlanSpec, build_plan
 from .data import ENDINGS, Shape, ShapeDataset, read_shape
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
@@ -125,14 +126,8 @@ class ShapeClassification(Classifier, Task):
     def build_dataset(self, split: str, cache_folder: Path) -> ShapeSamples:
         config = self.config
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
-        own, wanted = dataset.num_classes, config.MODEL.NUM_CLASSES
-        if wanted is not None and wanted < own:
-            raise UserError(
-                f"dataset {config.DATA.DATASET} has {own} classes but MODEL.NUM_CLASSES (-num_classes) is {wanted}; "
-                f"set it to {own} or leave it out"
-            )
-        self.num_classes = wanted or own
-        self.class_names = [*dataset.class_names, *map(str, range(own, self.num_classes))]
+        self.class_names = names_of_classes(config, dataset.class_names)
+        self.num_classes = len(self.class_names)
         return ShapeSamples(dataset, config.SHAPES, self.trains_on(split))
 
     def check_sample(self, sample: ShapeSample) -> None:
@@ -167,7 +162,7 @@ class ShapeClassification(Classifier, Task):
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Float32 (batch, classes)."""
-        return model(SparseTensor(batch["features"], plan=Plan.of_batch(batch))).astype("float32")
+        return outputs_of(model, batch, self.config.MODEL.NAME, batch["labels"].shape[0], "shape")
 
     def expected_losses(self) -> dict[str, float]:
         return {"loss": math.log(self.num_classes)}

@@ -1,7 +1,5 @@
 """What a dataset of volumes with label maps is, and where decoded label maps are kept."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...contracts.dataset import Dataset
-from ...loading.checked_files import checked_file, write_array
 from ...runtime.errors import UserError
-from ..geometry import Geometry, canonical, check_voxels, nearest_positions
-from ..reading import read_volume
+from ..geometry import Geometry
+from ..reading import Header
 from ..settings import MAX_VOXELS
-from ..store import Decoded, DecodedStore
+from ..store import Decoded, DecodedStore, read_upright
 
 IGNORED = 255  # of a voxel without a class; so a dataset has at most 255 classes
 _PLACES = 500  # voxels of each class that are kept, to draw training crops around
@@ -104,8 +101,9 @@ class SegmentedVolumes(Dataset):
         raise NotImplementedError
 
     def stored_labels(self, index: int) -> LabelMap | None:
-        """The labels as they are stored, at their own spacing, without being resampled; None without labels."""
-        raise NotImplementedError
+        """The labels as they are stored, at their own spacing, without being resampled; None without labels. By default
+        those of ``read``."""
+        return self.read(index)[1]
 
     def source(self, index: int) -> Source:
         """Where the labels of volume ``index`` belong."""
@@ -114,6 +112,32 @@ class SegmentedVolumes(Dataset):
     def case(self, index: int) -> str:
         """Name of volume ``index``: its file name without channel and suffix."""
         raise NotImplementedError
+
+
+class VolumeFiles(SegmentedVolumes):
+    """Such volumes in files.
+
+    Attributes:
+        names: of the volumes.
+        files: those of each volume's channels.
+        headers: of the first file of each.
+    """
+
+    names: Sequence[str]
+    files: Sequence[Sequence[str]]
+    headers: Sequence[Header]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def source(self, index: int) -> Source:
+        return Source(self.files[index][0], self.headers[index].geometry)
+
+    def case(self, index: int) -> str:
+        return self.names[index]
+
+    def describe(self, index: int) -> str:
+        return self.files[index][0]
 
 
 class LabelStore(DecodedStore):
@@ -134,6 +158,7 @@ class LabelStore(DecodedStore):
     ) -> None:
         super().__init__(folder, spacing, max_voxels)
         self.numbers, self.ignored = list(numbers), ignored
+        self._meaning = [self.numbers, ignored]
 
     def labels(self, file: str) -> LabelMap:
         """The label map of a file.
@@ -145,24 +170,10 @@ class LabelStore(DecodedStore):
         places = {int(label): np.array(own, np.int64) for label, own in stored["places"].items()}
         return LabelMap(array, Geometry(array.shape, np.array(stored["affine"])), places)
 
-    def _key(self, file: str) -> str:
-        facts = [super()._key(file), self.numbers, self.ignored]
-        return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
-
-    def _decode(self, file: str, facts: Path, target: Path) -> None:
-        voxels, header = read_volume(file, self.max_voxels)
-        array, affine = canonical(self._classes(file, voxels), header.geometry.affine)
-        if self.spacing is not None:
-            geometry, positions = nearest_positions(Geometry(array.shape, affine), np.array(self.spacing))
-            check_voxels(file, geometry.shape, self.max_voxels, " at VOLUMES.SPACING_MM")
-            array, affine = array[np.ix_(*positions)], geometry.affine
-        found = LabelMap.of(np.ascontiguousarray(array), Geometry(array.shape, affine))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        checksum = write_array(target, found.array)
-        places = {label: own.tolist() for label, own in found.places.items()}
-        stored = {"file": file, "affine": affine.tolist(), "places": places, "checksum": checksum}
-        with checked_file(facts) as out:
-            out.write(json.dumps(stored).encode("utf-8"))
+    def _read(self, file: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        array, affine = read_upright(file, self.spacing, self.max_voxels, self._classes)
+        places = LabelMap.of(array, Geometry(array.shape, affine)).places
+        return array, affine, {"places": {label: own.tolist() for label, own in places.items()}}
 
     def _classes(self, file: str, voxels: np.ndarray) -> np.ndarray:
         """uint8 of the same shape."""

@@ -34,7 +34,7 @@ def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarr
         true, predicted: bool (depth, height, width), neither of them empty.
         spacing: millimetres (depth, height, width).
     """
-    from scipy.ndimage import binary_erosion, distance_transform_edt
+    from scipy.ndimage import binary_erosion
 
     either = true | predicted
     part = tuple(
@@ -42,7 +42,16 @@ def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarr
         for places in (np.flatnonzero(either.any(axis=tuple({0, 1, 2} - {axis}))) for axis in range(3))
     )
     surfaces = [mask[part] & ~binary_erosion(mask[part]) for mask in (true, predicted)]
-    of_true, of_predicted = (distance_transform_edt(~surface, sampling=spacing) for surface in surfaces)
-    there, back = of_true[surfaces[1]], of_predicted[surfaces[0]]
+    there, back = (_to_nearest(*surfaces[::turn], spacing) for turn in (-1, 1))
     average = float(np.concatenate([there, back]).mean())
     return average, float(max(np.percentile(there, 95), np.percentile(back, 95)))
+
+
+def _to_nearest(surface: np.ndarray, other: np.ndarray, spacing: np.ndarray) -> np.ndarray:
+    """Millimetres from each voxel of a surface to the nearest of another, float64 (voxels,)."""
+    from scipy.ndimage import distance_transform_edt
+
+    # Places in place of distances of all voxels: a quarter of the memory.
+    nearest = distance_transform_edt(~other, sampling=spacing, return_distances=False, return_indices=True)
+    steps = nearest[:, surface] - np.stack(np.nonzero(surface))  # (3, voxels)
+    return np.sqrt((np.square(steps.T * spacing)).sum(axis=1))

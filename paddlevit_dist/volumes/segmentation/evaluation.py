@@ -9,12 +9,15 @@ import paddle
 from ...contracts.figures import Figure
 from ...contracts.task import EvaluationStep, Metrics, Records, TaskEvaluation
 from ...runtime.transfers import read_later, to_device
+from ..geometry import between
 from ..sliding_window import mirrored, predict
 from .dataset import IGNORED
 from .metrics import VolumeMetrics
 from .prediction import Segmented
 from .samples import Place, SegmentedSamples, volumes_of
 from .settings import AXES
+
+_VALUES_AT_ONCE = 1 << 25  # of outputs that are brought to the stored grid, some 500 MB with what they are made of
 
 
 class VolumeSegmentationEvaluation(TaskEvaluation):
@@ -62,10 +65,13 @@ class VolumeSegmentationEvaluation(TaskEvaluation):
         volumes = self.config.VOLUMES
         network = mirrored(lambda windows: model(windows).astype("float32"), self._mirrored())
         maps = predict(network, volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS)
-        maps = on_grid(maps, place.stored, np.array(place.stored_spacing) / np.array(place.spacing))
-        finite = paddle.isfinite(maps).all(axis=0)
-        found = maps.argmax(axis=0, dtype="int32")
-        return paddle.where(finite, found, paddle.full_like(found, IGNORED)).astype("uint8")
+        steps, planes = np.array(place.stored_spacing) / np.array(place.spacing), []
+        every = max(1, _VALUES_AT_ONCE // (len(self.class_names) * place.stored[1] * place.stored[2]))
+        for first in range(0, place.stored[0], every):
+            part = on_grid(maps, place.stored, steps, slice(first, first + every))
+            found, finite = part.argmax(axis=0, dtype="int32"), paddle.isfinite(part).all(axis=0)
+            planes.append(paddle.where(finite, found, paddle.full_like(found, IGNORED)).astype("uint8"))
+        return paddle.concat(planes)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         found, truths, records = [], [], []
@@ -101,23 +107,23 @@ def _of(place: Place, values: Any) -> tuple[Segmented, np.ndarray]:
     return Segmented(place.index, classes, volume, np.array(place.stored_spacing)), labels
 
 
-def on_grid(maps: paddle.Tensor, shape: Sequence[int], steps: np.ndarray) -> paddle.Tensor:
+def on_grid(maps: paddle.Tensor, shape: Sequence[int], steps: np.ndarray, planes: slice = slice(None)) -> paddle.Tensor:
     """Maps (classes, depth, height, width) at places 0, step, 2 step and so on along each axis, interpolated linearly;
     beyond the last voxel they stay as they are there.
 
     Args:
         shape: (depth, height, width) of the result.
         steps: of each axis, in voxels of ``maps``.
+        planes: of the result's depth, those that are wanted.
     """
     for axis, (count, step) in enumerate(zip(shape, steps), 1):
-        length = maps.shape[axis]
+        length, wanted = maps.shape[axis], planes if axis == 1 else slice(None)
         if count == length and abs(step - 1) < 1e-6:
+            maps = maps[:, planes] if axis == 1 else maps
             continue
-        places = np.minimum(np.arange(count) * step, length - 1)
-        lower = np.minimum(places.astype(np.int64), max(length - 2, 0))
-        share = to_device((places - lower).astype(np.float32)).reshape([-1 if own == axis else 1 for own in range(4)])
+        lower, share = (line[wanted] for line in between(length, count, step))
         first, second = (
             paddle.index_select(maps, to_device(np.minimum(lower + more, length - 1)), axis) for more in (0, 1)
         )
-        maps = first + share * (second - first)
+        maps = first + to_device(share).reshape([-1 if own == axis else 1 for own in range(4)]) * (second - first)
     return maps

@@ -4,18 +4,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from ...contracts.figures import Figure, Gallery, Table, class_colours
-from ...intervals import mean_of_defined
 from ...runtime.lettering import legend
+from ..pictures import orthogonal_slices
 from .dataset import IGNORED
 from .metrics import COLUMNS, VolumeMetrics
 
 _SHOWN = 12  # volumes of the gallery
 _MOST_ROWS = 1_000
-_SIDE_PX, _GAP_PX = 256, 6
-_SHARE = 0.5  # of a class's colour in a pixel
+_OPACITY = 0.5  # of a class's colour
+_OF_CLASS = {  # value of the metrics -> column
+    "Dice": "Dice",
+    "labelled Dice": "labelled Dice",
+    "pooled Dice": "pooled Dice",
+    "assd_mm": "surface mm",
+    "hd95_mm": "95 % surface mm",
+}
 
 
 def segmentation_figures(
@@ -35,64 +40,30 @@ def segmentation_figures(
     totals = metrics.compute({"sums": sums.sum(axis=0)})
     rows = []
     for place, name in enumerate(class_names[1:]):
-        shown = [
-            totals.get(f"{what} {name}") for what in ("Dice", "labelled Dice", "pooled Dice", "assd_mm", "hd95_mm")
-        ]
+        shown = [totals.get(f"{what} {name}") for what in _OF_CLASS]
         numbers = [int(sums[:, place, COLUMNS.index(what)].sum()) for what in ("labelled", "missed")]
         rows.append((name, *(None if own is None else round(own, 4) for own in shown), *numbers))
-    titles = ["class", "Dice", "labelled Dice", "pooled Dice", "surface mm", "95 % surface mm"]
     note = "Dice: mean over volumes; pooled: of the voxels of all volumes. Missed: only labelled, or only predicted."
-    classes = Table("Classes of voxels", [*titles, "volumes with it", "missed in"], rows, note)
-    alone = np.array([[np.nan if not row[1] else row[0] for row in record] for _, record in records])
-    means = mean_of_defined(alone)
-    order = np.argsort(np.nan_to_num(means, nan=2.0), kind="stable").tolist()
+    classes = Table("Classes of voxels", ["class", *_OF_CLASS.values(), "volumes with it", "missed in"], rows, note)
+    columns = metrics.columns([sums])
+    order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
     names = [samples.dataset.case(index) for index, _ in records]
-    return [
-        classes,
-        _volumes(alone, means, order, names, class_names),
-        *_hardest(records, means, order[:_SHOWN], names, class_names, again),
-    ]
-
-
-def _volumes(
-    alone: np.ndarray, means: np.ndarray, order: Sequence[int], names: Sequence[str], class_names: Sequence[str]
-) -> Table:
     rows = [
-        (names[place], *(round(float(one), 4) if np.isfinite(one) else None for one in (means[place], *alone[place])))
+        (names[place], *(round(float(own[place]), 4) if np.isfinite(own[place]) else None for own in columns.values()))
         for place in order[:_MOST_ROWS]
     ]
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
-    return Table("Volumes", ("volume", "Dice", *(f"Dice {name}" for name in class_names[1:])), rows, note)
-
-
-def _hardest(
-    records: Sequence[tuple[int, np.ndarray]],
-    means: np.ndarray,
-    order: Sequence[int],
-    names: Sequence[str],
-    class_names: Sequence[str],
-    again: Callable[[int], tuple[Any, np.ndarray]],
-) -> list[Figure]:
+    volumes = Table("Volumes", ("volume", *columns), rows, note)
     pictures = []
-    for place in order:
-        if not means[place] < 1:
-            continue
+    for place in [place for place in order[:_SHOWN] if columns["Dice"][place] < 1]:
         found, labels = again(records[place][0])
         spacing = found.spacing * found.labels.shape / np.array(found.volume.shape)
-        centre = _worst_voxel(found.labels, labels)
+        wrong = (found.labels != labels) & (labels != IGNORED)
+        centre = [wrong.sum(axis=tuple({0, 1, 2} - {axis})).argmax() for axis in range(3)]  # of the slices
         views = [class_slices(found.volume, spacing, own, class_names, centre) for own in (labels, found.labels)]
-        width = max(view.shape[1] for view in views)
-        padded = [np.pad(view, ((0, _GAP_PX), (0, width - view.shape[1]), (0, 0))) for view in views]
-        pictures.append((np.concatenate(padded), f"Dice {means[place]:.3f}\n{names[place]}"))
+        pictures.append((np.concatenate(views), f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"))
     note = "Those with the lowest mean Dice of their classes: truth above, prediction below, through most errors."
-    return [Gallery("Hardest volumes", pictures, note)] if pictures else []
-
-
-def _worst_voxel(found: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The slices with most errors, as shares of each axis."""
-    wrong = (found != labels) & (labels != IGNORED)
-    counts = [wrong.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3)]
-    return np.array([(int(own.argmax()) + 0.5) / len(own) for own in counts])
+    return [classes, volumes, *([Gallery("Hardest volumes", pictures, note)] if pictures else [])]
 
 
 def class_slices(
@@ -100,7 +71,7 @@ def class_slices(
     spacing: np.ndarray,
     labels: np.ndarray,
     class_names: Sequence[str],
-    centre: np.ndarray | None = None,
+    centre: Sequence[int] | None = None,
 ) -> np.ndarray:
     """Axial, coronal and sagittal slices side by side under the colours of their classes, anterior or superior up, and
     what the colours mean: uint8 (height, width, 3).
@@ -109,33 +80,23 @@ def class_slices(
         volume: float32 (depth, height, width), shown from its percentile 0.5 (black) to 99.5 (white).
         spacing: of it, millimetres.
         labels: uint8 (depth, height, width) of the same extent, perhaps with more or fewer voxels.
-        centre: shares of each axis that the slices go through; None: through the middle of all that has a class.
+        centre: the voxel of ``labels`` that the slices go through; None: the middle of all that has a class.
     """
     if centre is None:
         inside = np.argwhere((labels > 0) & (labels != IGNORED))
-        middle = inside.mean(axis=0) if len(inside) else (np.array(labels.shape) - 1) / 2
-        centre = (middle + 0.5) / np.array(labels.shape)
+        centre = inside.mean(axis=0) if len(inside) else (np.array(labels.shape) - 1) / 2
+    share = np.array(volume.shape) / labels.shape
     low, high = np.percentile(volume[:: max(1, len(volume) // 64)], (0.5, 99.5))
-    extent = np.array(volume.shape) * spacing
-    colours = np.zeros((IGNORED + 1, 3), np.float32)
-    colours[1 : len(class_names)] = class_colours(len(class_names) - 1)
-    panels = []
-    for axis in range(3):
-        size = np.maximum(np.rint(np.delete(extent, axis) * _SIDE_PX / extent.max()).astype(int), 1)
-        plane = _slice(volume, axis, centre[axis])
-        grey = np.rint(((plane - low) / max(high - low, 1e-6)).clip(0, 1) * 255).astype(np.uint8)
-        shown = np.asarray(Image.fromarray(grey).resize(size[::-1].tolist(), Image.Resampling.BILINEAR))
-        classes = Image.fromarray(np.ascontiguousarray(_slice(labels, axis, centre[axis])))
-        classes = np.asarray(classes.resize(size[::-1].tolist(), Image.Resampling.NEAREST))
-        share = np.where((classes > 0) & (classes != IGNORED), np.float32(_SHARE), np.float32(0))[:, :, None]
-        panel = np.rint((1 - share) * shown[:, :, None] + share * colours[classes]).astype(np.uint8)
-        panels.append(np.pad(panel, ((0, _SIDE_PX - len(panel)), (0, _GAP_PX), (0, 0))))
-    entries = [(name, tuple(colours[n].astype(int).tolist())) for n, name in enumerate(class_names) if n]
-    names = np.asarray(legend(entries, _SIDE_PX, ink="white", paper="black"))[:_SIDE_PX]
-    panels.append(np.pad(names, ((0, _SIDE_PX - len(names)), (0, 0), (0, 0))))
-    return np.concatenate(panels, axis=1)
-
-
-def _slice(array: np.ndarray, axis: int, share: float) -> np.ndarray:
-    """Upright: arrays begin inferior and posterior."""
-    return array.take(min(int(share * array.shape[axis]), array.shape[axis] - 1), axis=axis)[::-1]
+    nearest = [((np.arange(n) + 0.5) / one).astype(int) for n, one in zip(volume.shape, share)]
+    colours = np.zeros((IGNORED + 1, 4), np.float32)
+    colours[1 : len(class_names)] = np.insert(class_colours(len(class_names) - 1).astype(np.float32), 3, _OPACITY, 1)
+    drawn = orthogonal_slices(
+        (np.asarray(volume) - low) / max(high - low, 1e-6),
+        spacing,
+        None,
+        centre=(np.array(centre) + 0.5) * share - 0.5,
+        classes=(labels[np.ix_(*nearest)], colours),
+    )
+    entries = [(name, tuple(map(int, colours[n, :3]))) for n, name in enumerate(class_names) if n]
+    names = np.asarray(legend(entries, len(drawn), ink="white", paper="black"))[: len(drawn)]
+    return np.concatenate([drawn, np.pad(names, ((0, len(drawn) - len(names)), (0, 0), (0, 0)))], axis=1)

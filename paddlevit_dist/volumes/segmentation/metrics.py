@@ -28,7 +28,8 @@ KIND = "volume classes"  # of what is kept for comparisons
 class VolumeMetrics(Metrics):
     """Dice coefficients and surface distances of classes other than the background. "Dice" is the mean over classes of
     the mean over volumes in which the class is labelled or predicted, which is nnU-Net's; "labelled Dice" counts only
-    volumes with a label of it, which is MONAI's ``DiceMetric``; "pooled Dice" is of the voxels of all volumes together.
+    volumes with a label of it, which is MONAI's ``DiceMetric(reduction="mean_batch")`` (with "mean" that averages over
+    the classes of each volume first); "pooled Dice" is of the voxels of all volumes together.
     A distance exists where the class is labelled and predicted; MONAI has infinity where only one of both is so: such
     volumes are counted as "missed".
 

@@ -15,16 +15,14 @@ from ...contracts.dataset import require_split
 from ...runtime.errors import UserError
 from ...runtime.printing import shortened
 from ...runtime.text_files import read_json
-from ..geometry import Geometry
 from ..landmarks import common_spacing
-from ..reading import Header, case_name, list_volumes, read_header, remarks_on
+from ..reading import Header, case_name, headers_in_one_place, list_volumes, remarks_on
 from ..store import Decoded, DecodedStore
-from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, Options, SegmentedVolumes, Source
+from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, Options, VolumeFiles
 
 DESCRIPTION, SPLITS = "dataset.json", "splits_final.json"
 _FOLDERS = {"train": ("imagesTr", "labelsTr"), "val": ("imagesTr", "labelsTr"), "test": ("imagesTs", "labelsTs")}
 _CHANNEL = re.compile(r"(.+)_(\d{4})")
-_SAME_PLACE = 0.05  # of the smallest spacing: how far corners of image and labels may be apart
 _FOLDS, _SEED = 5, 12345  # of nnU-Net's own division
 _LAYOUT = "nnU-Net's: dataset.json, imagesTr/NAME_0000.nii.gz (one file for each channel) and labelsTr/NAME.nii.gz"
 
@@ -51,7 +49,7 @@ class Case(NamedTuple):
     labels: str | None
 
 
-class NnUNet(SegmentedVolumes):
+class NnUNet(VolumeFiles):
     """The volumes of one fold, ``train`` or ``val``, or of ``test`` (imagesTs, which need no labels).
 
     Folds are those of ``splits_final.json`` beside ``dataset.json``, or else the same five that nnU-Net makes. All
@@ -70,14 +68,17 @@ class NnUNet(SegmentedVolumes):
         require_split(
             split, [name for name, own in _FOLDERS.items() if os.path.isdir(os.path.join(root, own[0]))], root
         )
-        self.cases, self.notices = _cases(root, self.channels, split, options.fold)
-        self.labelled = all(case.labels is not None for case in self.cases)
-        headers = _headers(self.cases, options.max_voxels)
-        self.spacing = common_spacing(
-            {case.images[0]: headers[case.images[0]] for case in self.cases}, options.spacing_mm
-        )
+        cases, self.notices = _cases(root, self.channels, split, options.fold)
+        self.names, self.files = [case.name for case in cases], [case.images for case in cases]
+        self._label_files = [case.labels for case in cases]
+        self.labelled = None not in self._label_files
+        headers: dict[str, Header] = {}
+        for case in tqdm(cases, desc="looking at headers", unit="volume", disable=None, leave=False):
+            files = [*case.images, *([] if case.labels is None else [case.labels])]
+            headers.update(headers_in_one_place(files, options.max_voxels))
+        self.headers = [headers[files[0]] for files in self.files]
+        self.spacing = common_spacing({files[0]: headers[files[0]] for files in self.files}, options.spacing_mm)
         self.notices += remarks_on(headers)
-        self._geometries = [headers[case.images[0]].geometry for case in self.cases]
         folder = Path(cache_folder) / "volumes"
         self._store = DecodedStore(folder, options.spacing_mm, options.max_voxels)
         self._labels, self._stored = (
@@ -85,29 +86,17 @@ class NnUNet(SegmentedVolumes):
             for spacing in (options.spacing_mm, None)
         )
 
-    def __len__(self) -> int:
-        return len(self.cases)
-
     def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
-        case = self.cases[index]
-        channels = [self._store.get(file) for file in case.images]
-        return channels, None if case.labels is None else self._labels.labels(case.labels)
+        file = self._label_files[index]
+        channels = [self._store.get(channel) for channel in self.files[index]]
+        return channels, None if file is None else self._labels.labels(file)
 
     def stored_labels(self, index: int) -> LabelMap | None:
-        file = self.cases[index].labels
+        file = self._label_files[index]
         return None if file is None else self._stored.labels(file)
 
-    def source(self, index: int) -> Source:
-        return Source(self.cases[index].images[0], self._geometries[index])
-
-    def case(self, index: int) -> str:
-        return self.cases[index].name
-
-    def describe(self, index: int) -> str:
-        return self.cases[index].images[0]
-
     def listed(self) -> dict[str, Iterable[Any]]:
-        shapes = [np.array(geometry.shape, "<i8") for geometry in self._geometries]
+        shapes = [np.array(header.geometry.shape, "<i8") for header in self.headers]
         return {**super().listed(), "sizes": shapes}
 
 
@@ -196,16 +185,19 @@ def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
 
 
 def grouped(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Volumes by name, each with the files of its channels in their order.
+    """Volumes by name, each with the files of its channels in their order. A number that is no channel's, as in
+    ``scan_2024.nii.gz``, is part of a name, unless another file is channel 0 of that volume.
 
     Raises:
         UserError: a channel is missing, or there are more than there should be.
     """
     cases: dict[str, dict[int, str]] = {}
+    names = set(map(case_name, files))
     for file in files:
         name = case_name(file)
         match = _CHANNEL.fullmatch(name)
-        name, number = (match[1], int(match[2])) if match else (name, 0)
+        is_channel = match and (int(match[2]) < len(channels) or f"{match[1]}_0000" in names)
+        name, number = (match[1], int(match[2])) if is_channel else (name, 0)
         other = cases.setdefault(name, {}).setdefault(number, file)
         if other != file:
             raise UserError(f"{file} and {os.path.basename(other)} are channel {number} of one volume; rename one")
@@ -237,6 +229,8 @@ def chosen_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
         unknown = sorted(set(listed[fold][split]) - set(names))
         if unknown:
             raise UserError(f"{file} lists {shortened(', '.join(unknown), 200)}, of which imagesTr has no volume")
+        if not listed[fold][split]:
+            raise UserError(f"{file}: fold {fold} has no volume in {split}; list one, or take another VOLUMES.FOLD")
         return set(listed[fold][split])
     folds = min(_FOLDS, len(names))
     if folds < 2 or fold >= folds:
@@ -245,40 +239,3 @@ def chosen_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
     np.random.RandomState(_SEED).shuffle(order)
     held_out = {names[place] for place in np.array_split(order, folds)[fold]}  # the first ones are larger
     return held_out if split == "val" else set(names) - held_out
-
-
-def _headers(cases: Sequence[Case], max_voxels: int) -> dict[str, Header]:
-    """Headers of all files, once image and labels of each case are known to lie in one place."""
-    headers: dict[str, Header] = {}
-    for case in tqdm(cases, desc="looking at headers", unit="volume", disable=None, leave=False):
-        first, *others = [*case.images, *([] if case.labels is None else [case.labels])]
-        headers[first] = read_header(first, max_voxels)
-        for other in others:
-            headers[other] = read_header(other, max_voxels)
-            require_same_place(first, headers[first].geometry, other, headers[other].geometry)
-    return headers
-
-
-def require_same_place(first: str, one: Geometry, second: str, other: Geometry) -> None:
-    """Check that two files have the same voxels at the same places.
-
-    Raises:
-        UserError: names both files and what differs.
-    """
-    if one.shape != other.shape:
-        both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (other, one)]
-        what = f"{both[0]} voxels (x, y, z) and {both[1]}"
-    else:
-        corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
-        apart = float(np.abs(one.world(corners) - other.world(corners)).max())
-        if apart <= _SAME_PLACE * one.spacing.min():
-            return
-        if not np.allclose(one.spacing, other.spacing, rtol=1e-3):
-            both = [" x ".join(f"{length:.4g}" for length in geometry.spacing[::-1]) for geometry in (other, one)]
-            what = f"spacing {both[0]} and {both[1]} mm (x, y, z)"
-        else:
-            both = [", ".join(f"{place:.2f}" for place in geometry.affine[:3, 3]) for geometry in (other, one)]
-            what = f"origin {both[0]} and {both[1]} mm, or another direction; corners are {apart:.3g} mm apart"
-    raise UserError(
-        f"{second} does not lie where {first} does: {what}; resample one onto the other, or correct its header"
-    )

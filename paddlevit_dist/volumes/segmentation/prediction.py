@@ -8,30 +8,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from ...contracts.dataset import Samples
 from ...contracts.prediction import (
     Entry,
-    InputSamples,
     Learned,
     PredictionWriter,
     Row,
     TaskPrediction,
-    output_names,
-    stamps,
 )
 from ...contracts.sample_checks import BadSample
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
-from ..geometry import Geometry, as_stored
-from ..inputs import find_volumes, same_spacing
+from ..geometry import as_stored
+from ..inputs import Readable, VolumeInputs, find_volumes, read_new
 from ..intensities import Intensities
-from ..reading import library, parts_of, read_header, remarks_on
-from ..store import Decoded, moments, percentile_window, read_upright
-from .dataset import IGNORED, LabelMap, SegmentedVolumes, Source
+from ..reading import library
+from ..store import Decoded
+from .dataset import IGNORED, LabelMap, Source, VolumeFiles
 from .figures import class_slices
-from .nnunet import Case, grouped, require_same_place
+from .nnunet import grouped
 from .samples import SegmentedSamples
 
 _UNKNOWN = (
@@ -71,10 +67,10 @@ class VolumeSegmentationPrediction(TaskPrediction):
         self.class_names, self.numbers = list(learned.class_names), list(known["label_numbers"])
         self.channels, self.spacing = list(known["channels"]), np.array(spacing, dtype=np.float64)
 
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> "SegmentedInputs":
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
         files, unreadable = find_volumes(list(map(str, inputs)))
-        dataset = NewVolumes(files, self)
-        return SegmentedInputs(dataset, Intensities.of(self.config.VOLUMES, len(self.channels)), unreadable)
+        intensities = Intensities.of(self.config.VOLUMES, len(self.channels))
+        return VolumeInputs(SegmentedSamples(NewVolumes(files, self), intensities), unreadable)
 
     def prediction_rows(self, prediction: Segmented) -> list[Row]:
         """The millilitres of each class.
@@ -93,7 +89,7 @@ class VolumeSegmentationPrediction(TaskPrediction):
         return LabelWriter(folder, samples.dataset, self.class_names, self.numbers)
 
 
-class NewVolumes(SegmentedVolumes):
+class NewVolumes(VolumeFiles):
     """Volumes without labels, each decoded when it is read.
 
     Args:
@@ -106,83 +102,26 @@ class NewVolumes(SegmentedVolumes):
     def __init__(self, files: Sequence[str], task: Any) -> None:
         self.class_names, self.numbers, self.channels = task.class_names, task.numbers, task.channels
         self.spacing, self.max_voxels = task.spacing, task.config.VOLUMES.MAX_VOXELS
-        self.cases: list[Case] = []
-        self.geometries: list[Geometry] = []
-        self.unreadable: list[tuple[str, str]] = []
-        headers = {}
-        for case in tqdm(self._grouped(files), desc="looking at headers", unit="volume", disable=None, leave=False):
-            try:
-                own = {file: read_header(file, self.max_voxels) for file in case.images}
-                first, *others = case.images
-                for other in others:
-                    require_same_place(first, own[first].geometry, other, own[other].geometry)
-            except UserError as error:
-                self.unreadable.append((case.images[0], str(error)))
-                continue
-            headers.update(own)
-            self.cases.append(case)
-            self.geometries.append(own[first].geometry)
-        self.stems = output_names([case.name for case in self.cases])
-        self.notices = remarks_on(headers)
-
-    def _grouped(self, files: Sequence[str]) -> list[Case]:
         folders: dict[str, list[str]] = {}
         for file in files:
             folders.setdefault(os.path.dirname(file), []).append(file)
-        found = []
+        volumes: list[tuple[str, Sequence[str]]] = []
+        unreadable: list[tuple[str, str]] = []
         for own in folders.values():
             try:
-                found += [Case(name, images, None) for name, images in grouped(own, self.channels)]
+                volumes += grouped(own, self.channels)
             except UserError as error:
-                self.unreadable.append((own[0], str(error)))
-        return found
-
-    def __len__(self) -> int:
-        return len(self.cases)
+                unreadable.append((own[0], str(error)))
+        found = Readable(volumes, self.max_voxels)
+        self.names, self.files, self.headers = found.stems, found.files, found.headers
+        self.unreadable, self.notices = [*unreadable, *found.unreadable], found.notices
 
     def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
-        same = same_spacing(self.geometries[index], self.spacing)
-        found = []
-        for file in self.cases[index].images:
-            voxels, affine = read_upright(file, None if same else self.spacing.tolist(), self.max_voxels)
-            found.append(Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels), moments(voxels)))
-        return found, None
+        geometry = self.headers[index].geometry
+        return [read_new(file, geometry, self.spacing, self.max_voxels) for file in self.files[index]], None
 
     def stored_labels(self, index: int) -> LabelMap | None:
         return None
-
-    def source(self, index: int) -> Source:
-        return Source(self.cases[index].images[0], self.geometries[index])
-
-    def case(self, index: int) -> str:
-        return self.stems[index]
-
-    def describe(self, index: int) -> str:
-        return self.cases[index].images[0]
-
-
-class SegmentedInputs(InputSamples):
-    """Whole volumes to be predicted, with intensities as in an evaluation.
-
-    Args:
-        unreadable: paths without volumes, with reasons.
-    """
-
-    labelled = False
-
-    def __init__(self, dataset: NewVolumes, intensities: Intensities, unreadable: Sequence[tuple[str, str]]) -> None:
-        self.dataset = dataset
-        self.samples = SegmentedSamples(dataset, intensities)
-        self.names = [case.images[0] for case in dataset.cases]
-        self.unreadable = [*unreadable, *dataset.unreadable]
-        self.notices = list(dataset.notices)
-
-    def sample(self, index: int, generator: np.random.Generator) -> dict[str, Any]:
-        return self.samples.sample(index, generator)
-
-    def content(self) -> Any:
-        files = (file for case in self.dataset.cases for file in case.images)
-        return stamps(part for file in files for part in (file, *parts_of(file)))
 
 
 class LabelWriter(PredictionWriter):
@@ -226,11 +165,12 @@ def write_labels(file: Path, labels: np.ndarray, source: Source) -> None:
     """
     nibabel = library("nibabel", str(file))
     array, affine, header = as_stored(labels, source.geometry.affine).T, source.geometry.affine, None
+    kind = nibabel.Nifti1Image
     if source.file is not None and source.file.lower().endswith((".nii", ".nii.gz")):
         stored = nibabel.load(source.file)  # with its own codes and unit of length
-        affine, header = stored.affine, stored.header.copy()
+        kind, affine, header = type(stored), stored.affine, stored.header.copy()
         header["cal_max"] = header["cal_min"] = 0
-    image = nibabel.Nifti1Image(np.ascontiguousarray(array), affine, header, dtype=labels.dtype)
+    image = kind(np.ascontiguousarray(array), affine, header, dtype=labels.dtype)
     image.header.set_slope_inter(1, 0)
     if header is None:
         image.header.set_xyzt_units("mm")

@@ -20,19 +20,15 @@ class Place(NamedTuple):
 
     Attributes:
         index: of the sample.
-        shape: (channels, depth, height, width), as the network sees it.
         stored: (depth, height, width) of the stored labels, along the world's axes.
         stored_spacing: theirs, millimetres.
         spacing: the volume's.
-        is_labelled: whether it has labels.
     """
 
     index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
-    shape: tuple[int, ...]
     stored: tuple[int, ...]
     stored_spacing: tuple[float, ...]
     spacing: tuple[float, ...]
-    is_labelled: bool
 
 
 class SegmentedSamples(Samples):
@@ -91,16 +87,10 @@ class SegmentedSamples(Samples):
         channels, _ = self.dataset.read(index)
         scaled = [self.intensities.scaling(number, one)(one.array) for number, one in enumerate(channels)]
         labels, geometry = self.dataset.stored_labels(index), self.dataset.source(index).geometry
-        place = Place(
-            index,
-            (len(channels), *channels[0].array.shape),
-            upright_shape(geometry),
-            tuple(turned_spacing(geometry).tolist()),
-            tuple(channels[0].geometry.spacing.tolist()),
-            labels is not None,
-        )
-        flat = np.zeros(0, np.uint8) if labels is None else np.asarray(labels.array)
-        return {"volume": np.stack(scaled), "labels": flat, HOST: place}
+        spacings = turned_spacing(geometry).tolist(), channels[0].geometry.spacing.tolist()
+        place = Place(index, upright_shape(geometry), *map(tuple, spacings))
+        stored = np.zeros(0, np.uint8) if labels is None else np.asarray(labels.array)
+        return {"volume": np.stack(scaled), "labels": stored, HOST: place}
 
     def _draw_map(self, labels: LabelMap, spacing: np.ndarray, generator: np.random.Generator) -> Map:
         """A crop anywhere, or around a voxel of a class that is drawn first: rare classes are seen as often as others.
@@ -134,26 +124,16 @@ def collate(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     Returns:
         In training ``volume`` float32 (N, channels, depth, height, width) and ``labels`` uint8 (N, depth, height,
-        width). In an evaluation, where sizes differ and none is padded, ``voxels`` float32 and ``labels`` uint8 of all
-        volumes one after the other, see ``volumes_of``.
+        width). In an evaluation, where sizes differ and none is padded, arrays of each volume, see ``volumes_of``.
     """
     if HOST not in samples[0]:
         return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
-    return {
-        "voxels": np.concatenate([sample["volume"].ravel() for sample in samples]),
-        "labels": np.concatenate([sample["labels"].ravel() for sample in samples]),
-        HOST: [tuple(sample[HOST]) for sample in samples],
-    }
+    arrays = {f"{name} {place}": one[name] for place, one in enumerate(samples) for name in ("volume", "labels")}
+    return {**arrays, HOST: [tuple(sample[HOST]) for sample in samples]}
 
 
 def volumes_of(batch: dict[str, Any]) -> Iterator[tuple[Place, Any, Any]]:
     """The volumes of an evaluation's batch, float32 (channels, depth, height, width), each with its place and labels,
     uint8 of the stored shape or (0,): no number depends on the company that a volume keeps."""
-    voxel = label = 0
-    for facts in batch[HOST]:
-        place = Place(*facts)
-        voxels, labels = int(np.prod(place.shape)), int(np.prod(place.stored)) * place.is_labelled
-        own = batch["labels"][label : label + labels]
-        volume = batch["voxels"][voxel : voxel + voxels].reshape(list(place.shape))
-        yield place, volume, own.reshape(list(place.stored)) if place.is_labelled else own
-        voxel, label = voxel + voxels, label + labels
+    for place, facts in enumerate(batch[HOST]):
+        yield Place(*facts), batch[f"volume {place}"], batch[f"labels {place}"]

@@ -1,6 +1,6 @@
 """The task: a class for each voxel of a volume."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ...contracts.sample_checks import BadSample, require_finite
 from ...contracts.task import ExportParts, Task
 from ...models import create_model
 from ...runtime.errors import UserError
-from ..detection import three_digits
+from ..detection import require_same_spacing, three_digits
 from ..export import segmentation_parts
 from ..intensities import Intensities
 from ..samples import Augmentation
@@ -20,6 +20,7 @@ from .dataset import IGNORED, SegmentedVolumes
 from .distances import require_scipy
 from .evaluation import VolumeSegmentationEvaluation
 from .figures import class_slices
+from .fingerprint import fingerprint, misnamed
 from .prediction import VolumeSegmentationPrediction
 from .samples import SegmentedSamples, collate
 from .settings import AXES
@@ -58,24 +59,13 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
             samples = SegmentedSamples(dataset, intensities, notices=list(dataset.notices))
             samples.protocol = self.protocol_line()
             return samples
-        augmentation = Augmentation.of(volumes)
+        notices = [*dataset.notices, *misnamed(self.channels, intensities.kinds)]
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
-        return SegmentedSamples(
-            dataset,
-            intensities,
-            volumes.CROP_SIZE,
-            augmentation,
-            volumes.FOREGROUND_SHARE,
-            mirrored,
-            list(dataset.notices),
-        )
+        drawn = volumes.CROP_SIZE, Augmentation.of(volumes), volumes.FOREGROUND_SHARE, mirrored
+        return SegmentedSamples(dataset, intensities, *drawn, notices)
 
     def _take_facts(self, dataset: SegmentedVolumes) -> None:
-        if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET}: the voxel spacing of train is not that of val "
-                f"({self.spacing.tolist()} and {dataset.spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
-            )
+        require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
         wanted = self.config.MODEL.NUM_CLASSES
         if wanted is not None and wanted != len(dataset.class_names):
             raise UserError(
@@ -144,6 +134,9 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
         """Three slices of each crop of a batch, with its classes."""
         pairs = zip(batch["volume"], batch["labels"])
         return [self._seen(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
+
+    def about_samples(self, samples: Any) -> Iterable[str]:
+        return fingerprint(samples.dataset)
 
     def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Three slices of whole volumes."""

@@ -1,0 +1,72 @@
+"""What volumes with label maps hold: numbers to choose keys by, as nnU-Net's fingerprint of a dataset has them."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from tqdm import tqdm
+
+from ..geometry import turned_spacing
+from .dataset import IGNORED, SegmentedVolumes
+from .samples import upright_shape
+
+_MOST_VOLUMES = 50  # that are read whole
+_SAMPLED = 10_000  # voxels of each, as many as nnU-Net takes
+
+
+def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
+    """Lines about sizes and spacings of all volumes, and of at most 50 evenly spread ones about the classes and the
+    intensities of voxels that have one, each with the keys that it is for.
+
+    Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 2: medians of sizes and spacings,
+    and percentiles 0.5 and 99.5, mean and deviation of the intensities within all classes but the background.
+    """
+    geometries = [dataset.source(index).geometry for index in range(len(dataset))]
+    spacings = np.array([turned_spacing(geometry) for geometry in geometries])
+    extents = np.array([upright_shape(geometry) for geometry in geometries]) * spacings
+    yield f"spacing as stored (depth, height, width): {_ranges(spacings)} mm (VOLUMES.SPACING_MM)"
+    yield f"size (depth, height, width): {_ranges(extents)} mm (a crop shows VOLUMES.CROP_SIZE times the spacing of it)"
+    chosen = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), _MOST_VOLUMES)).astype(int)).tolist()
+    counts, values = [], []
+    for index in tqdm(chosen, desc="counting voxels", unit="volume", disable=None, leave=False):
+        channels, labels = dataset.read(index)
+        counts.append(np.bincount(labels.array.ravel(), minlength=IGNORED + 1)[: len(dataset.class_names)])
+        inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
+        inside = inside[:: max(1, len(inside) // _SAMPLED)]
+        values.append([np.asarray(one.array).reshape(-1)[inside].astype(np.float64) for one in channels])
+    found, millilitres = np.stack(counts), float(dataset.spacing.prod()) / 1000
+    for name, own in zip(dataset.class_names, found.T):
+        there = own[own > 0]
+        size = f", {there.min() * millilitres:.4g} to {there.max() * millilitres:.4g} ml" if len(there) else ""
+        share = 100 * own.sum() / max(found.sum(), 1)
+        yield f"class {name}: {share:.3g} % of the voxels, in {len(there)} of {len(chosen)} volumes looked at{size}"
+    for channel, of_volumes in zip(dataset.channels, zip(*values)):
+        yield _intensities(channel, np.concatenate(of_volumes))
+
+
+def _intensities(channel: str, values: np.ndarray) -> str:
+    if not len(values):
+        return f"channel {channel}: no voxel has a class"
+    low, middle, high = (float(value) for value in np.percentile(values, (0.5, 50, 99.5)))
+    mean, deviation = float(values.mean()), float(values.std())
+    said = f"channel {channel} within the classes: percentiles 0.5, 50 and 99.5 {low:.4g}, {middle:.4g} and {high:.4g}"
+    keys = f"VOLUMES.INTENSITY_WINDOW [{low:.4g},{high:.4g}] VOLUMES.INTENSITY_MEAN_STD [{mean:.4g},{deviation:.4g}]"
+    return f"{said}, mean {mean:.4g}, deviation {deviation:.4g} (for VOLUMES.NORMALISE ct: {keys})"
+
+
+def _ranges(rows: np.ndarray) -> str:
+    """Of numbers (volumes, 3) those of the middle volume, and between which they lie."""
+    middle, low, high = (
+        " x ".join(f"{one:.4g}" for one in own) for own in (np.median(rows, axis=0), rows.min(axis=0), rows.max(axis=0))
+    )
+    return middle if low == high else f"median {middle}, {low} to {high}"
+
+
+def misnamed(channels: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """A notice for channels that are cut off like a CT and are none by their name, or the other way round."""
+    wrong = [name for name, kind in zip(channels, kinds) if (name.casefold() == "ct") != (kind == "ct")]
+    if not wrong:
+        return []
+    return [
+        f"note: VOLUMES.NORMALISE [{','.join(kinds)}] for the channels {', '.join(channels)}: nnU-Net takes ct for one "
+        "that is called CT, and z_score for all others"
+    ]

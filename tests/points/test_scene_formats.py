@@ -399,6 +399,7 @@ def test_formats_are_found_by_what_a_folder_holds(tmp_path):
     for kind, make in makers.items():
         (tmp_path / kind).mkdir()
         (tmp_path / kind / "README.txt").write_text("by me\n")
+        (tmp_path / kind / "weights.bin").write_bytes(bytes(16))
         make(tmp_path / kind)
         assert format_in(str(tmp_path / kind)) == kind
     assert set(FORMATS) == {*makers, "scannet", "pth"}

@@ -35,6 +35,7 @@ def test_half_spheres_are_completed(tmp_path):
     assert float(re.search(r"IoU ([\d.]+)", out)[1]) > 0.7
 
 
+@pytest.mark.long
 def test_an_own_network_trains_from_weights_of_minkowskiengine(tmp_path):
     """Published weights: nested names, PyTorch's names of statistics, and a last layer for other classes."""
     noise = np.random.default_rng(0)

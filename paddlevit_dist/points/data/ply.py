@@ -256,26 +256,28 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
         raise Damaged(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
     if rows.shape[1] != len(plain):
         raise Damaged(f"its vertices have {rows.shape[1]} numbers each, its header says {len(plain)}")
-    return {item.name: _typed(rows[:, column], item) for column, item in enumerate(plain)}, position
+    return {item.name: typed(rows[:, column], item.name, item.dtype) for column, item in enumerate(plain)}, position
 
 
-def _typed(values: np.ndarray, item: Property) -> np.ndarray:
-    """The numbers of a text in the type that its header names, or float64 if they have more digits than a float, as
-    some programs write coordinates far from the origin."""
-    if item.dtype == "f8":
+def typed(values: np.ndarray, name: str, dtype: str) -> np.ndarray:
+    """The numbers of a text in the type that its header names, such as "f4", or float64 if they have more digits than
+    a float, as some programs write coordinates far from the origin.
+
+    Raises:
+        Damaged: an integer type cannot hold one.
+    """
+    if dtype == "f8":
         return values
     with np.errstate(over="ignore", invalid="ignore"):  # reported below, or finite numbers overflow to infinity
-        typed = values.astype(item.dtype)
-    if item.dtype == "f4":
+        found = values.astype(dtype)
+    if dtype[0] == "f":
         finite = np.isfinite(values)
-        return values if (np.abs(typed[finite] - values[finite]) > _KEPT_DIGITS).any() else typed
-    wrong = typed != values
+        return values if (np.abs(found[finite] - values[finite]) > _KEPT_DIGITS).any() else found
+    wrong = found != values
     if wrong.any():
         row = int(wrong.argmax())
-        raise Damaged(
-            f"vertex {row} has {item.name} {values[row]:g}, but its header declares it as {_NAMES[item.dtype]}"
-        )
-    return typed
+        raise Damaged(f"vertex {row} has {name} {values[row]:g}, but its header declares it as {_NAMES[dtype]}")
+    return found
 
 
 def _skip(content: bytes, position: int, element: Element, order: str) -> int:

@@ -6,32 +6,17 @@ Source: the format's description in PCL's documentation, and liblzf's of its enc
 """
 
 import io
-from typing import NamedTuple
 
 import numpy as np
 
 from ...runtime.compiled import compiled
 from ...runtime.files import content_of
-from ..data.ply import Damaged, told_if_damaged
+from ..data.ply import Damaged, told_if_damaged, typed
 
 _LONGEST_HEADER, _MOST_VALUES = 1 << 16, 1 << 16
 _COLOURS = ("rgb", "rgba")  # three bytes in a number of four
 
-
-class Header(NamedTuple):
-    """What a file says of itself. Attributes:
-    names: of the fields; "_" is padding.
-    row: the values of a point, a field after the other, each of shape (values,).
-    points: their number.
-    kind: of data: ascii, binary or binary_compressed.
-    end: where the data begin.
-    """
-
-    names: list[str]
-    row: list[tuple[np.dtype, int]]
-    points: int
-    kind: str
-    end: int
+Row = list[tuple[np.dtype, int]]  # the values of a point: of each field their type and number
 
 
 def read_pcd(path: str) -> dict[str, np.ndarray]:
@@ -43,22 +28,25 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
     """
     content = content_of(path)
     with told_if_damaged(path, "PCD"):
-        header = _header(content)
-        values = {"ascii": _ascii, "binary": _binary, "binary_compressed": _compressed}[header.kind]
+        names, row, points, kind, end = _header(content)
+        values = {"ascii": _ascii, "binary": _binary, "binary_compressed": _compressed}[kind](
+            content[end:], row, points
+        )
         columns: dict[str, np.ndarray] = {}
-        for name, array in zip(header.names, values(content[header.end :], header)):  # (points, values)
-            if name in _COLOURS and array.dtype.itemsize == 4 and array.shape[1] == 1:
-                packed = np.ascontiguousarray(array[:, 0]).view(np.uint32)
+        for name, array, (dtype, count) in zip(names, values, row):  # (points, count)
+            if name in _COLOURS and dtype.itemsize == 4 and count == 1:
+                packed = np.ascontiguousarray(array[:, 0], dtype).view(np.uint32)
                 for colour, shift in (("red", 16), ("green", 8), ("blue", 0)):
                     columns[colour] = (packed >> shift & 255).astype(np.uint8)
             elif name != "_":
-                several = array.shape[1] > 1
-                for number, column in enumerate(array.T):
-                    columns[f"{name}_{number}" if several else name] = np.ascontiguousarray(column)
+                for number, column in enumerate(np.ascontiguousarray(array.T)):
+                    whole = f"{name}_{number}" if count > 1 else name
+                    columns[whole] = typed(column, whole, dtype.str[1:]) if kind == "ascii" else column
     return columns
 
 
-def _header(content: bytes) -> Header:
+def _header(content: bytes) -> tuple[list[str], Row, int, str, int]:
+    """The fields' names and row, the number of points, the kind of data, and where they begin."""
     said: dict[str, list[str]] = {}
     stream = io.BytesIO(content[:_LONGEST_HEADER])
     for line in iter(stream.readline, b""):
@@ -82,11 +70,11 @@ def _header(content: bytes) -> Header:
         raise Damaged(f"its header has DATA {kind}, POINTS {points} and COUNT {' '.join(counts)}")
     if len(set(names) - {"_"}) < len(names) - names.count("_"):
         raise Damaged(f"two of its FIELDS have the same name ({' '.join(names)})")
-    return Header(names, row, points, kind, stream.tell())
+    return names, row, points, kind, stream.tell()
 
 
-def _ascii(body: bytes, header: Header) -> list[np.ndarray]:
-    points, width = header.points, sum(count for _, count in header.row)
+def _ascii(body: bytes, row: Row, points: int) -> list[np.ndarray]:
+    width = sum(count for _, count in row)
     if points > len(body) // (2 * width - 1) + 1:  # before memory is taken for them
         raise Damaged(f"its {len(body):,} bytes of text cannot hold {points:,} points of {width} numbers")
     try:
@@ -97,29 +85,26 @@ def _ascii(body: bytes, header: Header) -> list[np.ndarray]:
         raise Damaged(
             f"it has {table.shape[0]:,} rows of {table.shape[1]} numbers, its header says {points:,} of {width}"
         )
-    parts = np.split(table, np.cumsum([count for _, count in header.row])[:-1], axis=1)
-    # Text keeps the digits of positions far from the origin, whatever type the header gives them.
-    return [
-        part if name in "xyz" else part.astype(dtype) for name, part, (dtype, _) in zip(header.names, parts, header.row)
-    ]
+    return np.split(table, np.cumsum([count for _, count in row])[:-1], axis=1)
 
 
-def _binary(body: bytes, header: Header) -> list[np.ndarray]:
-    row = np.dtype([(f"f{number}", dtype, (count,)) for number, (dtype, count) in enumerate(header.row)])
-    if len(body) < header.points * row.itemsize:
-        raise Damaged(f"it ends after {len(body) // row.itemsize:,} of {header.points:,} points")
-    table = np.frombuffer(body, row, header.points)
-    return [table[name] for name in row.names or ()]
+def _binary(body: bytes, row: Row, points: int) -> list[np.ndarray]:
+    packed = np.dtype([(f"f{number}", dtype, (count,)) for number, (dtype, count) in enumerate(row)])
+    if len(body) < points * packed.itemsize:
+        raise Damaged(f"it ends after {len(body) // packed.itemsize:,} of {points:,} points")
+    table = np.frombuffer(body, packed, points)
+    return [table[name] for name in packed.names or ()]
 
 
-def _compressed(body: bytes, header: Header) -> list[np.ndarray]:
+def _compressed(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     """Each field's values of all points stand behind one another."""
-    content = _decompressed(body, header.points * sum(dtype.itemsize * count for dtype, count in header.row))
-    values, position = [], 0
-    for dtype, count in header.row:
-        values.append(np.frombuffer(content, dtype, header.points * count, position).reshape(header.points, count))
-        position += values[-1].nbytes
-    return values
+    sizes = [points * count * dtype.itemsize for dtype, count in row]
+    content = _decompressed(body, sum(sizes))
+    starts = np.cumsum([0, *sizes]).tolist()
+    return [
+        np.frombuffer(content, dtype, points * count, start).reshape(points, count)
+        for (dtype, count), start in zip(row, starts)
+    ]
 
 
 def _decompressed(body: bytes, expected: int) -> bytes:

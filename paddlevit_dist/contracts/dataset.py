@@ -226,11 +226,8 @@ def require_split(split: str, known: Sequence[str], dataset: str, remark: str = 
 def names_of_classes(config: Any, names: Sequence[str], word: str = "classes") -> list[str]:
     """The classes of a dataset by their names, and by their numbers as many more as MODEL.NUM_CLASSES asks for.
 
-    Args:
-        word: what they are called.
-
     Raises:
-        UserError: MODEL.NUM_CLASSES is less.
+        UserError: it asks for fewer; classes are called ``word`` there.
     """
     wanted, own = config.MODEL.NUM_CLASSES, len(names)
     if wanted is not None and wanted < own:

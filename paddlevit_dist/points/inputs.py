@@ -17,6 +17,7 @@ from .prepare.coordinates import remarks_on
 from .prepare.formats import FORMATS, scene_at
 from .prepare.listing import Choices, RawScene
 from .prepare.scannet import LABELS
+from .prepare.semantic_kitti import BIN, scan_name
 from .prepare.tables import TABLES
 
 KITTI, LAS, _PREPARED = "semantic_kitti", "las", "prepared"
@@ -46,6 +47,8 @@ def _kind_of(path: str) -> SceneFile | None:
     name = os.path.basename(path)
     if name.endswith(SUFFIX):
         return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
+    if name.endswith(BIN):  # in whatever folder
+        return SceneFile(path, KITTI, scan_name(os.path.abspath(path)))
     kind, scene = scene_at(os.path.abspath(path)) or (None, "")
     if kind is None or name.endswith(LABELS):
         return None

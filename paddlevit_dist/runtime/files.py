@@ -164,14 +164,15 @@ def read_regular(path: Any) -> bytes:
         return stream.read()
 
 
-def content_of(path: Any) -> bytes:
-    """The content of a file that a user has given.
+def content_of(path: Any, most: int = -1) -> bytes:
+    """The content of a file that a user has given, or its first ``most`` bytes.
 
     Raises:
         UserError: it cannot be read.
     """
     try:
-        return read_regular(path)
+        with open_regular(path, "rb") as stream:
+            return stream.read(most)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 

@@ -77,6 +77,7 @@ def _preprocessing(volumes: Any, spacing: np.ndarray | None, intensities: dict[s
     return {
         "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
         "spacing_mm": None if spacing is None else [float(length) for length in spacing],
+        "resampling": "linear; where voxels become k times as long, after a Gaussian of 0.4247 sqrt(k^2 - 1) of them",
         **intensities,
         "windows": [int(length) for length in volumes.CROP_SIZE],
         "overlap": float(volumes.OVERLAP),

@@ -124,7 +124,7 @@ class VolumeSamples(Samples):
         points = crop.to_crop(points)
         if crop.is_flipped:
             points = points[self.mirrored]
-        return {"volume": self._vary(volume, generator)[None], "points": points.astype(np.float32)}
+        return {"volume": vary(volume, self.augmentation, generator)[None], "points": points.astype(np.float32)}
 
     def _draw_map(self, decoded: Decoded, points: np.ndarray, generator: np.random.Generator) -> Map:
         wanted = self.augmentation
@@ -148,9 +148,6 @@ class VolumeSamples(Samples):
         if near < _NEAR_LANDMARK and len(present):
             centre = points[present[int(choice * len(present))]] + offset
         return np.clip(centre, low, high)
-
-    def _vary(self, volume: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        return vary(volume, self.augmentation, generator)
 
 
 def draw_matrix(wanted: Augmentation, spacing: np.ndarray, generator: np.random.Generator) -> np.ndarray:

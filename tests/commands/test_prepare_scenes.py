@@ -130,11 +130,14 @@ def test_other_options_make_the_scenes_anew(tmp_path):
     for name in "ab":
         columns = points_of(9)
         columns["label"], columns["kind"] = np.zeros(9, np.uint8), np.ones(9, np.uint8)
+        columns["part"] = np.full(9, 0.0 if name == "a" else 0.5, np.float32)
         write_points(root / f"{name}.ply", columns)
     well(prepare("ply", root, output, "--workers=1"))
     ended = well(prepare("ply", root, output, "--workers=1", "--label=kind"))
     assert "already" not in ended.out
     assert set(Scenes(str(output), "val", tmp_path).read(0).semantic) == {1}
+    refusal(prepare("ply", root, output, "--workers=1", "--label=part"))  # some of the scenes have other labels now
+    assert "preparation was not finished" in refused_dataset(output, tmp_path)
 
 
 def test_pointgroups_files_become_scenes(tmp_path):

@@ -90,6 +90,8 @@ _TABLE = [
     Reader("S3DIS", scenes.make_s3dis, scenes.read_scenes, is_text=True),
     Reader("SemanticKITTI", scenes.make_kitti, scenes.read_scenes, least_refused=0.1),
     Reader("Pointcept", scenes.make_pointcept, scenes.read_scenes, least_refused=0.1),
+    Reader("meshes of shapes", scenes.make_meshes, scenes.read_shapes, is_text=True),
+    Reader("shapes as text", scenes.make_resampled, scenes.read_shapes, is_text=True),
     Reader("prepared scenes", scenes.make_store, scenes.read_store, packing=SCENE),
     Reader("record of prepared scenes", scenes.make_store_texts, scenes.read_store, True, least_refused=0.05),
     Reader("NIfTI", volumes.make(".nii"), volumes.read),

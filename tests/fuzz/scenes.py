@@ -12,6 +12,7 @@ from paddlevit_dist.points.prepare.listing import Choices
 from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
+from paddlevit_dist.points.shapes.data import ModelNet40
 
 _HEADER = """ply
 format {form} 1.0
@@ -183,3 +184,29 @@ def read_store(folder):
         scene = scenes.read(index)
         assert scene_file(folder, scene.name) == scenes.describe(index)
         assert scene.xyz.shape == (len(scene.semantic), 3) == scene.rgb.shape
+
+
+def make_meshes(folder):
+    for split in ("train", "test"):
+        (folder / "ball" / split).mkdir(parents=True)
+    mesh = "OFF\n4 4 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1.5\n3 0 1 2\n3 0 1 3\n3 0 2 3\n4 1 2 3 1\n"
+    (folder / "ball" / "train" / "ball_0001.off").write_text(mesh.replace("OFF\n", "OFF"))
+    (folder / "ball" / "test" / "ball_0002.off").write_text(mesh)
+    return sorted(folder.rglob("*.off"))
+
+
+def make_resampled(folder):
+    (folder / "ball").mkdir()
+    for split in ("train", "test"):
+        (folder / "ball" / f"ball_{split}.txt").write_text("1,2,3,0,0,1\n-1,0.5,0,1,0,0\n0,0,2,0,1,0\n")
+        (folder / f"modelnet40_{split}.txt").write_text(f"ball_{split}\n")
+    (folder / "modelnet40_shape_names.txt").write_text("ball\ncube\n")
+    return sorted(folder.rglob("*.txt"))
+
+
+def read_shapes(folder):
+    for split in ("train", "test"):
+        dataset = ModelNet40(str(folder), split, None)
+        for index in range(len(dataset)):
+            shape = dataset.read(index)
+            assert shape.xyz.shape[1] == 3 and 0 <= shape.label < dataset.num_classes

@@ -50,6 +50,13 @@ def test_a_crop_is_all_that_is_near_one_labelled_point(shape):
     assert 0 < len(Crop(shape, 5.0)(bare, np.random.default_rng(0)).xyz) < 2000
 
 
+@pytest.mark.parametrize("shape, features, lines", (("sphere", "[rgb, height]", 1), ("block", "[height]", 0)))
+def test_heights_in_spheres_are_told(shape, features, lines):
+    words = [*SMALL.split(), "POINTS.CROP", shape, "POINTS.FEATURES", features]
+    told = [line for line in config.load(words).notices if "above the lowest point of a sphere" in line]
+    assert len(told) == lines
+
+
 def test_training_scenes_are_cropped_before_all_else():
     samples = task_of("POINTS.CROP", "sphere", "POINTS.CROP_SIZE_M", "2").build_dataset("train", None)
     whole = len(samples.dataset.read(0).xyz)

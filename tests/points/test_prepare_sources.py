@@ -312,6 +312,15 @@ def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_pat
     assert splits["train"][0].labelled and not splits["test"][0].labelled
 
 
+def test_scenes_that_are_tested_and_validated_keep_their_labels(tmp_path):
+    for name in "abc":
+        write_points(tmp_path / f"{name}.ply", {**points_of(3), "label": np.zeros(3, np.uint8)})
+    for split, names in (("train", "a\n"), ("val", "b\n"), ("test", "b\nc\n")):
+        (tmp_path / f"{split}.txt").write_text(names)
+    splits = TableReader().sources(str(tmp_path), no_lists())
+    assert [source.labelled for split in splits.values() for source in split] == [True, True, True, False]
+
+
 def test_without_lists_and_folders_every_fifth_scene_is_held_out(tmp_path):
     for number in range(11):
         write_points(tmp_path / f"room{number:02d}.ply", points_of(1))
@@ -386,7 +395,7 @@ def test_files_that_torch_did_not_write_are_told(tmp_path):
             load_arrays(str(path))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", pickle.dumps((np.zeros(10**6),), protocol=2))
-    with pytest.raises(UserError, match="is not a torch.save file"):
+    with pytest.raises(UserError, match="is refused: its entries are compressed"):
         load_arrays(str(path))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -304,10 +304,12 @@ def test_damaged_pcd_files_are_told(tmp_path):
             assert "is not a complete PCD file" in str(error)
     for fields, counts, message in (
         ("x y", "", "its header has no proper FIELDS, SIZE, TYPE"),
+        ("x y label", "", "vertex 0 has label 300, but its header declares it as uchar"),
         ("x y x", "", r"two of its FIELDS have the same name \(x y x\)"),
         ("x y z", "COUNT 1 1 99999999999999999999\n", "its header has DATA ascii, POINTS 1 and COUNT 1 1 9999"),
     ):
-        header = f"FIELDS {fields}\nSIZE 4 4 4\nTYPE F F F\n{counts}POINTS 1\nDATA ascii\n1 2 3\n"
+        last = ("1", "U") if fields.endswith("label") else ("4", "F")
+        header = f"FIELDS {fields}\nSIZE 4 4 {last[0]}\nTYPE F F {last[1]}\n{counts}POINTS 1\nDATA ascii\n1 2 300\n"
         path.write_bytes(header.encode())
         with pytest.raises(UserError, match=message):
             read_pcd(str(path))
@@ -399,6 +401,7 @@ def test_formats_are_found_by_what_a_folder_holds(tmp_path):
     for kind, make in makers.items():
         (tmp_path / kind).mkdir()
         (tmp_path / kind / "README.txt").write_text("by me\n")
+        (tmp_path / kind / "weights.bin").write_bytes(bytes(16))
         make(tmp_path / kind)
         assert format_in(str(tmp_path / kind)) == kind
     assert set(FORMATS) == {*makers, "scannet", "pth"}

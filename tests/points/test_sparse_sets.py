@@ -410,7 +410,7 @@ def test_weights_of_spconv_1_and_2(tmp_path):
             super().__init__(3)
             self.first = sparse.PaddedConvolution(3, 8, 3, 2, 1, bias=True)
             self.norm = sparse.BatchNorm(8)
-            self.second = sparse.SubmanifoldConv3D(8, 4, 3)
+            self.second = sparse.SubmanifoldConv3D(8, 4, 3, bias=True)
 
         def forward(self, x):
             return self.second(self.norm(self.first(x)))
@@ -420,6 +420,7 @@ def test_weights_of_spconv_1_and_2(tmp_path):
         "first.weight": generator.standard_normal((3, 3, 3, 3, 8)),
         "first.bias": generator.standard_normal(8),
         "second.weight": generator.standard_normal((3, 3, 3, 8, 4)),
+        "second.bias": generator.standard_normal(4),
         **{f"norm.{name}": generator.uniform(0.5, 1, 8) for name in ("weight", "bias", "running_mean", "running_var")},
     }
     second = {name: np.moveaxis(one, -1, 0) if one.ndim == 5 else one for name, one in state.items()}

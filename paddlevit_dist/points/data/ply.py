@@ -9,14 +9,15 @@ Source: G. Turk, "The PLY Polygon File Format", 1994.
 import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, content_of, open_regular
+from ...runtime.files import atomic_file, content_of
 
 _TYPES = {
     "char": "i1",
@@ -50,6 +51,15 @@ class Damaged(Exception):
     """The file is not a PLY file, or is truncated; the message says where."""
 
 
+@contextmanager
+def told_if_damaged(path: str | Path, kind: str) -> Iterator[None]:
+    """``Damaged`` becomes a UserError with the file and its kind."""
+    try:
+        yield
+    except Damaged as error:
+        raise UserError(f"{path} is not a complete {kind} file: {error}; copy or export it again") from error
+
+
 class Property(NamedTuple):
     """One value of an element, or a list of values if ``count_type`` is given."""
 
@@ -75,15 +85,13 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
         UserError: the file cannot be read, is damaged, or has no vertices.
     """
     content = content_of(path)
-    try:
+    with told_if_damaged(path, "PLY"):
         order, elements, position = _read_header(content)
         for element in elements:
             if element.name == "vertex":
                 read = _read_ascii if not order else _read_binary
                 return read(content, position, element, order)[0]
             position = _skip(content, position, element, order)
-    except Damaged as error:
-        raise UserError(f"{path} is not a complete PLY file: {error}; copy or export it again") from error
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
 
@@ -93,13 +101,8 @@ def count_vertices(path: str | Path) -> int:
     Raises:
         UserError: the file cannot be read, or is no PLY file with vertices.
     """
-    try:
-        with open_regular(path, "rb") as stream:
-            _, elements, _ = _read_header(stream.read(_LONGEST_HEADER))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except Damaged as error:
-        raise UserError(f"{path} is not a complete PLY file: {error}; copy or export it again") from error
+    with told_if_damaged(path, "PLY"):
+        _, elements, _ = _read_header(content_of(path, _LONGEST_HEADER))
     for element in elements:
         if element.name == "vertex":
             return element.count
@@ -253,26 +256,28 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
         raise Damaged(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
     if rows.shape[1] != len(plain):
         raise Damaged(f"its vertices have {rows.shape[1]} numbers each, its header says {len(plain)}")
-    return {item.name: _typed(rows[:, column], item) for column, item in enumerate(plain)}, position
+    return {item.name: typed(rows[:, column], item.name, item.dtype) for column, item in enumerate(plain)}, position
 
 
-def _typed(values: np.ndarray, item: Property) -> np.ndarray:
-    """The numbers of a text in the type that its header names, or float64 if they have more digits than a float, as
-    some programs write coordinates far from the origin."""
-    if item.dtype == "f8":
+def typed(values: np.ndarray, name: str, dtype: str) -> np.ndarray:
+    """The numbers of a text in the type that its header names, such as "f4", or float64 if they have more digits than
+    a float, as some programs write coordinates far from the origin.
+
+    Raises:
+        Damaged: an integer type cannot hold one.
+    """
+    if dtype == "f8":
         return values
     with np.errstate(over="ignore", invalid="ignore"):  # reported below, or finite numbers overflow to infinity
-        typed = values.astype(item.dtype)
-    if item.dtype == "f4":
+        found = values.astype(dtype)
+    if dtype[0] == "f":
         finite = np.isfinite(values)
-        return values if (np.abs(typed[finite] - values[finite]) > _KEPT_DIGITS).any() else typed
-    wrong = typed != values
+        return values if (np.abs(found[finite] - values[finite]) > _KEPT_DIGITS).any() else found
+    wrong = found != values
     if wrong.any():
         row = int(wrong.argmax())
-        raise Damaged(
-            f"vertex {row} has {item.name} {values[row]:g}, but its header declares it as {_NAMES[item.dtype]}"
-        )
-    return typed
+        raise Damaged(f"vertex {row} has {name} {values[row]:g}, but its header declares it as {_NAMES[dtype]}")
+    return found
 
 
 def _skip(content: bytes, position: int, element: Element, order: str) -> int:

@@ -129,7 +129,7 @@ class Scenes(SceneDataset):
         )
 
     def _folder(self, data_path: str | None) -> str:
-        wanted = f"that '{program('prepare')}' (scannet, ply or pth) has made"
+        wanted = f"that '{program('prepare')}' (scenes, scannet, ply or pth) has made"
         if data_path is None:
             raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {wanted}")
         folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
@@ -142,7 +142,7 @@ class Scenes(SceneDataset):
         if not names:
             raise UserError(
                 f"{self.root} has no {CLASSES_FILE} with one class name per line: it is not a prepared store, or its "
-                f"preparation was not finished; run '{program('prepare')}' (scannet, ply or pth), which "
+                f"preparation was not finished; run '{program('prepare')}' (scenes, scannet, ply or pth), which "
                 "continues where it stopped"
             )
         return tuple(names)

@@ -14,6 +14,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, require_regular
 
 _POINTS = 1_000_000  # read at once
+_SHORTEST_HEADER = 227  # bytes
 _COORDINATES = ("X", "Y", "Z")
 _INSTALL = "pip install 'laspy[lazrs]'"
 _COLOURS = ("red", "green", "blue")
@@ -130,6 +131,8 @@ def _check_header(path: str) -> None:
     """
     with open(path, "rb") as stream:
         header, size = stream.read(247), os.fstat(stream.fileno()).st_size
+        if len(header) < _SHORTEST_HEADER:
+            raise UserError(f"{path} is not a complete LAS file: it ends within its header; copy or export it again")
         records = struct.unpack_from("<I", header, 100)[0]  # and the extended ones, since LAS 1.4
         records += struct.unpack_from("<I", header, 243)[0] if header[25] >= 4 else 0
         if records > size:

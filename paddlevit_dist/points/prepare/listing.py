@@ -69,6 +69,8 @@ class SceneReader:
     example = ""
     #: of the format, if no others are chosen
     own_classes: tuple[str, ...] | None = None
+    #: the split whose labels nobody has
+    hidden = "test"
     #: where its scenes are, whatever is chosen
     own_coordinates: str | None = None
 
@@ -77,7 +79,7 @@ class SceneReader:
         self.kind = kind or self.kind
         self.class_names = self.choices.class_names or self.own_classes
         self.coordinates = self.own_coordinates or self.choices.coordinates
-        #: scenes have labels, but for those of "test"
+        #: whether scenes have labels, but for those that are in the split ``hidden`` alone
         self.labelled = self.choices.label != WITHOUT
         self.remarks: list[str] = []  # on what has been read
         self.others: list[str] = []  # names of files without scenes, apart from text and hidden ones
@@ -157,11 +159,12 @@ class SceneReader:
                 f"no split has any of the {len(found):,} scenes of {root}, such as {next(iter(found))}: say which are "
                 "in which with --train_list and --val_list"
             )
-        return {split: [self._source(found[name], name, split) for name in names] for split, names in splits.items()}
-
-    def _source(self, path: str, name: str, split: str) -> RawScene:
-        labelled = self.labelled and split != "test"
-        return RawScene(name, self.files(path, labelled), labelled)
+        labelled = [names for split, names in splits.items() if split != self.hidden and self.labelled]
+        known = {name for names in labelled for name in names}
+        return {
+            split: [RawScene(name, self.files(found[name], name in known), name in known) for name in names]
+            for split, names in splits.items()
+        }
 
     def read(self, source: RawScene) -> Scene:
         """A scene with its labels, if ``source`` has them.

@@ -6,25 +6,17 @@ Source: the format's description in PCL's documentation, and liblzf's of its enc
 """
 
 import io
-from typing import NamedTuple
 
 import numpy as np
 
 from ...runtime.compiled import compiled
-from ...runtime.errors import UserError
 from ...runtime.files import content_of
-from ..data.ply import Damaged
+from ..data.ply import Damaged, told_if_damaged, typed
 
-_LONGEST_HEADER, _MOST_COUNT = 1 << 16, 1 << 16
+_LONGEST_HEADER, _MOST_VALUES = 1 << 16, 1 << 16
 _COLOURS = ("rgb", "rgba")  # three bytes in a number of four
 
-
-class Field(NamedTuple):
-    """Values of a point: ``count`` numbers of a type."""
-
-    name: str
-    dtype: np.dtype
-    count: int
+Row = list[tuple[np.dtype, int]]  # the values of a point: of each field their type and number
 
 
 def read_pcd(path: str) -> dict[str, np.ndarray]:
@@ -35,41 +27,26 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
         UserError: the file cannot be read, or is damaged.
     """
     content = content_of(path)
-    try:
-        return _columns(content)
-    except Damaged as error:
-        raise UserError(f"{path} is not a complete PCD file: {error}; copy or export it again") from error
-
-
-def _columns(content: bytes) -> dict[str, np.ndarray]:
-    fields, points, kind, position = _header(content)
-    body = content[position:]
-    row = np.dtype([(str(number), field.dtype, (field.count,)) for number, field in enumerate(fields)])
-    if kind == "ascii":
-        values = _ascii(body, fields, points)
-    elif kind == "binary":
-        if len(body) < points * row.itemsize:
-            raise Damaged(f"it ends after {len(body) // max(row.itemsize, 1):,} of {points:,} points")
-        table = np.frombuffer(body, row, points)
-        values = [table[str(number)] for number in range(len(fields))]
-    else:
-        values = _planes(_decompressed(body, points * row.itemsize), fields, points)
-    columns: dict[str, np.ndarray] = {}
-    for field, array in zip(fields, values):
-        if field.name == "_":  # padding
-            continue
-        if field.name in _COLOURS and field.dtype.itemsize == 4 and field.count == 1:
-            packed = array[:, 0].astype(field.dtype).view(np.uint32)
-            for name, shift in (("red", 16), ("green", 8), ("blue", 0)):
-                columns[name] = (packed >> shift & 255).astype(np.uint8)
-            continue
-        names = [field.name] if field.count == 1 else [f"{field.name}_{number}" for number in range(field.count)]
-        columns.update({name: np.ascontiguousarray(column) for name, column in zip(names, array.T)})
+    with told_if_damaged(path, "PCD"):
+        names, row, points, kind, end = _header(content)
+        values = {"ascii": _ascii, "binary": _binary, "binary_compressed": _compressed}[kind](
+            content[end:], row, points
+        )
+        columns: dict[str, np.ndarray] = {}
+        for name, array, (dtype, count) in zip(names, values, row):  # (points, count)
+            if name in _COLOURS and dtype.itemsize == 4 and count == 1:
+                packed = np.ascontiguousarray(array[:, 0], dtype).view(np.uint32)
+                for colour, shift in (("red", 16), ("green", 8), ("blue", 0)):
+                    columns[colour] = (packed >> shift & 255).astype(np.uint8)
+            elif name != "_":
+                for number, column in enumerate(np.ascontiguousarray(array.T)):
+                    whole = f"{name}_{number}" if count > 1 else name
+                    columns[whole] = typed(column, whole, dtype.str[1:]) if kind == "ascii" else column
     return columns
 
 
-def _header(content: bytes) -> tuple[list[Field], int, str, int]:
-    """The fields, the number of points, the kind of data, and where they begin."""
+def _header(content: bytes) -> tuple[list[str], Row, int, str, int]:
+    """The fields' names and row, the number of points, the kind of data, and where they begin."""
     said: dict[str, list[str]] = {}
     stream = io.BytesIO(content[:_LONGEST_HEADER])
     for line in iter(stream.readline, b""):
@@ -79,30 +56,26 @@ def _header(content: bytes) -> tuple[list[Field], int, str, int]:
         if words and words[0].upper() == "DATA":
             break
     try:
-        names, sizes, types = said["FIELDS"], said["SIZE"], said["TYPE"]
-        counts = said.get("COUNT", ["1"] * len(names))
-        fields = [
-            Field(name, np.dtype(f"<{kind.lower()}{int(size)}"), int(count))
-            for name, size, kind, count in zip(names, sizes, types, counts, strict=True)
+        names, counts = said["FIELDS"], said.get("COUNT", ["1"] * len(said["FIELDS"]))
+        row = [
+            (np.dtype(f"<{kind.lower()}{int(size)}"), int(count))
+            for _, size, kind, count in zip(names, said["SIZE"], said["TYPE"], counts, strict=True)
         ]
         points = int(said["POINTS"][0]) if "POINTS" in said else int(said["WIDTH"][0]) * int(said["HEIGHT"][0])
         kind = said["DATA"][0].lower()
     except (LookupError, ValueError, TypeError) as error:
         raise Damaged(f"its header has no proper FIELDS, SIZE, TYPE, POINTS and DATA ({error})") from error
-    if (
-        kind not in ("ascii", "binary", "binary_compressed")
-        or points < 0
-        or not all(0 < field.count <= _MOST_COUNT for field in fields)
-    ):
+    known = kind in ("ascii", "binary", "binary_compressed")
+    if not known or points < 0 or not row or not all(0 < count <= _MOST_VALUES for _, count in row):
         raise Damaged(f"its header has DATA {kind}, POINTS {points} and COUNT {' '.join(counts)}")
     if len(set(names) - {"_"}) < len(names) - names.count("_"):
         raise Damaged(f"two of its FIELDS have the same name ({' '.join(names)})")
-    return fields, points, kind, stream.tell()
+    return names, row, points, kind, stream.tell()
 
 
-def _ascii(body: bytes, fields: list[Field], points: int) -> list[np.ndarray]:
-    width = sum(field.count for field in fields)
-    if points > len(body) // max(2 * width - 1, 1) + 1:  # before memory is taken for them
+def _ascii(body: bytes, row: Row, points: int) -> list[np.ndarray]:
+    width = sum(count for _, count in row)
+    if points > len(body) // (2 * width - 1) + 1:  # before memory is taken for them
         raise Damaged(f"its {len(body):,} bytes of text cannot hold {points:,} points of {width} numbers")
     try:
         table = np.loadtxt(io.BytesIO(body), np.float64, max_rows=points, ndmin=2) if points else np.empty((0, width))
@@ -112,19 +85,26 @@ def _ascii(body: bytes, fields: list[Field], points: int) -> list[np.ndarray]:
         raise Damaged(
             f"it has {table.shape[0]:,} rows of {table.shape[1]} numbers, its header says {points:,} of {width}"
         )
-    ends = np.cumsum([field.count for field in fields])
-    parts = [table[:, end - field.count : end] for field, end in zip(fields, ends)]
-    # Text keeps the digits of positions far from the origin, whatever type the header gives them.
-    return [part if field.name in "xyz" else part.astype(field.dtype) for field, part in zip(fields, parts)]
+    return np.split(table, np.cumsum([count for _, count in row])[:-1], axis=1)
 
 
-def _planes(content: bytes, fields: list[Field], points: int) -> list[np.ndarray]:
-    """Each field's values of all points behind one another."""
-    values, position = [], 0
-    for field in fields:
-        values.append(np.frombuffer(content, field.dtype, points * field.count, position).reshape(points, field.count))
-        position += values[-1].nbytes
-    return values
+def _binary(body: bytes, row: Row, points: int) -> list[np.ndarray]:
+    packed = np.dtype([(f"f{number}", dtype, (count,)) for number, (dtype, count) in enumerate(row)])
+    if len(body) < points * packed.itemsize:
+        raise Damaged(f"it ends after {len(body) // packed.itemsize:,} of {points:,} points")
+    table = np.frombuffer(body, packed, points)
+    return [table[name] for name in packed.names or ()]
+
+
+def _compressed(body: bytes, row: Row, points: int) -> list[np.ndarray]:
+    """Each field's values of all points stand behind one another."""
+    sizes = [points * count * dtype.itemsize for dtype, count in row]
+    content = _decompressed(body, sum(sizes))
+    starts = np.cumsum([0, *sizes]).tolist()
+    return [
+        np.frombuffer(content, dtype, points * count, start).reshape(points, count)
+        for (dtype, count), start in zip(row, starts)
+    ]
 
 
 def _decompressed(body: bytes, expected: int) -> bytes:

@@ -1,24 +1,17 @@
 """PointGroup's prepared scenes, ``NAME_inst_nostuff.pth``: torch files of (xyz, rgb, classes, instances), read without
 torch and without executing any code in them."""
 
-import io
-import struct
-import zipfile
-from typing import Any
-
 import numpy as np
 
-from ...checkpoint.unpickling import restricted_load
+from ...checkpoint.torch_files import open_torch_file
 from ...runtime.errors import UserError
-from ...runtime.files import open_regular
+from ...runtime.files import content_of
 from ..data.scannet_classes import CLASS_NAMES
 from ..data.scene import AS_GIVEN, CENTRED, Scene
 from .coordinates import Placed, as_given
 from .listing import RawScene, SceneReader
 
 SUFFIXES = ("_inst_nostuff.pth", ".pth")
-_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-_LEGACY_HEADER = 3  # pickles before the object: magic, version, sizes of numbers
 
 
 class PthReader(SceneReader):
@@ -63,44 +56,13 @@ class PthReader(SceneReader):
 
 
 def load_arrays(path: str) -> list[np.ndarray]:
-    """The tuple of numpy arrays in a file by ``torch.save``, in zip format (since torch 1.6) or the legacy format.
+    """The tuple of numpy arrays in a file by ``torch.save``.
 
     Raises:
         UserError: unreadable, damaged, or not numpy arrays; nothing is executed.
     """
-    try:
-        value = _load(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, RuntimeError, ValueError, struct.error) as error:  # RuntimeError: encrypted, or newer
-        raise UserError(f"{path} is damaged: {error}; copy it again") from error
-    except UserError as error:
-        reason = str(error).split("; ")[0]
-        raise UserError(
-            f"{reason}; nothing was executed; a scene is a tuple of numpy arrays in a file of torch.save, as "
-            "PointGroup's preparation writes it: write or copy it again"
-        ) from error
-    if not isinstance(value, (tuple, list)) or not all(isinstance(item, np.ndarray) for item in value):
-        raise UserError(f"{path} is not a tuple of numpy arrays as PointGroup writes it; convert it to that or to PLY")
-    return list(value)
-
-
-def _load(path: str) -> Any:
-    with open_regular(path, "rb") as stream:
-        if zipfile.is_zipfile(stream):
-            with zipfile.ZipFile(stream) as archive:
-                return restricted_load(_pickle_of(archive, path))
-        stream.seek(0)
-        header = [restricted_load(stream) for _ in range(_LEGACY_HEADER)]
-        if header[0] != _LEGACY_MAGIC:
-            raise UserError(f"{path} is not a torch.save file")
-        return restricted_load(stream)
-
-
-def _pickle_of(archive: zipfile.ZipFile, path: str) -> io.BytesIO:
-    members = [item for item in archive.infolist() if item.filename.split("/")[1:] == ["data.pkl"]]
-    if len(members) != 1 or members[0].compress_type != zipfile.ZIP_STORED:  # as torch writes it; excludes zip bombs
-        raise UserError(f"{path} is not a torch.save file")
-    content = io.BytesIO(archive.read(members[0]))
-    content.name = path  # for error messages
-    return content
+    content_of(path, 0)  # no pipe
+    with open_torch_file(path) as value:
+        if isinstance(value, (tuple, list)) and all(isinstance(item, np.ndarray) for item in value):
+            return list(value)
+    raise UserError(f"{path} is not a tuple of numpy arrays as PointGroup writes it; convert it to that or to PLY")

@@ -51,6 +51,7 @@ class S3disReader(SceneReader):
     kind = "s3dis"
     example = f"Area_1/office_1/{_ANNOTATIONS}/chair_1.txt"
     own_classes = CLASS_NAMES
+    hidden = ""
 
     def scene_at(self, path: str) -> tuple[str, str] | None:
         """The folder of annotations of a room, by area and room."""

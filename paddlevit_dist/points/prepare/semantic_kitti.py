@@ -41,7 +41,7 @@ _CLASSES = {
 CLASS_NAMES = tuple(_CLASSES)
 _NO_CLASS = (0, 1, 52, 99)  # unlabelled, outlier, other structure, other object
 _SEQUENCES = {"train": (*range(8), 9, 10), "val": (8,), "test": range(11, 22)}
-_LABELS = "labels"
+_POINTS, _LABELS = "velodyne", "labels"
 BIN, LABEL = ".bin", ".label"
 
 
@@ -49,7 +49,7 @@ class SemanticKittiReader(SceneReader):
     """Reads scans; their channel ``intensity`` goes from 0 to 1, and they have no colours: all points are grey."""
 
     kind = "semantic_kitti"
-    example = f"scan such as sequences/00/velodyne/000000{BIN}"
+    example = f"scan such as sequences/00/{_POINTS}/000000{BIN}"
     own_classes = CLASS_NAMES
 
     def __init__(self, choices: Choices | None = None, kind: str | None = None) -> None:
@@ -57,7 +57,8 @@ class SemanticKittiReader(SceneReader):
 
     def scene_at(self, path: str) -> tuple[str, str] | None:
         """Scans by sequence and number: 08_000000."""
-        return (scan_name(path), path) if path.endswith(BIN) else None
+        is_scan = path.endswith(BIN) and Path(path).parent.name == _POINTS
+        return (scan_name(path), path) if is_scan else None
 
     def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
         return split_scenes(root, found, lists) or {

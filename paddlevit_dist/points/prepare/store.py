@@ -60,6 +60,8 @@ def prepare_store(
     keys = {name: _key(reader, source) for name, source in sources.items()}
     missing = [name for name in sources if not _is_there(scene_file(output, name), keys[name])]
     jobs = [(1, (reader, sources[name], scene_file(output, name), keys[name])) for name in missing]
+    if missing:  # until all are of the same files and options this is no store
+        Path(output, CLASSES_FILE).unlink(missing_ok=True)
     noted = {name: noted[name] for name in sources if name in noted and name not in set(missing)}
     try:
         bad: dict[str, str] = {}

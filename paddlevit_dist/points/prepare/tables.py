@@ -24,12 +24,9 @@ Columns = dict[str, np.ndarray]
 
 
 class TableFormat(NamedTuple):
-    """A format. Attributes:
-    suffixes: of its files, in lower case.
-    read: the columns of a file by name, (points,) each; a table whose columns have no names as (points, columns).
-    """
+    """What files end in, and what reads them: columns by name, (points,) each, or without names (points, columns)."""
 
-    suffixes: tuple[str, ...]
+    suffixes: tuple[str, ...]  # in lower case
     read: Callable[[str], Columns | np.ndarray]
 
 

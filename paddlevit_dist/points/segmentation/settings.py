@@ -102,6 +102,11 @@ def _check(given: Given) -> list[str]:
             f"{given['POINTS.FRAGMENT_OVERLAP_M']}: expected less than {given['POINTS.FRAGMENT_SIZE_M']}, or blocks "
             "never come to an end"
         )
+    if points.CROP == "sphere" and "height" in points.FEATURES:
+        return [
+            f"{given['POINTS.CROP']}: height in POINTS.FEATURES is above the lowest point of a sphere in the training "
+            "and of the whole scene in evaluations; block reaches down to the floor"
+        ]
     return []
 
 

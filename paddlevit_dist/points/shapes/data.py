@@ -181,8 +181,9 @@ def sampled(
         UserError: it has no area.
     """
     a, b, c = (vertices[triangles[:, corner]] for corner in range(3))
-    crosses = np.cross(b - a, c - a)  # (triangles, 3), twice the area long
-    ends = np.cumsum(np.linalg.norm(crosses, axis=1))
+    with np.errstate(all="ignore"):  # what is not finite is told
+        crosses = np.cross(b - a, c - a)  # (triangles, 3), twice the area long
+        ends = np.cumsum(np.linalg.norm(crosses, axis=1))
     if not len(ends) or not 0 < ends[-1] < np.inf:
         raise UserError(f"{name} has no area, or coordinates that are not finite: expected a mesh of triangles")
     chosen = np.minimum(np.searchsorted(ends, generator.random(number) * ends[-1], side="right"), len(ends) - 1)

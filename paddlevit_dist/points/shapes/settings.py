@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from ...config.key import AT_LEAST_0, AT_LEAST_1, SHARE_BELOW_1, Given, Key, Range, Table, Unused
-from ...runtime.errors import UserError
 
 _KEYS = (
     Key(
@@ -24,7 +23,11 @@ _KEYS = (
     Key("SHAPES.POINTS", 2048, "int", "points of a shape: random ones in a training, else its first", AT_LEAST_1),
     Key("SHAPES.LABEL_SMOOTHING", 0.0, "float", "training: share of a label that all classes get alike", SHARE_BELOW_1),
     Key(
-        "SHAPES.UP", "z", "text", "axis of ROTATION_DEGREES; y for modelnet40_normal_resampled", choices=("x", "y", "z")
+        "SHAPES.UP",
+        "z",
+        "text",
+        "axis of ROTATION_DEGREES, upright in pictures; y for modelnet40_normal_resampled",
+        choices=("x", "y", "z"),
     ),
     Key("SHAPES.ROTATION_DEGREES", 0.0, "float", "training: largest angle around the axis UP", Range(low=0, high=180)),
     Key(
@@ -44,24 +47,14 @@ _KEYS = (
 _TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES", "SCALE", "SHIFT", "JITTER")
 
 
-def _check(given: Given) -> list[str]:
-    low, high = given.values.SHAPES.SCALE
-    if low > high:
-        raise UserError(f"{given['SHAPES.SCALE']}: expected the smaller factor first")
-    return []
-
-
 def _unused(given: Given) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_solids":
         yield Unused(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
-    if not given.values.SHAPES.ROTATION_DEGREES:
-        yield Unused(("SHAPES.UP",), "SHAPES.ROTATION_DEGREES", "nothing is turned: {}")
 
 
 TABLE = Table(
     _KEYS,
     training=tuple(f"SHAPES.{name}" for name in _TRAINING),
     effects={"training": ("SHAPES.SOLIDS.",)},
-    check=_check,
     unused=_unused,
 )

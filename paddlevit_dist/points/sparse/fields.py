@@ -133,8 +133,7 @@ def _added(given: paddle.Tensor, weights: np.ndarray | None, inverse: np.ndarray
         return given
     if weights is not None:
         given = given * to_device(weights[:, None]).astype(given.dtype)
-    zeros = paddle.zeros([number, given.shape[1]], dtype=given.dtype)
-    return paddle.scatter_nd_add(zeros, to_device(inverse[:, None]), given)
+    return put_rows(given, inverse, number)
 
 
 def to_dense(

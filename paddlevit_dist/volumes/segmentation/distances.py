@@ -2,22 +2,6 @@
 
 import numpy as np
 
-from ...runtime.errors import UserError
-
-
-def require_scipy() -> None:
-    """Refuse to score without SciPy.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    try:
-        import scipy.ndimage  # noqa: F401 # asked for before an evaluation of hours
-    except ImportError as error:
-        raise UserError(
-            "VOLUMES.SURFACE_DISTANCES needs SciPy: pip install scipy (the extra 'volumes' has it), or set it to false"
-        ) from error
-
 
 def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarray) -> tuple[float, float]:
     """The average symmetric surface distance and the 95 % Hausdorff distance, in millimetres.

@@ -21,6 +21,7 @@ from ..store import Decoded, DecodedStore
 from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, Options, VolumeFiles
 
 DESCRIPTION, SPLITS = "dataset.json", "splits_final.json"
+_Case = tuple[str, tuple[str, ...], str | None]  # name, a file for each channel, and that of the labels
 _FOLDERS = {"train": ("imagesTr", "labelsTr"), "val": ("imagesTr", "labelsTr"), "test": ("imagesTs", "labelsTs")}
 _CHANNEL = re.compile(r"(.+)_(\d{4})")
 _FOLDS, _SEED = 5, 12345  # of nnU-Net's own division
@@ -39,14 +40,6 @@ class Description(NamedTuple):
     channels: list[str]
     labels: dict[int, str]
     ignored: int | None
-
-
-class Case(NamedTuple):
-    """A volume: a file for each channel, and that of its labels or None."""
-
-    name: str
-    images: tuple[str, ...]
-    labels: str | None
 
 
 class NnUNet(VolumeFiles):
@@ -69,13 +62,11 @@ class NnUNet(VolumeFiles):
             split, [name for name, own in _FOLDERS.items() if os.path.isdir(os.path.join(root, own[0]))], root
         )
         cases, self.notices = _cases(root, self.channels, split, options.fold)
-        self.names, self.files = [case.name for case in cases], [case.images for case in cases]
-        self._label_files = [case.labels for case in cases]
+        self.names, self.files, self._label_files = zip(*cases)
         self.labelled = None not in self._label_files
         headers: dict[str, Header] = {}
-        for case in tqdm(cases, desc="looking at headers", unit="volume", disable=None, leave=False):
-            files = [*case.images, *([] if case.labels is None else [case.labels])]
-            headers.update(headers_in_one_place(files, options.max_voxels))
+        for _, images, labels in tqdm(cases, desc="looking at headers", unit="volume", disable=None, leave=False):
+            headers.update(headers_in_one_place([*images, *filter(None, [labels])], options.max_voxels))
         self.headers = [headers[files[0]] for files in self.files]
         self.spacing = common_spacing({files[0]: headers[files[0]] for files in self.files}, options.spacing_mm)
         self.notices += remarks_on(headers)
@@ -111,14 +102,14 @@ def _existing(data_path: str | None) -> str:
     return root
 
 
-def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[list[Case], list[str]]:
+def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[list[_Case], list[str]]:
     images, labels = (os.path.join(root, name) for name in _FOLDERS[split])
     found = grouped(list_volumes(images), expected)
     if not found:
         raise UserError(f"{images} holds no volumes; expected the layout {_LAYOUT}")
     truth = {case_name(file): file for file in list_volumes(labels)} if os.path.isdir(labels) else {}
-    cases = [Case(name, files, truth.pop(name, None)) for name, files in found]
-    without = [case.name for case in cases if case.labels is None]
+    cases = [(name, files, truth.pop(name, None)) for name, files in found]
+    without = [name for name, _, own in cases if own is None]
     if without and (split != "test" or len(without) < len(cases)):
         raise UserError(
             f"{labels} has no labels of {len(without):,} of {len(cases):,} volumes in {os.path.basename(images)}: "
@@ -129,8 +120,8 @@ def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[l
         notices.append(f"note: {labels}: no volume belongs to {shortened(', '.join(sorted(truth)), 200)}; not used")
     if split == "test":
         return cases, notices
-    chosen = chosen_cases(os.path.join(root, SPLITS), [case.name for case in cases], split, fold)
-    return [case for case in cases if case.name in chosen], notices
+    chosen = chosen_cases(os.path.join(root, SPLITS), [name for name, _, _ in cases], split, fold)
+    return [case for case in cases if case[0] in chosen], notices
 
 
 def _names(folder: str) -> list[str]:

@@ -15,9 +15,9 @@ from ...runtime.errors import UserError
 from ..detection import require_same_spacing, three_digits
 from ..export import segmentation_parts
 from ..intensities import Intensities
+from ..reading import library
 from ..samples import Augmentation
 from .dataset import IGNORED, SegmentedVolumes
-from .distances import require_scipy
 from .evaluation import VolumeSegmentationEvaluation
 from .figures import class_slices
 from .fingerprint import fingerprint, misnamed
@@ -55,7 +55,7 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
         intensities = Intensities.of(volumes, len(self.channels))
         if not is_training:
             if volumes.SURFACE_DISTANCES and dataset.labelled:
-                require_scipy()
+                library("scipy", "VOLUMES.SURFACE_DISTANCES true (false leaves distances out)")  # before hours
             samples = SegmentedSamples(dataset, intensities, notices=list(dataset.notices))
             samples.protocol = self.protocol_line()
             return samples

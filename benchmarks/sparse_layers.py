@@ -149,9 +149,8 @@ class Layers:
         rows, features = self.paddle.to_tensor(np.flatnonzero(keep)), self.x.features
 
         def bare(y: Any, slope: Any) -> Bare:
-            gather, scatter = self.paddle.gather, self.paddle.scatter
-            nothing = self.paddle.zeros_like(features)
-            return Bare(lambda: gather(features, rows), lambda: scatter(nothing, rows, slope))
+            gather, scatter, zeros = self.paddle.gather, self.paddle.scatter, self.paddle.zeros
+            return Bare(lambda: gather(features, rows), lambda: scatter(zeros(features.shape), rows, slope))
 
         return lambda: self.sparse.prune(self.x, keep), [features], bare
 
@@ -161,10 +160,9 @@ class Layers:
 
         def bare(y: Any, slope: Any) -> Bare:
             rows = [self.paddle.to_tensor(y.plan.find(1, one.coordinates)) for one in both]
-            nothing = self.paddle.zeros_like(slope)
 
             def forward() -> None:
-                total = self.paddle.scatter(nothing, rows[0], self.x.features)
+                total = self.paddle.scatter(self.paddle.zeros(slope.shape), rows[0], self.x.features)
                 self.paddle.scatter_nd_add(total, rows[1].unsqueeze(1), other.features)
 
             return Bare(forward, lambda: [self.paddle.gather(slope, own) for own in rows])
@@ -200,13 +198,12 @@ class Layers:
             shares = np.where(corner, along, 1 - along).prod(axis=1) * (rows >= 0)
             given = paddle.to_tensor(shares[:, None].astype(np.float32))
             corners.append((paddle.to_tensor(np.maximum(rows, 0)), given))
-        nothing = paddle.zeros([number, CHANNELS])
 
         def collect(features: Any) -> Any:
             return sum(paddle.gather(features, rows) * shares for rows, shares in corners)
 
         def spread(features: Any) -> Any:
-            total = nothing
+            total = paddle.zeros([number, CHANNELS])
             for rows, shares in corners:
                 total = paddle.scatter_nd_add(total, rows.unsqueeze(1), features * shares)
             return total

@@ -187,8 +187,7 @@ def _require_tensors(name: str) -> None:
     if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
         raise UserError(
             f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is rebuilt "
-            "for every scene, and an inference model of Paddle takes tensors alone; predict with -eval "
-            "SAVE_PREDICTIONS true instead"
+            "for every scene, and an inference model of Paddle takes tensors alone; use the command predict instead"
         )
 
 

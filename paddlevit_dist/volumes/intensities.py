@@ -55,7 +55,7 @@ class Intensities(NamedTuple):
         if "ct" in kinds and window is None:
             raise UserError(
                 "VOLUMES.NORMALISE ct needs VOLUMES.INTENSITY_WINDOW, such as [-160, 240] for soft tissue, or "
-                "nnU-Net's percentile_00_5 and percentile_99_5 of the training volumes"
+                "the percentiles that 'inspect data' prints with VOLUMES.NORMALISE z_score"
             )
         if mean_std is not None and mean_std[1] <= 0:
             raise UserError(f"VOLUMES.INTENSITY_MEAN_STD {list(mean_std)}: expected a deviation above 0")

@@ -31,7 +31,7 @@ def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path
     evaluate_only(again)
     (first,), (second,) = events_of(trained), events_of(evaluated)
     assert first["interval"] == second["interval"] and first["interval"]["percent"] == 95
-    assert set(first["interval"]) == {"percent", "top-1", "top-5", "loss"}  # of what the event has
+    assert set(first["interval"]) == {"percent", "top-1", "top-5", "loss", "balanced accuracy"}  # of what the event has
     low, high = first["interval"]["top-1"]
     assert [low, high] == pytest.approx(quantiles(first["top-1 count"], 200).tolist(), abs=1.0)  # two pictures
     shown = f"top-1 {first['top-1']:.2f} [{low:.1f}, {high:.1f}] top-5 {first['top-5']:.2f} loss {first['loss']:.4f}"

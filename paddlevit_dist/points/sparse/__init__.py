@@ -46,7 +46,7 @@ _NAMES = {
     "Plan": "device_plan",
     "PlanSpec": "coordinate_plan",
     "PointFeatures": "fields",
-    "Pointwise": "per_scene",
+    "Pointwise": "layers",
     "ReLU": "layers",
     "SparseNetwork": "layers",
     "SparseTensor": "tensor",

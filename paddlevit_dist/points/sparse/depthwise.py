@@ -1,6 +1,5 @@
 """Convolution of each channel by itself."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import paddle
@@ -8,8 +7,9 @@ import paddle
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .coordinate_keys import Steps
-from .device_plan import Direction, KernelMap
+from .device_plan import KernelMap
 from .layers import Convolution
+from .pooling import summed
 
 
 class DepthwiseConvolution(Convolution):
@@ -21,6 +21,8 @@ class DepthwiseConvolution(Convolution):
         kernel_size, stride, dilation, bias, dimension: as of ``Convolution``.
     """
 
+    _fan_channels = ""
+
     def __init__(
         self,
         channels: int,
@@ -31,9 +33,11 @@ class DepthwiseConvolution(Convolution):
         dimension: int = 3,
     ) -> None:
         super().__init__(channels, channels, kernel_size, stride, dilation, bias, dimension)
+
+    def _create_parameters(self, bias: bool) -> None:
         self.is_pointwise = False
-        self._fan_channels = ""
-        self.kernel = self._uniform([self.kernel_volume, channels])
+        self.kernel = self._uniform([self.kernel_volume, self.in_channels])
+        self.bias = self._uniform([1, self.in_channels]) if bias else None
 
     def _convolve(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         return _Depthwise.apply(as_dtype(features, self.kernel.dtype), self.kernel, kernel_map, rows)
@@ -48,7 +52,7 @@ class _Depthwise(paddle.autograd.PyLayer):
         ctx.kernel_map = kernel_map
         with paddle.no_grad(), autocast.off():
             scales = paddle.unbind(kernel, 0)
-            return _receive(features, scales, kernel_map.to_coarse, rows, kernel_map.is_symmetric)
+            return summed(features, kernel_map.to_coarse, rows, kernel_map.is_symmetric, scales)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
@@ -60,7 +64,7 @@ class _Depthwise(paddle.autograd.PyLayer):
             if not features.stop_gradient:
                 # A list of a symmetric map that is read backwards is that of the opposite offset.
                 turned = scales[::-1] if kernel_map.is_symmetric else scales
-                of_features = _receive(gradient, turned, kernel_map.to_fine, features.shape[0], kernel_map.is_symmetric)
+                of_features = summed(gradient, kernel_map.to_fine, features.shape[0], kernel_map.is_symmetric, turned)
             if not kernel.stop_gradient:
                 sums = {k: paddle.zeros_like(scale) for k, scale in enumerate(scales)}
                 if kernel_map.is_symmetric and features.shape[0]:
@@ -74,17 +78,3 @@ class _Depthwise(paddle.autograd.PyLayer):
 
 def _sum_of_rows(rows: paddle.Tensor) -> paddle.Tensor:
     return rows.transpose([1, 0]).sum(axis=1)  # Paddle's CPU kernels take ten times as long along the first axis
-
-
-def _receive(
-    source: paddle.Tensor, scales: Sequence[paddle.Tensor], direction: Direction, rows: int, has_centre: bool
-) -> paddle.Tensor:
-    """What each of ``rows`` rows receives through a kernel's scales, each (C,)."""
-    if has_centre and rows:  # some kernels reject no rows
-        received = source * scales[len(scales) // 2]
-    else:
-        received = paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
-    for offset, receivers, givers in direction.lists():  # within a list no row receives twice
-        total = paddle.gather(received, receivers) + paddle.gather(source, givers) * scales[offset]
-        paddle.scatter_(received, receivers, total)
-    return received

@@ -16,7 +16,7 @@ from paddle import nn
 
 from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
-from ...parallel import kernel_divides_by_rows, world_size
+from ...parallel import kernel_divides_by_rows, world_size, zero_of
 from ...runtime.autocast import like_products
 from .convolution import convolve
 from .coordinate_keys import Steps, along_axes, distinct
@@ -30,15 +30,7 @@ class _SparseConvolution(nn.Layer):
     """A convolution onto coarser voxels, ``floor(c / stride) * stride``, or back onto finer ones of the plan; or onto
     any voxels that ``forward`` is given.
 
-    Subclasses create its parameters and give ``_matrices``.
-
-    Args:
-        in_channels, out_channels: of the features.
-        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other; one number for each axis where they differ, as
-            with stride and dilation.
-        stride: tensor stride of the coarser side over that of the finer.
-        dilation: distance between kernel offsets in voxels of the finer side.
-        dimension: spatial axes, 1 to 4.
+    Subclasses create its parameters, ``bias`` and that of ``_matrices``. Arguments are those of ``Convolution``.
     """
 
     bias: paddle.Tensor | None
@@ -50,9 +42,10 @@ class _SparseConvolution(nn.Layer):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Steps,
-        stride: Steps,
+        kernel_size: Steps = 3,
+        stride: Steps = 1,
         dilation: Steps = 1,
+        bias: bool = False,
         dimension: int = 3,
     ) -> None:
         super().__init__()
@@ -61,6 +54,10 @@ class _SparseConvolution(nn.Layer):
         self.stride, self.dilation = whole("stride", stride, dimension), whole("dilation", dilation, dimension)
         self.kernel_volume = math.prod(along_axes(self.kernel_size, dimension))
         self.is_pointwise = self.kernel_size == self.stride == 1
+        self._create_parameters(bias)
+
+    def _create_parameters(self, bias: bool) -> None:
+        raise NotImplementedError
 
     def _uniform(self, shape: list[int]) -> paddle.Tensor:
         """A parameter within 1 / sqrt(C K)."""
@@ -155,20 +152,10 @@ class Convolution(_SparseConvolution):
         dimension: spatial axes, 1 to 4.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Steps = 3,
-        stride: Steps = 1,
-        dilation: Steps = 1,
-        bias: bool = False,
-        dimension: int = 3,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, dimension)
-        matrix = [in_channels, out_channels]
+    def _create_parameters(self, bias: bool) -> None:
+        matrix = [self.in_channels, self.out_channels]
         self.kernel = self._uniform(matrix if self.is_pointwise else [self.kernel_volume, *matrix])
-        self.bias = self._uniform([1, out_channels]) if bias else None
+        self.bias = self._uniform([1, self.out_channels]) if bias else None
 
     def _matrices(self) -> paddle.Tensor:
         return self.kernel
@@ -290,29 +277,34 @@ class NestedBatchNorm(nn.Layer):
         return x.with_features(self.bn(x.features))
 
 
-class ReLU(nn.Layer):
-    """The positive part of every feature."""
+class Pointwise(nn.Layer):
+    """Any layer that treats rows apart, on the features: ``Pointwise(nn.GELU())``, ``Pointwise(nn.Linear(8, 16))``."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
 
     def forward(self, x: SparseTensor) -> SparseTensor:
-        require_sparse("ReLU", x)
-        return x.with_features(nn.functional.relu(x.features) if x.features.shape[0] else x.features)
+        require_sparse(type(self).__name__, x)
+        if x.features.shape[0]:
+            return x.with_features(self.layer(x.features))
+        # Most kernels refuse no rows; and all parameters, here and before, have a gradient of zeros on this rank too.
+        one = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
+        return x.with_features(no_rows(self.layer(one + zero_of(x.features).astype(one.dtype))))
 
 
-class Dropout(nn.Layer):
+class ReLU(Pointwise):
+    """The positive part of every feature."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.ReLU())
+
+
+class Dropout(Pointwise):
     """Zeroes features with probability ``rate`` during training and rescales the others to keep the mean."""
 
     def __init__(self, rate: float = 0.5) -> None:
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        require_sparse("Dropout", x)
-        if not self.training or not x.features.shape[0]:
-            return x
-        return x.with_features(nn.functional.dropout(x.features, self.rate))
-
-    def extra_repr(self) -> str:
-        return f"rate={self.rate:g}"
+        super().__init__(nn.Dropout(rate))
 
 
 class SparseNetwork(Model):
@@ -363,20 +355,11 @@ class SparseNetwork(Model):
 class SpconvConvolution(_SparseConvolution):
     """A convolution with spconv's ``weight`` (k, ..., k, C_in, C_out) and ``bias`` (C_out,)."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Steps,
-        stride: Steps,
-        dilation: Steps = 1,
-        bias: bool = False,
-        dimension: int = 3,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, dimension)
-        self.weight = self._uniform([*along_axes(self.kernel_size, dimension), in_channels, out_channels])
-        self.bias = self._uniform([out_channels]) if bias else None
-        self._order = last_axis_fastest(self.kernel_size, dimension)
+    def _create_parameters(self, bias: bool) -> None:
+        sides = along_axes(self.kernel_size, self.dimension)
+        self.weight = self._uniform([*sides, self.in_channels, self.out_channels])
+        self.bias = self._uniform([self.out_channels]) if bias else None
+        self._order = last_axis_fastest(self.kernel_size, self.dimension)
 
     def _matrices(self) -> paddle.Tensor:
         return self.weight.reshape([*([] if self.is_pointwise else [-1]), self.in_channels, self.out_channels])
@@ -385,23 +368,23 @@ class SpconvConvolution(_SparseConvolution):
 class StridedConv3D(SpconvConvolution):
     """Onto the voxels ``floor(c / stride) * stride``: spconv's SparseConv3d where kernel size and stride are equal and
     there is no padding, as in PointGroup. For other kernels spconv makes a voxel wherever one is in reach, as
-    ``PaddedConvolution`` does.
-
-    Args:
-        in_channels, out_channels: of the features.
-        kernel_size: voxels along each axis.
-        stride: tensor stride of the coarser side over that of the finer.
+    ``PaddedConvolution`` does. Arguments are those of ``Convolution``.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: Steps = 3, stride: Steps = 1) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride)
 
+class SubmanifoldConv3D(SpconvConvolution):
+    """Voxels stay the same; an odd kernel is centred. Arguments are those of ``Convolution`` without the stride."""
 
-class SubmanifoldConv3D(StridedConv3D):
-    """Voxels stay the same; an odd kernel is centred."""
-
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 3) -> None:
-        super().__init__(in_channels, out_channels, kernel_size)
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Steps = 3,
+        dilation: Steps = 1,
+        bias: bool = False,
+        dimension: int = 3,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, 1, dilation, bias, dimension)
 
 
 class InverseConv3D(StridedConv3D):

@@ -5,12 +5,11 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...parallel import zero_of
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .layers import require
 from .pooling import of_each_scene
-from .tensor import SparseTensor, no_rows, require_sparse
+from .tensor import SparseTensor, no_rows, require_sparse, side_by_side
 
 
 def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> SparseTensor:
@@ -24,7 +23,7 @@ def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> Spa
         ValueError: another mode, or other shapes.
     """
     require_sparse("broadcast", x)
-    modes: dict[str, Any] = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": _beside}
+    modes: dict[str, Any] = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": side_by_side}
     if mode not in modes:
         raise ValueError(f"mode is '{mode}', expected one of {', '.join(modes)}")
     if vectors.ndim != 2 or vectors.shape[0] != x.plan.num_scenes:
@@ -33,10 +32,6 @@ def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> Spa
         more = vectors.shape[1] if mode == "concatenate" else 0
         return x.with_features(no_rows(x.features, vectors, channels=x.features.shape[1] + more))
     return x.with_features(modes[mode](x.features, paddle.gather(vectors, x.plan.scenes(x.stride).numbers)))
-
-
-def _beside(features: paddle.Tensor, own: paddle.Tensor) -> paddle.Tensor:
-    return paddle.concat([features, own], axis=1)
 
 
 class Broadcast(nn.Layer):
@@ -85,19 +80,3 @@ class InstanceNorm(nn.Layer):
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[1]}, epsilon={self.epsilon:g}"
-
-
-class Pointwise(nn.Layer):
-    """Any layer that treats rows apart, on the features: ``Pointwise(nn.GELU())``, ``Pointwise(nn.Linear(8, 16))``."""
-
-    def __init__(self, layer: Any) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        require_sparse("Pointwise", x)
-        if x.features.shape[0]:
-            return x.with_features(self.layer(x.features))
-        # Most kernels refuse no rows; and all parameters, here and before, have a gradient of zeros on this rank too.
-        one = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
-        return x.with_features(no_rows(self.layer(one + zero_of(x.features).astype(one.dtype))))

@@ -1,6 +1,6 @@
 """Pooling of sparse tensors: over a kernel's voxels, or over all voxels of each scene."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .coordinate_keys import Steps
 from .coordinate_plan import MapKey, Scenes
-from .device_plan import KernelMap
+from .device_plan import Direction, KernelMap
 from .tensor import SparseTensor, finer_stride, put_rows, require_sparse, times, whole
 
 
@@ -143,22 +143,36 @@ class _Sum(paddle.autograd.PyLayer):
     def forward(
         ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bool = False
     ) -> paddle.Tensor:
-        ctx.kernel_map, ctx.to_fine, ctx.rows = kernel_map, to_fine, features.shape[0]
-        return _summed(features, kernel_map, rows, to_fine)
+        directions = kernel_map.to_fine, kernel_map.to_coarse
+        forward, ctx.back = directions if to_fine else directions[::-1]
+        ctx.has_centre, ctx.rows = kernel_map.is_symmetric, features.shape[0]
+        with paddle.no_grad():
+            return summed(features, forward, rows, ctx.has_centre)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
-        return _summed(gradient, ctx.kernel_map, ctx.rows, not ctx.to_fine)
+        with paddle.no_grad():
+            return summed(gradient, ctx.back, ctx.rows, ctx.has_centre)
 
 
-def _summed(source: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bool) -> paddle.Tensor:
-    with paddle.no_grad():
-        has_centre = kernel_map.is_symmetric
-        received = source.clone() if has_centre else paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
-        for _, receivers, givers in (kernel_map.to_fine if to_fine else kernel_map.to_coarse).lists():
-            total = paddle.gather(received, receivers) + paddle.gather(source, givers)
-            paddle.scatter_(received, receivers, total)
-        return received
+def summed(
+    source: paddle.Tensor,
+    direction: Direction,
+    rows: int,
+    has_centre: bool,
+    scales: Sequence[paddle.Tensor] | None = None,
+) -> paddle.Tensor:
+    """What each of ``rows`` rows receives: the sum of the giving rows (n, C), and of itself if the map has a centre,
+    each times the ``scales`` (C,) of its kernel offset."""
+    if has_centre and rows:  # some kernels reject no rows
+        received = source.clone() if scales is None else source * scales[len(scales) // 2]
+    else:
+        received = paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
+    for offset, receivers, givers in direction.lists():  # within a list no row receives twice
+        given = paddle.gather(source, givers)
+        total = paddle.gather(received, receivers) + (given if scales is None else given * scales[offset])
+        paddle.scatter_(received, receivers, total)
+    return received
 
 
 class _Max(paddle.autograd.PyLayer):

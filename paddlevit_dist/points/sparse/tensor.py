@@ -1,6 +1,5 @@
 """Features on voxels: sparse tensors, and what is computed voxel by voxel from several of them."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 import paddle
 
 from ...parallel import zero_of
+from ...runtime.autocast import as_dtype
 from ...runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, distinct, plainest
 from .device_plan import Plan
@@ -146,8 +146,12 @@ def union(*tensors: SparseTensor) -> SparseTensor:
     Raises:
         TypeError, ValueError: as ``on_all_voxels``.
     """
-    aligned = on_all_voxels(*tensors)
-    return aligned[0].with_features(functools.reduce(_on_rows(paddle.add), (tensor.features for tensor in aligned)))
+    plan, rows = _plan_of_all(tensors)
+    first, *others = in_one_precision([tensor.features for tensor in tensors])
+    total = put_rows(first, rows[0], plan.rows(tensors[0].stride))
+    for features, own in zip(others, rows[1:]):
+        total = put_rows(features, own, total.shape[0], total)
+    return SparseTensor(total, plan=plan, stride=tensors[0].stride)
 
 
 def intersection(*tensors: SparseTensor) -> SparseTensor:
@@ -156,13 +160,11 @@ def intersection(*tensors: SparseTensor) -> SparseTensor:
     Raises:
         TypeError, ValueError: as ``on_all_voxels``.
     """
-    aligned, inverses = _aligned(tensors)
-    number = np.zeros(len(aligned[0].coordinates), np.int64)
-    for inverse in inverses:
-        number[inverse] += 1
-    total = functools.reduce(_on_rows(paddle.add), (tensor.features for tensor in aligned))
-    whole_sum = aligned[0].with_features(total)
-    return prune(whole_sum, number == len(tensors))
+    total = union(*tensors)
+    number = np.zeros(total.features.shape[0], np.int64)
+    for tensor in tensors:
+        number[total.plan.find(total.stride, tensor.coordinates)] += 1
+    return prune(total, number == len(tensors))
 
 
 def on_all_voxels(*tensors: SparseTensor) -> list[SparseTensor]:
@@ -172,11 +174,16 @@ def on_all_voxels(*tensors: SparseTensor) -> list[SparseTensor]:
         TypeError: something else.
         ValueError: none, or they differ in stride or dimension.
     """
-    return _aligned(tensors)[0]
+    plan, rows = _plan_of_all(tensors)
+    number = plan.rows(tensors[0].stride)
+    return [
+        SparseTensor(put_rows(tensor.features, own, number), plan=plan, stride=tensor.stride)
+        for tensor, own in zip(tensors, rows)
+    ]
 
 
-def _aligned(tensors: Sequence[SparseTensor]) -> tuple[list[SparseTensor], list[np.ndarray]]:
-    """As ``on_all_voxels``; and the row that each of a tensor's has become, int64 (rows,)."""
+def _plan_of_all(tensors: Sequence[SparseTensor]) -> tuple[Plan, list[np.ndarray]]:
+    """The plan of all voxels; and the row there of each of a tensor's, int64 (rows,)."""
     _require_some(tensors)
     first = tensors[0]
     for tensor in tensors:
@@ -187,12 +194,7 @@ def _aligned(tensors: Sequence[SparseTensor]) -> tuple[list[SparseTensor], list[
     coordinates, inverse = distinct(np.concatenate(parts))
     num_scenes = max(tensor.plan.num_scenes for tensor in tensors)
     plan = Plan.of_coordinates(coordinates, num_scenes, first.stride)
-    inverses = np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
-    aligned = [
-        SparseTensor(put_rows(tensor.features, rows, len(coordinates)), plan=plan, stride=first.stride)
-        for tensor, rows in zip(tensors, inverses)
-    ]
-    return aligned, inverses
+    return plan, np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def prune(x: SparseTensor, keep: Any) -> SparseTensor:
@@ -235,14 +237,16 @@ class _NoRows(paddle.autograd.PyLayer):
         return tuple(None if one.stop_gradient else paddle.zeros(one.shape, dtype=one.dtype) for one in saved)
 
 
-def put_rows(features: paddle.Tensor, rows: np.ndarray, number: int) -> paddle.Tensor:
-    """(number, C): the features (N, C) in rows int64 (N,), all different, and zeros in the others."""
+def put_rows(
+    features: paddle.Tensor, rows: np.ndarray, number: int, total: paddle.Tensor | None = None
+) -> paddle.Tensor:
+    """(number, C): the features (N, C) added to rows int64 (N,) of ``total``; None: of zeros."""
     if not number:
         return features
-    zeros = paddle.zeros([number, features.shape[1]], dtype=features.dtype)
+    total = paddle.zeros([number, features.shape[1]], dtype=features.dtype) if total is None else total
     if not features.shape[0]:
-        return zeros + zero_of(features).astype(features.dtype)
-    return paddle.scatter(zeros, to_device(rows), features)
+        return total + zero_of(features).astype(total.dtype)
+    return paddle.scatter_nd_add(total, to_device(rows[:, None]), features)
 
 
 def whole(name: str, value: Any, dimension: int | None = None, least: int = 1) -> Steps:
@@ -254,11 +258,12 @@ def whole(name: str, value: Any, dimension: int | None = None, least: int = 1) -
     Raises:
         ValueError: it is something else.
     """
-    numbers = [value] if type(value) is int else value
+    is_one = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    numbers = [value] if is_one else value
     is_sequence = isinstance(numbers, (tuple, list, np.ndarray)) and len(numbers) > 0
     if not is_sequence or any(not isinstance(one, (int, np.integer)) or one < least for one in numbers):
         raise ValueError(f"{name} is {value!r}, expected a whole number from {least}, or one for each axis")
-    if type(value) is not int and dimension not in (None, len(numbers)):
+    if not is_one and dimension not in (None, len(numbers)):
         raise ValueError(f"{name} is {value!r}, expected a whole number from {least}, or {dimension} of them")
     return plainest([int(one) for one in numbers])
 
@@ -294,7 +299,20 @@ def cat(*tensors: SparseTensor) -> SparseTensor:
     for other in tensors[1:]:
         if not on_same_voxels(tensors[0], other):
             raise ValueError(f"{tensors[0]} and {other} do not lie on the same voxels: on_all_voxels brings them there")
-    return tensors[0].with_features(paddle.concat([tensor.features for tensor in tensors], axis=1))
+    return tensors[0].with_features(side_by_side(*(tensor.features for tensor in tensors)))
+
+
+def side_by_side(*features: paddle.Tensor) -> paddle.Tensor:
+    """(N, C_1 + C_2 + ...) from (N, C_1), (N, C_2), ..., in one precision."""
+    return paddle.concat(in_one_precision(features), axis=1)
+
+
+def in_one_precision(features: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+    """In float32 if one is and others are in half precision, as what has been normalised is under mixed precision, and
+    as Paddle's sums are; concatenation and scattering refuse both together."""
+    dtypes = {one.dtype for one in features}
+    has_single = paddle.float32 in dtypes and paddle.float64 not in dtypes
+    return [as_dtype(one, paddle.float32) if has_single else one for one in features]
 
 
 def on_same_voxels(one: SparseTensor, other: SparseTensor) -> bool:

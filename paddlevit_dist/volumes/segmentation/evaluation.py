@@ -12,6 +12,7 @@ from ...runtime.transfers import read_later, to_device
 from ..geometry import between
 from ..sliding_window import mirrored, predict
 from .dataset import IGNORED
+from .figures import segmentation_figures
 from .metrics import VolumeMetrics
 from .prediction import Segmented
 from .samples import Place, SegmentedSamples, volumes_of
@@ -92,7 +93,6 @@ class VolumeSegmentationEvaluation(TaskEvaluation):
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         if not records or not isinstance(samples, SegmentedSamples):
             return []
-        from .figures import segmentation_figures
 
         def again(index: int) -> tuple[Segmented, np.ndarray]:
             batch = self.collate([samples.sample(index, np.random.default_rng(0))])

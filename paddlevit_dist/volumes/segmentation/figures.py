@@ -14,13 +14,7 @@ from .metrics import COLUMNS, VolumeMetrics
 _SHOWN = 12  # volumes of the gallery
 _MOST_ROWS = 1_000
 _OPACITY = 0.5  # of a class's colour
-_OF_CLASS = {  # value of the metrics -> column
-    "Dice": "Dice",
-    "labelled Dice": "labelled Dice",
-    "pooled Dice": "pooled Dice",
-    "assd_mm": "surface mm",
-    "hd95_mm": "95 % surface mm",
-}
+_OF_CLASS = ("Dice", "labelled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
 
 
 def segmentation_figures(
@@ -44,7 +38,7 @@ def segmentation_figures(
         numbers = [int(sums[:, place, COLUMNS.index(what)].sum()) for what in ("labelled", "missed")]
         rows.append((name, *(None if own is None else round(own, 4) for own in shown), *numbers))
     note = "Dice: mean over volumes; pooled: of the voxels of all volumes. Missed: only labelled, or only predicted."
-    classes = Table("Classes of voxels", ["class", *_OF_CLASS.values(), "volumes with it", "missed in"], rows, note)
+    classes = Table("Classes of voxels", ["class", *_OF_CLASS, "volumes with it", "missed in"], rows, note)
     columns = metrics.columns([sums])
     order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
     names = [samples.dataset.case(index) for index, _ in records]

@@ -150,7 +150,7 @@ HEADLINES = (
         f"networks.py {PEER}",
         "landmarks_over_torch",
         ">= 1",
-        1.39,
+        1.19,
         110,
     ),
     Headline(

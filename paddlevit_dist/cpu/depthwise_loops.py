@@ -19,18 +19,64 @@ from numba import types
 from numba.extending import intrinsic, register_jitable
 
 from ..runtime.compiled import compiled
-from .intrinsics import FLOAT, INTEGER, LANES, VECTOR, VECTOR_BYTES, load, multiply_add, repeat, store
 
+LANES = 16  # channels of one vector
 _TILE = 7  # columns at a time: with K = 7 their sums, one row of weights and a pixel take 15 of 32 registers
+_BYTES = 4 * LANES  # of one vector
 _GROUPS = 4  # vectors that are copied from one place, 256 bytes of one pixel
 _CACHED_BYTES = 1 << 18  # of a copy: it stays in the processor's second cache
+
+_INTEGER, _FLOAT = ir.IntType(64), ir.FloatType()
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+
+
+def _pointer(builder: Any, address: Any, offset: int, kind: Any) -> Any:
+    return builder.inttoptr(builder.add(address, _INTEGER(offset)), kind.as_pointer())
+
+
+def _load(builder: Any, address: Any, offset: int = 0, kind: Any = _VECTOR) -> Any:
+    value = builder.load(_pointer(builder, address, offset, kind))
+    value.align = 4
+    return value
+
+
+def _store(builder: Any, value: Any, address: Any, offset: int = 0) -> None:
+    builder.store(value, _pointer(builder, address, offset, value.type)).align = 4
+
+
+def _multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
+    """``left * right + total``, in one instruction where the processor has it."""
+    name = f"llvm.fmuladd.v{LANES}f32"
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
+    return builder.call(function, [left, right, total])
+
+
+def _repeat(builder: Any, count: Any, start: list[Any], step: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    """A loop of ``count`` passes: the values after the last, where ``step(values)`` gives those after one more pass."""
+    before = builder.block
+    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    values = [builder.phi(value.type) for value in [_INTEGER(0), *start]]
+    for phi, value in zip(values, [_INTEGER(0), *start]):
+        phi.add_incoming(value, before)
+    builder.cbranch(builder.icmp_signed("<", values[0], count), body, after)
+    builder.position_at_end(body)
+    following = [builder.add(values[0], _INTEGER(1)), *step(values[1:])]
+    for phi, value in zip(values, following):
+        phi.add_incoming(value, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return values[1:]
 
 
 def _copying(kind: Any) -> Any:
     @intrinsic
     def copy(context: Any, source: Any, target: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            store(builder, load(builder, arguments[0], kind=kind), arguments[1])
+            _store(builder, _load(builder, arguments[0], kind=kind), arguments[1])
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), generate
@@ -38,7 +84,7 @@ def _copying(kind: Any) -> Any:
     return copy
 
 
-_copy_vector, _copy_number = _copying(VECTOR), _copying(FLOAT)
+_copy_vector, _copy_number = _copying(_VECTOR), _copying(_FLOAT)
 
 
 @intrinsic
@@ -50,12 +96,12 @@ def _add_sum(context: Any, vectors: Any, count: Any, out: Any) -> Any:
 
         def step(values: list[Any]) -> list[Any]:
             return [
-                builder.add(values[0], INTEGER(VECTOR_BYTES)),
-                builder.fadd(values[1], load(builder, values[0])),
+                builder.add(values[0], _INTEGER(_BYTES)),
+                builder.fadd(values[1], _load(builder, values[0])),
             ]
 
-        total = repeat(builder, count, [vectors, ir.Constant(VECTOR, [0.0] * LANES)], step)[1]
-        store(builder, builder.fadd(load(builder, out), total), out)
+        total = _repeat(builder, count, [vectors, ir.Constant(_VECTOR, [0.0] * LANES)], step)[1]
+        _store(builder, builder.fadd(_load(builder, out), total), out)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
@@ -85,17 +131,17 @@ def _correlating(columns: int) -> Any:
 
             def one_row(values: list[Any]) -> list[Any]:
                 picture, weight, totals = values[0], values[1], values[2:]
-                weights = [load(builder, weight, VECTOR_BYTES * k) for k in range(taps.count)]
+                weights = [_load(builder, weight, _BYTES * k) for k in range(taps.count)]
                 for place in range(columns + taps.count - 1):
-                    pixel = load(builder, picture, VECTOR_BYTES * place)
+                    pixel = _load(builder, picture, _BYTES * place)
                     for column in range(max(0, place - taps.count + 1), min(columns, place + 1)):
-                        totals[column] = multiply_add(builder, pixel, weights[place - column], totals[column])
-                next_weight = builder.add(weight, INTEGER(VECTOR_BYTES * taps.count))
+                        totals[column] = _multiply_add(builder, pixel, weights[place - column], totals[column])
+                next_weight = builder.add(weight, _INTEGER(_BYTES * taps.count))
                 return [builder.add(picture, picture_row), next_weight, *totals]
 
-            start = [picture, weight] + [load(builder, bias)] * columns
-            for total in repeat(builder, rows, start, one_row)[2:]:
-                store(builder, total, out)
+            start = [picture, weight] + [_load(builder, bias)] * columns
+            for total in _repeat(builder, rows, start, one_row)[2:]:
+                _store(builder, total, out)
                 out = builder.add(out, out_column)
             return context.get_dummy_value()
 
@@ -123,30 +169,30 @@ def _add_products(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, picture, picture_row, gradient, gradient_row, rows, columns, out = arguments
-        tiles, rest = builder.sdiv(columns, INTEGER(_TILE)), builder.srem(columns, INTEGER(_TILE))
+        tiles, rest = builder.sdiv(columns, _INTEGER(_TILE)), builder.srem(columns, _INTEGER(_TILE))
 
         def some_columns(width: int) -> Callable[[list[Any]], list[Any]]:
             def step(values: list[Any]) -> list[Any]:
                 picture, gradient, totals = values[0], values[1], values[2:]
-                gradients = [load(builder, gradient, VECTOR_BYTES * column) for column in range(width)]
+                gradients = [_load(builder, gradient, _BYTES * column) for column in range(width)]
                 for place in range(width + taps.count - 1):
-                    pixel = load(builder, picture, VECTOR_BYTES * place)
+                    pixel = _load(builder, picture, _BYTES * place)
                     for k in range(max(0, place - width + 1), min(taps.count, place + 1)):
-                        totals[k] = multiply_add(builder, pixel, gradients[place - k], totals[k])
-                distance = INTEGER(VECTOR_BYTES * width)
+                        totals[k] = _multiply_add(builder, pixel, gradients[place - k], totals[k])
+                distance = _INTEGER(_BYTES * width)
                 return [builder.add(picture, distance), builder.add(gradient, distance), *totals]
 
             return step
 
         def one_row(values: list[Any]) -> list[Any]:
-            after = repeat(builder, tiles, values, some_columns(_TILE))
-            totals = repeat(builder, rest, after, some_columns(1))[2:]
+            after = _repeat(builder, tiles, values, some_columns(_TILE))
+            totals = _repeat(builder, rest, after, some_columns(1))[2:]
             return [builder.add(values[0], picture_row), builder.add(values[1], gradient_row), *totals]
 
-        zero = ir.Constant(VECTOR, [0.0] * LANES)
-        totals = repeat(builder, rows, [picture, gradient] + [zero] * taps.count, one_row)[2:]
+        zero = ir.Constant(_VECTOR, [0.0] * LANES)
+        totals = _repeat(builder, rows, [picture, gradient] + [zero] * taps.count, one_row)[2:]
         for k, total in enumerate(totals):
-            store(builder, builder.fadd(load(builder, out, VECTOR_BYTES * k), total), out, VECTOR_BYTES * k)
+            _store(builder, builder.fadd(_load(builder, out, _BYTES * k), total), out, _BYTES * k)
         return context.get_dummy_value()
 
     return types.void(taps, *[types.int64] * 7), generate
@@ -156,7 +202,7 @@ def _add_products(
 def _band(height, width, channels, margin):
     """How many rows, and vectors of one pixel, to copy at a time."""
     groups = min(channels // LANES, _GROUPS)
-    rows = _CACHED_BYTES // (groups * VECTOR_BYTES * (width + 2 * margin)) - 2 * margin
+    rows = _CACHED_BYTES // (groups * _BYTES * (width + 2 * margin)) - 2 * margin
     return min(height, max(rows, 4 * margin)), groups
 
 
@@ -164,15 +210,15 @@ def _band(height, width, channels, margin):
 def _copy_band(picture, height, width, channels, top, groups, margin, copy):
     """``groups`` vectors of each pixel into ``copy`` (groups, rows, width + 2 margin, LANES), whose first row is the
     picture's ``top``. Rows outside the picture and the margins stay as they are."""
-    group_bytes = copy.shape[1] * copy.shape[2] * VECTOR_BYTES
+    group_bytes = copy.shape[1] * copy.shape[2] * _BYTES
     for line in range(max(0, -top), min(copy.shape[1], height - top)):
         source = picture + (top + line) * width * channels * 4
-        target = copy.ctypes.data + (line * copy.shape[2] + margin) * VECTOR_BYTES
+        target = copy.ctypes.data + (line * copy.shape[2] + margin) * _BYTES
         for _ in range(width):
             for group in range(groups):
-                _copy_vector(source + group * VECTOR_BYTES, target + group * group_bytes)
+                _copy_vector(source + group * _BYTES, target + group * group_bytes)
             source += channels * 4
-            target += VECTOR_BYTES
+            target += _BYTES
 
 
 @register_jitable
@@ -207,7 +253,7 @@ def correlate(pictures, weight, bias, is_flipped, taps, out, batch, height, widt
     weights = np.empty(channels * kernel * kernel, np.float32)
     _regroup(weight, kernel, is_flipped, False, channels, weights.ctypes.data)
     nothing = np.zeros(LANES, np.float32)
-    copy_row, column_bytes = copy.shape[2] * VECTOR_BYTES, channels * 4
+    copy_row, column_bytes = copy.shape[2] * _BYTES, channels * 4
     for item in range(batch * ((height + band - 1) // band)):
         number, top = item // ((height + band - 1) // band), item % ((height + band - 1) // band) * band
         for first in range(0, channels, groups_at_once * LANES):
@@ -220,12 +266,12 @@ def correlate(pictures, weight, bias, is_flipped, taps, out, batch, height, widt
                 above = max(0, margin - row)  # rows of the kernel that lie above the picture
                 rows = min(kernel, height + margin - row) - above
                 left = copy.ctypes.data + (group * copy.shape[1] + row - top + above) * copy_row
-                weight_at = weights.ctypes.data + (channel // LANES * kernel + above) * kernel * VECTOR_BYTES
+                weight_at = weights.ctypes.data + (channel // LANES * kernel + above) * kernel * _BYTES
                 bias_at = bias + channel * 4 if bias != 0 else nothing.ctypes.data
                 to = out + ((number * height + row) * width * channels + channel) * 4
                 column = 0
                 while column < width:
-                    place, target = left + column * VECTOR_BYTES, to + column * column_bytes
+                    place, target = left + column * _BYTES, to + column * column_bytes
                     if width < _TILE:
                         _correlate_column(taps, place, copy_row, rows, weight_at, bias_at, target, column_bytes)
                         column += 1
@@ -244,7 +290,7 @@ def weight_gradient(pictures, gradient, taps, of_weight, of_bias, batch, height,
     gradients = np.empty((groups_at_once, band, width, LANES), np.float32)
     sums = np.zeros(channels * kernel * kernel, np.float32)
     bias_sums = np.zeros(channels, np.float32)
-    copy_row, gradient_row = copy.shape[2] * VECTOR_BYTES, width * VECTOR_BYTES
+    copy_row, gradient_row = copy.shape[2] * _BYTES, width * _BYTES
     for item in range(batch * ((height + band - 1) // band)):
         number, top = item // ((height + band - 1) // band), item % ((height + band - 1) // band) * band
         end = min(top + band, height)
@@ -261,7 +307,7 @@ def weight_gradient(pictures, gradient, taps, of_weight, of_bias, batch, height,
                     begin = max(top, margin - kernel_row)  # of the rows that see a row of the picture at this offset
                     rows = min(end, height + margin - kernel_row) - begin
                     place = copy.ctypes.data + (group * copy.shape[1] + begin - top + kernel_row) * copy_row
-                    sums_at = sums.ctypes.data + (channel // LANES * kernel + kernel_row) * kernel * VECTOR_BYTES
+                    sums_at = sums.ctypes.data + (channel // LANES * kernel + kernel_row) * kernel * _BYTES
                     gradient_at = own + (begin - top) * gradient_row
                     _add_products(taps, place, copy_row, gradient_at, gradient_row, rows, width, sums_at)
     _regroup(of_weight, kernel, False, True, channels, sums.ctypes.data)

@@ -1,7 +1,5 @@
-"""What compiled loops need and numba does not have: memory by its address, the bits of a float32, a call of cblas, and
-the parts of loops that are written as LLVM instructions, on vectors of ``LANES`` numbers."""
+"""What compiled loops need and numba does not have: memory by its address, the bits of a float32, a call of cblas."""
 
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -95,53 +93,3 @@ def multiply(typing_context, function, ta, tb, m, n, k, alpha, a, lda, b, ldb, b
         return context.get_dummy_value()
 
     return types.void(*_PRODUCT), generate
-
-
-# ---- vectors: for the bodies of intrinsics -------------------------------------------------------------------
-
-LANES = 16  # float32 numbers of a vector
-VECTOR_BYTES = 4 * LANES
-INTEGER, FLOAT = ir.IntType(64), ir.FloatType()
-VECTOR = ir.VectorType(FLOAT, LANES)
-
-
-def pointer(builder: Any, address: Any, offset: int, kind: Any) -> Any:
-    return builder.inttoptr(builder.add(address, INTEGER(offset)), kind.as_pointer())
-
-
-def load(builder: Any, address: Any, offset: int = 0, kind: Any = VECTOR) -> Any:
-    value = builder.load(pointer(builder, address, offset, kind))
-    value.align = 4
-    return value
-
-
-def store(builder: Any, value: Any, address: Any, offset: int = 0) -> None:
-    builder.store(value, pointer(builder, address, offset, value.type)).align = 4
-
-
-def multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
-    """``left * right + total``, in one instruction where the processor has it."""
-    name = f"llvm.fmuladd.v{LANES}f32"
-    function = builder.module.globals.get(name)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
-    return builder.call(function, [left, right, total])
-
-
-def repeat(builder: Any, count: Any, start: list[Any], step: Callable[[list[Any]], list[Any]]) -> list[Any]:
-    """A loop of ``count`` passes: the values after the last, where ``step(values)`` gives those after one more pass."""
-    before = builder.block
-    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
-    builder.branch(head)
-    builder.position_at_end(head)
-    values = [builder.phi(value.type) for value in [INTEGER(0), *start]]
-    for phi, value in zip(values, [INTEGER(0), *start]):
-        phi.add_incoming(value, before)
-    builder.cbranch(builder.icmp_signed("<", values[0], count), body, after)
-    builder.position_at_end(body)
-    following = [builder.add(values[0], INTEGER(1)), *step(values[1:])]
-    for phi, value in zip(values, following):
-        phi.add_incoming(value, builder.block)
-    builder.branch(head)
-    builder.position_at_end(after)
-    return values[1:]

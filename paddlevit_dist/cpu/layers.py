@@ -9,6 +9,9 @@ from paddle import nn
 from ..images.models import layers as plain
 from .accelerate import applies
 
+# Of a convolution of volumes: with more, Paddle's product takes longer than to write out what it multiplies.
+_MOST_CHANNELS = 64
+
 
 class Linear(plain.Linear):
     """Fast for any input."""
@@ -98,7 +101,7 @@ class Convolution(plain.Convolution):
 
 
 class Conv3D(nn.Conv3D):
-    """Fast with a stride of 1 and few channels: Paddle writes out the windows of every voxel for a product."""
+    """Fast with a stride of 1 and few channels: Paddle writes out what is around every voxel for a product."""
 
     def forward(self, x):
         if applies(x, self) and self._fits(x):
@@ -112,7 +115,7 @@ class Conv3D(nn.Conv3D):
             return False
         if {*self._stride, *self._dilation, self._groups} != {1} or self._data_format != "NCDHW":
             return False
-        if max(kernel) == 1 or max(outputs, channels) > volume_functions().MOST_CHANNELS:
+        if max(kernel) == 1 or max(outputs, channels) > _MOST_CHANNELS:
             return False
         sizes = zip(x.shape[2:], kernel, self._updated_padding)
         return x.ndim == 5 and x.shape[1] == channels and all(p < side <= size + 2 * p for size, side, p in sizes)

@@ -8,21 +8,31 @@ from collections.abc import Sequence
 import paddle
 from paddle.autograd import PyLayer
 
+from ..parallel.tuning import one_thread_here
 from . import volume_loops
 from .functions import address, wanted
-from .memory import empty, in_order
+from .memory import empty, in_order, product
 
-# With more, the products of Paddle's convolution take longer than its windows, and none is faster than MKL's.
-MOST_CHANNELS = 64
+
+def _padded(size: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
+    return tuple(length + 2 * margin for length, margin in zip(size, margins))
+
+
+def _correlate(x, weights, kernel, margins) -> paddle.Tensor:
+    """The convolution with ``weights`` (places of the kernel, out, in)."""
+    (batch, inputs, *size), outputs = x.shape, weights.shape[1]
+    padded, weights = _padded(size, margins), in_order(weights)
+    depth, height, width = (length - side + 1 for length, side in zip(padded, kernel))
+    out = empty(batch, outputs, depth, *padded[1:])
+    places = product().pointer, address(x), address(weights), address(out)
+    with one_thread_here():  # more make products of this size slower
+        volume_loops.correlate(*places, batch, inputs, outputs, tuple(size), kernel, margins, padded)
+    return in_order(out[:, :, :, :height, :width])
 
 
 def _forward(x, weight, bias, padding) -> paddle.Tensor:
-    (batch, inputs, *size), (outputs, _, *kernel) = x.shape, weight.shape
-    out_size = [length + 2 * margin - side + 1 for length, side, margin in zip(size, kernel, padding)]
-    out = empty(batch, outputs, *out_size)
-    places = address(x), address(weight), False, address(bias), address(out)
-    volume_loops.correlate(*places, batch, inputs, outputs, tuple(size), tuple(kernel), padding)
-    return out
+    out = _correlate(x, weight.flatten(2).transpose([2, 0, 1]), tuple(weight.shape[2:]), padding)
+    return out if bias is None else out + bias.reshape([1, -1, 1, 1, 1])
 
 
 class _Convolution(PyLayer):
@@ -34,18 +44,19 @@ class _Convolution(PyLayer):
 
     @staticmethod
     def backward(ctx, gradient):
-        (x, weight), gradient = ctx.saved_tensor(), in_order(gradient)
-        (batch, inputs, *size), (outputs, _, *sides) = x.shape, weight.shape
-        kernel, of_x, of_weight = tuple(sides), None, None
+        (x, weight), gradient, padding = ctx.saved_tensor(), in_order(gradient), ctx.padding
+        (batch, inputs, *size), (outputs, _, *kernel) = x.shape, weight.shape
+        of_x = of_weight = None
         if ctx.wanted[0]:
-            of_x, out_size = empty(*x.shape), tuple(gradient.shape[2:])
-            margins = tuple(side - 1 - margin for side, margin in zip(kernel, ctx.padding))
-            places = address(gradient), address(weight), True, 0, address(of_x)
-            volume_loops.correlate(*places, batch, outputs, inputs, out_size, kernel, margins)
+            margins = tuple(side - 1 - margin for side, margin in zip(kernel, padding))
+            of_x = _correlate(gradient, weight.flatten(2).flip(2).transpose([2, 1, 0]), tuple(kernel), margins)
         if ctx.wanted[1]:
-            of_weight = empty(*weight.shape)
-            places = address(x), address(gradient), address(of_weight)
-            volume_loops.weight_gradient(*places, batch, inputs, outputs, tuple(size), kernel, ctx.padding)
+            sums = paddle.zeros([kernel[0] * kernel[1] * kernel[2], outputs, inputs])
+            places = product().pointer, address(x), address(gradient), address(sums)
+            sizes = tuple(size), tuple(kernel), padding, _padded(size, padding)
+            with one_thread_here():
+                volume_loops.weight_gradient(*places, batch, inputs, outputs, *sizes)
+            of_weight = sums.transpose([1, 2, 0]).reshape(weight.shape)
         of_bias = gradient.sum([0, 2, 3, 4]) if ctx.wanted[2] else None
         return (of_x, of_weight, of_bias)[: 2 + ctx.has_bias]
 

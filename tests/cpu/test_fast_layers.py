@@ -94,7 +94,7 @@ PICTURES = {
     "ConvNeXt's block, dropped paths": (lambda: ConvNeXtBlock(32, 0.7, 0.5), (6, 9, 8, 32)),
 }
 VOLUMES = {
-    # 10 channels and 54 places of a kernel are no multiple of what is summed at a time; 3,400 numbers a channel
+    # 3,400 numbers a channel, in four parts
     "volumes": (lambda: paddle.nn.Conv3D(2, 10, 3, padding=1), (2, 2, 9, 15, 18)),
     "volumes, one channel, no bias": (lambda: paddle.nn.Conv3D(1, 8, 3, padding=1, bias_attr=False), (2, 1, 5, 7, 40)),
     "volumes, sides and padding by axis": (

@@ -312,6 +312,13 @@ def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_pat
     assert splits["train"][0].labelled and not splits["test"][0].labelled
 
 
+def test_hidden_files_and_folders_are_no_scenes(tmp_path):
+    for name in ("a.ply", "b.ply", "._a.ply", ".trash/c.ply"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_points(tmp_path / name, points_of(1))
+    assert list(TableReader().find(str(tmp_path))) == ["a", "b"]
+
+
 def test_scenes_that_are_tested_and_validated_keep_their_labels(tmp_path):
     for name in "abc":
         write_points(tmp_path / f"{name}.ply", {**points_of(3), "label": np.zeros(3, np.uint8)})

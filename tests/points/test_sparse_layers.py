@@ -292,6 +292,7 @@ def layer_precision(layer):
     [
         (lambda: MaxPooling([2, 0, 2]), ValueError, r"kernel_size is \[2, 0, 2\], expected a whole number"),
         (lambda: SumPooling(2, -1), ValueError, "stride is -1, expected a whole number"),
+        (lambda: SumPooling(np.int64(2), True), ValueError, "^stride is True, expected a whole number"),
         (lambda: StridedConv3D(3, 4, (3, 3)), ValueError, r"kernel_size is \(3, 3\), expected .* or 3 of them"),
         (lambda: SparseTensor(np.ones((2, 3)), IN_3D + 1, stride=2), ValueError, r"at \[1, 1, 1\] is not one of"),
         (lambda: SparseTensor(np.ones((2, 3)), IN_3D, stride=[2]), ValueError, r"stride is \[2\], expected"),

@@ -281,8 +281,11 @@ def test_what_is_far_away_has_no_voxels_and_spoils_none(far):
     assert np.array_equal(sparse.features_at(x, x.coordinates).numpy(), before)
     y = sparse.Convolution(3, 4, 3)(x, np.array([[0, 2**20, -(2**20), 2**20], x.coordinates[0].tolist()]))
     assert not y.F.numpy()[0].any() and y.F.numpy()[1].any()
-    with pytest.raises(ValueError, match="point 0 is .*nan"):
-        sparse.PointFeatures(np.ones((1, 2)), np.array([[0, 1, np.nan, 0]]))
+    for point, shown in (([0, 1, np.nan, 0], "nan"), ([0.5, 1, 2], "0.5")):  # the second has no scene number in front
+        with pytest.raises(ValueError, match=f"point 0 is .*{shown}.* expected numbers, with that of the scene"):
+            sparse.PointFeatures(np.ones((1, 2)), np.array([point]))
+    with pytest.raises(ValueError, match="this layer is for 2-D voxels, but gets .*3-D"):
+        sparse.PaddedMaxPooling(dimension=2)(x)
 
 
 def test_pruning_keeps_rows_their_gradients_and_empty_scenes():

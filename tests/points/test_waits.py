@@ -72,12 +72,13 @@ def test_layers_that_know_the_coordinates_do_not_wait():
     other = sparse.SparseTensor(paddle.randn([3, 2]), coordinates[::-1] + [0, 0, 1, 0])
     layers = [sparse.GlobalPooling("max"), sparse.InstanceNorm(2), sparse.DepthwiseConvolution(2)]
     layers += [sparse.PaddedMaxPooling(3, 2, 1), sparse.GenerativeConvolution(2, 2, 3), sparse.PaddedConvolution(2, 2)]
+    half = np.array([0, 0.5, 0.5, 0.5])
     with counted_waits() as waits:
         for layer in layers:
             layer(x)
         sparse.broadcast(2.0 * x + other, sparse.GlobalPooling()(x))
-        sparse.features_at(sparse.prune(x, coordinates[:, 2] == 0), coordinates + 0.5)
-        sparse.to_dense(sparse.PointFeatures(x.features, coordinates + 0.5).splat())
+        sparse.features_at(sparse.prune(x, coordinates[:, 2] == 0), coordinates + half)
+        sparse.to_dense(sparse.PointFeatures(x.features, coordinates + half).splat())
     assert not waits.list, str(waits)
 
 

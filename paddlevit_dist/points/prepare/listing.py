@@ -98,7 +98,7 @@ class SceneReader:
         return (name[: -len(end)], path) if len(end) < len(name) else None
 
     def find(self, root: str) -> dict[str, str]:
-        """Path of each scene below ``root``, by name; lists of scenes and classes are none.
+        """Path of each scene below ``root``, by name; lists of scenes and classes are none, nor are hidden files.
 
         Raises:
             UserError: there is none, or two have the same name.
@@ -106,7 +106,7 @@ class SceneReader:
         found: dict[str, str] = {}
         self.others = []
         for folder, subfolders, names in os.walk(root, followlinks=True):
-            subfolders.sort()
+            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
             for file in sorted(names):
                 if file.startswith(".") or (folder == root and file in _LISTS):
                     continue

@@ -60,7 +60,8 @@ class S3disReader(SceneReader):
 
     def find(self, root: str) -> dict[str, str]:
         found = super().find(root)
-        for folder, _, _ in os.walk(root, followlinks=True):
+        for folder, subfolders, _ in os.walk(root, followlinks=True):
+            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
             if os.path.basename(folder) == _ANNOTATIONS and folder not in found.values():
                 raise UserError(f"{folder} has no file of an object, such as chair_1.txt; extract the data again")
         return found

@@ -28,7 +28,7 @@ class PointFeatures:
         num_scenes: of the batch, if the last ones may be empty.
 
     Raises:
-        ValueError: shapes that do not match, or points that are not finite.
+        ValueError: shapes that do not match, points that are not finite, or scene numbers that are not whole.
     """
 
     def __init__(self, features: Any, points: Any, num_scenes: int | None = None) -> None:
@@ -39,9 +39,12 @@ class PointFeatures:
                 f"features have shape {list(self.features.shape)} and points {list(self.points.shape)}, expected "
                 "(points, channels) and (points, 1 + D)"
             )
-        strange = np.flatnonzero(~np.isfinite(self.points).all(axis=1))
-        if len(strange):
-            raise ValueError(f"point {strange[0]} is {self.points[strange[0]].tolist()}: leave out what is no number")
+        is_meant = np.isfinite(self.points).all(axis=1) & (self.points[:, 0] % 1 == 0)
+        if not is_meant.all():
+            raise ValueError(
+                f"point {is_meant.argmin()} is {self.points[is_meant.argmin()].tolist()}, expected numbers, "
+                "with that of the scene, a whole one, in front"
+            )
         self.num_scenes = num_scenes
 
     def voxels(self, mode: str = "mean") -> tuple[SparseTensor, paddle.Tensor]:

@@ -30,16 +30,7 @@ class _SparseConvolution(nn.Layer):
     """A convolution onto coarser voxels, ``floor(c / stride) * stride``, or back onto finer ones of the plan; or onto
     any voxels that ``forward`` is given.
 
-    Subclasses create its parameters, ``bias`` and that of ``_matrices``.
-
-    Args:
-        in_channels, out_channels: of the features.
-        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other; one number for each axis where they differ, as
-            with stride and dilation.
-        stride: tensor stride of the coarser side over that of the finer.
-        dilation: distance between kernel offsets in voxels of the finer side.
-        bias: add a learned vector.
-        dimension: spatial axes, 1 to 4.
+    Subclasses create its parameters, ``bias`` and that of ``_matrices``. Arguments are those of ``Convolution``.
     """
 
     bias: paddle.Tensor | None

@@ -87,7 +87,7 @@ class MinkUNet(Encoder):
         depths: residual blocks of the eight stages, four down and four up.
         widths: their channels.
         first_channels: of the stem.
-        dimension: spatial axes, 2 or 3.
+        dimension: spatial axes, 1 to 4.
     """
 
     variants = MINKUNET
@@ -179,7 +179,7 @@ class TutorialNetwork(SparseNetwork):
     Args:
         num_classes: outputs for each voxel; 0 for a network that returns features.
         in_channels: of the voxel features.
-        dimension: spatial axes, 2 or 3.
+        dimension: spatial axes, 1 to 4.
     """
 
     variants = TUTORIAL

@@ -43,6 +43,8 @@ class PaddedRule:
 
     def reached(self, x: SparseTensor) -> np.ndarray:
         """The output's voxels, int32 (M, 1 + D), in lexicographic order."""
+        if x.dimension != self.dimension:
+            raise ValueError(f"this layer is for {self.dimension}-D voxels, but gets {x}: give both the same dimension")
         given, own = x.coordinates.astype(np.int64), along_axes(x.stride, self.dimension)
         along = [self._places(axis, given[:, 1 + axis] // own[axis]) for axis in range(self.dimension)]
         found = [np.zeros((0, 1 + self.dimension), np.int64)]

@@ -258,11 +258,12 @@ def whole(name: str, value: Any, dimension: int | None = None, least: int = 1) -
     Raises:
         ValueError: it is something else.
     """
-    numbers = [value] if type(value) is int else value
+    is_one = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    numbers = [value] if is_one else value
     is_sequence = isinstance(numbers, (tuple, list, np.ndarray)) and len(numbers) > 0
     if not is_sequence or any(not isinstance(one, (int, np.integer)) or one < least for one in numbers):
         raise ValueError(f"{name} is {value!r}, expected a whole number from {least}, or one for each axis")
-    if type(value) is not int and dimension not in (None, len(numbers)):
+    if not is_one and dimension not in (None, len(numbers)):
         raise ValueError(f"{name} is {value!r}, expected a whole number from {least}, or {dimension} of them")
     return plainest([int(one) for one in numbers])
 

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import struct
+import time
 
 import numpy as np
 import paddle
@@ -191,6 +193,18 @@ def prepare(folder, output, scenes, reader=TableReader):
         write_ply(folder / f"{name}.ply", xyz, np.zeros(xyz.shape, np.uint8))
     splits = reader().sources(str(folder), dict.fromkeys(("train", "val", "test")))
     return prepare_store(reader(), splits, str(folder), output, workers=1)
+
+
+def test_a_preparation_leaves_the_half_written_files_of_another_one(tmp_path):
+    scenes = {name: room(2000, seed)[0] for seed, name in enumerate("ab")}
+    (tmp_path / "out" / "scenes").mkdir(parents=True)
+    killed, running = (tmp_path / "out" / "scenes" / f"a.scene.{process}.0123abcd.tmp" for process in (4711, 4712))
+    killed.touch()
+    running.touch()
+    os.utime(killed, ns=(1, 1))
+    os.utime(running, (later := time.time() + 60, later))
+    prepare(tmp_path / "raw", tmp_path / "out", scenes)
+    assert running.exists() and not killed.exists()
 
 
 def test_millimetres_are_noticed_when_scenes_are_prepared_and_when_they_are_opened(tmp_path):

@@ -288,6 +288,15 @@ def test_what_is_far_away_has_no_voxels_and_spoils_none(far):
         sparse.PaddedMaxPooling(dimension=2)(x)
 
 
+def test_the_sum_of_no_voxels_has_gradients_for_all():
+    """Ranks wait for the gradients of all parameters."""
+    layers = [sparse.Convolution(3, 4, 1) for _ in range(3)]
+    x = tensor_of()
+    x = sparse.prune(x, np.zeros(len(x.C), bool))
+    sparse.union(*(layer(x) for layer in layers)).F.sum().backward()
+    assert all(layer.kernel.grad is not None for layer in layers)
+
+
 def test_pruning_keeps_rows_their_gradients_and_empty_scenes():
     x = tensor_of(scenes=2)
     keep = x.coordinates[:, 0] == 1

@@ -1,8 +1,10 @@
 """Write a store: scenes in parallel, lists and class names at the end; finished scenes survive an interruption."""
 
+import contextlib
 import hashlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +57,7 @@ def prepare_store(
         UserError: a source is bad, no point has a class, ``output`` contains something else, or the disk is full.
     """
     record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
-    noted = _begin(output, record)
+    begun, noted = time.time(), _begin(output, record)
     sources = {source.name: source for scenes in splits.values() for source in scenes}
     keys = {name: _key(reader, source) for name, source in sources.items()}
     missing = [name for name in sources if not _is_there(scene_file(output, name), keys[name])]
@@ -72,7 +74,9 @@ def prepare_store(
         _write_record(output, {**record, "remarks": noted})
     _refuse(bad, len(sources))
     for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # from a killed run
-        abandoned.unlink()
+        with contextlib.suppress(FileNotFoundError):  # what is newer is of another run, which may rename it now
+            if abandoned.stat().st_mtime < begun:
+                abandoned.unlink()
     headers = [read_header(scene_file(output, name)) for name in sources]
     write_lines(output / CLASSES_FILE, _class_names(reader, headers))
     for split, scenes in splits.items():

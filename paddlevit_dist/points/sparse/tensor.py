@@ -242,7 +242,7 @@ def put_rows(
 ) -> paddle.Tensor:
     """(number, C): the features (N, C) added to rows int64 (N,) of ``total``; None: of zeros."""
     if not number:
-        return features
+        return features if total is None else no_rows(total, features)
     total = paddle.zeros([number, features.shape[1]], dtype=features.dtype) if total is None else total
     if not features.shape[0]:
         return total + zero_of(features).astype(total.dtype)

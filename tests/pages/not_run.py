@@ -19,8 +19,11 @@ PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on th
 SESSION = "tests/pages/test_tutorials.py runs that page, as it stands"
 CONTAINER = "needs Docker; tests/test_container.py does the steps of the file"
 FORMS = "tells how commands are written, of others and of ours"
+OWN_NETWORK = "tests/points/test_documented_programs.py trains it as it stands, from weights that it makes"
 
 NOT_RUN = {
+    "python -m paddlevit_dist train -import=my_network -cfg=minkunet14_synthetic_rooms MODEL.NAME my_network "
+    "-pretrained=theirs.pth -output=./output/mine": OWN_NETWORK,
     "CUDA_VISIBLE_DEVICES=0,1,2,3 python main_multi_gpu.py -cfg='./configs/vit_base_patch16_224.yaml' "
     "-dataset='imagenet2012' -batch_size=16 -data_path='/dataset/imagenet' -eval "
     "-pretrained='./vit_base_patch16_224'": GPU,

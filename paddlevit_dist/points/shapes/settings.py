@@ -20,7 +20,13 @@ _KEYS = (
         choices=("xyz", "normals", "ones"),
         many=True,
     ),
-    Key("SHAPES.POINTS", 2048, "int", "points of a shape: other random ones in each epoch of a training, else always the same", AT_LEAST_1),
+    Key(
+        "SHAPES.POINTS",
+        2048,
+        "int",
+        "points of a shape: other random ones in each epoch of a training, else always the same",
+        AT_LEAST_1,
+    ),
     Key("SHAPES.LABEL_SMOOTHING", 0.0, "float", "training: share of a label that all classes get alike", SHARE_BELOW_1),
     Key(
         "SHAPES.UP",

@@ -223,12 +223,18 @@ def require_split(split: str, known: Sequence[str], dataset: str, remark: str = 
     return split
 
 
-def names_of_classes(config: Any, names: Sequence[str], word: str = "classes") -> list[str]:
+def names_of_classes(
+    config: Any, names: Sequence[str] | None, word: str = "classes", number: int | None = None
+) -> list[str]:
     """The classes of a dataset by their names, and by their numbers as many more as MODEL.NUM_CLASSES asks for.
+
+    Args:
+        number: of classes that have no names.
 
     Raises:
         UserError: it asks for fewer; classes are called ``word`` there.
     """
+    names = names or [str(label) for label in range(number or 0)]
     wanted, own = config.MODEL.NUM_CLASSES, len(names)
     if wanted is not None and wanted < own:
         raise UserError(

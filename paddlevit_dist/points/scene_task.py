@@ -59,7 +59,7 @@ class SceneTask(Task):
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
-        self.class_names = names_of_classes(self.config, dataset.class_names)
+        self.class_names = names_of_classes(self.config, dataset.class_names, number=dataset.num_classes)
         self.num_classes = len(self.class_names)
         return dataset
 

@@ -215,6 +215,13 @@ def test_scores_are_the_shares_of_shapes_and_the_mean_of_the_classes_shares():
     assert again["balanced accuracy"][0] == pytest.approx(values["balanced accuracy"])
 
 
+def test_classes_without_names_are_called_by_their_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(SyntheticSolids, "class_names", None)  # as a dataset of somebody's own may have it
+    task = ShapeClassification(keys_of())
+    task.build_dataset("train", tmp_path)
+    assert task.class_names == [str(number) for number in range(SyntheticSolids.num_classes)]
+
+
 def test_steps_of_training_and_evaluation(tmp_path):
     task = ShapeClassification(keys_of("SHAPES.LABEL_SMOOTHING", "0.1"))
     samples = task.build_dataset("train", tmp_path)

@@ -126,7 +126,7 @@ class ShapeClassification(Classifier, Task):
     def build_dataset(self, split: str, cache_folder: Path) -> ShapeSamples:
         config = self.config
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
-        self.class_names = names_of_classes(config, dataset.class_names)
+        self.class_names = names_of_classes(config, dataset.class_names, number=dataset.num_classes)
         self.num_classes = len(self.class_names)
         return ShapeSamples(dataset, config.SHAPES, self.trains_on(split))
 

@@ -61,6 +61,7 @@ class _Convolution(PyLayer):
         return (of_x, of_weight, of_bias)[: 2 + ctx.has_bias]
 
 
+@paddle.jit.not_to_static  # Paddle 2.6 rewrites what an exported layer calls when it computes again
 def convolution(x, weight, bias, padding: Sequence[int]) -> paddle.Tensor:
     """A convolution with stride 1 and zeros around.
 

@@ -293,7 +293,8 @@ def test_the_sum_of_no_voxels_has_gradients_for_all():
     layers = [sparse.Convolution(3, 4, 1) for _ in range(3)]
     x = tensor_of()
     x = sparse.prune(x, np.zeros(len(x.C), bool))
-    sparse.union(*(layer(x) for layer in layers)).F.sum().backward()
+    total = sparse.union(*(layer(x) for layer in layers)).F
+    total.backward(paddle.zeros_like(total))  # Paddle 2.6 has no sum of nothing
     assert all(layer.kernel.grad is not None for layer in layers)
 
 

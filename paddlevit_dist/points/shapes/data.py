@@ -9,7 +9,7 @@ import numpy as np
 
 from ...contracts.dataset import Dataset, require_split
 from ...runtime.errors import UserError
-from ...runtime.files import open_regular
+from ...runtime.files import content_of
 from ..data.scene_store import read_lines
 from ..prepare.tables import TABLES, read_table
 
@@ -135,11 +135,7 @@ def parsed_off(path: str) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         UserError: it cannot be read, or is no such mesh; the message names file and line.
     """
-    try:
-        with open_regular(path, encoding="utf-8", errors="replace") as stream:
-            lines = stream.read().splitlines()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    lines = content_of(path).decode("utf-8", "replace").splitlines()
     numbered = [(number, line.split("#")[0].split()) for number, line in enumerate(lines, 1)]
     numbered = [(number, words) for number, words in numbered if words]
     header = _HEADER.match(numbered[0][1][0]) if numbered else None

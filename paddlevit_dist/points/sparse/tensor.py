@@ -146,12 +146,7 @@ def union(*tensors: SparseTensor) -> SparseTensor:
     Raises:
         TypeError, ValueError: as ``on_all_voxels``.
     """
-    plan, rows = _plan_of_all(tensors)
-    first, *others = in_one_precision([tensor.features for tensor in tensors])
-    total = put_rows(first, rows[0], plan.rows(tensors[0].stride))
-    for features, own in zip(others, rows[1:]):
-        total = put_rows(features, own, total.shape[0], total)
-    return SparseTensor(total, plan=plan, stride=tensors[0].stride)
+    return _sum_on_all(tensors)[0]
 
 
 def intersection(*tensors: SparseTensor) -> SparseTensor:
@@ -160,10 +155,10 @@ def intersection(*tensors: SparseTensor) -> SparseTensor:
     Raises:
         TypeError, ValueError: as ``on_all_voxels``.
     """
-    total = union(*tensors)
+    total, rows = _sum_on_all(tensors)
     number = np.zeros(total.features.shape[0], np.int64)
-    for tensor in tensors:
-        number[total.plan.find(total.stride, tensor.coordinates)] += 1
+    for own in rows:
+        number[own] += 1
     return prune(total, number == len(tensors))
 
 
@@ -180,6 +175,16 @@ def on_all_voxels(*tensors: SparseTensor) -> list[SparseTensor]:
         SparseTensor(put_rows(tensor.features, own, number), plan=plan, stride=tensor.stride)
         for tensor, own in zip(tensors, rows)
     ]
+
+
+def _sum_on_all(tensors: Sequence[SparseTensor]) -> tuple[SparseTensor, list[np.ndarray]]:
+    """The sum on the voxels of all; and the row there of each of a tensor's, int64 (rows,)."""
+    plan, rows = _plan_of_all(tensors)
+    first, *others = in_one_precision([tensor.features for tensor in tensors])
+    total = put_rows(first, rows[0], plan.rows(tensors[0].stride))
+    for features, own in zip(others, rows[1:]):
+        total = put_rows(features, own, total.shape[0], total)
+    return SparseTensor(total, plan=plan, stride=tensors[0].stride), rows
 
 
 def _plan_of_all(tensors: Sequence[SparseTensor]) -> tuple[Plan, list[np.ndarray]]:

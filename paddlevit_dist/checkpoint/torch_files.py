@@ -2,7 +2,7 @@
 
 Two formats: since PyTorch 1.6 a zip archive with one pickle and a file for each storage (the memory of one or more
 tensors), before that pickles one after another and the storages behind them. The pickles are read as those
-of ``unpickling`` are, with the few additional names that tensors need.
+of ``unpickling`` are, with the few additional names that tensors need; torch itself would be a dependency of a GB.
 
 Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_rebuild_*``) of PyTorch.
 """
@@ -12,14 +12,13 @@ import functools
 import math
 import os
 import zipfile
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 
 from .array_files import RefusedError, reading
-from .unpickling import Name, PickleReader, expect
+from .unpickling import Fixed, Name, PickleReader, expect
 
 KIND, ADVICE = "torch.save file", "save it again as a state dict of tensors, or as safetensors"
 _LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
@@ -56,7 +55,7 @@ def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
             yield _load_legacy(stream)
 
 
-class Storage:
+class Storage(Fixed):
     """The memory of one or more tensors, read when the first of them is.
 
     Args:
@@ -81,7 +80,7 @@ class Storage:
         return self._numbers
 
 
-class StoredTensor:
+class StoredTensor(Fixed):
     """A tensor as the file describes it: a shape over a storage."""
 
     def __init__(self, storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
@@ -103,9 +102,7 @@ def _whole_numbers(value: Any) -> tuple[int, ...]:
     return value
 
 
-def _rebuild_tensor(
-    reader: PickleReader, storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any
-) -> StoredTensor:
+def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
     """``rest`` is whether a gradient is required, hooks and metadata, which weights do without."""
     storage, shape, strides = expect(storage, Storage), _whole_numbers(shape), _whole_numbers(strides)
     (offset,) = _whole_numbers((offset,))
@@ -118,17 +115,8 @@ def _rebuild_tensor(
     return StoredTensor(storage, offset, shape, strides)
 
 
-def _rebuild_parameter(reader: PickleReader, data: Any, *rest: Any) -> StoredTensor:
+def _rebuild_parameter(data: Any, *rest: Any) -> StoredTensor:
     return expect(data, StoredTensor)
-
-
-def _state_dict(reader: PickleReader, pairs: Any = ()) -> OrderedDict:
-    """Python 2 gave the entries as a list of pairs, Python 3 sets them afterwards."""
-    result: OrderedDict = OrderedDict()
-    for pair in expect(pairs, (list, tuple)):
-        key, value = expect(pair, (list, tuple))
-        result[expect(key, (str, int))] = value
-    return result
 
 
 class TorchReader(PickleReader):
@@ -141,13 +129,12 @@ class TorchReader(PickleReader):
 
     calls = {
         **PickleReader.calls,
-        **{Name("torch", storage): None for storage in _DTYPES},
-        Name("collections", "OrderedDict"): _state_dict,
-        Name("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
-        Name("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-        Name("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-        Name("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter,
-        Name("torch", "Size"): lambda reader, sides: _whole_numbers(sides),
+        **{("torch", storage): None for storage in _DTYPES},
+        ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
+        ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+        ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+        ("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter,
+        ("torch", "Size"): _whole_numbers,
     }
 
     def __init__(self, stream: IO[bytes], read_storage: Callable[[str], bytes]) -> None:
@@ -155,25 +142,18 @@ class TorchReader(PickleReader):
         self._read_storage = read_storage
         self.storages: dict[str, Storage] = {}
 
-    def persistent(self, about: Any) -> Storage:
+    def persistent_load(self, about: Any) -> Storage:
         """A storage is named by ("storage", its type, key, device, number of elements[, a view in old files])."""
         about = expect(about, tuple)
         if len(about) not in (5, 6) or about[0] != "storage" or (len(about) == 6 and about[5] is not None):
             raise ValueError("a storage in it is not described as torch describes it")
         kind, key, count = expect(about[1], Name), expect(about[2], str), about[4]
-        if kind.module != "torch" or kind.attribute not in _DTYPES:
-            raise ValueError("a storage in it has no valid type")
         (count,) = _whole_numbers((count,))
-        dtype = np.dtype(_DTYPES[kind.attribute])
+        dtype = np.dtype(_DTYPES[kind.text.removeprefix("torch.")])
         known = self.storages.setdefault(key, Storage(dtype, count, functools.partial(self._read_storage, key)))
         if (known.dtype, known.count) != (dtype, count):
             raise ValueError("a storage in it is described in two ways")
         return known
-
-    def set_state(self, value: Any, state: Any) -> None:
-        """State dicts carry attributes, the versions of their layers, which are left out."""
-        if not isinstance(value, OrderedDict) or not isinstance(state, dict):
-            super().set_state(value, state)
 
 
 def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:

@@ -1,21 +1,21 @@
 """Reading what ``paddle.save`` writes without executing anything that the file asks for.
 
-A pickle is a program. ``pickletools.genops`` lists its instructions, and those that ``paddle.save`` uses (protocols 2
-to 4) are carried out here; any other ends the reading. A name in the file is only a key into a table of ``calls``:
-nothing is imported and no function of the file's choice is called. Memory stays in proportion to the file: a length is
-compared with the bytes that are left before it is trusted, and arrays together may not hold more bytes than the file
-does. Strings of Python 2 are read as Latin-1, so that published datasets of that age can be read too.
+A pickle is a program: it names functions and calls them. Here a name is only a key into a table of ``calls``, which
+gives functions of this package that check their arguments; nothing is imported, and nothing that comes of a call can
+be changed by the file. The instructions are looked at once before they are carried out, because ``pickle`` believes
+the lengths and places in them. Strings of Python 2 are read as Latin-1, so that published datasets of that age can be
+read too.
 
-Only numbers, strings, None, lists, tuples, dictionaries and numeric numpy arrays can come out.
+Only numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays can come out.
 """
 
+import functools
 import math
 import os
+import pickle
 import pickletools
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from .array_files import RefusedError, reading
 
 _NAME_TABLE = "StructuredToParameterName@@"
 _SLICES = "UnpackBigParamInfor@@"
+_MOST_TUPLES = 50_000  # one inside another as a key, about 100,000 end the interpreter when it computes their hash
 
 
 def restricted_load(file: str | os.PathLike | BinaryIO) -> Any:
@@ -55,25 +56,75 @@ def _load(stream: BinaryIO) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A class or function as the file names it."""
+class Fixed:
+    """What a file can put somewhere but not change: ``pickle`` would set any attribute of it."""
 
-    module: str
-    attribute: str
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # nor is it a key
+
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError("it sets the state of something that is not an array")
 
 
-_NDARRAY = Name("numpy", "ndarray")
+class Name(Fixed):
+    """A class or function as the file names it, and what calling it does; None: it may only be an argument."""
+
+    __slots__ = ("function", "text")
+
+    def __init__(self, text: str, function: Callable[..., Any] | None) -> None:
+        self.text, self.function = text, function
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.function is None:
+            raise RefusedError(f"it calls '{self.text}'")
+        return self.function(*arguments)
+
+
+class PickleReader(pickle.Unpickler):
+    """Reads the pickle at a stream's position; afterwards the stream is at its end.
+
+    Attributes:
+        calls: by module and attribute, what a call of that name does.
+    """
+
+    calls: Mapping[tuple[str, str], Callable[..., Any] | None]
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._left_to_encode = _require_plain(stream)
+        super().__init__(cast(Any, stream), encoding="latin1")
+
+    def load(self) -> Any:
+        """The object; ValueError and the like where the file is damaged, RefusedError where it asks for too much."""
+        return _finished(super().load(), {})
+
+    def find_class(self, module: str, attribute: str) -> Name:
+        text = f"{module}.{attribute}"
+        if (module, attribute) == ("_codecs", "encode"):
+            return Name(text, self._encode)
+        if (module, attribute) not in self.calls:
+            raise RefusedError(f"it asks for {ascii(text[:120])}")
+        function = self.calls[module, attribute]
+        return Name(text, functools.partial(function, self._encode) if function is _StoredArray else function)
+
+    def persistent_load(self, about: Any) -> Any:
+        """What a persistent identifier means: nothing in Paddle's files."""
+        raise RefusedError("it makes objects by persistent identifiers")
+
+    def _encode(self, text: Any, encoding: Any) -> bytes:
+        """The bytes of an array, which protocol 2 stores as text; one text cannot be made into many of them."""
+        if not isinstance(text, str) or encoding != "latin1":
+            raise RefusedError("it calls '_codecs.encode' for something else than the bytes of an array")
+        self._left_to_encode -= len(text)
+        if self._left_to_encode < 0:
+            raise ValueError("its arrays are larger than the file")
+        return text.encode("latin1")
 
 
 class _Bounded:
     """A stream for ``genops`` that compares a length with what is left of the file before memory is taken for it."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        start = stream.tell()
-        self.size = self.left = stream.seek(0, os.SEEK_END) - start
-        self._stream = stream
-        stream.seek(start)
+    def __init__(self, stream: IO[bytes], left: int) -> None:
+        self._stream, self.left = stream, left
 
     def read(self, length: int) -> bytes:
         if length > self.left:
@@ -87,154 +138,47 @@ class _Bounded:
         return line
 
 
-_VALUES = frozenset(  # instructions whose argument is the value itself
-    """
-    BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINSTRING SHORT_BINSTRING BINBYTES
-    SHORT_BINBYTES BINBYTES8
-    """.split()
-)
-_CONSTANTS: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-}
-# Instances, persistent identifiers and extension codes: all that makes an object of a class by other ways than a call.
-_MAKES_OBJECTS = frozenset("INST OBJ NEWOBJ NEWOBJ_EX PERSID BINPERSID EXT1 EXT2 EXT4".split())
+def _require_plain(stream: IO[bytes]) -> int:
+    """The bytes from here to the file's end, which its lengths, places and depths are known to fit afterwards."""
+    start = stream.tell()
+    size, tuples = stream.seek(0, os.SEEK_END) - start, 0
+    stream.seek(start)
+    bounded = _Bounded(stream, size)
+    for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], bounded))):
+        name: str = instruction.name
+        if (name == "PROTO") != (count == 0):
+            raise ValueError("its first byte is not that of a pickle")
+        if name == "PROTO" and not 2 <= cast(int, argument) <= 5:
+            raise ValueError(f"it has pickle protocol {argument}, where weights files have 2 to 5")
+        if name == "FRAME" and cast(int, argument) > bounded.left:
+            raise EOFError(f"it ends {cast(int, argument) - bounded.left} bytes too early")
+        if name in ("PUT", "LONG_BINPUT") and cast(int, argument) > count:
+            raise ValueError("it remembers an object at a place far behind the others")
+        tuples += name.startswith("TUPLE")
+        if tuples > _MOST_TUPLES:
+            raise ValueError(f"it has more than {_MOST_TUPLES:,} tuples")
+    stream.seek(start)
+    return size
 
 
-class PickleReader:
-    """Carries out the pickle at a stream's position; afterwards the stream is at its end.
-
-    Attributes:
-        calls: what each name may do when the file calls it: a function of this reader and the file's arguments, which
-            it checks; None if the name may only be an argument itself.
-        bytes_left: what the arrays may still take. Protocol 2 makes each array twice, first its bytes, then the array:
-            twice the file's size at the beginning.
-        has_eight_bit_text: whether Python 2 wrote the file, which had one type for text and for the bytes of an array.
-    """
-
-    calls: Mapping[Name, Callable[..., Any] | None]
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = _Bounded(stream)
-        self.bytes_left = 2 * self._stream.size
-        self.has_eight_bit_text = False
-        self._stack: list[Any] = []
-        self._marks: list[int] = []
-        self._memo: dict[int, Any] = {}
-
-    def load(self) -> Any:
-        """The object; ValueError and the like where the file is damaged, RefusedError where it asks for too much."""
-        argument: Any
-        for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], self._stream))):
-            name = instruction.name
-            if (name == "PROTO") != (count == 0):
-                raise ValueError("its first byte is not that of a pickle")
-            if name in _VALUES:
-                self.has_eight_bit_text |= name.endswith("BINSTRING")
-                self._stack.append(argument)
-            else:
-                self._carry_out(name, argument)
-        return self._stack.pop()
-
-    def spend(self, num_bytes: int) -> None:
-        """Count what an array or its bytes need, so that one stored string cannot be turned into many."""
-        self.bytes_left -= num_bytes
-        if self.bytes_left < 0:
-            raise ValueError("its arrays are larger than the file")
-
-    def persistent(self, about: Any) -> Any:
-        """What a persistent identifier means: nothing in Paddle's files."""
-        raise _not_by_a_call("BINPERSID")
-
-    def _carry_out(self, name: str, argument: Any) -> None:
-        stack, memo = self._stack, self._memo
-        match name:
-            case "PROTO":
-                if not 2 <= argument <= 4:
-                    raise ValueError(f"it has pickle protocol {argument}, where weights files have 2 to 4")
-            case "FRAME" | "STOP":
-                pass
-            case "MARK":
-                self._marks.append(len(stack))
-            case "NONE" | "NEWTRUE" | "NEWFALSE" | "EMPTY_TUPLE" | "EMPTY_LIST" | "EMPTY_DICT":
-                stack.append(_CONSTANTS[name]())
-            case "TUPLE":
-                stack.append(tuple(self._since_mark()))
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                stack.append(tuple(self._last(int(name[-1]))))
-            case "APPEND" | "APPENDS":
-                items = self._last(1) if name == "APPEND" else self._since_mark()
-                expect(stack[-1], list).extend(items)
-            case "SETITEM" | "SETITEMS":
-                items = self._last(2) if name == "SETITEM" else self._since_mark()
-                table = expect(stack[-1], dict)
-                for key, value in zip(items[::2], items[1::2], strict=True):
-                    if not isinstance(key, (str, int)):  # hashing a tuple of many tuples would end the interpreter
-                        raise ValueError("a dictionary has a key that is neither text nor number")
-                    table[key] = value
-            case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
-                memo[len(memo) if argument is None else argument] = stack[-1]
-            case "BINGET" | "LONG_BINGET":
-                stack.append(memo[argument])
-            case "GLOBAL":
-                stack.append(self._named(*argument.split(" ")))
-            case "STACK_GLOBAL":
-                stack.append(self._named(*self._last(2)))
-            case "REDUCE":
-                called, arguments = self._last(2)
-                stack.append(self._call(expect(called, Name), expect(arguments, tuple)))
-            case "BUILD":
-                (state,) = self._last(1)
-                self.set_state(stack[-1], state)
-            case "BINPERSID":
-                stack.append(self.persistent(*self._last(1)))
-            case _ if name in _MAKES_OBJECTS:
-                raise _not_by_a_call(name)
-            case _:
-                raise ValueError(f"{name} is not an instruction that weights files use")
-
-    def _last(self, number: int) -> list[Any]:
-        """The last items, taken from the stack."""
-        items = self._stack[-number:]
-        if len(items) < number:
-            raise IndexError("an instruction lacks items")
-        del self._stack[-number:]
-        return items
-
-    def _since_mark(self) -> list[Any]:
-        start = self._marks.pop()
-        items = self._stack[start:]
-        del self._stack[start:]
-        return items
-
-    def _named(self, module: Any, attribute: Any) -> Name:
-        name = Name(expect(module, str), expect(attribute, str))
-        if name not in self.calls:
-            raise RefusedError(f"it asks for {ascii(f'{module}.{attribute}'[:120])}")
-        return name
-
-    def _call(self, name: Name, arguments: tuple[Any, ...]) -> Any:
-        function = self.calls[name]
-        if function is None:
-            raise RefusedError(f"it calls '{name.module}.{name.attribute}'")
-        return function(self, *arguments)
-
-    def set_state(self, value: Any, state: Any) -> None:
-        """Give an array its numbers, or their type its byte order."""
-        if isinstance(value, _NumberType):
-            value.set_byte_order(state)
-        elif isinstance(value, np.ndarray) and not value.size:
-            _fill(self, value, state)
+def _finished(value: Any, seen: dict[int, tuple[Any, Any]]) -> Any:
+    """``value`` with the arrays that were made in it; ``seen`` has each object, by its identity, and what it became."""
+    if isinstance(value, _StoredArray):
+        return value.numpy()
+    if not isinstance(value, (list, tuple, dict)):
+        if isinstance(value, (Name, _NumberType)):
+            raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
+        return value
+    if id(value) not in seen:
+        seen[id(value)] = value, value
+        if isinstance(value, tuple):
+            seen[id(value)] = value, tuple(_finished(item, seen) for item in value)
+        elif isinstance(value, list):
+            value[:] = [_finished(item, seen) for item in value]
         else:
-            raise ValueError("it sets the state of something that is not an array")
-
-
-def _not_by_a_call(instruction: str) -> RefusedError:
-    return RefusedError(f"it makes objects of classes of its choice (pickle instruction {instruction})")
+            for key in value:
+                value[expect(key, (str, int))] = _finished(value[key], seen)
+    return seen[id(value)][1]
 
 
 def expect(value: Any, kinds: Any) -> Any:
@@ -244,78 +188,102 @@ def expect(value: Any, kinds: Any) -> Any:
     return value
 
 
-# What a call in the file may do. Each takes the reader and the arguments as the file gives them, and checks these.
+# What a call in the file may do. Each takes the arguments as the file gives them, and checks these.
 
 
-class _NumberType:
-    """The type of an array's numbers, which gets its byte order afterwards."""
+class _NumberType(Fixed):
+    """The type of an array's numbers, which gets its byte order afterwards; numpy's own would believe its state."""
 
-    def __init__(self, reader: PickleReader, code: Any, align: Any = False, copy: Any = True) -> None:
+    __slots__ = ("dtype",)
+
+    def __init__(self, code: Any, align: Any = False, copy: Any = True) -> None:
         if not re.fullmatch(r"b1|[iu][1248]|f[248]", expect(code, str)):
             raise RefusedError(f"it holds an array of type {ascii(code[:40])}")
         self.dtype = np.dtype(code)
 
-    def set_byte_order(self, state: Any) -> None:
+    def __setstate__(self, state: Any) -> None:
         plain = (None, None, None, -1, -1, 0)  # no sub-array, names, fields; usual size, alignment, flags
         if expect(state, tuple)[0] != 3 or state[1] not in ("<", ">", "|", "=") or state[2:] != plain:
             raise RefusedError("it holds an array of a structured type")
         self.dtype = self.dtype.newbyteorder(state[1])
 
 
-def _empty_array(reader: PickleReader, subtype: Any, shape: Any, typecode: Any) -> np.ndarray:
-    """An array in the making: empty until its state is set."""
-    if subtype != _NDARRAY or shape != (0,):
-        raise ValueError("an array in it is not made as numpy makes it")
-    return np.empty(0, np.uint8)
+class _StoredArray(Fixed):
+    """An array in the making: nothing until its state is set, and then for good.
+
+    Args:
+        encode: makes bytes of text, since Python 2 had one type for both.
+    """
+
+    __slots__ = ("array", "encode")
+
+    def __init__(self, encode: Callable[[str, str], bytes], subtype: Any, shape: Any, typecode: Any) -> None:
+        if not isinstance(subtype, Name) or subtype.text != "numpy.ndarray" or shape != (0,):
+            raise ValueError("an array in it is not made as numpy makes it")
+        self.encode, self.array = encode, None
+
+    def __setstate__(self, state: Any) -> None:
+        version, shape, number_type, is_fortran, data = expect(state, tuple)
+        if version != 1 or self.array is not None:
+            raise ValueError("an array in it is not made as numpy makes it")
+        data = self.encode(data, "latin1") if isinstance(data, str) else data
+        self.array = _array(data, number_type, shape, "F" if is_fortran else "C")
+
+    def numpy(self) -> np.ndarray:
+        """The array, on the bytes that were read."""
+        return expect(self.array, np.ndarray)
 
 
-def _fill(reader: PickleReader, array: np.ndarray, state: Any) -> None:
-    version, shape, number_type, fortran_order, data = expect(state, tuple)
-    if isinstance(data, str) and reader.has_eight_bit_text:
-        data = _latin1_bytes(reader, data, "latin1")
-    if not isinstance(number_type, _NumberType) or not isinstance(data, bytes):
+def _array(data: Any, number_type: Any, shape: Any, order: Any, axes: Any = None) -> np.ndarray:
+    """An array as protocol 5 stores it; its axes, if their order in memory is neither C's nor Fortran's."""
+    if not isinstance(number_type, _NumberType) or not isinstance(data, (bytes, bytearray)):
         raise RefusedError("it holds an array of objects")
-    if version != 1 or not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
+    if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape) or len(shape) > 32:
         raise ValueError("an array in it has no valid shape")
-    dtype = number_type.dtype
-    if len(shape) > 32 or math.prod(shape) * dtype.itemsize != len(data):
+    if math.prod(shape) * number_type.dtype.itemsize != len(data):
         raise ValueError(f"an array in it has {len(data)} bytes, which is not what its shape and type need")
-    reader.spend(len(data))
-    array.__setstate__((1, shape, dtype, bool(fortran_order), data))
+    flat = np.frombuffer(data, number_type.dtype)
+    return flat.reshape(shape).transpose(axes) if order == "K" else flat.reshape(shape, order=order)
 
 
-def _scalar(reader: PickleReader, number_type: Any, data: Any) -> Any:
+def _scalar(number_type: Any, data: Any) -> Any:
     dtype = expect(number_type, _NumberType).dtype
     if not isinstance(data, bytes) or len(data) != dtype.itemsize:
         raise ValueError("a number in it is not made as numpy makes it")
     return np.frombuffer(data, dtype)[0]
 
 
-def _latin1_bytes(reader: PickleReader, text: Any, encoding: Any) -> bytes:
-    if not isinstance(text, str) or encoding != "latin1":
-        raise RefusedError("it calls '_codecs.encode' for something else than the bytes of an array")
-    reader.spend(len(text))
-    return text.encode("latin1")
-
-
-def _array_of_pair(reader: PickleReader, pair: Any) -> np.ndarray:
+def _array_of_pair(pair: Any) -> _StoredArray:
     """Paddle stores a tensor inside nested containers as the tuple (its automatic name, its array)."""
-    if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], np.ndarray):
+    if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], (_StoredArray, np.ndarray)):
         raise ValueError("a tensor in it is not a pair of name and array")
     return pair[1]
 
 
-_CALLS: dict[Name, Callable[..., Any] | None] = {
-    _NDARRAY: None,
-    Name("numpy", "dtype"): _NumberType,
-    Name("collections", "OrderedDict"): lambda reader: OrderedDict(),
-    Name("_codecs", "encode"): _latin1_bytes,
-}
-for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):  # numpy 1 and 2
-    _CALLS[Name(_module, "_reconstruct")] = _empty_array
-    _CALLS[Name(_module, "scalar")] = _scalar
-for _module in ("builtins", "__builtin__"):  # protocol 2 uses Python 2's name
-    _CALLS[Name(_module, "tuple")] = _array_of_pair
-    _CALLS[Name(_module, "bytes")] = lambda reader: b""
+class _Table(dict):
+    """An OrderedDict, whose attributes (of PyTorch's, the versions of layers) are left out."""
 
+    __slots__ = ()
+
+    def __init__(self, pairs: Any = ()) -> None:
+        """Python 2 gave the entries as a list of pairs, Python 3 sets them afterwards."""
+        for key, value in expect(pairs, (list, tuple)):
+            self[expect(key, (str, int))] = value
+
+    def __setstate__(self, state: Any) -> None:
+        expect(state, dict)
+
+
+_CALLS: dict[tuple[str, str], Callable[..., Any] | None] = {
+    ("numpy", "ndarray"): None,
+    ("numpy", "dtype"): _NumberType,
+    ("collections", "OrderedDict"): _Table,
+}
+for _package in ("numpy.core", "numpy._core"):  # numpy 1 and 2
+    _CALLS[f"{_package}.multiarray", "_reconstruct"] = _StoredArray
+    _CALLS[f"{_package}.multiarray", "scalar"] = _scalar
+    _CALLS[f"{_package}.numeric", "_frombuffer"] = _array
+for _module in ("builtins", "__builtin__"):  # protocol 2 uses Python 2's name
+    _CALLS[_module, "tuple"] = _array_of_pair
+    _CALLS[_module, "bytes"] = lambda: b""
 PickleReader.calls = _CALLS

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from safetensors.numpy import load_file
 
 from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.checkpoint.load import load_weights
@@ -99,10 +100,8 @@ def test_written_safetensors_are_read_by_us_and_by_its_own_library(tmp_path):
     }
     write_safetensors(tmp_path / "new.safetensors", state, {"format": "pt"})
     assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
-    assert_same(read_safetensors(tmp_path / "new.safetensors")[0], state)
-    library = pytest.importorskip("safetensors.numpy")
-    theirs = library.load_file(tmp_path / "new.safetensors")
-    assert_same({name: theirs[name] for name in state}, state)
+    for read in (read_safetensors(tmp_path / "new.safetensors")[0], load_file(tmp_path / "new.safetensors")):
+        assert_same({name: read[name] for name in state}, state)
 
 
 def with_header(folder, header, data=b""):
@@ -117,31 +116,33 @@ def entry(dtype="F32", shape=(2,), begin=0, end=8):
 
 
 @pytest.mark.parametrize(
-    "header, data, reason",
+    "header, data",
     [
-        ({"a": entry(end=16)}, b"12345678", "are not what its shape"),
-        ({"a": entry(shape=(3,))}, b"12345678", "are not what its shape"),
-        ({"a": entry(shape=(-2,))}, b"12345678", "no valid shape"),
-        ({"a": entry(shape=(1 << 62, 4))}, b"12345678", "are not what its shape"),
-        ({"a": entry(), "b": entry()}, b"12345678", "overlap"),
-        ({"a": entry(begin=4, end=12)}, b"123456789abc", "gaps"),
-        ({"a": entry()}, b"12345678more", "belong to no tensor"),
-        ({"a": entry(dtype="F8_E4M3", end=2)}, b"12", "unsupported type"),
-        ({"a": 3}, b"", "file.safetensors is damaged"),
-        ([1], b"", "not a table"),
-        (b'{"a":1,"a":2}', b"", "a name twice"),
-        (b"[" * 100_000, b"", "file.safetensors is damaged"),
+        ({"a": entry(end=16)}, b"12345678"),
+        ({"a": entry(shape=(3,))}, b"12345678"),
+        ({"a": entry(shape=(-2,))}, b"12345678"),
+        ({"a": entry(shape=(1 << 62, 4))}, b"12345678"),
+        ({"a": entry(), "b": entry()}, b"12345678"),
+        ({"a": entry(begin=4, end=12)}, b"123456789abc"),
+        ({"a": entry()}, b"12345678more"),
+        ({"a": entry(dtype="F8_E4M3", end=2)}, b"12"),
+        ({"a": 3}, b""),
+        ([1], b""),
+        (b'{"a":1,"a":2}', b""),
+        (b"[" * 100_000, b""),
     ],
 )
-def test_a_header_that_does_not_fit_is_refused(tmp_path, header, data, reason):
-    with pytest.raises(UserError, match=reason):
+def test_a_header_that_does_not_fit_is_refused(tmp_path, header, data):
+    with pytest.raises(UserError, match=r"^\S+file.safetensors is damaged or is not a safetensors file: .+"):
         read_safetensors(with_header(tmp_path, header, data))
 
 
-def test_a_header_longer_than_the_file_is_refused(tmp_path):
+def test_a_header_longer_than_the_file_and_a_type_that_numpy_lacks_are_refused(tmp_path):
     (tmp_path / "long.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
-    with pytest.raises(UserError, match="header of 1152921504606846976 bytes does not fit"):
+    with pytest.raises(UserError, match="header too large"):
         read_safetensors(tmp_path / "long.safetensors")
+    with pytest.raises(UserError, match="its tensors have the unsupported type 'F8_E4M3'"):
+        read_safetensors(with_header(tmp_path, {"a": entry(dtype="F8_E4M3", end=2)}, b"12"))
 
 
 def test_safetensors_of_paddle_are_in_paddles_layout(tmp_path):
@@ -179,10 +180,10 @@ def test_bfloat16_that_jax_saved_as_raw_bytes_is_read(tmp_path):
 
 def test_an_npz_with_objects_or_an_exploding_one_is_refused(tmp_path):
     np.savez(tmp_path / "objects.npz", a=np.array([{}, 3], dtype=object))
-    with pytest.raises(UserError, match=r"objects.npz is refused: it holds an array of type '\|O'"):
+    with pytest.raises(UserError, match=r"objects.npz is refused: it holds an array of objects"):
         read_state(tmp_path / "objects.npz")
     np.savez(tmp_path / "records.npz", a=np.zeros(2, [("x", "f4")]))
-    with pytest.raises(UserError, match="records.npz is refused: it holds an array of a structured type"):
+    with pytest.raises(UserError, match="records.npz is refused: it holds 'a', which is no array of numbers"):
         read_state(tmp_path / "records.npz")
     np.savez_compressed(tmp_path / "bomb.npz", a=np.zeros(40_000_000, "float32"))
     with pytest.raises(UserError, match="bomb.npz is refused: its arrays are far larger than the file"):

@@ -110,6 +110,15 @@ def test_files_of_numpy_1_and_2_read_alike(tmp_path, module, protocol):
     assert read["s"] == 2.0
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_arrays_keep_their_axes_and_byte_order(tmp_path, protocol):
+    whole = np.arange(24.0, dtype="f4").reshape(2, 3, 4)
+    arrays = [whole, whole.T, whole.transpose(1, 2, 0), whole[:, ::2], whole.astype(">f4"), whole[:0], np.array(3)]
+    for array, read in zip(arrays, restricted_load(written(tmp_path, pickle.dumps(arrays, protocol))), strict=True):
+        assert read.dtype.newbyteorder("=") == array.dtype.newbyteorder("=")
+        np.testing.assert_array_equal(read, array)
+
+
 def test_parameters_stored_in_slices_are_put_together(tmp_path):
     whole = np.arange(10, dtype="float32").reshape(2, 5)
     stored = {
@@ -155,7 +164,7 @@ def touch(path):
     return f"open({str(path)!r}, 'w').close()"
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize(
     "call, name",
     [
@@ -202,7 +211,7 @@ OBJECTS = {
 
 @pytest.mark.parametrize("content", OBJECTS.values(), ids=OBJECTS)
 def test_other_ways_to_make_an_object_are_refused(tmp_path, content):
-    refused(tmp_path, b"\x80\x02" + content, "is refused: |is not an instruction that weights files use")
+    refused(tmp_path, b"\x80\x02" + content, "is refused: |is damaged")
 
 
 def stack_global(module, attribute):
@@ -251,7 +260,6 @@ def array_with(state):
 @pytest.mark.parametrize(
     "value",
     [
-        Call(collections.OrderedDict, [("a", 1)]),
         Call(collections.OrderedDict, 1, 2, 3),
         Call(tuple, [1, 2]),
         Call(tuple, ("name", "no array")),
@@ -266,7 +274,6 @@ def array_with(state):
         Call(np.dtype, "f4,f4", False, True),
         Built(Call(np.dtype, "f4", False, True), (3, "<", None, ("a",), {"a": (np.dtype("f4"), 0)}, 4, 1, 0)),
         Built(Call(np.dtype, "f4", False, True), (3, "?", None, None, None, -1, -1, 0)),
-        Built(Call(collections.OrderedDict), {"__class__": 1}),
         array_with((1, (HUGE,), np.dtype("f4"), False, b"1234")),
         array_with((1, (2**62, 2**62), np.dtype("f4"), False, b"")),
         array_with((1, (-1,), np.dtype("f4"), False, b"1234")),
@@ -274,7 +281,6 @@ def array_with(state):
         array_with((1, (1.0,), np.dtype("f4"), False, b"1234")),
         array_with((1, 1, np.dtype("f4"), False, b"1234")),
         array_with((1, (1,) * 40, np.dtype("f4"), False, b"1234")),
-        array_with((1, (1,), np.dtype("f4"), False, "1234")),
         array_with((1, (1,), np.dtype("f4"), False, [object])),
         array_with((1, (1,), "f4", False, b"1234")),
         array_with((1, (2,), np.dtype("f4"), False, b"1234")),
@@ -299,20 +305,25 @@ EMPTY_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85
     [
         b"\x80\x02c_codecs\nencode\nN}X\x0c\x00\x00\x00__defaults__)s\x86b.",
         b"\x80\x02cnumpy\nndarray\n}X\x04\x00\x00\x00nameNsb.",
-        b"\x80\x02ccollections\nOrderedDict\n)R}X\x05\x00\x00\x00itemsNsb.",
         b"\x80\x03" + EMPTY_ARRAY + b"K\x00K\x01s.",
         b"\x80\x03" + EMPTY_ARRAY + b"K\x01a.",
         b"\x80\x02}cnumpy\nndarray\nNs.",
         b"\x80\x04](X\x01\x00\x00\x00aq\x02)" + b"\x85" * 300_000 + b"\x94}h\x01Nse.",
     ],
-    ids=["function", "name", "dictionary", "item of an array", "end of an array", "name as a key", "key by its place"],
+    ids=["function", "name", "item of an array", "end of an array", "name as a key", "key by its place"],
 )
 def test_a_file_changes_nothing_but_its_own_lists_and_dictionaries(tmp_path, content):
     refused(tmp_path, content, "is damaged")
 
 
+def test_attributes_of_a_dictionary_are_left_out(tmp_path):
+    content = b"\x80\x02ccollections\nOrderedDict\n)R}(X\x05\x00\x00\x00itemsNX\x09\x00\x00\x00__class__Nub."
+    read = restricted_load(written(tmp_path, content))
+    assert read == {} and list(read.items()) == [] and not hasattr(read, "__dict__")
+
+
 def test_the_class_of_an_object_is_named_in_every_protocol(tmp_path):
-    for protocol in (2, 3, 4):
+    for protocol in (2, 3, 4, 5):
         refused(tmp_path, pickle.dumps({"args": argparse.Namespace(lr=1)}, protocol), "asks for 'argparse.Namespace'")
 
 
@@ -337,7 +348,7 @@ def test_codecs_encode_serves_only_the_bytes_of_arrays(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x80", b"\x80\x04", b"PK\x03\x04 a zip", b"just text", b"\x80\x05N.", b"\x80\x01N."]
+    "content", [b"", b"\x80", b"\x80\x04", b"PK\x03\x04 a zip", b"just text", b"\x80\x06N.", b"\x80\x01N."]
 )
 def test_what_is_no_file_of_paddle_save_is_said_to_be_none(tmp_path, content):
     refused(tmp_path, content, "file.pdparams is damaged or is not a paddle.save file")

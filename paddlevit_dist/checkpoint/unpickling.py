@@ -90,7 +90,7 @@ class PickleReader(pickle.Unpickler):
     calls: Mapping[tuple[str, str], Callable[..., Any] | None]
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._left_to_encode = _require_plain(stream)
+        self._bytes_left = 2 * _require_plain(stream)
         super().__init__(cast(Any, stream), encoding="latin1")
 
     def load(self) -> Any:
@@ -104,20 +104,24 @@ class PickleReader(pickle.Unpickler):
         if (module, attribute) not in self.calls:
             raise RefusedError(f"it asks for {ascii(text[:120])}")
         function = self.calls[module, attribute]
-        return Name(text, functools.partial(function, self._encode) if function is _StoredArray else function)
+        return Name(text, functools.partial(function, self.spend) if function in (_StoredArray, _array) else function)
 
     def persistent_load(self, about: Any) -> Any:
         """What a persistent identifier means: nothing in Paddle's files."""
         raise RefusedError("it makes objects by persistent identifiers")
 
     def _encode(self, text: Any, encoding: Any) -> bytes:
-        """The bytes of an array, which protocol 2 stores as text; one text cannot be made into many of them."""
+        """The bytes of an array, which protocol 2 stores as text."""
         if not isinstance(text, str) or encoding != "latin1":
             raise RefusedError("it calls '_codecs.encode' for something else than the bytes of an array")
-        self._left_to_encode -= len(text)
-        if self._left_to_encode < 0:
-            raise ValueError("its arrays are larger than the file")
+        self.spend(len(text))
         return text.encode("latin1")
+
+    def spend(self, num_bytes: int) -> None:
+        """Count what is copied, so that one stored string cannot be made into many arrays."""
+        self._bytes_left -= num_bytes
+        if self._bytes_left < 0:
+            raise ValueError("its arrays are larger than the file")
 
 
 class _Bounded:
@@ -212,30 +216,35 @@ class _StoredArray(Fixed):
     """An array in the making: nothing until its state is set, and then for good.
 
     Args:
-        encode: makes bytes of text, since Python 2 had one type for both.
+        spend: called before bytes are copied, with their number.
     """
 
-    __slots__ = ("array", "encode")
+    __slots__ = ("array", "spend")
 
-    def __init__(self, encode: Callable[[str, str], bytes], subtype: Any, shape: Any, typecode: Any) -> None:
+    def __init__(self, spend: Callable[[int], None], subtype: Any, shape: Any, typecode: Any) -> None:
         if not isinstance(subtype, Name) or subtype.text != "numpy.ndarray" or shape != (0,):
             raise ValueError("an array in it is not made as numpy makes it")
-        self.encode, self.array = encode, None
+        self.spend, self.array = spend, None
 
     def __setstate__(self, state: Any) -> None:
         version, shape, number_type, is_fortran, data = expect(state, tuple)
         if version != 1 or self.array is not None:
             raise ValueError("an array in it is not made as numpy makes it")
-        data = self.encode(data, "latin1") if isinstance(data, str) else data
-        self.array = _array(data, number_type, shape, "F" if is_fortran else "C")
+        if isinstance(data, str):  # Python 2 had one type for both
+            self.spend(len(data))
+            data = data.encode("latin1")
+        self.array = _array(self.spend, data, number_type, shape, "F" if is_fortran else "C")
 
     def numpy(self) -> np.ndarray:
         """The array, on the bytes that were read."""
         return expect(self.array, np.ndarray)
 
 
-def _array(data: Any, number_type: Any, shape: Any, order: Any, axes: Any = None) -> np.ndarray:
-    """An array as protocol 5 stores it; its axes, if their order in memory is neither C's nor Fortran's."""
+def _array(
+    spend: Callable[[int], None], data: Any, number_type: Any, shape: Any, order: Any, axes: Any = None
+) -> np.ndarray:
+    """An array as protocol 5 stores it; its axes, if their order in memory is neither C's nor Fortran's. It lies on
+    the bytes that were read, unless they are in the other byte order."""
     if not isinstance(number_type, _NumberType) or not isinstance(data, (bytes, bytearray)):
         raise RefusedError("it holds an array of objects")
     if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape) or len(shape) > 32:
@@ -243,6 +252,9 @@ def _array(data: Any, number_type: Any, shape: Any, order: Any, axes: Any = None
     if math.prod(shape) * number_type.dtype.itemsize != len(data):
         raise ValueError(f"an array in it has {len(data)} bytes, which is not what its shape and type need")
     flat = np.frombuffer(data, number_type.dtype)
+    if not flat.dtype.isnative:
+        spend(len(data))
+        flat = flat.astype(flat.dtype.newbyteorder("="))
     return flat.reshape(shape).transpose(axes) if order == "K" else flat.reshape(shape, order=order)
 
 

@@ -33,6 +33,8 @@ CORE = [
     "yacs>=0.1.8,<0.2",  # the frozen configuration tree, as PaddleViT has it
     "pillow>=9.0,<14",  # reads, resizes and crops images
     "tqdm>=4.60,<5",  # progress bars on terminals
+    "safetensors>=0.4,<1",  # checks and writes that format
+    "huggingface_hub>=0.25,<3",  # fetches weights by name: tokens, mirrors, the cache of timm and transformers
     "msgspec>=0.18,<1",  # reads COCO's files of hundreds of megabytes, 7 times as fast as json
     "numba>=0.57,<1",  # compiles loops over points and voxels: 2 to 15 times as fast as numpy and SciPy
 ]

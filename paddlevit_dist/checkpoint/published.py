@@ -6,14 +6,12 @@ PaddleViT's users, whose own weights are often called so: what is not there must
 """
 
 import difflib
-import hashlib
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from .download import Copy, local_copy, silent
+from .download import Copy, from_hub, local_copy, silent
 
 ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
 _ENDPOINT = "https://huggingface.co"
@@ -120,40 +118,20 @@ def _endpoint() -> str:
 def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], None] = silent) -> Copy | None:
     """The file of an address or a name, fetched once; None for anything else.
 
-    A copy that Hugging Face's own library has fetched for timm or transformers is used where it is.
-
     Args:
         sha256: of its content.
         say: gets a line when something is fetched.
 
     Raises:
-        UserError: as ``local_copy``.
+        UserError: as ``local_copy`` and ``from_hub``.
     """
     if is_address(source):
         return local_copy(source, sha256, say=say)
-    repository, address = _repository(source), address_of(source)
-    if repository is None or address is None:
+    repository = _repository(source)
+    if repository is None:
         return None
-    theirs = _copy_of_hugging_face(repository) if sha256 is None and "#" not in source else None
-    if theirs is not None:
-        return Copy(theirs, (f"from the cache of Hugging Face: {theirs}",))
-    mirror = "" if _endpoint() == _ENDPOINT else f"--{hashlib.sha256(_endpoint().encode()).hexdigest()[:8]}"
-    kept_as = repository.replace("/", "--") + mirror
-    return local_copy(address, sha256, kept_as=kept_as, say=say)
-
-
-def _copy_of_hugging_face(repository: str) -> Path | None:
-    """Source: huggingface_hub, "Understand caching": ``models--OWNER--NAME/refs/main`` names a folder of
-    ``snapshots``."""
-    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    hub = Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
-    folder = hub / f"models--{repository.replace('/', '--')}"
-    reference = folder / "refs" / "main"
-    if not reference.is_file():
-        return None
-    commit = reference.read_text(encoding="ascii", errors="replace").strip()
-    file = folder / "snapshots" / commit / _FILE
-    return file if re.fullmatch(r"[0-9a-f]{40}", commit) and file.is_file() else None
+    _, mark, checksum = source.partition("#")
+    return from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, say)
 
 
 def similar_names(source: str) -> str:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import ssl
 import subprocess
-import threading
 
 import numpy as np
 import pytest
@@ -28,7 +27,6 @@ def weights(tmp_path):
 def server(weights, tmp_path, monkeypatch):
     monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "RETRY_SECONDS", ())
     with Server(weights.read_bytes()) as server:
         yield server
 
@@ -135,9 +133,8 @@ def test_without_a_length_it_has_to_end_as_the_protocol_says_or_to_have_a_checks
     assert not [*(tmp_path / "cache").rglob("cut*")]
 
 
-@pytest.mark.parametrize("has_checksum", [True, False])
-def test_a_copy_that_was_spoilt_on_the_disk_is_fetched_again(server, weights, tmp_path, has_checksum):
-    address = server.address("w.safetensors") + (f"#sha256={digest(weights)}" if has_checksum else "")
+def test_a_copy_that_was_spoilt_on_the_disk_is_fetched_again(server, weights, tmp_path):
+    address = f"{server.address('w.safetensors')}#sha256={digest(weights)}"
     read_weights(address)
     (copy,) = (tmp_path / "cache").rglob("*.safetensors")
     copy.write_bytes(copy.read_bytes()[:-1] + b"x")
@@ -145,52 +142,18 @@ def test_a_copy_that_was_spoilt_on_the_disk_is_fetched_again(server, weights, tm
     assert len(server.requests) == 2
 
 
-def test_what_drips_ends(server, monkeypatch):
-    monkeypatch.setattr(download, "PACE_SECONDS", 0.4)
-    released = threading.Event()
-
-    def drip(handler):
-        head(handler, "Content-Length: 1000000")
-        while not released.wait(0.05):
-            try:
-                handler.wfile.write(b"0")
-            except OSError:
-                return
-
-    server.answer = drip
-    with pytest.raises(UserError, match="fewer than 1000 bytes per second arrived for 0.4 s"):
+def test_what_cannot_be_stored_is_one_line_that_names_the_folder(server, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cannot write \S+/file/weights.*PADDLEVIT_DIST_CACHE names another folder"):
         read_weights(server.address("w.safetensors"))
-    released.set()
 
 
-def test_what_does_not_fit_is_refused_before_it_is_fetched(server, monkeypatch, tmp_path):
-    server.answer = lambda handler: head(handler, "Content-Length: 900000000000000000")
-    with pytest.raises(UserError, match="900,000,000,000,000,000 more bytes do not fit in"):
-        read_weights(server.address("w.safetensors"))
-    server.answer = None
-    monkeypatch.setattr(download, "KEEP_FREE_BYTES", 1 << 62)
-    with pytest.raises(UserError, match="do not fit in"):
-        read_weights(server.address("w.safetensors"))
-    assert not [*(tmp_path / "cache").rglob("w.*")]
-
-
-@pytest.mark.parametrize("end", ["..", ".", "", "lock", "sha256", "%2e%2e", "a%2f..", "x" * 300, ".hidden", "a\\..\\b"])
+@pytest.mark.parametrize("end", ["..", ".", "", "%2e%2e", "a%2f..", "x" * 300, ".hidden", "a\\..\\b"])
 def test_the_end_of_an_address_never_leads_out_of_its_folder(end, server, tmp_path):
     copy = download.local_copy(server.address(f"zoo/{end}")).path
     assert copy.read_bytes() == server.content
-    assert copy.parent.parent == tmp_path / "cache" / "weights" and copy.name not in ("..", "lock", "sha256")
-
-
-def test_a_lock_that_is_a_link_is_not_followed(server, tmp_path):
-    address = server.address("w.safetensors")
-    folder = download.local_copy(address).path.parent
-    treasure = tmp_path / "treasure"
-    treasure.write_text("precious")
-    (folder / "lock").unlink()
-    (folder / "lock").symlink_to(treasure)
-    with pytest.raises(UserError, match="cannot store"):
-        read_weights(address)
-    assert treasure.read_text() == "precious"
+    assert copy.parent.parent == tmp_path / "cache" / "weights" and copy.name != ".."
 
 
 def test_other_schemes_and_redirections_to_them_are_refused(server, weights):

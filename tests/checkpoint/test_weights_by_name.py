@@ -1,10 +1,12 @@
-"""Weights by name, from a local server in Hugging Face's place, and connections that break on the way."""
+"""Weights by name, from a local server in Hugging Face's place."""
 
+import hashlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub.constants
 import numpy as np
 import pytest
 from support.servers import Server
@@ -33,63 +35,53 @@ def weights(tmp_path):
 
 @pytest.fixture
 def hub(weights, tmp_path, monkeypatch):
-    """A server that continues where it is asked to; ``cuts`` says after how many bytes each answer ends."""
+    """A server of one file that speaks the hub's protocol; ``refusal`` is the status and error code of its answers."""
     server = Server(weights.read_bytes())
-    server.cuts, server.tag, server.ranges = [], '"one"', []
+    server.refusal = server.end = server.token = None
 
     def answer(handler):
-        asked = handler.headers.get("Range")
-        server.ranges.append(asked)
-        start = 0
-        if asked and handler.headers.get("If-Range") == server.tag:
-            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
-        rest = server.content[start:]
+        server.token = handler.headers.get("Authorization")
+        if server.refusal is not None or not handler.path.endswith(PATH):
+            status, code = server.refusal or (404, "EntryNotFound")
+            handler.send_response(status)
+            handler.send_header("X-Error-Code", code)
+            handler.send_header("Content-Length", "0")
+            return handler.end_headers()
+        start = int((handler.headers.get("Range") or "bytes=0-")[len("bytes=") :].partition("-")[0])
         handler.send_response(206 if start else 200)
-        handler.send_header("Content-Length", str(len(rest)))
-        if server.tag:
-            handler.send_header("ETag", server.tag)
-        if start:
-            handler.send_header("Content-Range", f"bytes {start}-{len(server.content) - 1}/{len(server.content)}")
+        handler.send_header("Content-Length", str(len(server.content) - start))
+        handler.send_header("X-Repo-Commit", "0123456789" * 4)
+        handler.send_header("ETag", f'"{hashlib.sha256(server.content).hexdigest()}"')
         handler.end_headers()
-        handler.wfile.write(rest[: server.cuts.pop(0)] if server.cuts else rest)
+        if handler.command == "GET":
+            handler.wfile.write(server.content[start : server.end])
+            server.end = None
 
     server.answer = answer
-    monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "of_hugging_face"))
+    home = tmp_path / "of_hugging_face"
+    for name, value in {"HF_HUB_CACHE": str(home / "hub"), "HF_TOKEN_PATH": str(home / "token")}.items():
+        monkeypatch.setattr(huggingface_hub.constants, name, value)
+    monkeypatch.setenv("HF_HOME", str(home))
     monkeypatch.setenv("HF_ENDPOINT", server.address(""))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "RETRY_SECONDS", (0.0, 0.0))
     with server:
         yield server
 
 
-def kept(tmp_path):
-    return sorted(path.name for path in (tmp_path / "cache").rglob("*") if path.is_file())
-
-
 @pytest.mark.parametrize("source", [NAME, NAME.upper(), f"hf:timm/{NAME}", f"hf-hub:timm/{NAME}"])
-def test_a_name_is_fetched_once_from_the_endpoint_and_kept_under_it(source, hub, tmp_path):
+def test_a_name_is_fetched_once_from_the_endpoint_and_kept_where_timm_looks(source, hub, tmp_path, monkeypatch):
     for _ in range(2):
         np.testing.assert_array_equal(read_weights(source).state["a"], np.arange(50_000.0))
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # the second asks nobody
     assert hub.requests == [PATH]
-    assert len(list((tmp_path / "cache" / "weights").glob(f"timm--{NAME}--*/model.safetensors"))) == 1
+    snapshots = tmp_path / "of_hugging_face" / "hub" / f"models--timm--{NAME}" / "snapshots"
+    assert [path.name for path in snapshots.glob("*/*")] == ["model.safetensors"]
 
 
-def test_a_copy_belongs_to_the_endpoint_that_it_came_from(hub, monkeypatch):
-    read_weights(NAME)
-    monkeypatch.setenv("HF_ENDPOINT", f"{hub.address('')}/mirror")
-    read_weights(NAME)
-    assert len(hub.requests) == 2 and hub.requests[1].startswith("/mirror/")
-    monkeypatch.setenv("HF_ENDPOINT", hub.address(""))
-    read_weights(NAME)
-    assert len(hub.requests) == 2
-
-
-def test_processes_that_start_together_fetch_it_once(hub, weights):
+def test_processes_that_start_together_read_the_same(hub):
     program = f"from paddlevit_dist.checkpoint.weights import read_weights as r; print(r('{NAME}').state['a'].sum())"
     both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [process.communicate(timeout=120)[0].strip() for process in both] == ["1249975000.0"] * 2
-    assert hub.requests == [PATH]
 
 
 def test_a_path_of_that_name_wins(hub, weights, tmp_path, monkeypatch):
@@ -99,64 +91,63 @@ def test_a_path_of_that_name_wins(hub, weights, tmp_path, monkeypatch):
     assert read_weights(NAME).name == f"{NAME}/model.safetensors" and hub.requests == []
 
 
-def test_a_copy_that_hugging_face_keeps_is_used_where_it_is(hub, weights, tmp_path):
-    folder, commit = tmp_path / "of_hugging_face" / "hub" / f"models--timm--{NAME}", "0123456789" * 4
-    for part in ("refs", f"snapshots/{commit}"):
-        (folder / part).mkdir(parents=True)
-    (folder / "refs" / "main").write_text(commit)
-    (folder / "snapshots" / commit / "model.safetensors").symlink_to(weights)
-    assert read_weights(NAME).state["a"].shape == (50_000,) and hub.requests == []
+def test_a_connection_that_breaks_leaves_no_weights_and_the_next_attempt_brings_them(hub):
+    hub.end = 70_000
+    try:
+        found = read_weights(NAME)  # the library may continue by itself
+    except UserError as error:
+        assert hub.address(PATH[1:]) in str(error) and "\n" not in str(error)
+        found = read_weights(NAME)
+    np.testing.assert_array_equal(found.state["a"], np.arange(50_000.0))
 
 
 @pytest.mark.parametrize(
-    "cuts, ranges",
-    [([70_000, 100_000], [None, "bytes=70000-", "bytes=170000-"]), ([0, 70_000], [None, None, "bytes=70000-"])],
+    "refusal, line",
+    [
+        ((401, "GatedRepo"), "not for everybody; set HF_TOKEN to a token that may read it"),
+        ((401, "RepoNotFound"), "there is no such repository, or it is not for everybody; set HF_TOKEN"),
+        ((404, "EntryNotFound"), "the repository has no such file; give a file of weights instead"),
+        ((501, ""), "501 .*where https_proxy names a proxy and HF_ENDPOINT a mirror.*-pretrained=FILE"),
+    ],
 )
-def test_a_broken_connection_is_continued_where_it_ended(hub, weights, cuts, ranges):
-    hub.cuts = cuts
-    np.testing.assert_array_equal(read_weights(NAME, sha256=digest(weights)).state["a"], np.arange(50_000.0))
-    assert hub.ranges == ranges
-
-
-@pytest.mark.parametrize("tag", [None, 'W/"weak"'])
-def test_without_a_tag_that_identifies_the_content_it_begins_again(tag, hub, weights):
-    hub.tag, hub.cuts = tag, [70_000]
-    assert read_weights(NAME, sha256=digest(weights)).state["a"].shape == (50_000,)
-    assert hub.ranges == [None, None]
-
-
-def test_content_that_changed_in_between_is_not_mixed(hub, weights, tmp_path):
-    first = hub.content
-    write_safetensors(tmp_path / "other", {"a": np.zeros(50_000)})
-    hub.cuts, plain = [70_000], hub.answer
-
-    def then_changed(handler):
-        plain(handler)
-        hub.content, hub.tag = (tmp_path / "other").read_bytes(), '"two"'
-
-    hub.answer = then_changed
-    assert not read_weights(NAME).state["a"].any() and hub.content != first
-    assert hub.ranges == [None, "bytes=70000-"]
-
-
-def test_what_keeps_breaking_leaves_nothing_and_says_where_to_put_the_file(hub, tmp_path, weights):
-    hub.cuts = [10, 10, 10]
-    with pytest.raises(UserError) as error:
+def test_what_the_hub_refuses_is_one_line(hub, refusal, line):
+    hub.refusal = refusal
+    with pytest.raises(UserError, match=rf"^{re.escape(hub.address(PATH[1:]))} cannot be fetched: .*{line}") as caught:
         read_weights(NAME)
-    said = str(error.value)
-    target = Path(said.rpartition(": ")[2])
-    assert tmp_path / "cache" in target.parents and target.name == "model.safetensors"
-    assert "bytes arrived; try again; where https_proxy names a proxy and HF_ENDPOINT a mirror" in said
-    assert "or fetch that file elsewhere and give its path instead (-pretrained=FILE), or put it there: " in said
-    assert hub.address(PATH[1:]) in said and "\n" not in said
-    assert kept(tmp_path) == ["lock"] and len(hub.ranges) == 3
-    target.write_bytes(weights.read_bytes())  # as the message says
-    assert read_weights(NAME).state["a"].shape == (50_000,) and len(hub.ranges) == 3
+    assert "\n" not in str(caught.value)
+
+
+def test_a_token_of_the_environment_is_sent(hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    read_weights(NAME)
+    assert hub.token == "Bearer hf_secret"
+
+
+def test_offline_only_a_kept_copy_is_read(hub, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and no copy is kept; give a file instead"):
+        read_weights(NAME)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    read_weights(NAME)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert read_weights(NAME).state["a"].shape == (50_000,) and hub.requests == [PATH]
+
+
+def test_a_folder_that_takes_no_files_is_one_line(hub, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", "/proc/hub")
+    with pytest.raises(UserError, match=r"model.safetensors cannot be fetched: [^\n]+$"):
+        read_weights(NAME)
+
+
+def test_a_full_disk_is_one_line():
+    with pytest.raises(UserError, match="it cannot be stored: No space left on device; free space; HF_HOME names"):
+        with download._one_line("https://hub/file"), open("/dev/full", "wb", buffering=0) as full:
+            full.write(b"0")
 
 
 def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(UserError, match=rf"^http://127.0.0.1:1{PATH} cannot be fetched: .*put it there: \S+$"):
+    with pytest.raises(UserError, match=rf"^http://127.0.0.1:1{PATH} cannot be fetched: .*-pretrained=FILE\)$"):
         read_weights(NAME)
 
 
@@ -166,6 +157,16 @@ def test_a_digest_may_follow_the_name(hub, weights):
     assert read_weights(f"{NAME}#sha256={digest(weights)}").notices == ()
     with pytest.raises(UserError, match="its SHA-256 is .*, expected 1111"):
         read_weights(f"{NAME}#sha256={'1' * 64}")
+    with pytest.raises(UserError, match="expected #sha256= and 64"):
+        read_weights(f"{NAME}#md5=1")
+
+
+def test_a_kept_copy_that_was_spoilt_is_fetched_again(hub, weights, tmp_path):
+    read_weights(NAME)
+    (copy,) = (tmp_path / "of_hugging_face").rglob("model.safetensors")
+    copy.write_bytes(copy.read_bytes()[:-1] + b"x")
+    assert read_weights(f"{NAME}#sha256={digest(weights)}").state["a"][-1] == 49_999
+    assert hub.requests == [PATH] * 2
 
 
 def test_every_name_is_that_of_a_registered_model():
@@ -186,7 +187,7 @@ def test_predict_and_export_take_a_name_as_training_does(source, hub, tmp_path):
     """As docs/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
     said = []
     found = open_source(source, "predict", recipe="vit_digits", say=said.append)
-    assert Path(found.weights).match(f"cache/weights/timm--{NAME}--*/model.safetensors")
+    assert Path(found.weights).match(f"hub/models--timm--{NAME}/snapshots/*/model.safetensors")
     assert hub.requests == [PATH] and len(said) == 1 and "model.safetensors" in said[0]
     for command in (lambda: open_source(source, "predict"), lambda: load_trained(source)):
         with pytest.raises(UserError, match="name the (recipe|model)") as error:

@@ -15,7 +15,6 @@ from support.servers import Server, send
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
-from paddlevit_dist.checkpoint import download
 from paddlevit_dist.images.classification import prediction
 from paddlevit_dist.images.data import listing
 from paddlevit_dist.images.data.imagenet import names_by_synset
@@ -95,7 +94,6 @@ def test_without_opencv_a_video_is_a_line_that_names_it(predictor, tmp_path, mon
 def site(monkeypatch):
     """A server of ``files`` by their names, without and with telling their length."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "RETRY_SECONDS", ())
 
     def answer(handler):
         content = server.files.get(handler.path.partition("?")[0])

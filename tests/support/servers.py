@@ -31,6 +31,12 @@ class Server:
                 else:
                     send(self, outer.content, outer.content[: len(outer.content) // 2] if outer.cut else outer.content)
 
+            def do_HEAD(self) -> None:  # noqa: N802
+                if outer.answer is not None:
+                    outer.answer(self)
+                else:
+                    self.send_error(404)
+
             def do_CONNECT(self) -> None:  # noqa: N802
                 outer.requests.append(f"CONNECT {self.path}")
                 self.send_error(403)

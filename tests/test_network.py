@@ -9,8 +9,6 @@ from support.runs import DIGITS, well
 from support.servers import Server
 
 from paddlevit_dist.checkpoint import download
-from paddlevit_dist.checkpoint.published import address_of
-from paddlevit_dist.runtime.errors import UserError
 
 # What opens connections or asks for addresses, in Python's library, in Paddle and in usual packages.
 _CONNECTS = re.compile(
@@ -70,16 +68,18 @@ def test_no_command_contacts_anybody_but_its_own_processes(tmp_path):
 
 def test_a_mirror_and_a_proxy_are_found_by_their_variables(tmp_path, monkeypatch):
     name = "vit_small_patch16_224.augreg_in21k_ft_in1k"
-    path = f"timm/{name}/resolve/main/model.safetensors"
     monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setattr(download, "RETRY_SECONDS", ())
     monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path))
+    program = f"from paddlevit_dist.checkpoint.published import local_weights; print(local_weights('{name}'))"
     with Server(b"a mirror's") as proxy:
         for variable in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(variable, proxy.address())
-        monkeypatch.setenv("HF_ENDPOINT", "http://mirror.invalid")
-        assert download.local_copy(address_of(name)).path.read_bytes() == proxy.content
-        monkeypatch.delenv("HF_ENDPOINT")
-        with pytest.raises(UserError, match="403"):
-            download.local_copy(address_of(name))
-    assert proxy.requests == [f"http://mirror.invalid/{path}", "CONNECT huggingface.co:443"]
+        assert download.local_copy("http://files.invalid/w.npz").path.read_bytes() == proxy.content
+        home = {"HF_HOME": str(tmp_path), "http_proxy": proxy.address(), "https_proxy": proxy.address()}
+        asked = {"HF_ENDPOINT": "http://mirror.invalid"}, {}
+        for more in asked:  # a process of its own, since the library reads its variables once
+            ended = run_command([sys.executable, "-c", program], 120, PYTHONPATH=str(ROOT), **home, **more)
+            assert ended.code == 1 and "UserError: http" in ended.err and "cannot be fetched" in ended.err
+    assert proxy.requests[0] == "http://files.invalid/w.npz"
+    assert set(proxy.requests[1:]) == {"CONNECT huggingface.co:443"}
+    assert proxy.heads == {f"http://mirror.invalid/timm/{name}/resolve/main/model.safetensors"}

@@ -1,6 +1,7 @@
 """Arrays in files of numpy (``.npz``) and safetensors, and how a file that cannot or must not be read is refused."""
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -22,6 +23,7 @@ from ..runtime.printing import shortened
 ARRAYS_OF_NUMPY, SAFETENSORS = "numpy.savez file", "safetensors file"
 _ADVICE = "save it again with numpy.savez from numeric arrays"
 _LARGEST_GAIN, _ALWAYS_ALLOWED = 16, 1 << 26  # how much larger than the file its arrays may be; but 64 MB always
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _DTYPES = {
     "F64": "<f8",
     "F32": "<f4",
@@ -82,27 +84,26 @@ def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
     Raises:
         UserError: unreadable, damaged, far larger than the file, or with objects instead of numbers.
     """
-    with reading(str(path), ARRAYS_OF_NUMPY, _ADVICE), open(path, "rb") as stream:
-        archive = np.load(stream, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it is one array, not an archive of arrays")
-        size = sum(entry.file_size for entry in archive.zip.infolist())
-        if size > max(_ALWAYS_ALLOWED, _LARGEST_GAIN * os.path.getsize(path)):
+    with reading(str(path), ARRAYS_OF_NUMPY, _ADVICE), zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > max(_ALWAYS_ALLOWED, _LARGEST_GAIN * os.path.getsize(path)):
             raise RefusedError("its arrays are far larger than the file")
-        return {name: _numbers(archive, name) for name in archive.files}
+        return {entry.filename.removesuffix(".npy"): _array(archive.read(entry)) for entry in entries}
 
 
-def _numbers(archive: Any, name: str) -> np.ndarray:
-    try:
-        array = archive[name]
-    except ValueError as error:
-        if "allow_pickle" in str(error):
-            raise RefusedError("it holds an array of objects") from None
-        raise
-    array = array.view(np.uint16) if getattr(array, "dtype", None) == "V2" else array
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-        raise RefusedError(f"it holds {ascii(name[:40])}, which is no array of numbers")
-    return array
+def _array(content: bytes) -> np.ndarray:
+    """An array as ``numpy.save`` writes it, on these bytes; ``numpy.load`` takes three times as long to copy them."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise RefusedError("it holds an array of a structured type")
+    shape, is_fortran, dtype = _HEADERS[version](stream)
+    dtype = np.dtype("<u2") if dtype == "V2" else dtype
+    if dtype.kind not in "biuf":
+        raise RefusedError(f"it holds an array of type {ascii(str(dtype))[:40]}")
+    if math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
+        raise ValueError("an array in it does not have the bytes that its shape and type need")
+    return np.frombuffer(content, dtype, -1, stream.tell()).reshape(shape, order="F" if is_fortran else "C")
 
 
 # ---- safetensors -------------------------------------------------------------------------------------------------
@@ -126,14 +127,16 @@ def read_safetensors(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], di
         length = int.from_bytes(stream.read(8), "little")
         header = json.loads(stream.read(length))
         header.pop("__metadata__", None)
-        return {name: _tensor(stream, 8 + length, about) for name, about in header.items()}, metadata
+        data = stream.read()
+        return {name: _tensor(data, about) for name, about in header.items()}, metadata
 
 
-def _tensor(stream: Any, start: int, about: Mapping[str, Any]) -> np.ndarray:
+def _tensor(data: bytes, about: Mapping[str, Any]) -> np.ndarray:
+    """An array on the file's bytes."""
     if about["dtype"] not in _DTYPES:
         raise ValueError(f"its tensors have the unsupported type {ascii(about['dtype'])[:40]}")
-    stream.seek(start + about["data_offsets"][0])
-    return np.fromfile(stream, _DTYPES[about["dtype"]], math.prod(about["shape"])).reshape(about["shape"])
+    count, begin = math.prod(about["shape"]), about["data_offsets"][0]
+    return np.frombuffer(data, _DTYPES[about["dtype"]], count, begin).reshape(about["shape"])
 
 
 def write_safetensors(

@@ -10,6 +10,7 @@ Only numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy
 """
 
 import functools
+import io
 import math
 import os
 import pickle
@@ -24,6 +25,7 @@ from .array_files import RefusedError, reading
 
 _NAME_TABLE = "StructuredToParameterName@@"
 _SLICES = "UnpackBigParamInfor@@"
+_LONG = 1 << 12  # bytes of an array rather than a name or a number
 _MOST_TUPLES = 50_000  # one inside another as a key, about 100,000 end the interpreter when it computes their hash
 
 
@@ -124,8 +126,22 @@ class PickleReader(pickle.Unpickler):
             raise ValueError("its arrays are larger than the file")
 
 
+class _Skipped(bytes):
+    """Bytes that were passed over: ``genops`` looks at nothing but their number."""
+
+    def __new__(cls, length: int) -> "_Skipped":
+        skipped = super().__new__(cls)
+        skipped.length = length
+        return skipped
+
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
 class _Bounded:
-    """A stream for ``genops`` that compares a length with what is left of the file before memory is taken for it."""
+    """A stream for ``genops`` that compares a length with what is left of the file, and passes over what is long."""
 
     def __init__(self, stream: IO[bytes], left: int) -> None:
         self._stream, self.left = stream, left
@@ -134,6 +150,9 @@ class _Bounded:
         if length > self.left:
             raise EOFError(f"it ends {length - self.left} bytes too early")
         self.left -= length
+        if length > _LONG and isinstance(self._stream, (io.BufferedReader, io.BytesIO)):  # not of a zip: its checksum
+            self._stream.seek(length, os.SEEK_CUR)
+            return _Skipped(length)
         return self._stream.read(length)
 
     def readline(self) -> bytes:

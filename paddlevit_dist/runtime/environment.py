@@ -19,6 +19,8 @@ REQUIRED = {
     "yacs": "yacs",
     "PIL": "pillow",
     "tqdm": "tqdm",
+    "safetensors": "safetensors",
+    "huggingface_hub": "huggingface_hub",
     "msgspec": "msgspec",
     "numba": "numba",
     "paddle": "paddlepaddle",

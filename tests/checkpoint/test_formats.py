@@ -180,10 +180,10 @@ def test_bfloat16_that_jax_saved_as_raw_bytes_is_read(tmp_path):
 
 def test_an_npz_with_objects_or_an_exploding_one_is_refused(tmp_path):
     np.savez(tmp_path / "objects.npz", a=np.array([{}, 3], dtype=object))
-    with pytest.raises(UserError, match=r"objects.npz is refused: it holds an array of objects"):
+    with pytest.raises(UserError, match=r"objects.npz is refused: it holds an array of type 'object'"):
         read_state(tmp_path / "objects.npz")
     np.savez(tmp_path / "records.npz", a=np.zeros(2, [("x", "f4")]))
-    with pytest.raises(UserError, match="records.npz is refused: it holds 'a', which is no array of numbers"):
+    with pytest.raises(UserError, match="records.npz is refused: it holds an array of type "):
         read_state(tmp_path / "records.npz")
     np.savez_compressed(tmp_path / "bomb.npz", a=np.zeros(40_000_000, "float32"))
     with pytest.raises(UserError, match="bomb.npz is refused: its arrays are far larger than the file"):

@@ -4,6 +4,7 @@ import hashlib
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -147,6 +148,7 @@ def test_a_full_disk_is_one_line():
 
 def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # between the library's own attempts
     with pytest.raises(UserError, match=rf"^http://127.0.0.1:1{PATH} cannot be fetched: .*-pretrained=FILE\)$"):
         read_weights(NAME)
 

@@ -11,6 +11,7 @@ class Server:
 
     Attributes:
         requests: the paths that were asked for, those of tunnels after "CONNECT ".
+        heads: the paths whose heads alone were asked for.
         cut: half of the content that is announced is sent.
         answer: replaces the whole answer; it is called with the request's handler.
     """
@@ -18,6 +19,7 @@ class Server:
     def __init__(self, content: bytes = b"") -> None:
         self.content, self.cut = content, False
         self.requests: list[str] = []
+        self.heads: set[str] = set()
         self.answer: Callable[[Any], Any] | None = None
         outer = self
 
@@ -32,6 +34,7 @@ class Server:
                     send(self, outer.content, outer.content[: len(outer.content) // 2] if outer.cut else outer.content)
 
             def do_HEAD(self) -> None:  # noqa: N802
+                outer.heads.add(self.path)
                 if outer.answer is not None:
                     outer.answer(self)
                 else:

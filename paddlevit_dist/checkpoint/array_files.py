@@ -117,21 +117,21 @@ def read_safetensors(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], di
     """
     from safetensors import SafetensorError, safe_open  # only now: most files are others
 
-    with reading(str(path), SAFETENSORS), open(path, "rb") as stream:
+    with reading(str(path), SAFETENSORS):
         try:
             with safe_open(path, "np") as file:  # checks that shapes, types and places fit each other and the file
                 metadata = file.metadata() or {}
         except SafetensorError as error:
             raise ValueError(str(error)) from None
-        # The numbers are read here: the library has none for bfloat16, and would hold them in memory twice.
-        length = int.from_bytes(stream.read(8), "little")
-        header = json.loads(stream.read(length))
+        # The numbers are taken here: the library has none for bfloat16, and would hold them in memory twice.
+        data = memoryview(Path(path).read_bytes())
+        start = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(bytes(data[8:start]))
         header.pop("__metadata__", None)
-        data = stream.read()
-        return {name: _tensor(data, about) for name, about in header.items()}, metadata
+        return {name: _tensor(data[start:], about) for name, about in header.items()}, metadata
 
 
-def _tensor(data: bytes, about: Mapping[str, Any]) -> np.ndarray:
+def _tensor(data: memoryview, about: Mapping[str, Any]) -> np.ndarray:
     """An array on the file's bytes."""
     if about["dtype"] not in _DTYPES:
         raise ValueError(f"its tensors have the unsupported type {ascii(about['dtype'])[:40]}")

@@ -171,7 +171,7 @@ def _one_line(address: str) -> Iterator[None]:
             reason, advice = "HF_HUB_OFFLINE is set and no copy is kept", "give a file instead (-pretrained=FILE)"
         elif isinstance(cause, errors.EntryNotFoundError):
             reason, advice = "the repository has no such file", "give a file of weights instead (-pretrained=FILE)"
-        elif getattr(cause, "errno", None) in _NOT_STORED:
+        elif isinstance(cause, OSError) and cause.errno in _NOT_STORED:
             reason, advice = f"it cannot be stored: {why_not_written(cause)}", "HF_HOME names another folder"
         raise UserError(f"{address} cannot be fetched: {reason}; {advice}") from error
 

@@ -141,9 +141,9 @@ def test_a_folder_that_takes_no_files_is_one_line(hub, monkeypatch):
 
 
 def test_a_full_disk_is_one_line():
-    with pytest.raises(UserError, match="it cannot be stored: No space left on device; free space; HF_HOME names"):
-        with download._one_line("https://hub/file"), open("/dev/full", "wb", buffering=0) as full:
-            full.write(b"0")
+    said = "it cannot be stored: No space left on device; free space; HF_HOME names"
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(UserError, match=said), download._one_line("hub"):
+        full.write(b"0")
 
 
 def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkeypatch):

@@ -50,7 +50,6 @@ EXTRAS = {
     "visualdl": ["visualdl>=2.5,<3"],  # -log_to=visualdl
     "wandb": ["wandb>=0.19,<1"],  # -log_to=wandb
     "mlflow": ["mlflow-skinny>=2.14,<4"],  # -log_to=mlflow: its client, without server and database
-    "clearml": ["clearml>=1.16,<3"],  # -log_to=clearml
     "volumes": [
         "nibabel>=5.0,<6",  # reads NIfTI volumes
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
@@ -78,7 +77,6 @@ EXTRAS = {
         "tensorboard>=2.12,<3",  # reads in tests what was written for it
         "wandb>=0.19,<1",  # the same as for its extra, for tests that it keeps offline
         "mlflow-skinny>=2.14,<4",  # likewise
-        "clearml>=1.16,<3",  # likewise
         "paddle2onnx>=2.1,<3; python_version < '3.13'",  # the same as for onnx, for the tests of exported models
         "onnx>=1.16,<2; python_version < '3.13'",  # likewise
         "onnxruntime>=1.19,<2; python_version < '3.13'",  # likewise

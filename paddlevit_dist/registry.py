@@ -236,7 +236,6 @@ OBSERVERS: dict[str, Target] = {
     "visualdl": "paddlevit_dist.observe.event_logs:VisualDlLog",
     "wandb": "paddlevit_dist.observe.services:WandbLog",
     "mlflow": "paddlevit_dist.observe.services:MlflowLog",
-    "clearml": "paddlevit_dist.observe.services:ClearmlLog",
 }
 
 TRANSFORMS: dict[str, Target] = {}  # users' own
@@ -261,7 +260,9 @@ class Own(NamedTuple):
 
 
 OWN: dict[tuple[str, str], Own] = {}  # by kind and name
-UNREACHABLE: dict[tuple[str, str], str] = {}  # in a worker: why a name that its parent knows cannot be used here
+UNREACHABLE = {  # why a name cannot be used; a worker adds those that its parent knows and it does not
+    ("observer", "clearml"): "observer 'clearml' is not here any more: let an observer of your own call ClearML's Task",
+}
 _AS_TABLES = "paddlevit_dist.config.own_keys:as_tables"
 _DECLARED = "paddlevit_dist.config.own_keys:declared_by"
 

@@ -2,7 +2,7 @@
 
 - ``accelerate.py``: gives the layers of a model, a user's too, the fast classes of ``layers.py`` and ``blocks.py``
   where they are of exactly the classes that it lists; says when these compute, and has the switch that turns them off
-- ``functions.py``, ``branches.py``, ``readers.py``, ``picture_functions.py``, ``enlarging.py``,
+- ``functions.py``, ``branches.py``, ``cross_attention.py``, ``picture_functions.py``, ``enlarging.py``,
   ``volume_functions.py``: differentiable functions of layers, of whole residual branches, of attention to or of few
   tokens, on pictures with channels last, of maps that are enlarged, and a convolution of volumes
 - ``row_loops.py``, ``exponential_loops.py``, ``picture_loops.py``, ``depthwise_loops.py``, ``enlarging_loops.py``,

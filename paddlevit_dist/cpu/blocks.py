@@ -16,7 +16,7 @@ _ATTENTIONS = vit.Attention, swin.WindowAttention
 
 
 class VitBlock(vit.Block):
-    """Each branch as one function; the last block's queries are those of the tokens that are read."""
+    """Each branch as one function; of the last block only the tokens that are read pass the second."""
 
     def forward(self, x, count: int | None = None):
         if _fits(x, self):
@@ -98,14 +98,12 @@ def _factors(block: Any, x: paddle.Tensor) -> paddle.Tensor | None:
 
 @paddle.jit.not_to_static
 def _vit_block(block: vit.Block, x: paddle.Tensor, count: int | None) -> paddle.Tensor:
-    from . import branches, readers
+    from . import branches
 
     attn, keep = block.attn, _factors(block, x)
     heads = branches.Heads(attn.num_heads, attn.head_dim, attn.scale)
-    if count is None:
-        x = branches.attention(x, block.norm1, attn.qkv, attn.proj, heads, keep=keep)
-    else:
-        x = readers.attention(x, count, block.norm1, attn.qkv, attn.proj, heads, keep)
+    x = branches.attention(x, block.norm1, attn.qkv, attn.proj, heads, keep=keep)
+    x = x if count is None else x[:, :count]
     return branches.mlp(x, block.norm2, block.mlp.fc1, block.mlp.fc2, _factors(block, x))
 
 
@@ -145,11 +143,11 @@ def _fits_reduction(x: paddle.Tensor, attention: pvt_v2.SpatialReductionAttentio
 def _reduction_attention(
     attention: pvt_v2.SpatialReductionAttention, x: paddle.Tensor, grid: tuple[int, int]
 ) -> paddle.Tensor:
-    from . import branches, readers
+    from . import branches, cross_attention
 
     heads = branches.Heads(attention.num_heads, attention.head_dim, attention.scale)
     q, source = attention.q(x), attention._reduced(x, grid) if attention.is_reduced else x
-    return attention.dropout(attention.proj(readers.attend(q, attention.kv(source), heads)))
+    return attention.dropout(attention.proj(cross_attention.attend(q, attention.kv(source), heads)))
 
 
 @paddle.jit.not_to_static

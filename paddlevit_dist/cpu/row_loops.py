@@ -1,8 +1,9 @@
 """Compiled loops over the rows of float32 arrays: bias, layer norm, products with sums of columns, patches of images.
 
 Arguments are addresses of contiguous row-major float32 arrays and their sizes; nothing is checked here. Only
-``functions.py``, ``branches.py`` and ``readers.py`` call these loops. Each runs on one thread, and equal arguments give
-equal bits. A sum over many rows is formed in groups of ``_GROUP`` rows, which keeps its rounding error small.
+``functions.py``, ``branches.py`` and ``cross_attention.py`` call these loops. Each runs on one thread, and equal
+arguments give equal bits. A sum over many rows is formed in groups of ``_GROUP`` rows, which keeps its rounding error
+small.
 """
 
 import numba
@@ -90,15 +91,6 @@ def layer_norm_gradient(gradient, x, statistics, weight, added, out, sums, rows,
         for kind in range(2):
             for j in range(width):
                 total[kind, j] += group[kind, j]
-
-
-@compiled(**FAST)
-def add_leading(rows, out, items, count, size):
-    """out[:, :count] += rows, of ``rows`` (items, count) and ``out`` (items, size)."""
-    source, target = numba.carray(floats_at(rows), (items, count)), numba.carray(floats_at(out), (items, size))
-    for item in range(items):
-        for j in range(count):
-            target[item, j] += source[item, j]
 
 
 @compiled(**FAST)

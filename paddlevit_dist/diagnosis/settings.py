@@ -12,7 +12,7 @@ _KEYS = (
     optional(
         "PROFILE",
         "int",
-        "record this many updates with Paddle's profiler: a table of operators in the log, a trace in SAVE/profile",
+        "record this many updates with Paddle's profiler: tables of operators and a trace in SAVE/profile",
         Range(low=1, high=1000),
     ),
     optional(

@@ -1,11 +1,8 @@
-"""One run at a time in an output folder.
+"""One run at a time in an output folder: ``flock`` on its ``run.lock``.
 
-The process that starts a run holds ``run.lock`` in its output folder. On one machine the kernel decides who has it
-(``flock``), and frees it with the process, however that ends: the file itself is no obstacle. The lock of another
-machine, on a shared file system where ``flock`` may see only its own side, counts as long as its holder touches the
-file: nobody's clock decides.
-
-The file also says what the run keeps elsewhere, so that the next one can remove it after a kill.
+The kernel, or the server of a network file system, frees the lock with the process, however that ends: the file itself
+is no obstacle. It says who holds the folder, and what that run keeps elsewhere, so that the next one can remove it
+after a kill.
 """
 
 import contextlib
@@ -13,12 +10,10 @@ import errno
 import fcntl
 import os
 import shlex
-import signal
 import socket
 import stat
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,14 +21,11 @@ from pathlib import Path
 import msgspec
 
 from ..parallel import leftovers
-from ..parallel.failures import end_process
 from ..runtime.errors import UserError
 from ..runtime.files import is_temporary
 from ..runtime.printing import shortened, without_credentials
 
 FILE = "run.lock"
-BEAT_SECONDS = 5.0  # between two signs of life of a holder
-STALE_SECONDS = 120.0  # without one, a holder on another machine counts as dead
 _LARGEST_BYTES = 64 * 1024
 _RETRY_SECONDS = 10.0  # a killed process that had much memory takes a while to end
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -52,39 +44,23 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class Holder(msgspec.Struct):
-    """Which process holds a folder.
+    """Which process holds a folder: what the file says.
 
     Attributes:
-        host: for people; containers may share it.
-        boot: of the kernel, empty where the system does not say.
         since: local time; ``command``: its command line.
         token: in the names of what it keeps outside the folder; ``temporary``: the folder for temporary files.
     """
 
     host: str
-    boot: str
     pid: int
     since: str
     command: str
     token: str
     temporary: str
 
-    @classmethod
-    def of_this_process(cls, token: str) -> "Holder":
-        since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), without_credentials(shlex.join(sys.argv))
-        return cls(socket.gethostname(), _boot(), os.getpid(), since, command, token, tempfile.gettempdir())
-
-    def shares_kernel(self, host: str, boot: str) -> bool:
-        """Whether ``flock`` means the same for both."""
-        return (self.boot or self.host) == (boot or host)
-
     def has_ended(self) -> bool:
-        """Whether the process, of this machine, is gone or about to be."""
-        try:
-            status = Path("/proc", str(self.pid), "stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return True
-        return status.rpartition(")")[2].split()[0] in "ZX"
+        """Whether the process was of this machine and is gone."""
+        return self.host == socket.gethostname() and not Path("/proc", str(self.pid)).exists()
 
     def describe(self) -> str:
         """One line, with nothing that a terminal would obey."""
@@ -92,182 +68,86 @@ class Holder(msgspec.Struct):
         return f"process {self.pid} on {host} since {since} ({shortened(self.command)})"
 
 
-class OutputLock:
-    """The right to write into an output folder.
-
-    Args:
-        folder: the output folder; must exist.
-        say: gets a line while the sign of life of another machine is awaited.
-        is_evaluation: for the message.
-        beat_seconds, stale_seconds: as the constants of this module.
-
-    Attributes:
-        previous: who held it before and left no other trace: a killed run.
-        previous_beat: its last sign of life, on the file system's clock.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        say: Callable[[str], None],
-        is_evaluation: bool = False,
-        beat_seconds: float = BEAT_SECONDS,
-        stale_seconds: float = STALE_SECONDS,
-    ) -> None:
-        self.folder, self.path = folder, folder / FILE
-        self.previous: Holder | None = None
-        self.previous_beat = 0.0
-        self._say, self._is_evaluation = say, is_evaluation
-        self._beat_seconds, self._stale_seconds = beat_seconds, stale_seconds
-        self._own = Holder.of_this_process(leftovers.new_token())
-        self._descriptor = -1
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="output folder lock", daemon=True)
-
-    def acquire(self) -> None:
-        """Take the folder, from a dead holder if need be.
-
-        Raises:
-            UserError: another run holds it, or the folder cannot be written.
-        """
-        try:
-            deadline = time.monotonic() + _RETRY_SECONDS
-            while not self._try(deadline):
-                time.sleep(0.05)
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            if error.errno in (errno.EISDIR, errno.ELOOP) and os.path.lexists(self.path):
-                raise UserError(f"{self.path} is not a file: {reason}; remove it, or choose another -output") from error
-            raise UserError(
-                f"-output={self.folder} (SAVE) cannot be written: {reason}; choose another folder"
-            ) from error
-        self._thread.start()
-
-    def release(self) -> None:
-        """Give the folder back. A forked process that calls this changes nothing."""
-        if self._own.pid != os.getpid() or self._descriptor not in _descriptors:
-            return
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        with contextlib.suppress(OSError):
-            if _same_file(self._descriptor, self.path):
-                self.path.unlink()
-        self._close()
-
-    def _try(self, deadline: float) -> bool:
-        """One attempt; False if the file changed meanwhile, or its dead holder has not quite ended."""
-        self._descriptor = _open(self.path)
-        _descriptors.add(self._descriptor)
-        is_taken = False
-        try:
-            has_flock = _try_flock(self._descriptor)
-            holder, beat = _read(self.path)
-            if not _same_file(self._descriptor, self.path):
-                return False
-            if has_flock is False:
-                if (holder is None or holder.has_ended()) and time.monotonic() < deadline:
-                    return False
-                raise self._refusal(holder)
-            is_certain = bool(has_flock) and (holder is None or holder.shares_kernel(self._own.host, self._own.boot))
-            if holder is not None and not is_certain and self._shows_life(holder, beat):
-                raise self._refusal(_read(self.path)[0] or holder)
-            content = msgspec.json.encode(self._own)
-            os.pwrite(self._descriptor, content, 0)
-            os.ftruncate(self._descriptor, len(content))
-            if not is_certain:
-                time.sleep(min(1.0, self._beat_seconds))  # another machine may have taken it at the same moment
-                other, _ = _read(self.path)
-                if other is not None and other.token != self._own.token:
-                    raise self._refusal(other)
-            self.previous, self.previous_beat = holder, beat / 1e9
-            is_taken = True
-        finally:
-            if not is_taken:
-                self._close()
-        return True
-
-    def _shows_life(self, holder: Holder, beat: int) -> bool:
-        """Watch the file until it changes or its holder must be dead."""
-        age = time.time() - beat / 1e9  # if this is wrong, the wait is as long as three beats, or as the longest
-        seconds = max(3 * self._beat_seconds, min(self._stale_seconds, self._stale_seconds - age))
-        self._say(
-            f"{self.folder} was last used by {holder.describe()}: taking it over in {seconds:.0f} s, unless that run "
-            "shows a sign of life"
-        )
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            time.sleep(min(0.5, self._beat_seconds / 4))
-            if _read(self.path) != (holder, beat):
-                return True
-        return False
-
-    def _refusal(self, holder: Holder | None) -> UserError:
-        who = "another run" if holder is None else holder.describe()
-        what = "evaluation" if self._is_evaluation else "training"
-        return UserError(
-            f"-output={self.folder} (SAVE) is in use by {who}; choose another -output for this {what}, or end that run"
-        )
-
-    def _beat(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
-        pause = min(1.0, self._beat_seconds)
-        while not self._stop.wait(pause):
-            pause = self._beat_seconds
-            with contextlib.suppress(OSError):  # a file system that is away for a moment
-                holder, _ = _read(self.path)
-                if holder is not None and holder.token != self._own.token:
-                    end_process(f"{self.folder} was taken over by {holder.describe()}; this run ends")
-                os.utime(self._descriptor)
-
-    def _close(self) -> None:
-        _descriptors.discard(self._descriptor)
-        os.close(self._descriptor)
-
-
 @contextlib.contextmanager
-def own(folder: Path, say: Callable[[str], None], is_evaluation: bool, holds: bool = True) -> Iterator[OutputLock]:
-    """Hold an output folder for the time of a run, and remove what a killed one left outside it.
+def own(folder: Path, say: Callable[[str], None], is_evaluation: bool, holds: bool = True) -> Iterator[None]:
+    """Hold an output folder for the time of a run, and remove what a killed one left half-written.
 
     Args:
         folder: the output folder; must exist.
+        say: gets one line where the file system has no locks.
+        is_evaluation: for the message.
         holds: whether this process takes it; of several machines only the main one does.
     Raises:
         UserError: another run holds it, or it cannot be written.
     """
-    lock = OutputLock(folder, say, is_evaluation)
-    try:
-        if holds:
-            lock.acquire()
-            _remove_half_written(folder, lock)
-        yield lock
-    finally:
-        lock.release()
+    if not holds:
+        yield
+        return
+    process, path = os.getpid(), folder / FILE
+    with contextlib.ExitStack() as opened:
+        try:
+            previous = _acquire(opened, folder, say, "evaluation" if is_evaluation else "training")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            if error.errno in (errno.EISDIR, errno.ELOOP) and os.path.lexists(path):
+                raise UserError(f"{path} is not a file: {reason}; remove it, or choose another -output") from error
+            raise UserError(f"-output={folder} (SAVE) cannot be written: {reason}; choose another folder") from error
+        _remove_half_written(folder, previous)
+        try:
+            yield
+        finally:
+            if os.getpid() == process:  # a forked one changes nothing
+                path.unlink(missing_ok=True)
 
 
 def is_running(folder: Path) -> bool | None:
-    """Whether a run holds an output folder; None where that cannot be seen from here."""
+    """Whether a run holds an output folder; None where the file system does not say."""
     try:
-        holder, _ = _read(folder / FILE)
-        if holder is None:
-            return False
-        if not holder.shares_kernel(socket.gethostname(), _boot()):
-            return None
         with open(folder / FILE, "rb") as file:
-            has_flock = _try_flock(file.fileno())
+            is_free = _try_flock(file.fileno())
+    except FileNotFoundError:
+        return False
     except OSError:
         return None
-    return None if has_flock is None else not has_flock
+    return None if is_free is None else not is_free
 
 
-def _remove_half_written(folder: Path, lock: OutputLock) -> None:
+def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], None], what: str) -> Holder | None:
+    """Take the lock, until ``opened`` ends; returns who held the folder before and left its name: a killed run."""
+    path, deadline = folder / FILE, time.monotonic() + _RETRY_SECONDS
+    while True:
+        descriptor = _open(path)
+        _descriptors.add(descriptor)
+        opened.callback(_close, descriptor)
+        is_free, holder = _try_flock(descriptor), _read(path)
+        if is_free is not False and _is_same_file(descriptor, path):
+            break
+        opened.close()
+        # Its holder has just removed the file, is writing it, or is about to end.
+        if (is_free is False and holder is not None and not holder.has_ended()) or time.monotonic() > deadline:
+            who = "another run" if holder is None else holder.describe()
+            raise UserError(
+                f"-output={folder} (SAVE) is in use by {who}; choose another -output for this {what}, or end that run"
+            )
+        time.sleep(0.05)
+    if is_free is None:
+        say(f"{folder} is on a file system without locks: nothing keeps a second run from writing there")
+    since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), without_credentials(shlex.join(sys.argv))
+    token = leftovers.new_token()
+    this = Holder(socket.gethostname(), os.getpid(), since, command, token, tempfile.gettempdir())
+    content = msgspec.json.encode(this)
+    os.pwrite(descriptor, content, 0)
+    os.ftruncate(descriptor, len(content))
+    return holder
+
+
+def _remove_half_written(folder: Path, previous: Holder | None) -> None:
     """Remove what killed runs left, inside the folder and outside."""
     half = [path for place in (folder, folder / "predictions") for path in place.glob("*.tmp")]
-    if lock.previous is not None:
-        leftovers.remove(lock.previous.token, lock.previous.temporary)
+    if previous is not None:
+        leftovers.remove(previous.token, previous.temporary)
         # Other runs may keep their indexes here too (DATA.CACHE_FOLDER), and be writing one.
-        last = lock.previous_beat + 2 * BEAT_SECONDS
-        half += [path for path in (folder / "data").rglob("*.tmp") if path.lstat().st_mtime < last]
+        half += (folder / "data").rglob(f"*.{previous.pid}.*.tmp")
     for path in filter(lambda path: is_temporary(path.name), half):
         with contextlib.suppress(OSError):
             path.unlink()
@@ -279,6 +159,12 @@ def _open(path: Path) -> int:
         os.close(descriptor)
         raise UserError(f"{path} is not a file; remove it, or choose another -output")
     return descriptor
+
+
+def _close(descriptor: int) -> None:
+    if descriptor in _descriptors:  # a forked process has closed it
+        _descriptors.discard(descriptor)
+        os.close(descriptor)
 
 
 def _try_flock(descriptor: int) -> bool | None:
@@ -294,7 +180,7 @@ def _try_flock(descriptor: int) -> bool | None:
     return True
 
 
-def _same_file(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: Path) -> bool:
     """Whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
@@ -302,22 +188,9 @@ def _same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _read(path: Path) -> tuple[Holder | None, int]:
-    """What a lock file says, None if it is empty or says nothing that we know: then only ``flock`` counts; and the time
-    of its last change, in ns. It is opened anew, so that a network file system asks its server."""
+def _read(path: Path) -> Holder | None:
+    """What a lock file says; None if it says nothing that we know: ``flock`` alone counts."""
     try:
-        with open(path, "rb") as file:
-            beat, content = os.fstat(file.fileno()).st_mtime_ns, file.read(_LARGEST_BYTES)
-    except FileNotFoundError:
-        return None, 0
-    try:
-        return msgspec.json.decode(content, type=Holder), beat
-    except (ValueError, RecursionError):
-        return None, beat
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
+        return msgspec.json.decode(path.read_bytes()[:_LARGEST_BYTES], type=Holder)
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None

@@ -2,7 +2,7 @@
 
 An observer is a class with some of the methods of ``Observer``. ``register_observer("mine", Mine)`` gives it a name for
 ``-log_to=mine``; ``Trainer(..., observers=[Mine()])`` takes it as it is. TensorBoard and VisualDL (``event_logs``),
-Weights & Biases, MLflow and ClearML (``services``) are observers, too.
+Weights & Biases and MLflow (``services``) are observers, too.
 """
 
 import collections

@@ -7,7 +7,7 @@ import contextlib
 import multiprocessing
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 NOT_STARTED, AT_END = "starting", "finished, at the end of its process"
@@ -47,7 +47,6 @@ class _Notes:
         self.main = NOT_STARTED
         self.detail = ""
         self.waits = False
-        self.listener: Callable[[str, bool], None] | None = None
 
     def write(self) -> None:
         self.moves += 1
@@ -87,14 +86,6 @@ def detail(text: str, may_wait: bool = False) -> None:
     """
     _own.detail, _own.waits = text, may_wait
     _own.write()
-    if _own.listener is not None:
-        _own.listener(text, False)
-
-
-def listen(listener: Callable[[str, bool], None] | None) -> None:
-    """From now on call ``listener(detail, whether this process waits for other ranks)`` when either changes; None: end
-    that."""
-    _own.listener = listener
 
 
 def move() -> None:
@@ -133,5 +124,3 @@ def waiting_for_device() -> contextlib.AbstractContextManager[None]:
 def _note_waiting(waits: bool) -> None:
     _own.waits = waits
     _own.write()
-    if _own.listener is not None:
-        _own.listener(_own.detail, waits)

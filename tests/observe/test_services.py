@@ -1,16 +1,16 @@
 """Services that watch trainings, each in its offline mode, read back from what it keeps on disk."""
 
 import json
-import re
-import signal
+import socket
 import struct
 
 import pytest
+from support.runs import refused
 from support.small_runs import build
 
-from paddlevit_dist.observe import services
-from paddlevit_dist.observe.observer import FINISHED, Observers, RunFacts
-from paddlevit_dist.observe.services import WandbLog
+from paddlevit_dist.observe.observer import Observers, RunFacts
+from paddlevit_dist.observe.services import MlflowLog
+from paddlevit_dist.runtime.errors import UserError
 
 RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
 SECRET = "hf_abcdefghijkl"
@@ -65,30 +65,16 @@ def read_mlflow(output, tmp_path):
     return scalars, run.info.run_id, str(run.data.params)
 
 
-def read_clearml(output, tmp_path):
-    scalars = {}
-    (folder,) = [path for path in (tmp_path / ".clearml/cache/offline").iterdir() if path.is_dir()]
-    assert set(re.findall(r'"worker": "([^"]*)"', (folder / "log.jsonl").read_text())) == {"paddlevit_dist"}
-    for line in (folder / "metrics.jsonl").read_text().splitlines():
-        for event in json.loads(line):
-            scalars.setdefault(f"{event['variant']}/{event['metric']}", []).append((event["iter"], event["value"]))
-    return scalars, folder.name, (folder / "task.json").read_text()
-
-
-READERS = {"wandb": read_wandb, "mlflow": read_mlflow, "clearml": read_clearml}
+READERS = {"wandb": read_wandb, "mlflow": read_mlflow}
 
 
 @pytest.fixture
 def offline(tmp_path, monkeypatch):
-    # ClearML then reports in a thread instead of yet another process, which takes 11 s to end.
-    (tmp_path / "clearml.conf").write_text("sdk { development { report_use_subprocess: false } }")
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, value in {
         "WANDB_MODE": "offline",
         "MLFLOW_TRACKING_URI": f"file://{tmp_path}/mlruns",
         "MLFLOW_ALLOW_FILE_STORE": "true",
-        "CLEARML_OFFLINE_MODE": "1",
-        "CLEARML_CONFIG_FILE": str(tmp_path / "clearml.conf"),
     }.items():
         monkeypatch.setenv(name, value)
 
@@ -111,57 +97,34 @@ def test_every_service_has_all_reports_in_one_run_also_after_it_was_resumed(tmp_
         assert SECRET not in settings and "example.org" in settings
 
 
-def begun(tmp_path):
-    """What a service is told, and the lines that the user sees."""
-    lines = []
-    observers = Observers([log := WandbLog()], lines.append)
-    observers.start(RunFacts(tmp_path / "run", None, "SEED: 0\n", True, 1, 10**6))
-    return observers, log._process, lines
+def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.socket() as nobody:  # a port where nobody listens
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:{SECRET}@127.0.0.1:{nobody.getsockname()[1]}")
+        with pytest.raises(UserError, match="LOG_TO mlflow: .*refused.*leave it out") as refusal:
+            MlflowLog().start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
+    assert SECRET not in str(refusal.value)
 
+    class Away(MlflowLog):
+        def begin(self, run, run_id):
+            return "1"
 
-def broken_library(tmp_path, monkeypatch, code):
-    (tmp_path / "wandb").mkdir()
-    (tmp_path / "wandb" / "__init__.py").write_text(code)
-    (tmp_path / "run").mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        def scalars(self, values, step, seconds):
+            raise LookupError(f"https://me:{SECRET}@api.example.org is away")
 
-
-def test_a_service_that_fails_is_told_in_one_line_and_asked_no_more(tmp_path, monkeypatch):
-    broken_library(tmp_path, monkeypatch, f"raise ConnectionError('https://me:{SECRET}@api.example.org is away')")
-    observers, process, lines = begun(tmp_path)
-    observers.end(FINISHED)  # waits for it
-    (line,) = lines
-    assert "WandbLog is left out from here on, the run continues" in line
-    assert "wandb: ConnectionError: https://***@api.example.org is away; see " in line
-    assert process.returncode == 1
-
-
-def test_a_service_that_hangs_never_holds_up_the_training(tmp_path, monkeypatch):
-    broken_library(tmp_path, monkeypatch, "import signal; signal.pause()")
-    observers, process, lines = begun(tmp_path)
-    for update in range(10_000):  # more than any pipe holds
+    lines: list[str] = []
+    observers = Observers([Away()], lines.append)
+    observers.start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
+    for update in (1, 2):
         observers.report(update, {"loss": 1.0})
-    observers.end(FINISHED)
     (line,) = lines
-    assert "it takes nothing any more" in line and process.returncode == -signal.SIGKILL
+    assert line.startswith(
+        "observer Away is left out from here on, the run continues: in report, OSError: LookupError: "
+    )
+    assert "https://***@api.example.org is away" in line
 
 
-def test_the_watchdog_leaves_a_run_alone_that_waits_for_a_service(tmp_path, monkeypatch):
-    broken_library(tmp_path, monkeypatch, "import signal; signal.pause()")
-    noted = []
-    monkeypatch.setattr(services, "_LAST_SECONDS", 2)
-    monkeypatch.setattr(services.status, "note", noted.append)
-    observers, _, lines = begun(tmp_path)
-    observers.end(FINISHED)
-    assert noted == ["sending the rest to wandb"] * 2 and "it was not done 2 s after the training" in lines[0]
-
-
-def test_a_training_that_was_killed_counts_as_failed(tmp_path, offline):
-    (tmp_path / "run").mkdir()
-    observers, process, _ = begun(tmp_path)
-    observers.report(5, {"loss": 1.0})
-    process.stdin.close()
-    assert process.wait(100) == 0
-    (file,) = (tmp_path / "run").glob("wandb/offline-run-*/*.wandb")
-    (code,) = [record.exit.exit_code for record in records_of_wandb(file) if record.HasField("exit")]
-    assert code == 1
+def test_clearml_is_gone_and_says_what_to_do(tmp_path):
+    message = refused("-cfg=vit_digits", "-log_to=clearml", f"-output={tmp_path / 'run'}")
+    assert "observer 'clearml' is not here any more" in message and "an observer of your own" in message

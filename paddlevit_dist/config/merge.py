@@ -220,6 +220,8 @@ def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[st
             raise UserError(f"{setting.place}: {name}: {error}") from None
         if value != setting.value:
             notices.append(f"{setting.place}: {name} {show(setting.value)} is called '{value}' here")
+            if kind == "model" and registry.is_of_weights(setting.value):
+                notices[-1] += ", and does not load its weights: -pretrained=NAME does"
             known = {**known, name: dataclasses.replace(setting, value=value)}
     return known, notices
 
@@ -231,6 +233,7 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
+    _refuse_models_not_here(settings)
     known: dict[str, Setting] = {}
     notices: list[str] = []
     dropped: dict[str, str] = {}
@@ -254,6 +257,19 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
             value = renamed
         known[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, settings))
     return known, notices, list(dropped.values())
+
+
+def _refuse_models_not_here(settings: list[Setting]) -> None:
+    """A file of PaddleViT whose model is not here says so, and not first that the keys of this model are unknown."""
+    last = {setting.name: setting for setting in settings}
+    for name in ("MODEL.NAME", "MODEL.TYPE"):
+        setting = last.get(name)
+        text = str(setting.value) if setting is not None else ""
+        if setting is not None and registry.not_here(text) and (name == "MODEL.NAME" or text.upper() == "MAE"):
+            try:
+                registry.known_name("model", text)
+            except UserError as error:
+                raise UserError(f"{setting.place}: {name}: {error}") from None
 
 
 def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:

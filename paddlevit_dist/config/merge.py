@@ -262,14 +262,16 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
 def _refuse_models_not_here(settings: list[Setting]) -> None:
     """A file of PaddleViT whose model is not here says so, and not first that the keys of this model are unknown."""
     last = {setting.name: setting for setting in settings}
-    for name in ("MODEL.NAME", "MODEL.TYPE"):
-        setting = last.get(name)
-        text = str(setting.value) if setting is not None else ""
-        if setting is not None and registry.not_here(text) and (name == "MODEL.NAME" or text.upper() == "MAE"):
-            try:
-                registry.known_name("model", text)
-            except UserError as error:
-                raise UserError(f"{setting.place}: {name}: {error}") from None
+    name, family = last.get("MODEL.NAME"), last.get("MODEL.TYPE")
+    refused = [setting for setting in (name,) if setting is not None and registry.not_here(str(setting.value))]
+    # Its masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.
+    if family is not None and str(family.value).upper() == "MAE":
+        refused += [family] if name is None or registry.room_of("model", str(name.value)) else []
+    for setting in refused:
+        try:
+            registry.known_name("model", str(setting.value))
+        except UserError as error:
+            raise UserError(f"{setting.place}: {setting.name}: {error}") from None
 
 
 def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:

@@ -130,7 +130,9 @@ def test_their_models_that_are_not_here_say_so_before_their_keys_do(family, refu
         assert message.removeprefix(said).partition(";")[0] in MODELS
 
 
-def test_their_masked_autoencoder_is_known_by_its_type(refuse, load_text):
+def test_their_masked_autoencoder_is_known_by_its_type(refuse, load_text, monkeypatch):
+    monkeypatch.setitem(MODELS, "own_mae", lambda *_, **__: None)
+    assert load_text("MODEL: {TYPE: MAE, NAME: own_mae}").values.MODEL.TYPE == "MAE"
     message = refuse(load_text, "MODEL: {TYPE: MAE, NAME: vit_base_patch16_224, MAE_PRETRAIN: True}")
 
     assert message.startswith("x.yaml:1: MODEL.TYPE: model 'MAE': PaddleViT's MAE is not here: the nearest is vit_")

@@ -115,6 +115,9 @@ def _load(
         known, respelled = _known_names(known)
         renamed += respelled
 
+    implied = [setting for table in registry.key_tables() for setting in table.implied(known)]
+    known = {**{setting.name: setting for setting in implied}, **known}
+
     values = default_config()
     for setting in known.values():
         put(values, setting.name, setting.value)
@@ -128,13 +131,21 @@ def _load(
     given = Given(values, known)
     if example is not None:
         checks.check_rooms(given)
-    notices = [*command.notices, *renamed, *dropped, *checks.check(given)]
+    notices = [*command.notices, *renamed, *dropped, *_told(implied, values), *checks.check(given)]
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
+
+
+def _told(implied: list[Setting], values: CfgNode) -> list[str]:
+    """One line about settings that nobody wrote; in an evaluation about those that it reads."""
+    needless = {name for table in tables_of(values) for name in table.of_training()} if values.EVAL else set()
+    told = [setting for setting in implied if setting.name not in needless]
+    names = ", ".join(f"{setting.name} {show(setting.value)}" for setting in told)
+    return [f"{told[0].place}: from {told[0].source}: {names}"] if told else []
 
 
 def _example_unless_data(settings: list[Setting], example: str) -> str | None:

@@ -1,9 +1,13 @@
 """Models by name: which are known, what a name means, and how to build one."""
 
+import os
 from typing import Any, NamedTuple
 
 from . import wings
-from .registry import MODELS, SPELLINGS, known_name, resolve
+from .registry import MODELS, SPELLINGS, is_of_weights, known_name, resolve
+from .runtime.errors import UserError
+
+_WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
 
 
 def create_model(
@@ -26,8 +30,13 @@ def create_model(
         A ``contracts.model.Model``, or whatever a registered function returns.
 
     Raises:
-        UserError: unknown name or option, or incompatible dimensions.
+        UserError: unknown name or option, incompatible dimensions, or a name of weights (``hf:timm/resnet18.a1_in1k``).
     """
+    if is_of_weights(name):
+        raise UserError(
+            f"create_model: {name} names weights, and a model is built with fresh ones: "
+            f"model = create_model('{known_name('model', name)}'), then load_weights(model, '{_as_source(name)}')"
+        )
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _own_name(name)
     return prepared(_family(name).build(name, num_classes=num_classes, image_size=image_size, **chosen))
@@ -53,6 +62,14 @@ def variant_options(name: str) -> dict[str, Any]:
     """
     name = _own_name(name)
     return dict(_family(name).variants.get(name, {}))
+
+
+def _as_source(name: str) -> str:
+    """The name of weights as ``load_weights`` takes it: repositories are Hugging Face's, and names alone timm's."""
+    is_there = ":" in name or name.startswith(("/", ".", "~")) or os.path.exists(name)
+    if is_there or name.count("/") > 1 or name.endswith(_WEIGHT_FILES):
+        return name
+    return f"hf:{name}" if "/" in name else f"hf:timm/{name}"
 
 
 def _own_name(name: str) -> str:

@@ -17,6 +17,7 @@ from .runtime.errors import UserError
 from .wings import imported
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
+_NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
 
 Target = str | Callable[..., Any]
 
@@ -302,11 +303,13 @@ def known_name(kind: str, name: str) -> str:
         return known_name(kind, name)
     if (kind, name) in UNREACHABLE:
         raise UserError(UNREACHABLE[kind, name])
+    valid = f"'{program('inspect')} --list' names all"
+    if kind == "model" and (absent := not_here(name)):
+        raise UserError(f"model '{name}': {absent}; {valid}")
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
     hint = f"{kind} '{name}' is not known: "
     meant = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
     hint += f"did you mean {meant}?" if meant else "none is registered:"
-    valid = f"'{program('inspect')} --list' names all"
     if kind != "model":
         valid = f"valid names: {', '.join(sorted(table))}" if table else f"register_{kind} makes one known"
     own = "one of yours joins with -import=MODULE"
@@ -318,12 +321,25 @@ def known_name(kind: str, name: str) -> str:
     raise UserError(f"{hint} {valid}; {own}")
 
 
-def _spellings(name: str) -> Iterator[str]:
-    """``name``, and other spellings of it."""
+def is_of_weights(name: str) -> bool:
+    """Whether the name of a model that ``known_name`` knows is that of weights for it: with timm's tag, an owner, a
+    path or an address. What a built model would not have must not be asked for by name."""
+    known = known_name("model", name)
+    return all(_OTHER_NAMES["model"].get(other, other) != known for other in _spellings(name, of_weights=False))
+
+
+def not_here(name: str) -> str:
+    """That a model is one of PaddleViT's that are not here, with what is nearest; empty for any other name."""
+    return imported(_NOT_HERE)(name)
+
+
+def _spellings(name: str, of_weights: bool = True) -> Iterator[str]:
+    """``name``, and other spellings of it; also what weights for it are called."""
     yield name
     plain = name.lower().replace("-", "_")
-    for part in (plain.replace("/", "_"), plain.rpartition("/")[2]):
-        for stem in (part, part.partition(".")[0]):  # timm's tag for the weights follows a dot
+    joined = plain.replace("/", "_")
+    for part in (joined, plain.rpartition("/")[2]) if of_weights else (joined,):
+        for stem in (part, part.partition(".")[0]) if of_weights else (part,):  # timm's tag for them follows a dot
             yield stem
             yield stem.replace("swintransformer_", "swin_")
             yield stem[: -len("_224")] if stem.endswith("_224") else stem  # the only size there is

@@ -31,6 +31,7 @@ class Published(NamedTuple):
         license: of the weights.
         mean, std: per channel, of the pixels from 0 to 1 that the weights were trained on.
         crop_pct: the share of the resized picture that was kept in that evaluation.
+        interpolation: of that resize.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Published(NamedTuple):
     mean: tuple[float, ...] = _IMAGENET_MEAN
     std: tuple[float, ...] = _IMAGENET_STD
     crop_pct: float = 0.9
+    interpolation: str = "bicubic"
 
     @property
     def model(self) -> str:
@@ -65,13 +67,13 @@ _ROWS = (
     Published("pvt_v2_b1.in1k", 78.698, "Apache-2.0"),
     Published("pvt_v2_b2.in1k", 82.062, "Apache-2.0"),
     Published("resnet18.a1_in1k", 71.504, "Apache-2.0", crop_pct=0.95),
-    Published("resnet18.tv_in1k", 69.752, "BSD-3-Clause", crop_pct=0.875),
+    Published("resnet18.tv_in1k", 69.752, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
     Published("resnet34.a1_in1k", 76.420, "Apache-2.0", crop_pct=0.95),
-    Published("resnet34.tv_in1k", 73.298, "BSD-3-Clause", crop_pct=0.875),
+    Published("resnet34.tv_in1k", 73.298, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
     Published("resnet50.a1_in1k", 80.382, "Apache-2.0", crop_pct=0.95),
-    Published("resnet50.tv_in1k", 76.156, "BSD-3-Clause", crop_pct=0.875),
+    Published("resnet50.tv_in1k", 76.156, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
     Published("resnet101.a1_in1k", 81.494, "Apache-2.0", crop_pct=0.95),
-    Published("resnet101.tv_in1k", 77.404, "BSD-3-Clause", crop_pct=0.875),
+    Published("resnet101.tv_in1k", 77.404, "BSD-3-Clause", crop_pct=0.875, interpolation="bilinear"),
 )
 PUBLISHED: dict[str, Published] = {row.name: row for row in _ROWS}
 

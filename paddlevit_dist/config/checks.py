@@ -146,7 +146,7 @@ def _unused(given: Given, tables: list[Table]) -> Iterator[str]:
     for rule in [rule for table in tables for rule in table.unused(given)]:
         because = given.settings.get(rule.because)
         for name, setting in given.settings.items():
-            if name in passed or not covers(rule.names, name):
+            if name in passed or setting.is_implied or not covers(rule.names, name):
                 continue
             passed.add(name)
             is_overridden = setting.is_base and because is not None and because.source != setting.source

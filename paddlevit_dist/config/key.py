@@ -249,13 +249,14 @@ COMMAND_LINE = "command line"
 @dataclass(frozen=True)
 class Setting:
     """``source`` is "command line" or the file; ``place`` is for messages: file and line, or the flag; ``is_base``: the
-    file is one that BASE names."""
+    file is one that BASE names; ``is_implied``: nobody wrote it (``Table.implied``)."""
 
     name: str
     value: Any
     source: str
     place: str
     is_base: bool = False
+    is_implied: bool = False
 
 
 class Given:
@@ -320,6 +321,7 @@ class Table:
         effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Others
             have "training" if ``training`` names them, else that of their section: MODEL "network", TRAIN and DATA
             "training", any other "score".
+        implied: ``implied(settings)`` returns settings that go without saying in files of a form that it knows.
         complete: ``complete(values, settings, all_settings)`` fits values that nobody set to those that somebody did,
             in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those they replaced.
         check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.
@@ -332,6 +334,7 @@ class Table:
     keys: tuple[Key, ...]
     training: tuple[str, ...] = ()
     effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    implied: Callable[[Mapping[str, Setting]], Sequence[Setting]] = _nothing
     complete: Callable[[CfgNode, Mapping[str, Setting], Sequence[Setting]], Sequence[str]] = _nothing
     check: Callable[[Given], Sequence[str]] = _nothing
     unused: Callable[[Given], Iterator[Unused]] = _nothing

@@ -115,6 +115,9 @@ def _load(
         known, respelled = _known_names(known)
         renamed += respelled
 
+    implied = [setting for table in registry.key_tables() for setting in table.implied(known)]
+    known = {**{setting.name: setting for setting in implied}, **known}
+
     values = default_config()
     for setting in known.values():
         put(values, setting.name, setting.value)
@@ -128,13 +131,21 @@ def _load(
     given = Given(values, known)
     if example is not None:
         checks.check_rooms(given)
-    notices = [*command.notices, *renamed, *dropped, *checks.check(given)]
+    notices = [*command.notices, *renamed, *dropped, *_told(implied, values), *checks.check(given)]
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
+
+
+def _told(implied: list[Setting], values: CfgNode) -> list[str]:
+    """One line about settings that nobody wrote; in an evaluation about those that it reads."""
+    needless = {name for table in tables_of(values) for name in table.of_training()} if values.EVAL else set()
+    told = [setting for setting in implied if setting.name not in needless]
+    names = ", ".join(f"{setting.name} {show(setting.value)}" for setting in told)
+    return [f"{told[0].place}: from {told[0].source}: {names}"] if told else []
 
 
 def _example_unless_data(settings: list[Setting], example: str) -> str | None:
@@ -220,6 +231,8 @@ def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[st
             raise UserError(f"{setting.place}: {name}: {error}") from None
         if value != setting.value:
             notices.append(f"{setting.place}: {name} {show(setting.value)} is called '{value}' here")
+            if kind == "model" and registry.is_of_weights(setting.value):
+                notices[-1] += ", and does not load its weights: -pretrained=NAME does"
             known = {**known, name: dataclasses.replace(setting, value=value)}
     return known, notices
 
@@ -231,6 +244,7 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
+    _refuse_models_not_here(settings)
     known: dict[str, Setting] = {}
     notices: list[str] = []
     dropped: dict[str, str] = {}
@@ -254,6 +268,21 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
             value = renamed
         known[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, settings))
     return known, notices, list(dropped.values())
+
+
+def _refuse_models_not_here(settings: list[Setting]) -> None:
+    """A file of PaddleViT whose model is not here says so, and not first that the keys of this model are unknown."""
+    last = {setting.name: setting for setting in settings}
+    name, family = last.get("MODEL.NAME"), last.get("MODEL.TYPE")
+    refused = [setting for setting in (name,) if setting is not None and registry.not_here(str(setting.value))]
+    # Its masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.
+    if family is not None and str(family.value).upper() == "MAE":
+        refused += [family] if name is None or registry.room_of("model", str(name.value)) else []
+    for setting in refused:
+        try:
+            registry.known_name("model", str(setting.value))
+        except UserError as error:
+            raise UserError(f"{setting.place}: {setting.name}: {error}") from None
 
 
 def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:

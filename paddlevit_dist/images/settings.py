@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import Published, published, published_for
+from ..checkpoint.published import published, published_for
 from ..config.key import (
     ABOVE_0,
     AT_LEAST_1,
@@ -25,11 +25,11 @@ from ..config.key import (
 )
 from ..registry import TABLES
 from ..runtime.errors import UserError
+from .expected_input import input_of
+from .models.variants import IMAGENET_MEAN, IMAGENET_STD
 
 CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # of shapes that can be drawn
 SIDE_PX = Range(low=1, high=65_535)  # no picture format that is common has longer sides
-# Of ImageNet's pixels from 0 to 1, which all published backbones were trained on.
-_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _DRAWN = ("synthetic_shapes", "segmentation_shapes")  # data sets of drawn shapes
 
 
@@ -39,7 +39,14 @@ def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key
 
 
 _DATA = (
-    Key("DATA.IMAGENET_MEAN", [0.5] * 3, "float", "mean per channel, of pixels from 0 to 1", SHARE, many=True),
+    Key(
+        "DATA.IMAGENET_MEAN",
+        [0.5] * 3,
+        "float",
+        "mean per channel, of pixels from 0 to 1; unset: what the weights expect",
+        SHARE,
+        many=True,
+    ),
     Key("DATA.IMAGENET_STD", [0.5] * 3, "float", "standard deviation per channel", ABOVE_0, many=True),
     Key("DATA.HORIZONTAL_FLIP", 0.5, "float", "training: probability of a mirrored image", SHARE),
     optional(
@@ -97,27 +104,15 @@ _MODEL = (
 )
 
 
-def weights_of(values: CfgNode) -> Published | None:
-    """The published weights that a run starts from, or that its recipe needs.
-
-    In a recipe that needs weights they are those of its model's published ones, so that a run of it can be evaluated
-    and fine-tuned on by its path.
-    """
-    weights = published(values.MODEL.PRETRAINED)
-    if weights is None and values.MODEL.PRETRAINED_REQUIRED:
-        weights = published_for(values.MODEL.NAME)
-    return weights if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean) else None
-
-
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Defaults of mean and deviation fit any number of channels, and published weights that are named."""
+    """Mean and deviation are those that the weights expect, and otherwise fit any number of channels."""
     notices = _pair_model_and_weights(values, settings)
-    weights = weights_of(values)
-    of_weights = {} if weights is None else {"IMAGENET_MEAN": weights.mean, "IMAGENET_STD": weights.std}
+    found = input_of(values)
+    of_weights = {} if found is None else {"DATA.IMAGENET_MEAN": found[0].mean, "DATA.IMAGENET_STD": found[0].std}
     for key in _DATA:
-        name = key.name.split(".")[1]
+        section, name = key.name.split(".")
         if name in ("IMAGENET_MEAN", "IMAGENET_STD") and key.name not in settings:
-            values.DATA[name] = list(of_weights.get(name) or key.default[:1] * values.DATA.IMAGE_CHANNELS)
+            values[section][name] = list(of_weights.get(key.name) or key.default[:1] * values.DATA.IMAGE_CHANNELS)
     return notices
 
 
@@ -236,7 +231,7 @@ _WITH_BACKBONE = (
 def _complete_objects(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
     """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
     if values.TASK in TABLES:  # not a user's task that reads the keys of all subjects
-        for name, value in (("IMAGENET_MEAN", _IMAGENET_MEAN), ("IMAGENET_STD", _IMAGENET_STD)):
+        for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
             if f"DATA.{name}" not in settings:
                 values.DATA[name] = list(value)
     return []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, create_model
 from paddlevit_dist.config import EXAMPLE, load
 from paddlevit_dist.registry import known_name, list_names
 
@@ -41,6 +41,40 @@ def test_the_configuration_holds_our_name_and_says_so():
     run = load(["MODEL.NAME", "ViT-B/16"], EXAMPLE)
     assert run.values.MODEL.NAME == "vit_base_patch16_224"
     assert any("'ViT-B/16' is called 'vit_base_patch16_224' here" in notice for notice in run.notices)
+
+
+@pytest.mark.parametrize(
+    "name, weights",
+    [
+        ("hf:timm/resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"),
+        ("hf-hub:timm/resnet18.a1_in1k", "hf-hub:timm/resnet18.a1_in1k"),
+        ("https://huggingface.co/timm/resnet18.a1_in1k", "https://huggingface.co/timm/resnet18.a1_in1k"),
+        ("timm/resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"),
+        ("resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"),
+        ("microsoft/resnet-18", "hf:microsoft/resnet-18"),
+        ("/data/weights/resnet18.pdparams", "/data/weights/resnet18.pdparams"),
+        ("resnet18.safetensors", "resnet18.safetensors"),
+    ],
+)
+def test_a_model_is_not_built_with_fresh_weights_under_the_name_of_others(name, weights):
+    with pytest.raises(UserError) as refusal:
+        create_model(name)
+    assert str(refusal.value) == (
+        f"create_model: {name} names weights, and a model is built with fresh ones: model = create_model('resnet18'), "
+        f"then load_weights(model, '{weights}')"
+    )
+
+
+def test_other_spellings_of_a_model_are_built():
+    assert type(create_model("ResNet-18", 2)) is type(create_model("resnet18", 2))
+    with pytest.raises(UserError, match="resnet_3 ?.*is not known"):
+        create_model("resnet_3")
+
+
+def test_a_configuration_whose_model_is_named_as_weights_says_that_they_are_not_loaded():
+    run = load(["MODEL.NAME", "hf:timm/resnet18.a1_in1k"], EXAMPLE)
+    assert run.values.MODEL.NAME == "resnet18"
+    assert any(notice.endswith("does not load its weights: -pretrained=NAME does") for notice in run.notices)
 
 
 def test_an_unknown_model_names_three():

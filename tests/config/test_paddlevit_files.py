@@ -1,11 +1,77 @@
 """Keys in PaddleViT's files that are spelled differently here or have no meaning here."""
 
+from pathlib import Path
+
 import pytest
 
 from paddlevit_dist.config.table import keys
-from paddlevit_dist.registry import key_tables
+from paddlevit_dist.images.models.not_here import FAMILIES
+from paddlevit_dist.registry import MODELS, key_tables, not_here
 
 EVALUATE = ("-eval", "-pretrained=x")
+
+# Family -> MODEL.NAME of its files in github.com/BR-IDL/PaddleViT, image_classification/*/configs.
+THEIRS = {
+    "BEiT": (
+        "beit_base_patch16_224_finetune beit_base_patch16_224 beit_base_patch16_384 beit_large_patch16_224 "
+        "beit_large_patch16_384 beit_large_patch16_512"
+    ),
+    "BoTNet": "botnet50_224",
+    "CSwin": (
+        "cswin_base_224 cswin_base_384 cswin_large_224 cswin_large_22k_224 cswin_large_384 cswin_small_224 "
+        "cswin_tiny_224"
+    ),
+    "CoaT": "coat_lite_medium coat_lite_mini coat_lite_small coat_lite_tiny coat_mini coat_small coat_tiny",
+    "ConvMLP": "convmlp_l convmlp_m convmlp_s",
+    "ConvMixer": "convmixer_1024_20 convmixer_1536_20 convmixer_768_32",
+    "CrossViT": (
+        "crossvit_vit_15_224 crossvit_vit_15_dagger_224 crossvit_vit_15_dagger_384 crossvit_vit_18_224 "
+        "crossvit_vit_18_dagger_224 crossvit_vit_9_224 crossvit_vit_9_dagger_224 crossvit_vit_base_224 "
+        "crossvit_vit_small_224 crossvit_vit_tiny_224"
+    ),
+    "CvT": "CvT-13-224 CvT-13-384 CvT-21-224 CvT-21-384 CvT-w24-384",
+    "CycleMLP": "cyclemlp_b1 cyclemlp_b2 cyclemlp_b3 cyclemlp_b4 cyclemlp_b5",
+    "RegNet": "regnety_160",
+    "FF_Only": "ff_base ff_tiny",
+    "Focal Transformer": "focal_base_patch4_window7_224 focal_small_patch4_window7_224 focal_tiny_patch4_window7_224",
+    "HVT": "hvt_base_patch16_224",
+    "HaloNet": "halonet_26t halonet_50ts",
+    "LeViT": "levie_128 levie_128s levie_192 levie_256 levie_384",
+    "MAE": "vit_base_patch16_224_dec1",
+    "MobileFormer": (
+        "MobileFormer_151M MobileFormer_214M MobileFormer_26M MobileFormer_294M MobileFormer_508M "
+        "MobileFormer_52M MobileFormer_96M"
+    ),
+    "MobileOne": "mobileone_s0 mobileone_s1 mobileone_s2 mobileone_s3",
+    "MobileViT": "mobilevit_s mobilevit_xs mobilevit_xxs",
+    "PiT": "pit_b pit_b_distilled pit_s pit_s_distilled pit_ti pit_ti_distilled pit_xs pit_xs_distilled",
+    "PoolFormer": "poolformer_m36 poolformer_m48 poolformer_s12 poolformer_s24 poolformer_s36",
+    "RepLKNet": "replknet_31b replknet_31b_384 replknet_31l replknet_31l_384 replknet_xl",
+    "RepMLP": "repmlp_b_224 repmlp_b_256",
+    "ResMLP": "resmlp_12_224 resmlp_24_224 resmlp_36_224 resmlp_big_24_224",
+    "ResT": "rest_base rest_large rest_lite rest_small restv2_tiny restv2_small",
+    "Shuffle Transformer": "shuffle_vit_tiny_patch4_window7_224 shuffle_vit_small_patch4_window7_224",
+    "T2T-ViT": (
+        "t2t-vit-10 t2t-vit-12 t2t-vit-14 t2t-vit-14-384 t2t-vit-19 t2t-vit-24 t2t-vit-7 t2t-vit-t-14 "
+        "t2t-vit-t-19 t2t-vit-t-24"
+    ),
+    "TopFormer": "topformer_base topformer_small topformer_tiny",
+    "VOLO": (
+        "volo_d1_224 volo_d1_384 volo_d2_224 volo_d2_384 volo_d3_224 volo_d3_448 volo_d4_224 volo_d4_448 "
+        "volo_d5_224 volo_d5_448"
+    ),
+    "ViP": "vip_l7 vip_m7 vip_s7",
+    "XCiT": (
+        "xcit_large_24_p16_224 xcit_large_24_p16_384 xcit_large_24_p8_224 xcit_large_24_p8_384 "
+        "xcit_medium_24_p16_224 xcit_medium_24_p16_384 xcit_medium_24_p8_224 xcit_medium_24_p8_384 "
+        "xcit_nano_12_p16_224 xcit_nano_12_p16_384 xcit_nano_12_p8_224 xcit_nano_12_p8_384 xcit_small_12_p16_224 "
+        "xcit_small_12_p16_384 xcit_small_12_p8_224 xcit_small_12_p8_384 xcit_small_24_p16_224 "
+        "xcit_small_24_p16_384 xcit_small_24_p8_224 xcit_small_24_p8_384 xcit_tiny_12_p16_224 "
+        "xcit_tiny_12_p16_384 xcit_tiny_12_p8_224 xcit_tiny_12_p8_384 xcit_tiny_24_p16_224 xcit_tiny_24_p16_384 "
+        "xcit_tiny_24_p8_224 xcit_tiny_24_p8_384"
+    ),
+    "gMLP": "gmlp_b16_224 gmlp_s16_224",
+}
 
 
 def test_no_key_is_both_ours_and_foreign():
@@ -39,18 +105,49 @@ def test_their_name_of_the_cosine_schedule(load_text):
 
 
 def test_keys_of_another_family_name_the_model_too(refuse, load_text):
-    cswin = "MODEL:\n  NAME: cswin_tiny_224\n"
-    hint = "; MODEL.NAME 'cswin_tiny_224' is not a known model: did you mean "
+    misspelled = "MODEL:\n  NAME: swin_tinny_patch4_window7_224\n"
+    hint = (
+        "; MODEL.NAME 'swin_tinny_patch4_window7_224' is not a known model: did you mean 'swin_tiny_patch4_window7_224'"
+    )
 
-    message = refuse(load_text, cswin + "  SPLIT_SIZES: [1, 2, 7, 7]")
+    message = refuse(load_text, misspelled + "  SPLIT_SIZES: [1, 2, 7, 7]")
     assert message.startswith("x.yaml:3: MODEL.SPLIT_SIZES ([1, 2, 7, 7]) is not a known key: the closest is MODEL.")
     assert hint in message
-    message = refuse(load_text, cswin + "  NUM_HEADS: [4, 8, many]")
+    message = refuse(load_text, misspelled + "  NUM_HEADS: [4, 8, many]")
     assert message.startswith("x.yaml:3: MODEL.NUM_HEADS is [4, 8, 'many']: expected a whole number >= 1")
     assert " or a list of them, or None" in message and hint in message
     assert refuse(load_text, "MODEL:\n  EMBED_DIMM: 7") == (
         "x.yaml:2: MODEL.EMBED_DIMM (7) is not a known key: the closest is MODEL.EMBED_DIM"
     )
+
+
+@pytest.mark.parametrize("family", THEIRS)
+def test_their_models_that_are_not_here_say_so_before_their_keys_do(family, refuse, load_text):
+    for name in THEIRS[family].split():
+        message = refuse(load_text, f"MODEL:\n  NAME: {name}\n  ONLY_OF_THIS_MODEL: 1")
+        said = f"x.yaml:2: MODEL.NAME: model '{name}': PaddleViT's {family} is not here: the nearest is "
+        assert message.startswith(said) and "did you mean" not in message
+        assert message.removeprefix(said).partition(";")[0] in MODELS
+
+
+def test_their_masked_autoencoder_is_known_by_its_type(refuse, load_text, monkeypatch):
+    monkeypatch.setitem(MODELS, "own_mae", lambda *_, **__: None)
+    assert load_text("MODEL: {TYPE: MAE, NAME: own_mae}").values.MODEL.TYPE == "MAE"
+    message = refuse(load_text, "MODEL: {TYPE: MAE, NAME: vit_base_patch16_224, MAE_PRETRAIN: True}")
+
+    assert message.startswith("x.yaml:1: MODEL.TYPE: model 'MAE': PaddleViT's MAE is not here: the nearest is vit_")
+
+
+def test_no_model_of_ours_and_no_word_alike_is_taken_for_one_of_theirs(monkeypatch, load_text):
+    assert not [name for name in MODELS if not_here(name)] and not_here("resnet") == not_here("restful") == ""
+    monkeypatch.setitem(MODELS, "pit_b", lambda *_, **__: None)  # a user's own of this name
+    assert load_text("MODEL: {NAME: pit_b}").values.MODEL.NAME == "pit_b"
+
+
+def test_the_page_lists_every_family_that_is_not_here():
+    page = " ".join((Path(__file__).parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8").split())
+
+    assert [family.name for family in FAMILIES if family.name not in page] == []
 
 
 def test_stages_and_their_old_names(load_text):

@@ -33,7 +33,8 @@ class ClassifierExport(TaskExport):
             steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
             steps["centre_crop"] = [size, size]
             steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
-        steps.update(interpolation="bicubic, as PIL's BICUBIC", divide_by=255)
+        how = data.INTERPOLATION
+        steps.update(interpolation=f"{how}, as PIL's {how.upper()}", divide_by=255)
         steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
         about = {
             "mean": mean,
@@ -42,7 +43,7 @@ class ClassifierExport(TaskExport):
             "preprocessing": steps,
             "output": "logits of the classes; their softmax is the probability of each",
         }
-        paddlex = _paddlex(size, shorter, mean, deviation) if channels == 3 else None
+        paddlex = _paddlex(size, shorter, mean, deviation, how) if channels == 3 else None
         outputs = None if self.num_classes is None else (self.num_classes,)
         return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
 
@@ -60,11 +61,11 @@ def _example(data: Any, kind: str) -> dict[str, np.ndarray]:
     return {"picture": picture, "input": prepared[None].astype(np.float32)}
 
 
-def _paddlex(size: int, shorter: int | None, mean: Any, deviation: Any) -> dict[str, Any]:
+def _paddlex(size: int, shorter: int | None, mean: Any, deviation: Any, how: str) -> dict[str, Any]:
     """The content of ``inference.yml`` for PaddleX's predictor of classes, as of version 3; class names and the model's
     name are added when they are known."""
     resize: dict[str, Any] = {"size": size} if shorter is None else {"resize_short": shorter}
-    operations = [{"ResizeImage": {**resize, "backend": "pil", "interpolation": "BICUBIC"}}]
+    operations = [{"ResizeImage": {**resize, "backend": "pil", "interpolation": how.upper()}}]
     if shorter is not None:
         operations.append({"CropImage": {"size": size}})
     scaling = {"channel_num": 3, "mean": mean, "std": deviation, "scale": 1 / 255, "order": ""}

@@ -65,7 +65,7 @@ def evaluation_transform(data: Any, kind: str) -> EvaluationTransform | GlyphTra
     """
     if kind == "glyph":
         return GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
-    return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS)
+    return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, data.INTERPOLATION)
 
 
 class AsEvaluated(NamedTuple):

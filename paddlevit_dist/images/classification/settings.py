@@ -20,15 +20,24 @@ from ...config.key import (
     optional,
 )
 from ...runtime.errors import UserError
-from ..settings import weights_of
+from ..expected_input import input_of
+from .paddlevit_defaults import defaults_of
 
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
 _DATA = (
+    # Of these and the next two the defaults are what the weights expect, where that is known (``expected_input``).
     Key("DATA.IMAGE_SIZE", 224, "int", "height and width in pixels that the model sees", Range(low=1, high=10_000)),
     Key("DATA.IMAGE_CHANNELS", 3, "int", "3 for colour, 1 for grey", choices=(1, 3)),
     Key("DATA.CROP_PCT", 0.875, "float", "evaluation: share of the resized image that is kept", SHARE_ABOVE_0),
+    Key(
+        "DATA.INTERPOLATION",
+        "bicubic",
+        "text",
+        "evaluation: how images are resized; torchvision's own weights expect bilinear",
+        choices=("bicubic", "bilinear"),
+    ),
     Key(
         "DATA.DECODER",
         "exact",
@@ -123,10 +132,16 @@ _AUGMENT = (
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Published weights that are named say how large a share of a picture they were evaluated on."""
-    weights = weights_of(values)
-    if weights is not None and "DATA.CROP_PCT" not in settings:
-        values.DATA.CROP_PCT = weights.crop_pct
+    """Pictures are evaluated at the size, with the crop and by the resize that the weights expect."""
+    found = input_of(values)
+    if found is None:
+        return []
+    names = ["IMAGE_SIZE", "CROP_PCT"]
+    # Runs that were recorded before the key existed, and PaddleViT's files, state a crop and resized bicubically.
+    names += [] if "DATA.CROP_PCT" in settings else ["INTERPOLATION"]
+    for name in names:
+        if f"DATA.{name}" not in settings:
+            values.DATA[name] = getattr(found[0], name.lower())
     return []
 
 
@@ -183,6 +198,7 @@ TABLE = Table(
         "TRAIN.",
         *("DATA.DECODER", "DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.GLYPH_DISTORTION", "DATA.CLASS_BALANCED"),
     ),
+    implied=defaults_of,
     complete=_complete,
     check=_check,
     unused=_unused,

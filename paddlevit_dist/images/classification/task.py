@@ -20,6 +20,7 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.lettering import drawable
 from ...runtime.printing import one_line
+from .. import expected_input
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
@@ -107,7 +108,7 @@ class Classification(ClassifierTraining, ClassifierEvaluation, ClassifierPredict
         if train.RANDOM_ERASE_PROB:
             self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
         self.model_options, notices = configured_options(config.MODEL)
-        self.notices += notices
+        self.notices += [*notices, *filter(None, [expected_input.told(config)])]
 
     def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
         data = self.config.DATA
@@ -164,7 +165,7 @@ class Classification(ClassifierTraining, ClassifierEvaluation, ClassifierPredict
     def about_input(self) -> dict[str, Any]:
         data = self.config.DATA
         names = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
-        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bicubic"}
+        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
 
     def _apply_training_policies(self, samples: ImageSamples) -> None:
         """Class weights, class-balanced reading and the replacement of unreadable images; never in an evaluation."""

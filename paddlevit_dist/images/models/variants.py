@@ -1,8 +1,30 @@
-"""Names of image models and the arguments each implies. The registry reads them here, without Paddle."""
+"""Names of image models and the arguments each implies, and the input that their published weights expect. The registry
+reads them here, without Paddle."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 Variants = dict[str, dict[str, Any]]
+
+HALF = (0.5, 0.5, 0.5)
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class ExpectedInput(NamedTuple):
+    """What weights of a classifier were trained and evaluated on.
+
+    Attributes:
+        mean, std: per channel, of pixels from 0 to 1.
+        crop_pct: share of the resized image that is kept.
+        interpolation: of that resize, "bicubic" or "bilinear".
+        image_size: height and width in pixels.
+    """
+
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    crop_pct: float = 0.875
+    interpolation: str = "bicubic"
+    image_size: int = 224
+
 
 # Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, table 1; Touvron et al., DeiT, 2021, table 1.
 _TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
@@ -182,3 +204,31 @@ UPERNET: Variants = {
 
 # Long et al., Fully Convolutional Networks, 2015, on dilated networks: torchvision's, at an eighth of the resolution.
 FCN: Variants = {f"fcn_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (50, 101)}
+
+# What the weights of these variants expect. Source: ``pretrained_cfg`` of timm 1.0, of each name's default weights.
+# timm has no MiT, which was trained with PVT's code.
+_INPUTS: tuple[tuple[Variants, ExpectedInput], ...] = (
+    (VIT, ExpectedInput(HALF, HALF, 0.9)),
+    (DEIT, ExpectedInput(crop_pct=0.9)),
+    (DISTILLED_DEIT, ExpectedInput(crop_pct=0.9)),
+    (SWIN, ExpectedInput(crop_pct=0.9)),
+    (CAIT, ExpectedInput(crop_pct=1.0)),
+    (PVT_V2, ExpectedInput(crop_pct=0.9)),
+    (MIT, ExpectedInput()),
+    (MLP_MIXER, ExpectedInput(HALF, HALF)),
+    (CONVNEXT, ExpectedInput()),
+    (RESNET, ExpectedInput(crop_pct=0.95)),
+)
+_OTHER_CROPS = {"convnext_tiny": 0.95, "convnext_small": 0.95}
+
+
+def expected_input(model: str) -> ExpectedInput | None:
+    """What the published weights of a registered classifier expect; None for other models, and for "vit", which names
+    no variant."""
+    for family, expected in _INPUTS:
+        if model in family and model != "vit":
+            size = family[model].get("image_size", expected.image_size)
+            is_whole = size > expected.image_size  # fine-tuned at that size, and evaluated without a margin
+            crop = _OTHER_CROPS.get(model, 1.0 if is_whole else expected.crop_pct)
+            return expected._replace(crop_pct=crop, image_size=size)
+    return None

@@ -23,7 +23,7 @@ _CROP_ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class EvaluationTransform:
-    """Resize by the crop fraction, bicubic, then centre crop, as torchvision and timm do for evaluation.
+    """Resize by the crop fraction, then centre crop, as torchvision and timm do for evaluation.
 
     The shorter side becomes ``floor(image_size / crop_pct)`` and the longer one ``int(shorter * long / short)``,
     truncated as torchvision does. The crop starts at ``round((side - image_size) / 2)``, halves to the even number.
@@ -32,6 +32,7 @@ class EvaluationTransform:
     image_size: int
     crop_pct: float
     channels: int = 3
+    interpolation: str = "bicubic"
 
     def __post_init__(self) -> None:
         if not 0 < self.crop_pct <= 1:
@@ -42,7 +43,7 @@ class EvaluationTransform:
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8; nothing is random."""
         image = as_mode(image, self.channels)
-        image = image.resize(self.resized(image.size), Image.Resampling.BICUBIC)
+        image = image.resize(self.resized(image.size), Image.Resampling[self.interpolation.upper()])
         left, top = (round((side - self.image_size) / 2) for side in image.size)
         return to_array(image.crop((left, top, left + self.image_size, top + self.image_size)), self.channels)
 

@@ -1,0 +1,140 @@
+"""Which input the weights of a run expect: what a configuration that does not say otherwise is completed with."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from yacs.config import CfgNode
+
+from ..checkpoint.published import Published, published, published_for
+from ..registry import SPELLINGS, known_name
+from ..runtime.errors import UserError
+from ..runtime.text_files import read_json
+from .models.variants import ExpectedInput, expected_input
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors")  # beside which those files lie
+_TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
+_RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers, which Hugging Face writes
+
+
+def weights_of(values: CfgNode) -> Published | None:
+    """The published weights that a run starts from, or that its recipe needs.
+
+    In a recipe that needs weights they are those of its model's published ones, so that a run of it can be evaluated
+    and fine-tuned on by its path.
+    """
+    weights = published(values.MODEL.PRETRAINED)
+    if weights is None and values.MODEL.PRETRAINED_REQUIRED:
+        weights = published_for(values.MODEL.NAME)
+    return weights if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean) else None
+
+
+def input_of(values: CfgNode) -> tuple[ExpectedInput, str] | None:
+    """What the weights of this configuration expect, and who says so: published weights by their name, the files of
+    timm and Hugging Face beside weights, or the model's variant. None: nobody does.
+
+    Raises:
+        UserError: a file beside the weights is damaged, or says what pictures are not prepared by here.
+    """
+    model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)
+    of_variant = expected_input(model)
+    weights = weights_of(values)
+    if values.DATA.IMAGE_CHANNELS != 3:
+        return None
+    if weights is not None:
+        size = (of_variant or ExpectedInput()).image_size
+        row = ExpectedInput(weights.mean, weights.std, weights.crop_pct, weights.interpolation, size)
+        return row, weights.name
+    described = _described(values.MODEL.PRETRAINED, model, of_variant or ExpectedInput())
+    return described or (of_variant and (of_variant, model))
+
+
+def told(values: CfgNode) -> str | None:
+    """The line for the start of a run whose pictures are normalised as its weights expect; None where the configuration
+    says it, or nobody does."""
+    found = input_of(values)
+    if found is None:
+        return None
+    expected, source = found
+    if (tuple(values.DATA.IMAGENET_MEAN), tuple(values.DATA.IMAGENET_STD)) != (expected.mean, expected.std):
+        return None
+    mean, std = (", ".join(f"{value:g}" for value in part) for part in (expected.mean, expected.std))
+    return f"images normalised with mean {mean} and deviation {std} ({source})"
+
+
+def _described(source: Any, model: str, otherwise: ExpectedInput) -> tuple[ExpectedInput, str] | None:
+    """What timm's or Hugging Face's file beside weights says; None without one, or where it is of another model."""
+    if not isinstance(source, str):
+        return None
+    folder = source if os.path.isdir(source) else os.path.dirname(source)
+    if folder != source and os.path.basename(source) not in _WEIGHTS:
+        return None
+    if os.path.isfile(file := os.path.join(folder, _TIMM)):
+        content = _read(file)
+        found = content.get("pretrained_cfg", content)
+        if isinstance(found, Mapping) and "mean" in found and _is_of(content.get("architecture"), model):
+            return _of_timm(found, file, otherwise), file
+    if os.path.isfile(file := os.path.join(folder, _HUGGING_FACE)):
+        return _of_hugging_face(_read(file), file, otherwise), file
+    return None
+
+
+def _read(file: str) -> Mapping[str, Any]:
+    try:
+        content = read_json(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {error}; restore it, or remove it") from error
+    return content if isinstance(content, Mapping) else {}
+
+
+def _is_of(architecture: Any, model: str) -> bool:
+    try:
+        return architecture is None or SPELLINGS.get(known := known_name("model", architecture), known) == model
+    except UserError:
+        return False
+
+
+def _of_timm(found: Mapping[str, Any], file: str, otherwise: ExpectedInput) -> ExpectedInput:
+    """Source: timm/models/_pretrained.py, ``PretrainedCfg``."""
+    size = found.get("input_size") or (3, otherwise.image_size, otherwise.image_size)
+    how = found.get("interpolation", otherwise.interpolation)
+    return _checked(
+        file, found["mean"], found.get("std", otherwise.std), found.get("crop_pct"), how, size[-1], otherwise
+    )
+
+
+def _of_hugging_face(found: Mapping[str, Any], file: str, otherwise: ExpectedInput) -> ExpectedInput:
+    """Source: transformers, the image processors of its classifiers."""
+    resized, cropped = (_side(found.get(name)) for name in ("size", "crop_size"))
+    crop = found.get("crop_pct") or (cropped / resized if cropped and resized and cropped <= resized else None)
+    mean, std = (
+        found.get(f"image_{name}", value) for name, value in (("mean", otherwise.mean), ("std", otherwise.std))
+    )
+    if found.get("do_normalize") is False:
+        mean, std = [0.0] * 3, [1.0] * 3
+    how = _RESAMPLING.get(found.get("resample", -1), otherwise.interpolation)
+    return _checked(file, mean, std, crop, how, cropped or resized or otherwise.image_size, otherwise)
+
+
+def _side(size: Any) -> int | None:
+    """Of ``{"height": 224, "width": 224}``, ``{"shortest_edge": 256}`` or 224."""
+    if isinstance(size, Mapping):
+        size = size.get("height", size.get("shortest_edge"))
+    return size if isinstance(size, int) else None
+
+
+def _checked(
+    file: str, mean: Any, std: Any, crop: Any, how: str, size: Any, otherwise: ExpectedInput
+) -> ExpectedInput:
+    crop = otherwise.crop_pct if crop is None else crop
+    if how not in ("bicubic", "bilinear"):
+        raise UserError(f"{file}: interpolation {how}: expected bicubic or bilinear; write one of them there")
+    try:
+        expected = ExpectedInput(tuple(map(float, mean)), tuple(map(float, std)), float(crop), how, int(size))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{file}: not what timm and Hugging Face write: {error}; restore it, or remove it") from error
+    if not (len(expected.mean) == len(expected.std) == 3 and min(expected.std) > 0 and 0 < expected.crop_pct <= 1):
+        said = f"mean {json.dumps(mean)}, std {json.dumps(std)}, crop {crop}"
+        raise UserError(f"{file}: {said}: expected three numbers each, and a share; restore it, or remove it")
+    return expected

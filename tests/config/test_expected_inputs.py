@@ -1,0 +1,186 @@
+"""What weights expect of images is the default: as the variant, a file beside the weights, or PaddleViT says it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from paddlevit_dist.config import load
+from paddlevit_dist.config.table import leaves
+from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.images.models import variants
+from paddlevit_dist.images.transforms.crops import EvaluationTransform
+
+HALF, IMAGENET = ([0.5] * 3, [0.5] * 3), ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+# ``pretrained_cfg`` of timm 1.0.28 for the default weights of each name: mean and deviation, crop_pct; all are bicubic,
+# and the size is that of the name, else 224.
+TIMM = {
+    "vit_{tiny,small,base}_patch16_224 vit_{small,base,large}_patch32_224 vit_large_patch16_224": (HALF, 0.9),
+    "vit_large_patch14_224 vit_huge_patch14_224": (HALF, 0.9),
+    "vit_{tiny,small,base,large}_patch16_384 vit_{small,base,large}_patch32_384": (HALF, 1.0),
+    "deit_{tiny,small,base}_patch16_224 deit_{tiny,small,base}_distilled_patch16_224": (IMAGENET, 0.9),
+    "deit_base_patch16_384 deit_base_distilled_patch16_384": (IMAGENET, 1.0),
+    "swin_{tiny,small,base,large}_patch4_window7_224": (IMAGENET, 0.9),
+    "swin_{base,large}_patch4_window12_384": (IMAGENET, 1.0),
+    "cait_{xxs24,xxs36,s24}_224 cait_{xxs24,xxs36,xs24,s24,s36,m36}_384 cait_m48_448": (IMAGENET, 1.0),
+    "pvt_v2_{b0,b1,b2,b2_li,b3,b4,b5} pvtv2_{b0,b1,b2,b2_linear,b3,b4,b5}": (IMAGENET, 0.9),
+    "mixer_{s32,s16,b32,b16,l32,l16}_224": (HALF, 0.875),
+    "convnext_{tiny,small}": (IMAGENET, 0.95),
+    "convnext_{base,large,xlarge}": (IMAGENET, 0.875),
+    "resnet{18,34,50,101}": (IMAGENET, 0.95),
+    "mit_{b0,b1,b2,b3,b4,b5}": (IMAGENET, 0.875),  # not timm's: NVlabs' SegFormer, of PVT's training code
+}
+
+
+def expanded():
+    for patterns, facts in TIMM.items():
+        for pattern in patterns.split():
+            before, brace, rest = pattern.partition("{")
+            inner, _, after = rest.partition("}")
+            for middle in inner.split(",") if brace else [""]:
+                yield before + middle + after, facts
+
+
+CLASSIFIERS = ("VIT", "DEIT", "DISTILLED_DEIT", "SWIN", "CAIT", "PVT_V2", "MIT", "MLP_MIXER", "CONVNEXT", "RESNET")
+
+
+def found_in(configuration):
+    data = configuration.values.DATA
+    return (data.IMAGENET_MEAN, data.IMAGENET_STD), data.CROP_PCT, data.IMAGE_SIZE, data.INTERPOLATION
+
+
+def test_every_variant_of_a_classifier_is_fed_as_timm_feeds_it():
+    facts = dict(expanded())
+    assert set(facts) == {name for family in CLASSIFIERS for name in getattr(variants, family)} - {"vit"}
+    for name, (normalisation, crop) in facts.items():
+        size = next((size for size in (384, 448) if name.endswith(str(size))), 224)
+        configuration = load(["-dataset=folder", "MODEL.NAME", name])
+        assert found_in(configuration) == (normalisation, crop, size, "bicubic"), name
+
+
+def test_a_run_says_what_it_normalises_by_and_what_somebody_sets_counts():
+    swin = ["-dataset=folder", "MODEL.NAME", "swin_tiny_patch4_window7_224"]
+    said = "images normalised with mean 0.485, 0.456, 0.406 and deviation 0.229, 0.224, 0.225"
+    assert Classification(load(swin).values).notices == [f"{said} (swin_tiny_patch4_window7_224)"]
+    own = load([*swin, "DATA.IMAGENET_MEAN", "[0.1,0.2,0.3]", "DATA.CROP_PCT", "0.5", "-image_size=96"])
+    assert found_in(own) == (([0.1, 0.2, 0.3], IMAGENET[1]), 0.5, 96, "bicubic")
+    assert Classification(own.values).notices == []
+    assert Classification(load(["-cfg=vit_digits"]).values).notices == []  # a network that is nobody's variant
+    assert load([*swin, "DATA.IMAGE_CHANNELS", "1"]).values.DATA.IMAGENET_MEAN == [0.5]
+
+
+def test_torchvisions_weights_are_resized_as_torchvision_does():
+    configuration = load(["-dataset=folder", "MODEL.NAME", "resnet18", "-pretrained=resnet18.tv_in1k"])
+    assert found_in(configuration) == (IMAGENET, 0.875, 224, "bilinear")
+    noise = np.random.default_rng(0).integers(0, 256, (70, 50, 3)).astype(np.uint8)
+    expected = Image.fromarray(noise).resize((32, int(32 * 70 / 50)), Image.Resampling.BILINEAR).crop((0, 6, 32, 38))
+    found = EvaluationTransform(32, 1.0, interpolation="bilinear")(Image.fromarray(noise), np.random.default_rng(0))
+    np.testing.assert_array_equal(found, np.asarray(expected).transpose(2, 0, 1))
+
+
+OF_TIMM = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "crop_pct": 0.8, "interpolation": "bilinear"}
+
+
+@pytest.mark.parametrize("given", ["folder", "folder/model.safetensors"])
+def test_timms_file_beside_weights_wins_over_the_variant(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "model.safetensors").touch()
+    words = ["-dataset=folder", "MODEL.NAME", "convnext_tiny", f"-pretrained={given}"]
+    about = {"architecture": "convnext_tiny", "pretrained_cfg": {**OF_TIMM, "input_size": [3, 288, 288]}}
+    (tmp_path / "folder" / "config.json").write_text(json.dumps(about))
+    normalisation = OF_TIMM["mean"], OF_TIMM["std"]
+    assert found_in(load(words)) == (normalisation, 0.8, 288, "bilinear")
+    assert "(folder/config.json)" in Classification(load(words).values).notices[0]
+    assert load([*words, "DATA.CROP_PCT", "0.7"]).values.DATA.CROP_PCT == 0.7
+    (tmp_path / "folder" / "config.json").write_text(json.dumps({**about, "architecture": "convnext_small"}))
+    assert found_in(load(words)) == (IMAGENET, 0.95, 224, "bicubic")  # of another model: a folder of many weights
+
+
+OF_HUGGING_FACE = {"image_mean": OF_TIMM["mean"], "image_std": OF_TIMM["std"]}
+ITS_OWN = OF_TIMM["mean"], OF_TIMM["std"]
+
+
+@pytest.mark.parametrize(
+    "about, expected",
+    [
+        ({"size": {"height": 384, "width": 384}, "resample": 2}, (ITS_OWN, 0.9, 384, "bilinear")),
+        ({"size": {"shortest_edge": 256}, "crop_size": 224, "resample": 3}, (ITS_OWN, 0.875, 224, "bicubic")),
+        ({"size": 224, "crop_pct": 0.8, "do_normalize": False}, (([0.0] * 3, [1.0] * 3), 0.8, 224, "bicubic")),
+    ],
+)
+def test_hugging_faces_file_beside_weights_wins_over_the_variant(tmp_path, about, expected):
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**OF_HUGGING_FACE, **about}))
+    words = ["-dataset=folder", "MODEL.NAME", "vit_base_patch16_224", f"-pretrained={tmp_path}"]
+    assert found_in(load(words)) == expected
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ("{", "config.json cannot be read: "),
+        ('{"mean": [0.5, 0.5], "std": [1, 1]}', "expected three numbers each"),
+        ('{"mean": ["a", 0, 0]}', "not what timm and Hugging Face write"),
+        ('{"mean": [0, 0, 0], "interpolation": "lanczos"}', "expected bicubic or bilinear"),
+    ],
+)
+def test_a_damaged_file_beside_weights_is_named(tmp_path, refuse, content, said):
+    (tmp_path / "config.json").write_text(content)
+    words = ["-dataset=folder", "MODEL.NAME", "resnet18", f"-pretrained={tmp_path}"]
+    message = refuse(load, words)
+    assert str(tmp_path / "config.json") in message and said in message
+
+
+# ---- PaddleViT's files -----------------------------------------------------------------------------------------
+
+PADDLEVIT = json.loads(Path(__file__).with_name("paddlevit_values.json").read_text(encoding="utf-8"))
+
+
+def test_paddlevits_files_get_what_its_config_py_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(PADDLEVIT["files"]) == 55
+    for name, (folder, stated) in PADDLEVIT["files"].items():
+        content: dict = {}
+        for key, value in stated.items():
+            put_plain(content, key, value)
+        Path("x.yaml").write_text(yaml.safe_dump(content))
+        configuration = load(["-cfg=x.yaml", "-dataset=imagenet2012"])
+        found = dict(leaves(configuration.values))
+        for key, value in {**PADDLEVIT["config.py"][folder], **stated}.items():
+            if key in PADDLEVIT["config.py"][folder]:
+                assert (list(found[key]) if isinstance(found[key], tuple) else found[key]) == read(value), (name, key)
+        told = [line for line in configuration.notices if f"from PaddleViT's {folder}/config.py: " in line]
+        left = {"TRAIN.BASE_LR" if folder == "ViT" else "TRAIN.MIXUP_ALPHA"} - set(stated)
+        assert len(told) == bool(left) and all(key in line for line in told for key in left)
+        assert not [line for line in configuration.notices if "no effect: TRAIN" in line]
+
+
+def put_plain(tree, name, value):
+    *sections, last = name.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+    tree[last] = value
+
+
+def read(value):
+    """A number that PyYAML took for text, such as 5e-4, or a pair."""
+    if isinstance(value, str) and value.startswith("("):
+        return [float(part) for part in value[1:-1].split(",")]
+    try:
+        return float(value) if isinstance(value, str) and value != "None" else None if value == "None" else value
+    except ValueError:
+        return value
+
+
+def test_files_that_say_what_data_they_are_for_are_not_taken_for_paddlevits(load_text):
+    text = "DATA: {IMAGE_SIZE: 224, CROP_PCT: 0.9}\nMODEL: {TYPE: deit, NAME: deit_tiny_patch16_224, EMBED_DIM: 192}\n"
+    assert load_text(text).values.TRAIN.MIXUP_ALPHA == 0.8
+    assert load_text(text + "TRAIN: {MIXUP_ALPHA: 0.2}").values.TRAIN.MIXUP_ALPHA == 0.2
+    assert load_text(text, "TRAIN.MIXUP_ALPHA", "0.3").values.TRAIN.MIXUP_ALPHA == 0.3
+    assert load_text(text.replace("CROP_PCT: 0.9", "CROP_PCT: 0.9, DATASET: folder")).values.TRAIN.MIXUP_ALPHA == 0.0
+    assert load_text(text.replace("EMBED_DIM: 192", "DROPOUT: 0.1")).values.TRAIN.MIXUP_ALPHA == 0.0
+    assert load_text(text, "-eval", "-pretrained=x").notices == []

@@ -5,11 +5,12 @@ import json
 import nibabel
 import numpy as np
 import pytest
-from volumes.volume_files import AFFINE, SHAPE, write_volume
+from volumes.volume_files import AFFINE, SHAPE, voxels, write_series, write_volume
 
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
+from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, Options, Source
 from paddlevit_dist.volumes.segmentation.fingerprint import fingerprint, misnamed
 from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, chosen_cases, grouped
@@ -192,3 +193,24 @@ def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
         np.testing.assert_allclose(written.affine, affine, atol=1e-5)
         assert written.get_data_dtype() == np.uint8
         assert source is None or int(written.header["sform_code"]) == 2
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.5])
+def test_written_labels_of_a_tilted_series_open_in_itk_where_it_puts_the_series(tmp_path, tilt):
+    import SimpleITK
+
+    affine = AFFINE.copy()
+    affine[:3, 2] += tilt * affine[:3, 1]  # each slice begins further in front
+    series = write_series(tmp_path / "anna", voxels(), affine)
+    labels = labels_of(0)
+    upright, _ = canonical(labels, affine)
+    write_labels(tmp_path / "out.nii.gz", upright, Source(str(series), read_header(str(series)).geometry))
+    reader = SimpleITK.ImageSeriesReader()
+    reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(series)))
+    expected, found = reader.Execute(), SimpleITK.ReadImage(str(tmp_path / "out.nii.gz"))
+    np.testing.assert_array_equal(SimpleITK.GetArrayFromImage(found), labels)
+    for value in ("GetOrigin", "GetSpacing", "GetDirection"):
+        np.testing.assert_allclose(getattr(found, value)(), getattr(expected, value)(), atol=1e-4)
+    written = nibabel.load(tmp_path / "out.nii.gz")
+    np.testing.assert_allclose(written.affine, affine, atol=1e-4)  # the sform has the shear
+    assert written.header["sform_code"] and written.header["qform_code"]

@@ -20,7 +20,7 @@ from ...contracts.prediction import (
 from ...contracts.sample_checks import BadSample
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
-from ..geometry import as_stored
+from ..geometry import as_stored, square
 from ..inputs import Readable, VolumeInputs, find_volumes, read_new
 from ..intensities import Intensities
 from ..reading import library
@@ -158,7 +158,8 @@ class LabelWriter(PredictionWriter):
 
 
 def write_labels(file: Path, labels: np.ndarray, source: Source) -> None:
-    """Write a label map as NIfTI, with the voxels and the affine of the file that it belongs to.
+    """Write a label map as NIfTI, with the voxels and the affine of the file that it belongs to: its sform. Where that
+    has no qform, as ITK needs one beside a sheared sform, it is the place where ITK puts such a series itself.
 
     Args:
         labels: unsigned (depth, height, width), along the world's axes.
@@ -174,5 +175,7 @@ def write_labels(file: Path, labels: np.ndarray, source: Source) -> None:
     image.header.set_slope_inter(1, 0)
     if header is None:
         image.header.set_xyzt_units("mm")
+    if image.header["sform_code"] and not image.header["qform_code"]:
+        image.set_qform(square(affine), 1)
     with atomic_file(file) as out:
         out.write(gzip.compress(image.to_bytes(), compresslevel=6, mtime=0))

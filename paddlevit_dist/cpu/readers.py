@@ -17,12 +17,14 @@ from .functions import (
     by_weight,
     chosen,
     column_sums,
+    differentiable,
     in_order,
     layer_norm_backward,
     layer_norm_forward,
     linear_forward,
     rows_of,
     wanted,
+    with_graph,
 )
 from .memory import PLAIN, TURNED, empty, product
 
@@ -90,6 +92,7 @@ class _Attention(PyLayer):
         return out
 
     @staticmethod
+    @with_graph()
     def backward(ctx: Any, gradient):
         return chosen(ctx.wanted, *_attend_backward(in_order(gradient), *ctx.saved_tensor(), ctx.heads))
 
@@ -97,7 +100,7 @@ class _Attention(PyLayer):
 def attend(q, kv, heads: Heads) -> paddle.Tensor:
     """What queries (items, readers, channels) get from keys and values (items, tokens, 2 * channels), like ``q``."""
     q, kv = in_order(q), in_order(kv)
-    return _Attention.apply(q, kv, heads) if paddle.is_grad_enabled() else _attend(q, kv, heads)[0]
+    return differentiable(_Attention, q, kv, heads) if paddle.is_grad_enabled() else _attend(q, kv, heads)[0]
 
 
 class _FirstTokens(PyLayer):
@@ -114,6 +117,7 @@ class _FirstTokens(PyLayer):
         return joined(base, lambda base: linear_forward(attended, weight2, bias2, base), keep and keep.tensor)
 
     @staticmethod
+    @with_graph()
     def backward(ctx: Any, gradient):
         x, statistics, norm_weight, normal, first, weight1, q, kv, weights, attended, weight2 = ctx.saved_tensor()
         want, gradient, heads = ctx.wanted, in_order(gradient), ctx.heads
@@ -146,7 +150,7 @@ def attention(x, readers: int, norm, qkv, projection, heads: Heads, keep: paddle
     if paddle.is_grad_enabled():
         parameters = norm.weight, norm.bias, qkv.weight, projection.weight, projection.bias, qkv.bias
         held = keep if keep is None else Held(keep)
-        return _FirstTokens.apply(x, *parameters, norm._epsilon, readers, heads, held)
+        return differentiable(_FirstTokens, x, *parameters, norm._epsilon, readers, heads, held)
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     q, kv = _project(normal, _leading(normal, readers), qkv.weight, qkv.bias)
     attended, _ = _attend(q, kv, heads)

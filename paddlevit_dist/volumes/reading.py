@@ -29,6 +29,10 @@ _NO_NIFTI_PLACE = (
     "no orientation in the header (sform_code and qform_code are 0): laid with x to the left, y to the front, z "
     "upwards and the middle at 0; check left and right"
 )
+_TWO_NIFTI_PLACES = (
+    "sform and qform in the header lay its voxels at different places: the sform is used, which other programs may not "
+    "do; correct the header"
+)
 _NO_NRRD_PLACE = (
     "no orientation in the header (no line 'space:'): laid as LPS, x to the left, y to the back, z upwards; check left "
     "and right"
@@ -108,8 +112,7 @@ def _require_same_place(first: str, one: Geometry, second: str, other: Geometry)
         both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (other, one)]
         what = f"{both[0]} voxels (x, y, z) and {both[1]}"
     else:
-        corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
-        apart = float(np.abs(one.world(corners) - other.world(corners)).max())
+        apart = _farthest_apart(one, other)
         if apart <= _SAME_PLACE * one.spacing.min():
             return
         if not np.allclose(one.spacing, other.spacing, rtol=1e-3):
@@ -121,6 +124,12 @@ def _require_same_place(first: str, one: Geometry, second: str, other: Geometry)
     raise UserError(
         f"{second} does not lie where {first} does: {what}; resample one onto the other, or correct its header"
     )
+
+
+def _farthest_apart(one: Geometry, other: Geometry) -> float:
+    """Millimetres along an axis of the world between the places of a corner in two arrays of one shape."""
+    corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
+    return float(np.abs(one.world(corners) - other.world(corners)).max())
 
 
 def remarks_on(headers: dict[str, Header]) -> list[str]:
@@ -233,6 +242,10 @@ def _open_nifti(file: str) -> _Opened:
     affine, remarks = image.affine, []
     if not image.header["sform_code"] and not image.header["qform_code"]:
         remarks.append(_NO_NIFTI_PLACE)
+    if image.header["sform_code"] and image.header["qform_code"]:
+        one, other = (Geometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
+        if _farthest_apart(one, other) > _SAME_PLACE * other.spacing.min():
+            remarks.append(_TWO_NIFTI_PLACES)
     unit = int(image.header["xyzt_units"]) & 7
     if unit in _NIFTI_UNITS:
         name, factor = _NIFTI_UNITS[unit]

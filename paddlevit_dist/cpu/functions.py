@@ -44,8 +44,8 @@ def chosen(is_wanted: Sequence[bool], *gradients: paddle.Tensor) -> Any:
 
 
 def differentiable(kind: type[PyLayer], *arguments: Any) -> paddle.Tensor:
-    """``kind.apply``, of whose tensors ``paddle.grad`` may ask for the gradients of some. Paddle insists on None for all
-    others, without saying which ones these are; where they are one argument, a list, it does not."""
+    """``kind.apply``, of whose tensors ``paddle.grad`` may ask for the gradients of some. Paddle insists on None for
+    all others, without saying which ones these are; where they are one argument, a list, it does not."""
     if not has_lists_in_functions():
         return kind.apply(*arguments)
     tensors = [one for one in arguments if isinstance(one, paddle.Tensor)]

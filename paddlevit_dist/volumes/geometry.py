@@ -238,7 +238,6 @@ def rotation(angles: np.ndarray) -> np.ndarray:
 
 
 PACKED, PLAIN = 1032, 1  # bytes that a byte of a file can stand for: deflated (the format's own bound), and as it is
-TEXT = 8  # "0 " may be a float64 of 8 bytes
 
 
 def check_voxels(file: str, shape: Sequence[int], max_voxels: int, why: str = "") -> None:

@@ -75,8 +75,8 @@ NOT_RUN = {
     "./run_train_multi.sh -cfg=./configs/mink_classifier_solids.yaml -output=./output/solids": "takes minutes; "
     "tests/points/test_recipes.py trains it smaller",
     "./run_train_multi.sh -cfg=mink_classifier_solids -dataset=modelnet40 "
-    "-data_path=/dataset/modelnet40_normal_resampled SHAPES.FEATURES '[xyz,normals]' SHAPES.VOXEL_SIZE 0.05 SHAPES.UP y "
-    "SHAPES.ROTATION_DEGREES 180 -epochs=100 -output=./output/modelnet40": DOWNLOAD,
+    "-data_path=/dataset/modelnet40_normal_resampled SHAPES.FEATURES '[xyz,normals]' SHAPES.VOXEL_SIZE 0.05 SHAPES.UP "
+    "y SHAPES.ROTATION_DEGREES 180 -epochs=100 -output=./output/modelnet40": DOWNLOAD,
     "python -m paddlevit_dist predict output/solids chair.off scanned_shapes --output=shape_predictions": "needs that "
     "run; tests/points/test_shapes.py predicts files",
     "python -m paddlevit_dist predict output/rooms my_scan.ply /dataset/scannet/scans_test "

@@ -114,8 +114,8 @@ def test_landmarks_have_it_too(tmp_path):
 
 
 def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
-    """Weights of a training within masks: an evaluation on volumes without zeros around keeps to it, and inspect data says
-    what would be decided."""
+    """Weights of a training within masks: an evaluation on volumes without zeros around keeps to it, and inspect data
+    says what would be decided."""
     data, other = dataset_of(tmp_path / "raw", 2.5, 1), dataset_of(tmp_path / "other", -0.2, 1)
     tiny = ("VOLUMES.CROP_SIZE", "[8,8,8]", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2", "SAVE_FREQ", "1")
     keys = (*tiny, "VOLUMES.NORMALISE", "z_score", "VOLUMES.INTENSITY_WINDOW", "None", "DATA.NUM_WORKERS", "0")

@@ -150,19 +150,17 @@ def test_missing_voxels_of_a_header_are_named_before_they_are_read(tmp_path, nam
     path = write_volume(tmp_path / name)
     (data,) = [file for file in tmp_path.iterdir() if file != path]
     data.unlink()
-    assert f"{path}: its voxels are in {data}, which does not exist" in told(read_header, path)
+    assert f"{path}: its voxels are in {data}, which is no file" in told(read_header, path)
 
 
 @pytest.mark.parametrize("name", ["case.mha", "case.mhd", "case.nrrd"])
-def test_too_few_voxels_are_told_in_words_of_the_file(tmp_path, name):
+def test_too_few_voxels_are_one_line_with_the_files_name_and_the_librarys_reason(tmp_path, name):
     path = write_volume(tmp_path / name)
     longest = max(tmp_path.iterdir(), key=lambda file: file.stat().st_size)
     longest.write_bytes(longest.read_bytes()[:-500])
     message = told(read_volume, path)
-    assert message.startswith(
-        f"{path} cannot be read as a volume: probably there are fewer voxels than its header says"
-    )
-    assert "itk" not in message.replace(str(tmp_path), "").lower() and "Copy it again" in message
+    assert message.startswith(f"{path} cannot be read as a volume (") and "Copy it again" in message
+    assert ".cxx" not in message  # the library's own source files
 
 
 def write_nifti(path, affine=AFFINE, unit="mm", code=1):

@@ -11,9 +11,9 @@ import numpy as np
 from ..contracts.task import Metrics
 from ..engine.watchers import Watcher
 from ..parallel import is_main
-from ..prediction.journal import cell
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.printing import cell, utf8
 
 _DIGITS = 6
 
@@ -90,13 +90,7 @@ def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
     import pyarrow
     from pyarrow import parquet
 
-    content = {_utf8(name): [_utf8(value) for value in column] for name, column in columns.items()}
+    content = {utf8(name): [utf8(value) for value in column] for name, column in columns.items()}
     target = io.BytesIO()
     parquet.write_table(pyarrow.table(content), target)
     return target.getvalue()
-
-
-def _utf8(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

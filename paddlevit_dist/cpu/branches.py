@@ -17,6 +17,7 @@ from .functions import (
     by_weight,
     chosen,
     column_sums,
+    differentiable,
     hidden_backward,
     hidden_forward,
     in_order,
@@ -25,6 +26,7 @@ from .functions import (
     linear_forward,
     rows_of,
     wanted,
+    with_graph,
 )
 from .memory import empty, product
 
@@ -106,6 +108,7 @@ class _MlpBranch(PyLayer):
         return joined(x, lambda base: linear_forward(hidden, weight2, bias2, base), keep and keep.tensor)
 
     @staticmethod
+    @with_graph()
     def backward(ctx, gradient):
         x, statistics, norm_weight, normal, weight1, hidden, slope, weight2 = ctx.saved_tensor()
         want, gradient = ctx.wanted, in_order(gradient)
@@ -137,7 +140,7 @@ def mlp(x, norm, first, second, keep: paddle.Tensor | None = None) -> paddle.Ten
     x = in_order(x)
     parameters = norm.weight, norm.bias, first.weight, first.bias, second.weight, second.bias
     if paddle.is_grad_enabled():
-        return _MlpBranch.apply(x, *parameters, norm._epsilon, keep if keep is None else Held(keep))
+        return differentiable(_MlpBranch, x, *parameters, norm._epsilon, keep if keep is None else Held(keep))
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     hidden, _ = hidden_forward(normal, first.weight, first.bias, keeps=False)
     return joined(x, lambda base: linear_forward(hidden, second.weight, second.bias, base), keep)
@@ -156,6 +159,7 @@ class _AttentionBranch(PyLayer):
         return joined(x, lambda base: linear_forward(attended, weight2, bias2, base), keep and keep.tensor)
 
     @staticmethod
+    @with_graph()
     def backward(ctx, gradient):
         x, statistics, norm_weight, normal, weight1, qkv, weights, attended, weight2 = ctx.saved_tensor()
         want, gradient, heads = ctx.wanted, in_order(gradient), ctx.heads
@@ -193,7 +197,9 @@ def attention(x, norm, qkv, projection, heads: Heads, bias=None, keep: paddle.Te
     x, bias = in_order(x), bias if bias is None else in_order(bias)
     if paddle.is_grad_enabled():
         parameters = norm.weight, norm.bias, qkv.weight, projection.weight, projection.bias, qkv.bias
-        return _AttentionBranch.apply(x, *parameters, bias, norm._epsilon, heads, keep if keep is None else Held(keep))
+        return differentiable(
+            _AttentionBranch, x, *parameters, bias, norm._epsilon, heads, keep if keep is None else Held(keep)
+        )
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     attended, _ = _attend(linear_forward(normal, qkv.weight, qkv.bias), bias, heads, keeps=False)
     return joined(x, lambda base: linear_forward(attended, projection.weight, projection.bias, base), keep)

@@ -7,7 +7,7 @@ from paddle.autograd import PyLayer
 
 from . import exponential_loops
 from .branches import Heads
-from .functions import address, chosen, in_order, wanted
+from .functions import address, chosen, differentiable, in_order, wanted, with_graph
 from .memory import empty, product
 
 
@@ -40,6 +40,7 @@ class _Attention(PyLayer):
         return out
 
     @staticmethod
+    @with_graph()
     def backward(ctx: Any, gradient):
         return chosen(ctx.wanted, *_attend_backward(in_order(gradient), *ctx.saved_tensor(), ctx.heads))
 
@@ -47,4 +48,4 @@ class _Attention(PyLayer):
 def attend(q, kv, heads: Heads) -> paddle.Tensor:
     """What queries (items, queries, channels) get from keys and values (items, tokens, 2 * channels), like ``q``."""
     q, kv = in_order(q), in_order(kv)
-    return _Attention.apply(q, kv, heads) if paddle.is_grad_enabled() else _attend(q, kv, heads)[0]
+    return differentiable(_Attention, q, kv, heads) if paddle.is_grad_enabled() else _attend(q, kv, heads)[0]

@@ -11,7 +11,7 @@ from paddle.autograd import PyLayer
 
 from . import enlarging_loops
 from .branches import Held
-from .functions import address
+from .functions import address, differentiable, with_graph
 from .memory import empty, in_order
 
 Size = tuple[int, ...]
@@ -55,6 +55,7 @@ class _EnlargedSum(PyLayer):
         return _sum(finest, coarse)
 
     @staticmethod
+    @with_graph()
     def backward(ctx, gradient):
         gradient, loop = in_order(gradient), enlarging_loops.enlarge_gradient
         large = tuple(gradient.shape[1:3])
@@ -65,7 +66,7 @@ class _EnlargedSum(PyLayer):
 def enlarged_sum(maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
     """The sum of maps (batch, height, width, channels) at the size of the first. All or none need a gradient."""
     finest, *coarse = map(in_order, maps)
-    return _EnlargedSum.apply(finest, *coarse) if paddle.is_grad_enabled() else _sum(finest, coarse)
+    return differentiable(_EnlargedSum, finest, *coarse) if paddle.is_grad_enabled() else _sum(finest, coarse)
 
 
 # ---- cross-entropy -------------------------------------------------------------------------------------------
@@ -100,6 +101,7 @@ class _ResizedCrossEntropy(PyLayer):
         return _cross_entropy(logits, labels.tensor, ignored, weights, slopes)
 
     @staticmethod
+    @with_graph()
     def backward(ctx, gradient):
         (slopes,) = ctx.saved_tensor()
         return slopes * gradient
@@ -111,5 +113,5 @@ def resized_cross_entropy(
     """What ``labelling.losses.resized_cross_entropy`` returns, without logits of the labels' size."""
     logits, labels = in_order(logits), in_order(labels)
     if paddle.is_grad_enabled() and not logits.stop_gradient:
-        return _ResizedCrossEntropy.apply(logits, Held(labels), ignored, weights)
+        return differentiable(_ResizedCrossEntropy, logits, Held(labels), ignored, weights)
     return _cross_entropy(logits, labels, ignored, weights, None)

@@ -10,7 +10,7 @@ import paddle
 from paddle.autograd import PyLayer
 
 from . import depthwise_loops, picture_loops, row_loops
-from .functions import address, column_sums, multiply, wanted
+from .functions import address, chosen, column_sums, differentiable, multiply, wanted, windows_graph, with_graph
 from .memory import PLAIN, TURNED, empty, in_order
 
 # ---- depth-wise convolution ----------------------------------------------------------------------------------
@@ -29,6 +29,16 @@ def depthwise_forward(x, weight, bias) -> paddle.Tensor:
     return out
 
 
+def _depthwise_graph(ctx, gradient):
+    (x, weight), (batch, height, width, channels) = ctx.saved_tensor(), gradient.shape
+    side, g = weight.shape[-1], gradient.transpose([0, 3, 1, 2])
+    windows = paddle.nn.functional.unfold(x.transpose([0, 3, 1, 2]), side, 1, side // 2)
+    products = windows.reshape([batch, channels, -1, height * width]) * g.reshape([batch, channels, 1, -1])
+    of_x = paddle.nn.functional.conv2d(g, weight.flip([2, 3]), padding=side // 2, groups=channels)
+    found = of_x.transpose([0, 2, 3, 1]), products.sum([0, 3]).reshape(weight.shape), g.sum([0, 2, 3])
+    return chosen(ctx.wanted, *found)[: 2 + ctx.has_bias]
+
+
 class _Depthwise(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias):
@@ -37,6 +47,7 @@ class _Depthwise(PyLayer):
         return depthwise_forward(x, weight, bias)
 
     @staticmethod
+    @with_graph(_depthwise_graph)
     def backward(ctx, gradient):
         x, weight = ctx.saved_tensor()
         gradient, taps = in_order(gradient), (0,) * weight.shape[-1]
@@ -62,7 +73,9 @@ def depthwise(x, weight, bias) -> paddle.Tensor:
         bias: (channels), or None.
     """
     return (
-        _Depthwise.apply(x, weight, bias) if paddle.is_grad_enabled() else depthwise_forward(in_order(x), weight, bias)
+        differentiable(_Depthwise, x, weight, bias)
+        if paddle.is_grad_enabled()
+        else depthwise_forward(in_order(x), weight, bias)
     )
 
 
@@ -111,17 +124,25 @@ def windows_forward(cut, weight, bias) -> paddle.Tensor:
     return out
 
 
+def _convolution_graph(ctx, gradient):
+    _, weight, x = ctx.saved_tensor()
+    rows, x = gradient.reshape([gradient.shape[0], -1, gradient.shape[-1]]), x.transpose([0, 3, 1, 2])
+    of_x, *others = windows_graph(x, weight, rows, ctx.windows.stride, ctx.windows.padding, ctx.wanted)
+    return (of_x if of_x is None else of_x.transpose([0, 2, 3, 1]), *others)[: 2 + ctx.has_bias]
+
+
 class _Convolution(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, windows):
         ctx.wanted, ctx.has_bias, ctx.windows = wanted(x, weight, bias), bias is not None, windows
         cut = windows.cut(x)
-        ctx.save_for_backward(cut, weight)
+        ctx.save_for_backward(cut, weight, x)
         return windows_forward(cut, weight, bias)
 
     @staticmethod
+    @with_graph(_convolution_graph)
     def backward(ctx, gradient):
-        (cut, weight), gradient = ctx.saved_tensor(), in_order(gradient)
+        (cut, weight, _), gradient = ctx.saved_tensor(), in_order(gradient)
         (out, channels, side, _), count, length = weight.shape, cut.size // cut.shape[-1], cut.shape[-1]
         of_x = of_weight = None
         if ctx.wanted[0]:
@@ -150,7 +171,7 @@ def convolution(x, weight, bias, stride: int, padding: int) -> paddle.Tensor:
     x = in_order(x)
     windows = Windows(x.shape, weight.shape[-1], stride, padding)
     if paddle.is_grad_enabled():
-        return _Convolution.apply(x, weight, bias, windows)
+        return differentiable(_Convolution, x, weight, bias, windows)
     return windows_forward(windows.cut(x), weight, bias)
 
 
@@ -160,6 +181,13 @@ def convolution(x, weight, bias, stride: int, padding: int) -> paddle.Tensor:
 def _sizes(x):
     """batch, rows of a picture, channels."""
     return x.shape[0], x.size // (x.shape[0] * x.shape[-1]), x.shape[-1]
+
+
+def _add_scaled_graph(ctx, gradient):
+    branch, scale = ctx.saved_tensor()
+    kept = gradient if ctx.keep is None else gradient * ctx.keep
+    found = gradient, kept * scale, (kept * branch).sum(list(range(branch.ndim - 1))), None
+    return tuple(one if is_wanted else None for one, is_wanted in zip(found, ctx.wanted))
 
 
 class _AddScaled(PyLayer):
@@ -174,6 +202,7 @@ class _AddScaled(PyLayer):
         return out
 
     @staticmethod
+    @with_graph(_add_scaled_graph)
     def backward(ctx, gradient):
         (branch, scale), gradient = ctx.saved_tensor(), in_order(gradient)
         of_branch, of_scale = empty(*branch.shape), empty(*scale.shape)
@@ -192,7 +221,7 @@ def add_scaled(x, branch, scale, keep: paddle.Tensor | None) -> paddle.Tensor:
         keep: a factor for each item, (batch, 1, ...), without a gradient; None for 1.
     """
     if paddle.is_grad_enabled():
-        return _AddScaled.apply(x, branch, scale, keep)
+        return differentiable(_AddScaled, x, branch, scale, keep)
     x, branch, out = in_order(x), in_order(branch), empty(*x.shape)
     places = [address(tensor) for tensor in (x, branch, scale, keep, out)]
     picture_loops.add_scaled(*places, *_sizes(x))

@@ -10,7 +10,7 @@ from paddle.autograd import PyLayer
 
 from ..parallel.tuning import one_thread_here
 from . import volume_loops
-from .functions import address, wanted
+from .functions import address, chosen, differentiable, wanted, with_graph
 from .memory import empty, in_order, product
 
 
@@ -35,6 +35,15 @@ def _forward(x, weight, bias, padding) -> paddle.Tensor:
     return out if bias is None else out + bias.reshape([1, -1, 1, 1, 1])
 
 
+def _graph(ctx, gradient):
+    (x, weight), conv3d = ctx.saved_tensor(), paddle.nn.functional.conv3d
+    turned = [1, 0, 2, 3, 4]  # channels in the place of the batch
+    margins = [side - 1 - margin for side, margin in zip(weight.shape[2:], ctx.padding)]
+    of_x = conv3d(gradient, weight.flip([2, 3, 4]).transpose(turned), padding=margins) if ctx.wanted[0] else None
+    of_weight = conv3d(x.transpose(turned), gradient.transpose(turned), padding=list(ctx.padding)).transpose(turned)
+    return chosen(ctx.wanted, of_x, of_weight, gradient.sum([0, 2, 3, 4]))[: 2 + ctx.has_bias]
+
+
 class _Convolution(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, padding):
@@ -43,6 +52,7 @@ class _Convolution(PyLayer):
         return _forward(x, weight, bias, padding)
 
     @staticmethod
+    @with_graph(_graph)
     def backward(ctx, gradient):
         (x, weight), gradient, padding = ctx.saved_tensor(), in_order(gradient), ctx.padding
         (batch, inputs, *size), (outputs, _, *kernel) = x.shape, weight.shape
@@ -73,5 +83,5 @@ def convolution(x, weight, bias, padding: Sequence[int]) -> paddle.Tensor:
     """
     x, padding = in_order(x), tuple(padding)
     if paddle.is_grad_enabled():
-        return _Convolution.apply(x, weight, bias, padding)
+        return differentiable(_Convolution, x, weight, bias, padding)
     return _forward(x, weight, bias, padding)

@@ -32,7 +32,7 @@ _MALLOPT = {"MALLOC_MMAP_MAX_": -4, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PA
 
 _THREADS = "PADDLEVIT_DIST_THREADS"  # what OMP_NUM_THREADS becomes once Paddle is imported, see ``use_threads``
 
-_OPENMP = re.compile(r"/lib[gi]omp[^/]*$")
+_OPENMP, _MKL = re.compile(r"/lib[gi]omp[^/]*$"), re.compile(r"/lib(mklml_intel|mkl_rt)[^/]*$")
 
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
 
@@ -165,24 +165,27 @@ def hide_threads() -> None:
 @contextlib.contextmanager
 def one_thread_here() -> Iterator[None]:
     """Context in which the operations that the calling thread begins use no others: it is one of several that share the
-    cores among themselves."""
-    libraries = _openmp_libraries()
-    before = [library.omp_get_max_threads() for library in libraries]
-    for library in libraries:
+    cores among themselves. MKL's own number, which MKL_NUM_THREADS sets, wins in its products over OpenMP's."""
+    openmp = _loaded(_OPENMP)
+    before = [library.omp_get_max_threads() for library in openmp]
+    for library in openmp:
         library.omp_set_num_threads(1)
+    mkl = [(library, library.MKL_Set_Num_Threads_Local(1)) for library in _loaded(_MKL)]
     try:
         yield
     finally:
-        for library, threads in zip(libraries, before):
+        for library, threads in zip(openmp, before):
             library.omp_set_num_threads(threads)
+        for library, threads in mkl:
+            library.MKL_Set_Num_Threads_Local(threads)
 
 
 @functools.cache
-def _openmp_libraries() -> list[ctypes.CDLL]:
-    """Those that this process has loaded."""
+def _loaded(names: re.Pattern[str]) -> list[ctypes.CDLL]:
+    """The libraries of these names that this process has loaded."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
-    return [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if _OPENMP.search(line)})]
+    return [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if names.search(line)})]
 
 
 def give_back_memory() -> None:

@@ -46,10 +46,14 @@ class SceneWriter(PredictionWriter):
         self.as_source = known & {scene.kind for scene in scenes}
 
     def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
-        names = self.write_scene(self.dataset.read(index), prediction, truth)
+        scene = self.dataset.read(index)
+        names = self.write_scene(scene, prediction, truth)
         ends = {"ply": ".ply", "picture": ".png", "text": ".txt"}
         row = {kind: next((name for name in names if name.endswith(end)), None) for kind, end in ends.items()}
-        return {**row, "as_source": self._as_source(index, *self.point_labels(prediction))} if self.as_source else row
+        if not self.as_source:
+            return row
+        labels = (None if one is None else scene.as_source(one) for one in self.point_labels(prediction))
+        return {**row, "as_source": self._as_source(index, *labels)}
 
     def point_labels(self, prediction: Any) -> tuple[np.ndarray, np.ndarray | None]:
         """The class and the instance of each point, integers (P,), in what ``predict_step`` gives of a scene; instances

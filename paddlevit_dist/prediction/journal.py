@@ -21,7 +21,7 @@ from ..contracts.prediction import Entry, InputSamples
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written
 from ..runtime.ordered_lines import LineWriter, line_of, merged
-from ..runtime.printing import one_line
+from ..runtime.printing import cell, one_line
 from ..runtime.text_files import read_json
 
 ABOUT, UNFINISHED = "about.json", "unfinished"
@@ -237,14 +237,3 @@ def first_unreadable(folder: Path) -> tuple[str, str]:
         next(lines)
         path, reason = next(lines)
     return path, reason
-
-
-def cell(value: Any) -> Any:
-    """A value for a table that people open with a spreadsheet or a terminal: text that a spreadsheet would take for a
-    formula has an apostrophe before it; control characters, and bytes of a file name that are no UTF-8, are escaped.
-    Numbers, and ``predictions.jsonl``, are as they are."""
-    if not isinstance(value, str):
-        return value
-    text = value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    shown = "".join(one if one.isprintable() or one > "\x9f" else repr(one)[1:-1] for one in text)
-    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown

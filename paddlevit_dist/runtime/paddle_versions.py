@@ -11,6 +11,11 @@ _IS_3 = int(paddle.__version__.split(".")[0]) >= 3
 _VALUES_PER_BLOCK = 65536  # of a GPU's fused update
 
 
+def has_lists_in_functions() -> bool:
+    """Whether a ``PyLayer`` takes a list of tensors and gives each its gradient; 2.6 gives one all of them."""
+    return _IS_3
+
+
 def squared_norm(tensor: paddle.Tensor) -> paddle.Tensor:
     """Sum of the squares of all elements, (1,). Takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; Paddle
     has no public function for it."""

@@ -106,6 +106,31 @@ def _shown(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+_FORMULA = ("=", "+", "-", "@")  # how a spreadsheet recognises one
+
+
+def cell(value: Any) -> Any:
+    """A value for a table that people open with a spreadsheet or a terminal: text that a spreadsheet would take for a
+    formula has an apostrophe before it; control characters, and bytes of a file name that are no UTF-8, are escaped.
+    Numbers, and ``predictions.jsonl``, are as they are."""
+    if not isinstance(value, str):
+        return value
+    shown = "".join(one if one.isprintable() or one > "\x9f" else repr(one)[1:-1] for one in utf8(value))
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
+def text_of_cell(shown: str) -> str:
+    """The text that ``cell`` put an apostrophe before."""
+    return shown[1:] if shown[:1] == "'" and shown[1:].startswith(_FORMULA) else shown
+
+
+def utf8(value: Any) -> Any:
+    """Text whose bytes that are no UTF-8 are escaped; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def block(text: str) -> str:
     """Several lines, such as a traceback, each made safe like ``one_line``; none can pass for the line that says how a
     run ended."""

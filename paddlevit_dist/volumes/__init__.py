@@ -1,10 +1,10 @@
 """Volumes: 3D landmarks in medical images, found as the peaks of heatmaps, and a class for each voxel.
 
 - ``detection``, ``settings``: the task and its keys; ``unet3d``: the network; ``heatmaps``, ``losses``, ``metrics``
-- ``dataset``, ``landmarks``, ``phantoms``: datasets; ``reading``, ``dicom``, ``itk_headers``, ``landmark_files``,
-  ``slicer_files``, ``geometry``, ``store``: files and voxel geometry
+- ``dataset``, ``landmarks``, ``phantoms``: datasets; ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``,
+  ``geometry``, ``store``: files and voxel geometry
 - ``segmentation``: the task of classes
-- ``samples``, ``variations``, ``intensities``, ``mirroring``: training crops; ``sliding_window``,
+- ``samples``, ``variations``, ``intensities``, ``nonzero``, ``mirroring``: training crops; ``sliding_window``,
   ``decoding``: from maps to landmarks
 - ``inputs``, ``predictions``: what ``predict`` reads, and what is written of landmarks; ``pictures``,
   ``landmark_figures``: how they look; ``export``: one function of tensors

@@ -33,6 +33,8 @@ class VolumeDataset(Dataset):
     names: list[str] = []
     #: (depth, height, width), millimetres, of all its volumes
     spacing: np.ndarray
+    #: of each channel what its moments are of, as the task says, see ``nonzero``; None: always of the whole volume
+    within: Sequence[str] | None = None
 
     def __init__(
         self, data_path: str | None, split: str, cache_folder: Path | None, options: Options = AS_THEY_ARE
@@ -59,6 +61,10 @@ class VolumeDataset(Dataset):
     def volume(self, index: int) -> Decoded:
         """Voxels and geometry of volume ``index``."""
         raise NotImplementedError
+
+    def stored(self, index: int) -> list[np.ndarray]:
+        """The voxels of its channel as they are stored, without being resampled."""
+        return [self.volume(index).array]
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""

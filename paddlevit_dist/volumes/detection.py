@@ -29,6 +29,7 @@ from .landmark_figures import LandmarkRecord, landmark_figures
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import chosen_pairs, forgotten_pairs, mirror_order
+from .nonzero import per_channel, recorded, settle
 from .pictures import orthogonal_slices
 from .predictions import FoundLandmarks, LandmarkWriter, Truth, points_of
 from .samples import Augmentation, VolumeSamples
@@ -50,6 +51,7 @@ class LandmarkDetection(Task):
         super().__init__(config)
         self.names: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm
+        self.within: str | None = None  # what z_score is of, see ``nonzero``
         self._cases: list[tuple[str, str]] = []  # of the evaluation: name, convention of its predictions
 
     # ---- data --------------------------------------------------------------------------------------------------
@@ -58,8 +60,8 @@ class LandmarkDetection(Task):
         volumes = self.config.VOLUMES
         dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, cache_folder)
         self._take_facts(dataset)
-        notices = list(dataset.notices)
         is_training = self.trains_on(split)
+        notices = [*dataset.notices, *settle(self, dataset, self._intensities().kinds, is_training)]
         if not is_training:
             self._cases = _written(dataset)
         augmentation = Augmentation.of(volumes)
@@ -89,7 +91,7 @@ class LandmarkDetection(Task):
         self.spacing, self.names = dataset.spacing, list(dataset.names)
 
     def _intensities(self) -> Intensities:
-        return Intensities.of(self.config.VOLUMES, 1)
+        return Intensities.of(self.config.VOLUMES, 1, self.within)
 
     def check_sample(self, sample: dict[str, np.ndarray]) -> None:
         require_finite({name: value for name, value in sample.items() if name != "points"})  # NaN: one is missing
@@ -243,11 +245,13 @@ class LandmarkDetection(Task):
                 "with their about.yaml"
             )
         self.names, self.spacing = list(names), np.array(spacing, dtype=np.float64)
+        self.within = recorded(learned.input)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
         volumes = self.config.VOLUMES
         files, unreadable = find_volumes(list(map(str, inputs)))
         dataset = InputVolumes(files, self.names, self.spacing, volumes.WORLD, volumes.MAX_VOXELS)
+        dataset.within = per_channel(self._intensities().within, self._intensities().kinds)
         self._cases = _written(dataset)
         samples = VolumeSamples(dataset, None, Augmentation(), range(len(self.names)), self._intensities())
         return VolumeInputs(samples, unreadable)
@@ -271,7 +275,7 @@ class LandmarkDetection(Task):
 
     def export_parts(self) -> ExportParts:
         sigma = None if self.spacing is None else self._sigma()
-        return export_parts(self.config.VOLUMES, self.names, self.spacing, sigma)
+        return export_parts(self.config.VOLUMES, self._intensities(), self.names, self.spacing, sigma)
 
     # ---- pictures ----------------------------------------------------------------------------------------------
 

@@ -10,12 +10,13 @@ from .intensities import Intensities
 
 
 def export_parts(
-    volumes: Any, names: Sequence[str], spacing: np.ndarray | None, sigma: np.ndarray | None
+    volumes: Any, scaled: Intensities, names: Sequence[str], spacing: np.ndarray | None, sigma: np.ndarray | None
 ) -> ExportParts:
     """The parts for a network of heatmaps.
 
     Args:
         volumes: the configuration's VOLUMES.
+        scaled: its intensities.
         names: of the landmarks, in the order of the maps; empty where they are unknown.
         spacing: millimetres (depth, height, width), or None.
         sigma: deviation of the heatmaps in voxels, likewise.
@@ -24,7 +25,7 @@ def export_parts(
     window = volumes.INTENSITY_WINDOW
     intensities: Any
     if list(volumes.NORMALISE) != ["percentiles"]:
-        intensities = Intensities.of(volumes, 1).about()
+        intensities = scaled.about()
     elif window is None:
         intensities = "percentiles 0.5 and 99.5 of each volume become 0 and 1"
     else:
@@ -50,6 +51,7 @@ def export_parts(
 
 def segmentation_parts(
     volumes: Any,
+    scaled: Intensities,
     class_names: Sequence[str],
     numbers: Sequence[int],
     channels: Sequence[str],
@@ -61,7 +63,7 @@ def segmentation_parts(
         "classes": list(class_names) or None,
         "label_numbers": list(numbers) or None,
         "channels": list(channels),
-        "preprocessing": _preprocessing(volumes, spacing, Intensities.of(volumes, len(channels) or 1).about()),
+        "preprocessing": _preprocessing(volumes, spacing, scaled.about()),
         "output": "one map per class, of the input's size",
         "postprocessing": {
             "of_overlapping_windows": _WEIGHTS[volumes.WINDOW_WEIGHTS],

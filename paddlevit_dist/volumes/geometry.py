@@ -216,6 +216,15 @@ def as_stored(array: np.ndarray, affine: np.ndarray) -> np.ndarray:
     return turned.transpose(np.argsort([2 - axis for axis in order[::-1]]))
 
 
+def square(affine: np.ndarray) -> np.ndarray:
+    """An affine (4, 4) without its shear: steps keep their lengths and the first voxel its place, the first axis its
+    direction and the second its plane with it, as slices of a tilted gantry do."""
+    changed = affine.copy()
+    directions, upper = np.linalg.qr(affine[:3, :3])
+    changed[:3, :3] = directions * np.sign(np.diag(upper)) * np.linalg.norm(affine[:3, :3], axis=0)
+    return changed
+
+
 def rotation(angles: np.ndarray) -> np.ndarray:
     """Matrix (3, 3) of rotations in radians about the first, then the second, then the third axis."""
     matrix = np.eye(3)
@@ -229,7 +238,6 @@ def rotation(angles: np.ndarray) -> np.ndarray:
 
 
 PACKED, PLAIN = 1032, 1  # bytes that a byte of a file can stand for: deflated (the format's own bound), and as it is
-TEXT = 8  # "0 " may be a float64 of 8 bytes
 
 
 def check_voxels(file: str, shape: Sequence[int], max_voxels: int, why: str = "") -> None:

@@ -13,6 +13,7 @@ from ..runtime.errors import UserError
 from . import dicom
 from .dataset import VolumeDataset
 from .geometry import Geometry, turned_spacing
+from .nonzero import VOLUME
 from .reading import SUFFIXES, Header, case_name, headers_in_one_place, parts_of, remarks_on
 from .store import Decoded, read_decoded
 
@@ -21,10 +22,13 @@ _LABELS = ("labelsTr", "labelsTs")
 _SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three digits
 
 
-def read_new(file: str, geometry: Geometry, spacing: np.ndarray, max_voxels: int) -> Decoded:
-    """A volume of this geometry at a spacing (depth, height, width) that weights say."""
+def read_new(
+    file: str, within: str, geometry: Geometry, spacing: np.ndarray, max_voxels: int, channels: Sequence[str]
+) -> Decoded:
+    """A volume of this geometry at a spacing (depth, height, width) that weights say; ``within`` and ``channels`` as
+    of ``read_decoded``."""
     same = np.allclose(turned_spacing(geometry), spacing, rtol=_SAME_SPACING)
-    return read_decoded(file, None if same else spacing.tolist(), max_voxels)
+    return read_decoded(file, None if same else spacing.tolist(), max_voxels, within, channels)
 
 
 def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -90,6 +94,7 @@ class InputVolumes(VolumeDataset):
     """
 
     labelled = False
+    within: Sequence[str] = (VOLUME,)
 
     def __init__(
         self, files: Sequence[str], names: Sequence[str], spacing: np.ndarray, world: str, max_voxels: int
@@ -112,7 +117,8 @@ class InputVolumes(VolumeDataset):
         return self.headers[index].convention if self.world == "file" else self.world
 
     def volume(self, index: int) -> Decoded:
-        return read_new(self.files[index][0], self.headers[index].geometry, self.spacing, self.max_voxels)
+        files, geometry = self.files[index], self.headers[index].geometry
+        return read_new(files[0], self.within[0], geometry, self.spacing, self.max_voxels, files)
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return np.full((len(self.names), 3), np.nan)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runtime.errors import UserError
+from .nonzero import VOLUME
 from .store import Decoded
 
 
@@ -37,11 +38,14 @@ class Intensities(NamedTuple):
     kinds: Sequence[str] = ("percentiles",)
     window: Sequence[float] | None = None
     mean_std: Sequence[float] | None = None
+    within: str = VOLUME
 
     @classmethod
-    def of(cls, volumes: object, channels: int) -> "Intensities":
+    def of(cls, volumes: object, channels: int, within: str | None = VOLUME) -> "Intensities":
         """Those of a configuration's VOLUMES for so many channels.
 
+        Args:
+            within: what "z_score" is of, see ``nonzero``.
         Raises:
             UserError: the keys contradict one another.
         """
@@ -59,7 +63,7 @@ class Intensities(NamedTuple):
             )
         if mean_std is not None and mean_std[1] <= 0:
             raise UserError(f"VOLUMES.INTENSITY_MEAN_STD {list(mean_std)}: expected a deviation above 0")
-        return cls(kinds if len(kinds) == channels else kinds * channels, window, mean_std)
+        return cls(kinds if len(kinds) == channels else kinds * channels, window, mean_std, within or VOLUME)
 
     def scaling(self, channel: int, decoded: Decoded) -> Scaling:
         """That of one channel of a volume."""
@@ -78,4 +82,6 @@ class Intensities(NamedTuple):
         """Plain values that say the same."""
         window = None if self.window is None else [float(bound) for bound in self.window]
         found: dict[str, object] = {"normalise": list(self.kinds), "intensity_window": window}
+        if "z_score" in self.kinds and self.within != VOLUME:  # older weights say nothing
+            found["z_score"] = self.within
         return found if self.mean_std is None else {**found, "intensity_mean_std": [float(v) for v in self.mean_std]}

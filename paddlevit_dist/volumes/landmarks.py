@@ -14,8 +14,9 @@ from . import dicom, landmark_files
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, convert, turned_spacing
 from .mirroring import propose_pairs
+from .nonzero import VOLUME
 from .reading import Header, case_name, list_volumes, parts_of, read_header, remarks_on
-from .store import Decoded, DecodedStore
+from .store import Decoded, DecodedStore, read_stored
 
 _LAYOUT = (
     "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, beside each, "
@@ -58,6 +59,8 @@ class Landmarks(VolumeDataset):
             or spacings differ and no common one is given.
     """
 
+    within: Sequence[str] = (VOLUME,)
+
     def __init__(self, data_path: str | None, split: str, cache_folder: Path, options: Options = AS_THEY_ARE) -> None:
         folder = _existing(data_path, split)
         self.root = os.path.dirname(folder)
@@ -86,7 +89,11 @@ class Landmarks(VolumeDataset):
         return len(self.cases)
 
     def volume(self, index: int) -> Decoded:
-        return self.store.get(self.cases[index].file)
+        file = self.cases[index].file
+        return self.store.get(file, self.within[0], (file,))
+
+    def stored(self, index: int) -> list[np.ndarray]:
+        return [read_stored(self.cases[index].file, self.store.max_voxels)[0]]
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return geometry.voxels(self.cases[index].world)

@@ -12,6 +12,7 @@ from PIL import Image
 
 from ..contracts.prediction import Entry, PredictionWriter, Row
 from ..runtime.files import atomic_file
+from ..runtime.printing import cell
 from .geometry import Geometry, convert
 from .metrics import RADII_MM, LandmarkMetrics, rate_name, rows_of
 from .pictures import orthogonal_slices
@@ -92,7 +93,7 @@ class LandmarkWriter(PredictionWriter):
         case, convention = self.cases[index]
         points = points_of(prediction, self.names, convention)
         return [
-            [case, point.name, *point.position, f"{sure:.4f}", "" if math.isnan(error) else f"{error:.4f}"]
+            [cell(case), cell(point.name), *point.position, f"{sure:.4f}", "" if math.isnan(error) else f"{error:.4f}"]
             + [convention.upper()]
             for point, sure, error in zip(points, prediction.confidences, truth.errors)
         ]
@@ -109,7 +110,8 @@ class LandmarkWriter(PredictionWriter):
         if rows:
             _write_csv(self.folder / "landmarks.csv", _COLUMNS, sorted(rows))
             header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
-            _write_csv(self.folder / "per_landmark.csv", header, rows_of(metrics.state, self.names))
+            of_names = rows_of(metrics.state, list(map(cell, self.names)))
+            _write_csv(self.folder / "per_landmark.csv", header, of_names)
             worlds = " and ".join(sorted({row[7] for row in rows}))
             lines.insert(0, f"wrote {len(rows)} positions in world millimetres ({worlds}) to {self.folder}")
         return lines

@@ -15,12 +15,13 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.files import require_regular
 from . import dicom, landmark_files
-from .geometry import PACKED, PLAIN, TEXT, Geometry, affine_from, check_fits, check_voxels, checked, spatial
-from .itk_headers import is_packed, is_text, named_files, require_beside, require_plain
+from .geometry import PACKED, PLAIN, Geometry, affine_from, check_fits, check_voxels, checked, spatial
 from .settings import MAX_VOXELS
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
 _OF_ITK = (".mha", ".mhd", ".nrrd", ".nhdr")
+_VOXEL_FILE = re.compile(rb"^(?:ElementDataFile[ \t]*=|data ?file[ \t]*:)([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
+_LONGEST_HEADER = 1 << 16  # bytes in which that is looked for
 _SAME_PLACE = 0.05  # of the smallest spacing: how far corners of files of one volume may be apart
 _LONGEST_REASON = 200  # characters of what a library says
 _SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, its header included
@@ -28,6 +29,10 @@ _LONGEST_EXTENSIONS = 1 << 26  # bytes between a NIfTI's header and its voxels
 _NO_NIFTI_PLACE = (
     "no orientation in the header (sform_code and qform_code are 0): laid with x to the left, y to the front, z "
     "upwards and the middle at 0; check left and right"
+)
+_TWO_NIFTI_PLACES = (
+    "sform and qform in the header lay its voxels at different places: the sform is used, which other programs may not "
+    "do; correct the header"
 )
 _NO_NRRD_PLACE = (
     "no orientation in the header (no line 'space:'): laid as LPS, x to the left, y to the back, z upwards; check left "
@@ -108,8 +113,7 @@ def _require_same_place(first: str, one: Geometry, second: str, other: Geometry)
         both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (other, one)]
         what = f"{both[0]} voxels (x, y, z) and {both[1]}"
     else:
-        corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
-        apart = float(np.abs(one.world(corners) - other.world(corners)).max())
+        apart = _farthest_apart(one, other)
         if apart <= _SAME_PLACE * one.spacing.min():
             return
         if not np.allclose(one.spacing, other.spacing, rtol=1e-3):
@@ -121,6 +125,12 @@ def _require_same_place(first: str, one: Geometry, second: str, other: Geometry)
     raise UserError(
         f"{second} does not lie where {first} does: {what}; resample one onto the other, or correct its header"
     )
+
+
+def _farthest_apart(one: Geometry, other: Geometry) -> float:
+    """Millimetres along an axis of the world between the places of a corner in two arrays of one shape."""
+    corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
+    return float(np.abs(one.world(corners) - other.world(corners)).max())
 
 
 def remarks_on(headers: dict[str, Header]) -> list[str]:
@@ -166,8 +176,7 @@ def parts_of(path: str) -> list[str]:
     """All files that hold a volume: itself, the voxels beside a detached header, or the files of a folder."""
     if os.path.isdir(path):
         return dicom.files_in(path)
-    named = named_files(path) if path.lower().endswith(_OF_ITK) else []
-    return [path, *(part for part in named if os.path.isfile(part))]
+    return [path, *filter(os.path.isfile, _voxels_beside(path))]
 
 
 def case_name(path: str) -> str:
@@ -204,7 +213,8 @@ def _understood(file: str, read: Callable[[], Any]) -> Any:
     except (UserError, MemoryError):
         raise
     except Exception as error:  # each library has errors of its own for what it cannot read
-        reason = ascii(" ".join(str(error).split()))[1:-1][:_LONGEST_REASON]
+        said = str(error).rpartition("ERROR: ")[2]  # SimpleITK names its own source files first
+        reason = ascii(" ".join(said.split()))[1:-1][:_LONGEST_REASON]
         raise UserError(f"{file} cannot be read as a volume ({reason}); is it complete? Copy it again") from error
 
 
@@ -233,6 +243,10 @@ def _open_nifti(file: str) -> _Opened:
     affine, remarks = image.affine, []
     if not image.header["sform_code"] and not image.header["qform_code"]:
         remarks.append(_NO_NIFTI_PLACE)
+    if image.header["sform_code"] and image.header["qform_code"]:
+        one, other = (Geometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
+        if _farthest_apart(one, other) > _SAME_PLACE * other.spacing.min():
+            remarks.append(_TWO_NIFTI_PLACES)
     unit = int(image.header["xyzt_units"]) & 7
     if unit in _NIFTI_UNITS:
         name, factor = _NIFTI_UNITS[unit]
@@ -318,19 +332,16 @@ def _load_npz(file: str) -> np.ndarray:
 
 def _open_itk(file: str) -> _Opened:
     itk = library("SimpleITK", file)
-    require_plain(file)
-    parts = [file, *require_beside(file)]
+    for part in _voxels_beside(file):
+        if not os.path.isfile(part):
+            raise UserError(f"{file}: its voxels are in {part}, which is no file; copy it beside the header")
     reader = itk.ImageFileReader()
     reader.SetFileName(file)
     # Without this it would look at the content, and know only a lowercase suffix.
     reader.SetImageIO("MetaImageIO" if _suffix(file) in (".mha", ".mhd") else "NrrdImageIO")
-    _told_by_itk(file, "its header is damaged", reader.ReadImageInformation)
+    reader.ReadImageInformation()
     size, numbers = reader.GetSize(), reader.GetNumberOfComponents()
     shape = (*size[::-1], *([numbers] if numbers > 1 else []))
-    kind = itk.GetPixelIDValueAsString(reader.GetPixelIDValue())  # such as "16-bit signed integer"
-    number_bytes = max(int(bits) for bits in re.findall(r"(\d+)-bit", kind) or [8]) // 8
-    gain = PACKED if is_packed(file) else TEXT if is_text(file) else PLAIN
-    check_fits(file, math.prod(shape) * number_bytes, sum(map(os.path.getsize, parts)), gain)
     axes = len(size)
     if axes < 3 or len(spatial(shape)) != 3:
         return _Opened(shape, np.eye(4), "lps", lambda: np.zeros(0))
@@ -343,23 +354,20 @@ def _open_itk(file: str) -> _Opened:
         shape,
         affine,
         "lps",
-        lambda: itk.GetArrayFromImage(
-            _told_by_itk(file, "there are fewer voxels than its header says", reader.Execute)
-        ),
+        lambda: itk.GetArrayFromImage(reader.Execute()),
         () if says_place else (_NO_NRRD_PLACE,),
     )
 
 
-def _told_by_itk(file: str, reason: str, read: Callable[[], Any]) -> Any:
-    """What ``read`` returns; SimpleITK's own messages mention its source files."""
-    try:
-        return read()
-    except RuntimeError as error:
-        if "memory" in str(error).lower():
-            raise
-        raise UserError(
-            f"{file} cannot be read as a volume: probably {reason}; is it complete? Copy it again"
-        ) from error
+def _voxels_beside(header: str) -> list[str]:
+    """The file that a header of MetaImage or NRRD names as that of its voxels, if it names one."""
+    if not header.lower().endswith(_OF_ITK):
+        return []
+    with open(header, "rb") as content:
+        named = _VOXEL_FILE.search(content.read(_LONGEST_HEADER))
+    name = os.fsdecode(named[1].strip()) if named else ""
+    alone = name and "%" not in name and name.split()[0].upper() not in ("LOCAL", "LIST")
+    return [os.path.join(os.path.dirname(header), name)] if alone else []
 
 
 def _open_folder(folder: str) -> _Opened:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..runtime.errors import UserError
-from ..runtime.printing import shortened
+from ..runtime.printing import shortened, text_of_cell
 from . import landmark_files
 from .dataset import VolumeDataset
 from .geometry import convert
@@ -89,11 +89,8 @@ def _of_table(file: str) -> dict[str, Placed]:
     reader.fieldnames = columns
     found: dict[str, Placed] = {}
     for row in _rows(file, reader):
-        where, case, name = (
-            f"{file}, line {reader.line_num}",
-            (row["case"] or "").strip(),
-            (row["landmark"] or "").strip(),
-        )
+        where = f"{file}, line {reader.line_num}"
+        case, name = (text_of_cell((row[column] or "").strip()) for column in ("case", "landmark"))
         world = (row.get("world") or "").strip().lower()
         if world not in ("", "lps", "ras"):
             raise UserError(f"{where}: world is {world!r}, expected LPS or RAS")

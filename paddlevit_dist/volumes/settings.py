@@ -42,7 +42,8 @@ _KEYS = (
         "text",
         "how intensities become the network's, one word for all channels or one for each: percentiles (0.5 and 99.5 of "
         "each volume, or INTENSITY_WINDOW, become 0 and 1), ct (cut off at INTENSITY_WINDOW, then INTENSITY_MEAN_STD "
-        "become 0 and 1), z_score (mean and deviation of each volume become 0 and 1), none",
+        "become 0 and 1), z_score (mean and deviation of each volume become 0 and 1: of what is not zero where boxes "
+        "around that are below 75 % of the training volumes, else of the box), none",
         choices=("percentiles", "ct", "z_score", "none"),
         many=True,
     ),

@@ -12,6 +12,7 @@ import numpy as np
 from ..loading.checked_files import Damaged, checked_file, read_checked, verify, write_array
 from ..runtime.errors import UserError
 from .geometry import Geometry, canonical, check_voxels, resample, resampled_shape
+from .nonzero import BOX, MASK, VOLUME, box_of, nonzero_mask
 from .reading import parts_of, read_volume
 from .settings import MAX_VOXELS
 
@@ -57,74 +58,109 @@ class DecodedStore:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_verified": set()}
 
-    def get(self, file: str) -> Decoded:
+    def get(self, file: str, within: str = VOLUME, channels: Sequence[str] = ()) -> Decoded:
         """The volume of a file, decoded now if it is new or has changed, or if its decoded copy is damaged, at whose
         checksum each process looks once.
 
+        Args:
+            within, channels: as of ``read_decoded``.
         Raises:
             UserError: see ``read_volume``; or the folder cannot be written.
         """
-        stored, voxels = self._kept(file)
+        stored, voxels = self._kept(file, *(() if within == VOLUME else (within, *channels)))
         low, high = stored["window"]
         mean, deviation = stored["moments"]
         return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high), (mean, deviation))
 
-    def _kept(self, file: str) -> tuple[dict[str, Any], np.ndarray]:
+    def _kept(self, file: str, *within: str) -> tuple[dict[str, Any], np.ndarray]:
         """What is known of a decoded volume, and its voxels."""
-        stem = self.folder / self._key(file)
+        stem = self.folder / self._key(file, *within)
         facts, array = stem.with_suffix(".json"), stem.with_suffix(".npy")
         if stem.name not in self._verified and not _belong_together(facts, array):
-            self._decode(file, facts, array)
+            self._decode(file, facts, array, *within)
         self._verified.add(stem.name)
         try:
             return json.loads(read_checked(facts)), np.load(array, mmap_mode="r", allow_pickle=False)
         except (Damaged, OSError, ValueError) as error:  # since this process has looked at it
             raise UserError(f"the decoded copy of {file} in {self.folder} was damaged: start the run again") from error
 
-    def _key(self, file: str) -> str:
-        parts = [(part, os.stat(part)) for part in parts_of(file)]
+    def _key(self, file: str, *within: str) -> str:
+        parts = [(part, os.stat(part)) for one in (file, *within[1:]) for part in parts_of(one)]
         states = [(os.path.basename(part), state.st_size, state.st_mtime_ns) for part, state in parts]
-        facts = [_VERSION, os.path.abspath(file), states, self.spacing, *self._meaning]
+        facts = [_VERSION, os.path.abspath(file), states, self.spacing, *self._meaning, *within[:1]]
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
 
-    def _decode(self, file: str, facts: Path, target: Path) -> None:
-        voxels, affine, known = self._read(file)
+    def _decode(self, file: str, facts: Path, target: Path, *within: str) -> None:
+        voxels, affine, known = self._read(file, *within)
         self.folder.mkdir(parents=True, exist_ok=True)
         checksum = write_array(target, voxels)
         stored = {"file": os.path.abspath(file), "affine": affine.tolist(), **known, "checksum": checksum}
         with checked_file(facts) as out:
             out.write(json.dumps(stored).encode("utf-8"))
 
-    def _read(self, file: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Voxels and affine as ``read_upright`` gives them, and what else is kept of a volume."""
-        decoded = read_decoded(file, self.spacing, self.max_voxels)
+        decoded = read_decoded(file, self.spacing, self.max_voxels, *within[:1], channels=within[1:])
         return decoded.array, decoded.geometry.affine, {"window": decoded.window, "moments": decoded.moments}
 
 
-def read_decoded(file: str, spacing_mm: Sequence[float] | None, max_voxels: int) -> Decoded:
-    """A volume without a store; arguments and errors as of ``read_upright``."""
-    voxels, affine = read_upright(file, spacing_mm, max_voxels)
-    return Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels), moments(voxels))
+def read_decoded(
+    file: str, spacing_mm: Sequence[float] | None, max_voxels: int, within: str = VOLUME, channels: Sequence[str] = ()
+) -> Decoded:
+    """A volume without a store; arguments and errors as of ``read_upright``.
+
+    Args:
+        within: what its moments are of, see ``nonzero``: VOLUME, all voxels as they are resampled; BOX, those in the
+            box, as they are stored; MASK, those that are not zero: these are normalised already, and the moments 0, 1.
+        channels: the files of all channels, whose voxels decide what is not zero.
+    """
+    voxels, affine = read_stored(file, max_voxels)
+    own = None
+    if within != VOLUME:
+        mask = nonzero_mask([read_stored(channel, max_voxels)[0] for channel in channels])
+        own = moments(voxels[box_of(mask)] if within == BOX else voxels[mask][None])
+    if own is not None and within == MASK:
+        normal = (voxels.astype(np.float32) - np.float32(own[0])) / np.float32(own[1])
+        voxels, own = np.where(mask, normal, np.float32(0)), (0.0, 1.0)
+    voxels, affine = at_spacing(file, voxels, affine, spacing_mm, max_voxels, are_labels=False)
+    return Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels), own or moments(voxels))
 
 
 def read_upright(
     file: str,
     spacing_mm: Sequence[float] | None,
     max_voxels: int,
-    classes_of: Callable[[str, np.ndarray], np.ndarray] | None = None,
+    classes_of: Callable[[str, np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The voxels of a file (depth, height, width) along the world's axes, contiguous, and their affine (4, 4).
+    """The classes in a file (depth, height, width) along the world's axes, contiguous, and their affine (4, 4).
 
     Args:
         spacing_mm: millimetres (depth, height, width) to resample to, or None.
         max_voxels: as it is stored and as it is resampled.
-        classes_of: makes classes of the file's numbers; None: they are intensities.
+        classes_of: makes classes of the file's numbers.
     Raises:
         UserError: see ``read_volume``.
     """
+    return at_spacing(file, *read_stored(file, max_voxels, classes_of), spacing_mm, max_voxels, are_labels=True)
+
+
+def read_stored(
+    file: str, max_voxels: int, classes_of: Callable[[str, np.ndarray], np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Voxels of a file, or their classes, along the world's axes, at their own spacing, and their affine."""
     voxels, header = read_volume(file, max_voxels)
-    are_labels = classes_of is not None
-    voxels, affine = canonical(classes_of(file, voxels) if are_labels else voxels, header.geometry.affine)
+    return canonical(voxels if classes_of is None else classes_of(file, voxels), header.geometry.affine)
+
+
+def at_spacing(
+    file: str,
+    voxels: np.ndarray,
+    affine: np.ndarray,
+    spacing_mm: Sequence[float] | None,
+    max_voxels: int,
+    are_labels: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What ``read_stored`` returns at another spacing, contiguous; arguments as of ``read_upright``."""
     if spacing_mm is not None:
         spacing = np.array(spacing_mm, dtype=np.float64)
         why = f" at the spacing of {' x '.join(f'{length:g}' for length in spacing)} mm (VOLUMES.SPACING_MM)"

@@ -226,6 +226,65 @@ def test_gradients_can_be_taken_twice(case):
         np.testing.assert_array_equal(once.numpy(), again.numpy())
 
 
+@pytest.mark.skipif(paddle.__version__ < "3", reason="Paddle 2.6 takes no list of tensors in a PyLayer")
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_by_some_tensors_are_those_by_all(case):
+    layer, values = made(case)
+    x = paddle.to_tensor(values, stop_gradient=False)
+    tensors = [x, *layer.parameters()]
+
+    def gradients(wanted):
+        paddle.seed(1)
+        return paddle.grad((layer(x) ** 2).sum(), wanted, allow_unused=True)
+
+    for tensor, expected in zip(tensors, gradients(tensors)):
+        if expected is not None:
+            np.testing.assert_array_equal(gradients([tensor])[0].numpy(), expected.numpy())
+
+
+TWICE = ["linear", "linear without bias", "layer norm", "gelu", "mlp", "patches", "ConvNeXt's block", "volumes"]
+TWICE += ["depthwise, less high than the kernel", "depthwise without bias", "PVTv2's first", "convolution without bias"]
+TWICE += ["volumes, sides and padding by axis", "volumes, an even kernel", "volumes, one channel, no bias"]
+
+
+@pytest.mark.skipif(paddle.__version__ < "3", reason="Paddle 2.6 takes no list of tensors in a PyLayer")
+@pytest.mark.parametrize("case", TWICE)
+def test_gradients_of_gradients_are_the_slopes_of_the_plain_layers_gradients(case):
+    layer, values = made(case)
+    random = np.random.default_rng(3)
+    weights = random.standard_normal(layer(paddle.to_tensor(values)).shape)
+    others = random.standard_normal(values.shape)
+    along = [random.standard_normal(shape) for shape in (values.shape, *(p.shape for p in layer.parameters()))]
+
+    def product(step, dtype):
+        """Of the gradient by the input, this far along the direction, and ``others``."""
+        own = copy.deepcopy(layer).to(dtype=dtype)
+        for parameter, direction in zip(own.parameters(), along[1:]):
+            parameter.set_value((parameter.numpy() + step * direction).astype(dtype))
+        x = paddle.to_tensor((values + step * along[0]).astype(dtype), stop_gradient=False)
+        total, tensors = (own(x) * paddle.to_tensor(weights, dtype)).sum(), [x, *own.parameters()]
+        # Of all where Paddle computes: its layer norm gives its input a wrong gradient where the weight gets none.
+        gradient = paddle.grad(total, x if dtype == "float32" else tensors, create_graph=dtype == "float32")[0]
+        return (gradient * paddle.to_tensor(others, dtype)).sum(), tensors
+
+    total, tensors = product(0.0, "float32")
+    found = paddle.grad(total, tensors, allow_unused=True)
+    slope = sum(float((one.numpy() * direction).sum()) for one, direction in zip(found, along) if one is not None)
+    ahead, behind = (product(step, "float64")[0].item() for step in (1e-5, -1e-5))
+    sizes = [np.abs(one.numpy() * direction).sum() for one, direction in zip(found, along) if one is not None]
+    assert slope == pytest.approx((ahead - behind) / 2e-5, abs=1e-5 * sum(sizes))
+    assert sum(sizes) > 0
+
+
+@pytest.mark.skipif(paddle.__version__ < "3", reason="Paddle 2.6 takes no list of tensors in a PyLayer")
+@pytest.mark.parametrize("case", ["block", "windows", "fewer keys", "SegFormer's head"])
+def test_branches_refuse_gradients_of_gradients_and_say_what_helps(case):
+    layer, values = made(case)
+    x = paddle.to_tensor(values, stop_gradient=False)
+    with pytest.raises(Exception, match="set PADDLEVIT_DIST_PLAIN_LAYERS=1"):
+        paddle.grad((layer(x) ** 2).sum(), x, create_graph=True)
+
+
 def test_large_and_not_finite_numbers():
     values = np.array([[-1e4, -60.0, -12.0, -3.0, -0.0, 3.0, 60.0, 1e4]], dtype=np.float32)
     expected = paddle.nn.functional.gelu(paddle.to_tensor(values)).numpy()

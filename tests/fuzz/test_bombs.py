@@ -131,18 +131,6 @@ def test_numpys_archive_announces_no_more_than_it_can_hold(tmp_path, little_memo
     assert "is not as numpy.savez writes it" in told(read_volume, tmp_path / "names.npz")
 
 
-@pytest.mark.parametrize("name", ["case.mha", "case.nrrd"])
-@pytest.mark.parametrize("packed", [False, True])
-def test_headers_of_text_announce_no_more_than_their_files_can_hold(tmp_path, little_memory, name, packed):
-    import SimpleITK
-
-    SimpleITK.WriteImage(SimpleITK.GetImageFromArray(SMALL), str(tmp_path / name), packed)
-    content = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(content.replace(b"5 4 3", b"50000 40000 3000", 1))
-    message = told(read_volume, tmp_path / name)
-    assert "12,000,000,000,000 bytes, more than" in message or "above the limit" in message
-
-
 def test_too_many_voxels_name_the_key(tmp_path):
     path = write_volume(tmp_path / "train" / "case.npy", SMALL)
     write_landmarks(tmp_path / "train" / "case.json", {"nose": [1, 1, 1]})
@@ -162,42 +150,11 @@ def test_an_element_of_dicom_is_no_longer_than_its_file(tmp_path):
     assert "announces 4,294,967,280 bytes, " in told(read_header, folder)
 
 
-OUTSIDE = ["/etc/hostname", "../secret.raw", "..\\secret.raw", "LIST\nsmall.raw\n/etc/hostname", "/etc/host%s 1 3 1"]
-
-
-@pytest.mark.parametrize("name, line", [("case.mhd", "ElementDataFile = "), ("case.nhdr", "data file: ")])
-@pytest.mark.parametrize("value", OUTSIDE)
-def test_headers_name_only_files_beside_them(tmp_path, name, line, value):
-    write_volume(tmp_path / "in" / name, SMALL)
-    (tmp_path / "secret.raw").write_bytes(bytes(10_000))
-    header = tmp_path / "in" / name
-    text = header.read_text()
-    assert f"{line}case.raw" in text
-    for given in (line, line.replace(" = ", " : "), line.upper() if ":" in line else line):
-        header.write_text(text.replace(f"{line}case.raw", given + value))
-        assert "only one beside the header is read" in told(read_volume, header)
-    attached = header.with_suffix(".mha" if name.endswith("mhd") else ".nrrd")
-    attached.write_text(header.read_text())
-    assert "only one beside the header is read" in told(read_volume, attached)
-
-
-def test_a_decoy_before_the_name_of_the_file_helps_nobody(tmp_path):
-    header = write_volume(tmp_path / "case.mha", SMALL)
-    whole = header.read_bytes()
-    for decoy in (b"Comment = ElementDataFile = LOCAL\n", b"Comment = ElementDataFile\n"):
-        head = whole[: whole.index(b"ElementDataFile")].replace(b"NDims = 3\n", b"NDims = 3\n" + decoy)
-        header.write_bytes(head + b"ElementDataFile = /etc/hostname\n")
-        assert "only one beside the header is read" in told(read_volume, header)
-    nrrd = write_volume(tmp_path / "case.nhdr", SMALL)
-    nrrd.write_text(nrrd.read_text() + "content: head/neck\n")  # a line of its own, no name of a file
-    assert np.array_equal(read_volume(nrrd)[0], SMALL)
-
-
 def test_a_pipe_in_place_of_voxels_is_not_waited_for(tmp_path):
     header = write_volume(tmp_path / "case.mhd", SMALL)
     (tmp_path / "case.raw").unlink()
     os.mkfifo(tmp_path / "case.raw")
-    assert f"its voxels are in {tmp_path / 'case.raw'}, which is not a file" in told(read_header, header)
+    assert f"its voxels are in {tmp_path / 'case.raw'}, which is no file" in told(read_header, header)
     os.mkfifo(write_series(tmp_path / "series", SMALL, np.eye(4)) / "999.dcm")
     assert read_volume(tmp_path / "series")[0].shape == SMALL.shape
 

@@ -57,8 +57,8 @@ NOT_RUN = {
     "python -m paddlevit_dist export ./output/mine exported/fast -format=onnxruntime -precision=float16": ONNX,
     "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
     "python main_multi_gpu.py -cfg=./configs/volume_unet3d_phantoms.yaml -dataset=nnunet -data_path=./data -epochs=300 "
-    "VOLUMES.SPACING_MM [2.5,0.8,0.8] VOLUMES.CROP_SIZE [48,128,128] VOLUMES.NORMALISE [ct,z_score] "
-    "VOLUMES.INTENSITY_WINDOW [-160,240] VOLUMES.UNET_WIDTH 32 VOLUMES.UNET_DEPTH 5 -output=./output/livers": NNUNET,
+    "VOLUMES.SPACING_MM '[2.5,0.8,0.8]' VOLUMES.CROP_SIZE '[48,128,128]' VOLUMES.NORMALISE '[ct,z_score]' "
+    "VOLUMES.INTENSITY_WINDOW '[-160,240]' VOLUMES.UNET_WIDTH 32 VOLUMES.UNET_DEPTH 5 -output=./output/livers": NNUNET,
     "python -m paddlevit_dist predict output/livers scans/ --output=livers": NNUNET,
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
@@ -75,8 +75,8 @@ NOT_RUN = {
     "./run_train_multi.sh -cfg=./configs/mink_classifier_solids.yaml -output=./output/solids": "takes minutes; "
     "tests/points/test_recipes.py trains it smaller",
     "./run_train_multi.sh -cfg=mink_classifier_solids -dataset=modelnet40 "
-    "-data_path=/dataset/modelnet40_normal_resampled SHAPES.FEATURES [xyz,normals] SHAPES.VOXEL_SIZE 0.05 SHAPES.UP y "
-    "SHAPES.ROTATION_DEGREES 180 -epochs=100 -output=./output/modelnet40": DOWNLOAD,
+    "-data_path=/dataset/modelnet40_normal_resampled SHAPES.FEATURES '[xyz,normals]' SHAPES.VOXEL_SIZE 0.05 SHAPES.UP "
+    "y SHAPES.ROTATION_DEGREES 180 -epochs=100 -output=./output/modelnet40": DOWNLOAD,
     "python -m paddlevit_dist predict output/solids chair.off scanned_shapes --output=shape_predictions": "needs that "
     "run; tests/points/test_shapes.py predicts files",
     "python -m paddlevit_dist predict output/rooms my_scan.ply /dataset/scannet/scans_test "

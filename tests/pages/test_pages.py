@@ -251,3 +251,11 @@ def test_the_example_that_needs_no_arguments_is_the_recipe_of_the_digits():
     assert values.DATA.DATASET == "digits" and values.DATA.IMAGE_SIZE == 16 and values.MODEL.EMBED_DIM == 96
     assert os.path.samefile(EXAMPLE, ROOT / "configs" / "vit_digits.yaml")
     assert np.isclose(values.TRAIN.BASE_LR, 2e-3)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *CHINESE])
+def test_brackets_of_commands_are_quoted_since_zsh_takes_them_for_names_of_files(page):
+    commands = [*commands_of(page), *commands_in_text_of(page), *inline_commands_of(page)]
+    for command in commands:
+        bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", command)
+        assert not re.search(r"[A-Z][A-Z_]+ \[|=\[", bare), command

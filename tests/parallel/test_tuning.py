@@ -77,6 +77,39 @@ def test_a_wrong_product_stops_the_run(monkeypatch):
         tuning.check_product(size=64)
 
 
+MKL_SCRIPT = """
+import ctypes, os, threading
+import paddle
+from pathlib import Path
+from paddlevit_dist.parallel import tuning
+mkl = ctypes.CDLL(str(Path(paddle.__file__).parent / "libs" / "libmklml_intel.so"))
+other, used = [], mkl.MKL_Get_Max_Threads
+before, tasks = used(), len(os.listdir("/proc/self/task"))
+with tuning.one_thread_here():
+    with tuning.one_thread_here():
+        inner = used()
+    inside = used()
+    paddle.matmul(paddle.ones([512, 512]), paddle.ones([512, 512]))
+    more = len(os.listdir("/proc/self/task")) - tasks
+    thread = threading.Thread(target=lambda: other.append(used()))
+    thread.start()
+    thread.join()
+print(before, inner, inside, *other, used(), more)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_one_thread_is_one_of_mkl_too_whatever_its_variable_says():
+    environment = {**os.environ, "MKL_NUM_THREADS": "8", "MKL_DYNAMIC": "FALSE", "OMP_NUM_THREADS": "2"}
+    environment |= {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", MKL_SCRIPT]
+    end = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert end.returncode == 0, end.stderr[-3000:]
+    before, inner, inside, other, after, more = map(int, end.stdout.split())
+    assert (inner, inside) == (1, 1) and before == other == after == 8
+    assert more == 0  # a product started no thread
+
+
 SCRIPT = """
 import os, sys
 if "imports" in sys.argv: import numpy

@@ -183,6 +183,45 @@ def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
         assert np.fromfile(tmp_path / "out" / name, "<u4").tolist() == expected
 
 
+def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_rows(tmp_path):
+    """The others are predicted as if these had never been there, and written in the rows where they stand."""
+    holes = np.array([0, 3, 4, 39])
+    whole = points_of(40)
+    seen = {name: np.delete(column, holes) for name, column in whole.items()}
+    for name, value in (("x", np.nan), ("y", np.inf), ("z", -np.inf)):
+        whole[name] = whole[name].copy()
+        whole[name][holes[[0, 1, 3]]], whole[name][holes[2]] = value, np.nan
+    write_points(tmp_path / "whole.ply", whole)
+    write_points(tmp_path / "seen.ply", seen)
+    scan = np.random.default_rng(0).normal(size=(30, 4)).astype("<f4")
+    scan[7, 1] = np.nan
+    (tmp_path / "velodyne").mkdir()
+    scan.tofile(tmp_path / "velodyne" / "000000.bin")
+    task = recalled(SemanticSegmentation, SEMANTIC)
+    inputs = task.open_inputs([str(tmp_path / name) for name in ("whole.ply", "seen.ply")], tmp_path)
+    assert any("whole.ply: 4 points without finite coordinates are left out" in line for line in inputs.notices)
+    predictions = predicted(task, inputs)
+    np.testing.assert_array_equal(predictions[0], predictions[1])
+    (tmp_path / "out").mkdir()
+    writer = task.prediction_writer(tmp_path / "out", inputs)
+    for index in range(2):
+        writer.write(index, predictions[index])
+    rows, expected = (np.loadtxt(tmp_path / "out" / f"{name}.txt", int) for name in ("whole", "seen"))
+    assert len(rows) == 40 and not rows[holes].any()  # 0 is no class of ScanNet's
+    np.testing.assert_array_equal(np.delete(rows, holes), expected)
+
+    instances = InstanceSegmentation(config.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    instances.set_up_from(Learned(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    scans = instances.open_inputs([str(tmp_path / "velodyne" / "000000.bin")], tmp_path)
+    classes = np.arange(29) % 19
+    writer = instances.prediction_writer(tmp_path / "out", scans)
+    row = writer.write(0, (classes, [Prediction(3, 0.9, np.array([6, 7, 8]))]))
+    labels = np.fromfile(tmp_path / "out" / row["as_source"], "<u4")
+    assert len(labels) == 30 and labels[7] == 0 and np.flatnonzero(labels >> 16).tolist() == [6, 8, 9]
+    (mask,) = (tmp_path / "out" / "predicted_masks").iterdir()
+    assert np.flatnonzero(np.loadtxt(mask, int)).tolist() == [6, 8, 9] and len(np.loadtxt(mask)) == 30
+
+
 def test_instances_come_back_in_the_files_of_their_points(tmp_path):
     import laspy
 

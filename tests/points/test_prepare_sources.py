@@ -280,8 +280,7 @@ def without(*names):
         (without("red"), r"has no colours \(properties red, green and blue\); .* --missing_colors=grey"),
         (without("z"), "has no property z"),
         (without("label"), "has no property label or class .*; name it with --label"),
-        (with_value("x", 2, np.nan), "1 points have coordinates that are not finite numbers, the first is point 2"),
-        (with_value("z", 3, np.inf), "the first is point 3"),
+        (with_value("x", slice(None), np.nan), "has no points with finite coordinates"),
         (with_value("label", 4, 3), "point 4 has label 3, which is out of range; with 3 classes labels go from 0 to 2"),
         ({name: column[:0] for name, column in without().items()}, "has no points"),
         (
@@ -300,6 +299,17 @@ def test_what_is_wrong_with_a_ply_scene_is_told_in_one_line(tmp_path, columns, m
     with pytest.raises(UserError, match=message) as error:
         TableReader(Choices(("a", "b", "c"))).read(ply_source(path))
     assert "\n" not in str(error.value) and str(path) in str(error.value)
+
+
+def test_points_that_are_not_finite_are_left_out_with_their_labels_and_counted(tmp_path):
+    columns = {**with_value("z", 3, np.inf), "label": np.array([0, 1, 2, 7, 1], np.int32)}
+    columns["x"][1] = np.nan
+    write_points(tmp_path / "room.ply", columns)
+    reader = TableReader(Choices(("a", "b", "c")))
+    scene = reader.read(ply_source(tmp_path / "room.ply"))
+    assert scene.semantic.tolist() == [0, 2, 1] and scene.left_out == (1, 3)
+    assert np.isfinite(scene.xyz).all() and len(scene.rgb) == 3
+    assert reader.remarks[0] == f"{tmp_path / 'room.ply'}: 2 points without finite coordinates are left out"
 
 
 def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_path):
@@ -376,7 +386,7 @@ class Evil:
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.full(3, 20.0), np.zeros(3)), "point 0 has label 20, which is out"),
         (
             (np.full((3, 3), np.nan), np.zeros((3, 3)), np.zeros(3), np.zeros(3)),
-            "3 points have coordinates that are not",
+            "has no points with finite coordinates",
         ),
         ((np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros(0)), "has no points"),
     ),

@@ -1,5 +1,6 @@
 """``evaluate landmarks``: positions of other programs, in any of the formats and either coordinate system."""
 
+import csv
 import json
 
 import numpy as np
@@ -9,8 +10,11 @@ from paddlevit_dist import config
 from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.comparing.pairs import compare
 from paddlevit_dist.comparing.tables import read
+from paddlevit_dist.contracts.prediction import Entry
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.geometry import Geometry
+from paddlevit_dist.volumes.predictions import FoundLandmarks, LandmarkWriter, Truth
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
 NAMES = ["nose", "chin", "ear"]
@@ -86,6 +90,26 @@ def table(places, world=""):
         own = own * (-1, -1, 1) if world == "LPS" else own
         rows += [f"{case},{name},{','.join(map(repr, place))},0.9,{world}" for name, place in zip(NAMES, own.tolist())]
     return "\n".join(rows) + "\n"
+
+
+def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_back(tmp_path, capsys):
+    names, places = ["=1+1", "@sum"], np.array([[4.0, 2.0, 3.0], [5.0, 1.0, 2.0]])
+    geometry = Geometry((8, 8, 8), np.diag([-1.0, -1.0, 1.0, 1.0]))  # positions below 0 stay numbers
+    writer = LandmarkWriter(tmp_path, names, [("+case", "ras")])
+    found = FoundLandmarks(0, geometry, places, np.ones(2), np.zeros((8, 8, 8), np.float32))
+    kept = writer.kept(0, found, Truth(np.array([1.0, 2.0]), places))
+    writer.finish([Entry(0, [], kept=kept)])
+    with open(tmp_path / "landmarks.csv", encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [(row["case"], row["landmark"]) for row in rows] == [("'+case", "'=1+1"), ("'+case", "'@sum")]
+    assert [float(row["x_mm"]) for row in rows] == [-3.0, -2.0]
+    summary = (tmp_path / "per_landmark.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in summary] == ["landmark", "'=1+1", "'@sum", "all"]
+    (tmp_path / "truth").mkdir()
+    truth = {name: place.tolist() for name, place in zip(names, geometry.world(places))}
+    (tmp_path / "truth" / "+case.json").write_text(json.dumps(truth))
+    said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "landmarks.csv", "-world=ras")
+    assert said["samples"] == 1 and said["scores"]["=1+1 mre_mm"] == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("world", ["LPS", "RAS", ""])

@@ -5,11 +5,12 @@ import json
 import nibabel
 import numpy as np
 import pytest
-from volumes.volume_files import AFFINE, SHAPE, write_volume
+from volumes.volume_files import AFFINE, SHAPE, voxels, write_series, write_volume
 
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
+from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, Options, Source
 from paddlevit_dist.volumes.segmentation.fingerprint import fingerprint, misnamed
 from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, chosen_cases, grouped
@@ -146,13 +147,33 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
     )
     depth, height, width = SHAPE
     assert f"median {3 * depth} x {1.5 * height:g} x {width}, {2 * depth} x " in lines[1]
-    liver = [int((labels_of(seed)[::step] == 5).sum()) * 6 / 1000 for seed, step in ((0, 2), (2, 1))]
+    liver = [int((labels_of(seed) == 5).sum()) * depth_mm * 1.5 / 1000 for seed, depth_mm in ((0, 2), (2, 4))]
     assert f"in 2 of 2 volumes looked at, {min(liver):.4g} to {max(liver):.4g} ml" in lines[4]
     ct = next(line for line in lines if line.startswith("channel CT"))
     first = np.random.default_rng([0, 0]).normal(0, 20, SHAPE).astype(np.float32)
     assert "0.5, 50 and 99.5" in ct and "VOLUMES.INTENSITY_MEAN_STD [" in ct
     assert float(ct.split("99.5 ")[1].split(",")[0]) > float(first.min())
     assert misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and "called CT" in misnamed(["MRI"], ["ct"])[0]
+
+
+def test_intensities_are_of_stored_voxels_and_every_volume_counts_alike(tmp_path):
+    """One volume's classes have 200 voxels of 100, the other's 20 of 300: without resampling and with equal parts their
+    mean is 200, their deviation 100, and no number lies between."""
+    affine = np.diag([1.0, 1.0, 5.0, 1.0])
+    description = {"channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}}
+    for number, (count, value) in enumerate(((200, 100), (20, 300), (5, 7))):
+        labels = np.zeros((6, 20, 20), np.uint8)
+        labels.reshape(-1)[np.random.default_rng(number).permutation(labels.size)[:count]] = 1
+        voxels = np.where(labels, value, -1000).astype(np.int16)
+        write_volume(tmp_path / "labelsTr" / f"case_{number}.nii.gz", labels, affine)
+        write_volume(tmp_path / "imagesTr" / f"case_{number}_0000.nii.gz", voxels, affine)
+    (tmp_path / "dataset.json").write_text(json.dumps({**description, "file_ending": ".nii.gz"}))
+    (tmp_path / "splits_final.json").write_text(json.dumps([{"train": ["case_0", "case_1"], "val": ["case_2"]}]))
+    ct = [list(fingerprint(opened(tmp_path, spacing_mm=spacing)))[-1] for spacing in (None, [2.0, 3.0, 3.0])]
+    assert ct[0] == ct[1]
+    assert "VOLUMES.INTENSITY_WINDOW [100,300] VOLUMES.INTENSITY_MEAN_STD [" in ct[0]
+    mean, deviation = map(float, ct[0].split("MEAN_STD [")[1].rstrip(")]").split(","))
+    assert (mean, deviation) == pytest.approx((200, 100), abs=0.5)
 
 
 def test_an_unknown_label_is_named_with_its_voxel(tmp_path):
@@ -192,3 +213,24 @@ def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
         np.testing.assert_allclose(written.affine, affine, atol=1e-5)
         assert written.get_data_dtype() == np.uint8
         assert source is None or int(written.header["sform_code"]) == 2
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.5])
+def test_written_labels_of_a_tilted_series_open_in_itk_where_it_puts_the_series(tmp_path, tilt):
+    import SimpleITK
+
+    affine = AFFINE.copy()
+    affine[:3, 2] += tilt * affine[:3, 1]  # each slice begins further in front
+    series = write_series(tmp_path / "anna", voxels(), affine)
+    labels = labels_of(0)
+    upright, _ = canonical(labels, affine)
+    write_labels(tmp_path / "out.nii.gz", upright, Source(str(series), read_header(str(series)).geometry))
+    reader = SimpleITK.ImageSeriesReader()
+    reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(series)))
+    expected, found = reader.Execute(), SimpleITK.ReadImage(str(tmp_path / "out.nii.gz"))
+    np.testing.assert_array_equal(SimpleITK.GetArrayFromImage(found), labels)
+    for value in ("GetOrigin", "GetSpacing", "GetDirection"):
+        np.testing.assert_allclose(getattr(found, value)(), getattr(expected, value)(), atol=1e-4)
+    written = nibabel.load(tmp_path / "out.nii.gz")
+    np.testing.assert_allclose(written.affine, affine, atol=1e-4)  # the sform has the shear
+    assert written.header["sform_code"] and written.header["qform_code"]

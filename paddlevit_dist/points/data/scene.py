@@ -24,6 +24,7 @@ class Scene(NamedTuple):
             origin for float32.
         channels: whatever else its source has of the points, by name: float32 (points, 3) for ``NORMAL``, x, y and z of
             a unit vector, (points, 1) for all others. Not to be modified.
+        left_out: rows of its source without finite coordinates, ascending, which are no points here.
     """
 
     xyz: np.ndarray
@@ -33,6 +34,12 @@ class Scene(NamedTuple):
     name: str
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     channels: Mapping[str, np.ndarray] = {}
+    left_out: tuple[int, ...] = ()
+
+    def as_source(self, values: np.ndarray, nothing: int = IGNORED) -> np.ndarray:
+        """Values (points, ...) by the rows of the source, with ``nothing`` for those left out."""
+        places = np.array(self.left_out, np.int64) - np.arange(len(self.left_out))
+        return np.insert(values, places, nothing, axis=0) if len(places) else values
 
 
 def channel_width(name: str) -> int:

@@ -82,9 +82,9 @@ def sparse_collate(
 
     Args:
         coords: (N_b, D) of each scene; fractional values are rounded down.
-        feats: (N_b, C) of each scene; None: coordinates alone are collated, as MinkowskiEngine's
-            ``batched_coordinates`` does.
-        labels: (N_b,) of each scene. A scene may be empty.
+        feats: (N_b, C) of each scene, tensors too, which are joined to one with its gradient; None: coordinates alone
+            are collated, as MinkowskiEngine's ``batched_coordinates`` does.
+        labels: (N_b,) of each scene, tensors too. A scene may be empty.
 
     Returns:
         coordinates int32 (sum of N_b, 1 + D); with features a tuple: these, features (sum of N_b, C) and, if given,
@@ -94,6 +94,7 @@ def sparse_collate(
         ValueError: no scenes, or lengths or dimensions that do not match.
         UserError: coordinates that are not finite or outside int32.
     """
+    coords = [np.asarray(voxels) for voxels in coords]
     rows_of = [voxels[:, :0] for voxels in coords] if feats is None else feats
     if not len(coords) or len(coords) != len(rows_of) or (labels is not None and len(labels) != len(coords)):
         raise ValueError("sparse_collate needs at least one scene, and as many arrays of features and labels as scenes")
@@ -107,8 +108,16 @@ def sparse_collate(
     for scene, (end, voxels) in enumerate(zip(ends, coords)):
         batch[end - len(voxels) : end, 0] = scene
         batch[end - len(voxels) : end, 1:] = discretize(voxels)
-    joined = [np.concatenate(parts) for parts in (feats, labels) if parts is not None]
+    joined = [_joined(parts) for parts in (feats, labels) if parts is not None]
     return (batch, *joined) if joined else batch
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    if all(isinstance(part, (np.ndarray, list, tuple)) for part in parts):
+        return np.concatenate(parts)
+    import paddle  # whose tensors these are; loader processes, which have arrays, do without
+
+    return paddle.concat([part if isinstance(part, paddle.Tensor) else paddle.to_tensor(part) for part in parts])
 
 
 def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | np.ndarray = None) -> np.ndarray:
@@ -231,7 +240,7 @@ def _check_shapes(coordinates: np.ndarray, features: Any, labels: Any) -> None:
     if features is not None and (np.ndim(features) != 2 or len(features) != len(coordinates)):
         raise ValueError(f"features have shape {np.shape(features)}, expected ({len(coordinates)}, channels)")
     if labels is not None:
-        if np.shape(labels) != (len(coordinates),):
+        if tuple(np.shape(labels)) != (len(coordinates),):
             raise ValueError(f"labels have shape {np.shape(labels)}, expected ({len(coordinates)},)")
         if np.asarray(labels).dtype.kind not in "iu":
             raise ValueError(f"labels are {np.asarray(labels).dtype}, expected integers")

@@ -46,7 +46,7 @@ class InstanceWriter(SceneWriter):
         self, scene: Scene, prediction: tuple[np.ndarray, list[Prediction]], true: np.ndarray | None = None
     ) -> list[str]:
         name, xyz, predictions = scene.name, scene.xyz, prediction[1]
-        self._write_masks(name, len(xyz), predictions)
+        self._write_masks(scene, predictions)
         names = [f"{name}.txt"]
         drawn = coloured_instances(true, predictions, len(xyz))
         views = []
@@ -69,14 +69,17 @@ class InstanceWriter(SceneWriter):
         left = len(entries) - _MOST_NAMED
         return entries if left <= 0 else [*entries[:_MOST_NAMED], (f"and {left} more", UNLABELLED)]
 
-    def _write_masks(self, name: str, num_points: int, predictions: list[Prediction]) -> None:
+    def _write_masks(self, scene: Scene, predictions: list[Prediction]) -> None:
+        """With a row for each of the source, of which those left out are in no mask."""
+        name, rows = scene.name, scene.as_source(np.arange(len(scene.xyz)))
+        places = np.flatnonzero(rows >= 0)
         (self.folder / MASKS_FOLDER).mkdir(exist_ok=True)
         lines = []
         for number, prediction in enumerate(predictions):
             mask_file = f"{MASKS_FOLDER}/{name}_{number:03d}.txt"
-            mask = np.full((num_points, 2), ord("\n"), np.uint8)
+            mask = np.full((len(rows), 2), ord("\n"), np.uint8)
             mask[:, 0] = ord("0")
-            mask[prediction.points, 0] = ord("1")
+            mask[places[prediction.points], 0] = ord("1")
             (self.folder / mask_file).write_bytes(mask.tobytes())
             lines.append(f"{mask_file} {self.numbers[prediction.class_number]} {prediction.confidence:.4f}\n")
         with atomic_file(self.folder / f"{name}.txt") as file:  # last, once everything it lists exists

@@ -197,6 +197,11 @@ class SceneReader:
             UserError: something is missing or out of range.
         """
         path, chosen = source.files[0], self.choices
+        columns, left_out = finite_points(columns)
+        if len(left_out):
+            self.remarks.append(f"{path}: {len(left_out):,} points without finite coordinates are left out")
+            parts = (None if one is None else np.delete(one, left_out) for one in (semantic, instance))
+            semantic, instance = parts
         xyz, rgb = points_of(path, columns, chosen.grey)
         self.remarks += coarse_steps(path, xyz)
         xyz, offset = self.placed(path, xyz)
@@ -207,9 +212,8 @@ class SceneReader:
             labels = check_classes(path, labels, self.class_names and len(self.class_names))
         if instance is not None:
             objects = number_instances(path, whole_labels(path, "instance", instance))
-        return Scene(
-            xyz, rgb, labels, objects, source.name, offset, channels_in(path, columns, chosen.channels, others)
-        )
+        channels = channels_in(path, columns, chosen.channels, others)
+        return Scene(xyz, rgb, labels, objects, source.name, offset, channels, tuple(left_out.tolist()))
 
 
 def split_scenes(
@@ -270,6 +274,15 @@ def _listed(path: str, found: dict[str, str], root: str) -> list[str]:
     return names
 
 
+def finite_points(columns: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
+    """The columns without the points that have a coordinate which is not finite, as those of depth cameras do where
+    nothing was seen, and the rows of these, int64, ascending."""
+    coordinates = [columns[name] for name in "xyz" if name in columns]
+    bad = [~np.isfinite(one) for one in coordinates if one.dtype.kind == "f"]
+    left_out = np.flatnonzero(np.logical_or.reduce(bad)) if bad else np.zeros(0, np.int64)
+    return {name: np.delete(one, left_out) for name, one in columns.items()} if len(left_out) else columns, left_out
+
+
 def points_of(path: str, columns: Mapping[str, np.ndarray], grey: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
@@ -277,7 +290,7 @@ def points_of(path: str, columns: Mapping[str, np.ndarray], grey: bool = False) 
         grey: use mid-grey if there are no colours.
 
     Raises:
-        UserError: coordinates or colours are missing, a point is not finite, or there are no points.
+        UserError: coordinates or colours are missing, or there are no points.
     """
     missing = [name for name in "xyz" if name not in columns]
     if missing:
@@ -285,13 +298,7 @@ def points_of(path: str, columns: Mapping[str, np.ndarray], grey: bool = False) 
     xyz = np.stack([columns[name] for name in "xyz"], axis=1)
     xyz = xyz if xyz.dtype.kind == "f" else xyz.astype(np.float64)
     if not len(xyz):
-        raise UserError(f"{path} has no points; leave it out")
-    bad = ~np.isfinite(xyz).all(axis=1)
-    if bad.any():
-        raise UserError(
-            f"{path}: {int(bad.sum()):,} points have coordinates that are not finite numbers, the first is point "
-            f"{int(bad.argmax())}; remove them"
-        )
+        raise UserError(f"{path} has no points with finite coordinates; leave it out")
     return xyz, _colors(path, columns, len(xyz), grey)
 
 

@@ -103,10 +103,10 @@ def write_labels(path: Path, classes: np.ndarray, instances: np.ndarray | None =
     """Write predictions with the numbers of the data set's own files; folders are made.
 
     Args:
-        classes: integers (points,), numbers of ``CLASS_NAMES``.
+        classes: integers (points,), numbers of ``CLASS_NAMES``; negative, none, is 0 in the file.
         instances: integers (points,) from 0 to 65,534, negative for none; they are counted from 1 in the upper 16 bits.
     """
-    labels = np.array([numbers[0] for numbers in _CLASSES.values()], "<u4")[classes]
+    labels = np.array([*(numbers[0] for numbers in _CLASSES.values()), 0], "<u4")[np.maximum(classes, -1)]
     if instances is not None:
         labels |= (np.maximum(instances, -1) + 1).astype("<u4") << 16
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -219,7 +219,7 @@ class ClassWriter(SceneWriter):
     - ``NAME.ply``, its points coloured by class;
     - ``NAME.png``, the same viewed from above, beside the truth where that is known, with a legend;
     - ``NAME.txt`` with one number per point: ScanNet's class numbers for its twenty classes, as its benchmark requires,
-      else the class index.
+      else the class index; 0 or -100 for points that were left out, as they have no finite coordinates.
     """
 
     files = "NAME.ply coloured by class, NAME.png from above with truth (left, if known) and prediction, NAME.txt"
@@ -229,7 +229,9 @@ class ClassWriter(SceneWriter):
         colours = coloured(prediction, palette_of(self.class_names))
         write_coloured_ply(self.folder / names[0], scene.xyz, colours, prediction, scene.offset)
         with atomic_file(self.folder / names[1]) as file:
-            file.writelines(b"%d\n" % number for number in self.numbers[prediction].tolist())
+            nothing = IGNORED if 0 in self.numbers else 0  # which ScanNet has for no class
+            numbers = scene.as_source(self.numbers[prediction].astype(np.int64), nothing)
+            file.writelines(b"%d\n" % number for number in numbers.tolist())
         if len(scene.xyz):
             names.append(f"{scene.name}.png")
             shown = {"prediction": prediction}

@@ -20,6 +20,7 @@ For experiments, ``SparseTensor(features, coordinates)`` builds the plan on dema
 - ``device_plan``: kernel maps on the device; ``convolution``: the arithmetic and its gradient
 - ``tensor``: ``SparseTensor``, and what is computed from several; ``fields``: points between voxels, dense arrays
 - ``layers``, ``padded`` (spconv's rule), ``depthwise``, ``pooling``, ``per_scene``, ``functional``: building blocks
+- ``switching``: keyword arguments of other libraries' layers
 - ``weights``: of spconv and torchsparse; ``minkunet``, ``variants``: networks, and their names without Paddle
 """
 

@@ -10,6 +10,7 @@ from .coordinate_keys import Steps
 from .device_plan import KernelMap
 from .layers import Convolution
 from .pooling import summed
+from .switching import taken
 
 
 class DepthwiseConvolution(Convolution):
@@ -17,7 +18,7 @@ class DepthwiseConvolution(Convolution):
     with ``kernel`` (K, C).
 
     Args:
-        channels: of the features.
+        channels: of the features; ``in_channels`` likewise.
         kernel_size, stride, dilation, bias, dimension: as of ``Convolution``.
     """
 
@@ -25,13 +26,15 @@ class DepthwiseConvolution(Convolution):
 
     def __init__(
         self,
-        channels: int,
+        channels: int = 0,
         kernel_size: Steps = 3,
         stride: Steps = 1,
         dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
+        **others: Any,
     ) -> None:
+        (channels,) = taken(self, others, in_channels=channels)
         super().__init__(channels, channels, kernel_size, stride, dilation, bias, dimension)
 
     def _create_parameters(self, bias: bool) -> None:

@@ -17,13 +17,14 @@ from paddle import nn
 from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
 from ...parallel import kernel_divides_by_rows, world_size, zero_of
-from ...runtime.autocast import like_products
+from ...runtime.autocast import as_dtype, like_products, product_dtype
 from .convolution import convolve
 from .coordinate_keys import Steps, along_axes, distinct
 from .coordinate_levels import kernel_offsets
 from .coordinate_plan import MapKey, PlanSpec
 from .device_plan import KernelMap, Plan, preferred_block_rows
-from .tensor import SparseTensor, finer_stride, no_rows, require_sparse, times, whole
+from .switching import kept_share, taken
+from .tensor import SparseTensor, finer_stride, no_rows, require_kernels, require_sparse, times, whole
 
 
 class _SparseConvolution(nn.Layer):
@@ -47,8 +48,10 @@ class _SparseConvolution(nn.Layer):
         dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
+        **others: Any,
     ) -> None:
         super().__init__()
+        taken(self, others)
         self.in_channels, self.out_channels, self.dimension = in_channels, out_channels, dimension
         self.kernel_size = whole("kernel_size", kernel_size, dimension)
         self.stride, self.dilation = whole("stride", stride, dimension), whole("dilation", dilation, dimension)
@@ -150,6 +153,7 @@ class Convolution(_SparseConvolution):
         dilation: distance between kernel offsets in voxels of the finer side.
         bias: add a learned vector.
         dimension: spatial axes, 1 to 4.
+        others: of MinkowskiEngine, spconv or torchsparse, see ``switching``.
     """
 
     def _create_parameters(self, bias: bool) -> None:
@@ -200,7 +204,8 @@ def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, di
         ValueError: it has other channels, another dimension, or float64 meets another precision.
     """
     name = type(layer).__name__
-    require_sparse(name, x)
+    require_sparse(name, x, computes=False)
+    require_kernels(name, parameter)
     if dimension not in (None, x.dimension):
         raise ValueError(f"this {name} is for {dimension}-D voxels, but gets {x}: give both the same dimension")
     if x.features.shape[1] != channels:
@@ -219,6 +224,7 @@ def _shown(dtype: paddle.dtype) -> str:
 
 def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
     """``features @ matrix``, also for zero rows, which some kernels reject."""
+    features = as_dtype(features, product_dtype() or matrix.dtype)
     return paddle.matmul(features, matrix) if features.shape[0] else no_rows(features, matrix)
 
 
@@ -231,11 +237,12 @@ class RowsBatchNorm(SynchronisableBatchNorm):
     Args:
         num_features: channels.
         momentum: fraction of the running statistics kept by each step.
-        epsilon: added to the variance.
+        epsilon: added to the variance; ``eps`` likewise.
     """
 
-    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
-        super().__init__(num_features, momentum, epsilon, unbiased_running_variance=True)
+    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **others: Any) -> None:
+        (epsilon,) = taken(self, others, eps=epsilon)
+        super().__init__(num_features, kept_share(momentum), epsilon, unbiased_running_variance=True)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         rows = x.shape[0]
@@ -262,18 +269,20 @@ class BatchNorm(RowsBatchNorm):
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         require(self, x, self.weight, self.weight.shape[0])
+        require_kernels(type(self).__name__, x.features)
         return x.with_features(super().forward(x.features))
 
 
 class NestedBatchNorm(nn.Layer):
     """The same with weights and statistics in a sublayer ``bn``, as in MinkowskiEngine."""
 
-    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
+    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **others: Any) -> None:
         super().__init__()
-        self.bn = RowsBatchNorm(num_features, momentum, epsilon)
+        self.bn = RowsBatchNorm(num_features, momentum, epsilon, **others)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         require(self, x, self.bn.weight, self.bn.weight.shape[0])
+        require_kernels(type(self).__name__, x.features)
         return x.with_features(self.bn(x.features))
 
 
@@ -296,14 +305,16 @@ class Pointwise(nn.Layer):
 class ReLU(Pointwise):
     """The positive part of every feature."""
 
-    def __init__(self) -> None:
+    def __init__(self, **others: Any) -> None:
+        taken(self, others)
         super().__init__(nn.ReLU())
 
 
 class Dropout(Pointwise):
-    """Zeroes features with probability ``rate`` during training and rescales the others to keep the mean."""
+    """Zeroes features with probability ``rate``, or ``p``, during training and rescales the others to keep the mean."""
 
-    def __init__(self, rate: float = 0.5) -> None:
+    def __init__(self, rate: float = 0.5, **others: Any) -> None:
+        (rate,) = taken(self, others, p=rate)
         super().__init__(nn.Dropout(rate))
 
 
@@ -383,7 +394,10 @@ class SubmanifoldConv3D(SpconvConvolution):
         dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
+        **others: Any,
     ) -> None:
+        others.pop("padding", None)  # which spconv's has, and does nothing with
+        taken(self, others)
         super().__init__(in_channels, out_channels, kernel_size, 1, dilation, bias, dimension)
 
 

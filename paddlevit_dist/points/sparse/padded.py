@@ -95,8 +95,9 @@ class PaddedConvolution(SpconvConvolution):
         bias: bool = False,
         dimension: int = 3,
         spatial_shape: Steps | None = None,
+        **others: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, bias, dimension)
+        super().__init__(in_channels, out_channels, kernel_size, stride, dilation, bias, dimension, **others)
         self.rule = PaddedRule(self.kernel_size, self.stride, padding, self.dilation, dimension, spatial_shape)
         self.is_pointwise = self.is_pointwise and not any(self.rule.padding)
 
@@ -138,8 +139,9 @@ class PaddedMaxPooling(MaxPooling):
         dilation: Steps = 1,
         dimension: int = 3,
         spatial_shape: Steps | None = None,
+        **others: Any,
     ) -> None:
-        super().__init__(kernel_size, stride, dilation)
+        super().__init__(kernel_size, stride, dilation, dimension, **others)
         self.rule = PaddedRule(self.kernel_size, self.stride, padding, self.dilation, dimension, spatial_shape)
 
     def forward(self, x: SparseTensor) -> SparseTensor:

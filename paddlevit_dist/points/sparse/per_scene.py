@@ -9,6 +9,7 @@ from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .layers import require
 from .pooling import of_each_scene
+from .switching import taken
 from .tensor import SparseTensor, no_rows, require_sparse, side_by_side
 
 
@@ -22,7 +23,7 @@ def broadcast(x: SparseTensor, vectors: paddle.Tensor, mode: str = "add") -> Spa
     Raises:
         ValueError: another mode, or other shapes.
     """
-    require_sparse("broadcast", x)
+    require_sparse("broadcast", x, computes=mode != "concatenate")
     modes: dict[str, Any] = {"add": paddle.add, "multiply": paddle.multiply, "concatenate": side_by_side}
     if mode not in modes:
         raise ValueError(f"mode is '{mode}', expected one of {', '.join(modes)}")
@@ -54,12 +55,12 @@ class InstanceNorm(nn.Layer):
 
     Args:
         num_features: channels.
-        epsilon: added to the variance.
+        epsilon: added to the variance; ``eps`` likewise.
     """
 
-    def __init__(self, num_features: int, epsilon: float = 1e-8) -> None:
+    def __init__(self, num_features: int, epsilon: float = 1e-8, **others: Any) -> None:
         super().__init__()
-        self.epsilon = epsilon
+        (self.epsilon,) = taken(self, others, eps=epsilon)
         self.weight = self.create_parameter([1, num_features], default_initializer=nn.initializer.Constant(1.0))
         self.bias = self.create_parameter([1, num_features], is_bias=True)
 

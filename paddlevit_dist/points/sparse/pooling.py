@@ -13,6 +13,7 @@ from ...runtime.autocast import as_dtype
 from .coordinate_keys import Steps
 from .coordinate_plan import MapKey, Scenes
 from .device_plan import Direction, KernelMap
+from .switching import taken
 from .tensor import SparseTensor, finer_stride, put_rows, require_sparse, times, whole
 
 
@@ -23,17 +24,32 @@ class _Pooling(nn.Layer):
         kernel_size: voxels along each axis.
         stride: tensor stride of the output over that of the input.
         dilation: distance between kernel offsets in voxels.
+        dimension: spatial axes; None: any.
+        others: of MinkowskiEngine or spconv, see ``switching``.
     """
 
     _to_fine = False
 
-    def __init__(self, kernel_size: Steps = 2, stride: Steps = 2, dilation: Steps = 1) -> None:
+    def __init__(
+        self,
+        kernel_size: Steps = 2,
+        stride: Steps = 2,
+        dilation: Steps = 1,
+        dimension: int | None = None,
+        **others: Any,
+    ) -> None:
         super().__init__()
+        taken(self, others)
+        self.dimension = dimension
         self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
         self.dilation = whole("dilation", dilation)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         require_sparse(type(self).__name__, x)
+        if self.dimension not in (None, x.dimension):
+            raise ValueError(
+                f"this pooling is for {self.dimension}-D voxels, but gets {x}: give both the same dimension"
+            )
         stride = finer_stride(x, self.stride) if self._to_fine else times(x.stride, self.stride, x.dimension)
         fine, coarse = (stride, x.stride) if self._to_fine else (x.stride, stride)
         key = MapKey(fine, coarse, self.kernel_size, self.dilation)
@@ -84,14 +100,15 @@ class GlobalPooling(nn.Layer):
         mode: "average", "sum" or "max".
     """
 
-    def __init__(self, mode: str = "average") -> None:
+    def __init__(self, mode: str = "average", **others: Any) -> None:
         super().__init__()
+        taken(self, others, dimension=None)  # it is the same for any
         if mode not in _OF_SCENES:
             raise ValueError(f"mode is '{mode}', expected one of {', '.join(_OF_SCENES)}")
         self.mode = mode
 
     def forward(self, x: SparseTensor) -> paddle.Tensor:
-        require_sparse("GlobalPooling", x)
+        require_sparse("GlobalPooling", x, computes=False)
         # Sums of all voxels of a scene leave the range of half precision.
         is_double = x.features.dtype == paddle.float64
         features = as_dtype(x.features, paddle.float64 if is_double else paddle.float32)

@@ -16,8 +16,9 @@ from .device_plan import Plan
 class SparseTensor:
     """Features of the voxels of one level.
 
-    ``+``, ``-`` and ``*`` take another sparse tensor, a number, or a tensor of one row, or of one for each voxel. On
-    other voxels than this one's, the result is on the voxels of either, and a tensor is zero where it has none.
+    ``+``, ``-``, ``*`` and ``/`` take another sparse tensor, a number, or a tensor of one row, or of one for each
+    voxel. On other voxels than this one's, the result is on the voxels of either, and a tensor is zero where it has
+    none; so ``/`` takes no divisor on other voxels.
 
     Args:
         features: floating (N, C), rows in the order of the coordinates; a tensor, or an array to be converted to one.
@@ -103,6 +104,24 @@ class SparseTensor:
         """Of each scene (rows, C)."""
         return [take_rows(self.features, rows) for rows in self.rows_of_scenes()]
 
+    @property
+    def decomposed_coordinates_and_features(self) -> tuple[list[np.ndarray], list[paddle.Tensor]]:
+        """Both lists."""
+        return self.decomposed_coordinates, self.decomposed_features
+
+    def coordinates_at(self, batch_index: int) -> np.ndarray:
+        """Of one scene int32 (rows, D), without its number."""
+        return self.coordinates[self._rows_of(batch_index), 1:]
+
+    def features_at(self, batch_index: int) -> paddle.Tensor:
+        """Of one scene (rows, C)."""
+        return take_rows(self.features, self._rows_of(batch_index))
+
+    def _rows_of(self, scene: int) -> np.ndarray:
+        if not 0 <= scene < self.plan.num_scenes:
+            raise ValueError(f"scene {scene} of {self.plan.num_scenes}, which are counted from 0")
+        return np.flatnonzero(self.coordinates[:, 0] == scene)
+
     def __add__(self, other: Any) -> "SparseTensor":
         return _combined(paddle.add, self, other)
 
@@ -111,6 +130,14 @@ class SparseTensor:
 
     def __mul__(self, other: Any) -> "SparseTensor":
         return _combined(paddle.multiply, self, other)
+
+    def __truediv__(self, other: Any) -> "SparseTensor":
+        if isinstance(other, SparseTensor) and not on_same_voxels(self, other):
+            raise ValueError(f"{other} has not the voxels of {self}: what is divided by nothing is no number")
+        return _combined(paddle.divide, self, other)
+
+    def __rtruediv__(self, other: Any) -> "SparseTensor":
+        return _combined(lambda features, divided: paddle.divide(divided, features), self, other)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -126,6 +153,7 @@ class SparseTensor:
 
 
 def _combined(operation: Callable[..., paddle.Tensor], one: SparseTensor, other: Any) -> SparseTensor:
+    require_sparse("arithmetic", one)
     if not isinstance(other, SparseTensor):
         if not isinstance(other, paddle.Tensor):
             other = to_device(np.asarray(other)).astype(one.features.dtype)
@@ -300,7 +328,7 @@ def cat(*tensors: SparseTensor) -> SparseTensor:
     """
     _require_some(tensors)
     for tensor in tensors:
-        require_sparse("cat", tensor)
+        require_sparse("cat", tensor, computes=False)
     for other in tensors[1:]:
         if not on_same_voxels(tensors[0], other):
             raise ValueError(f"{tensors[0]} and {other} do not lie on the same voxels: on_all_voxels brings them there")
@@ -336,11 +364,25 @@ def _require_some(tensors: Sequence[SparseTensor]) -> None:
         raise ValueError("expected one sparse tensor at least")
 
 
-def require_sparse(taker: str, x: Any) -> None:
-    """Refuse what is no sparse tensor.
+def require_sparse(taker: str, x: Any, computes: bool = True) -> None:
+    """Refuse what is no sparse tensor; and where it ``computes`` with the features, what ``require_kernels`` does.
 
     Raises:
-        TypeError: it is something else.
+        TypeError, ValueError: it is something else.
     """
     if not isinstance(x, SparseTensor):
         raise TypeError(f"{taker} takes a SparseTensor, not a {type(x).__name__}")
+    if computes:
+        require_kernels(taker, x.features)
+
+
+def require_kernels(taker: str, *tensors: paddle.Tensor) -> None:
+    """Refuse half precision in the host's memory, for which Paddle has few kernels.
+
+    Raises:
+        ValueError: one is.
+    """
+    for tensor in tensors:
+        if tensor.dtype in (paddle.float16, paddle.bfloat16) and tensor.place.is_cpu_place():
+            name = str(tensor.dtype).rpartition(".")[2]
+            raise ValueError(f"{taker} in {name} needs a GPU: on a CPU convert features and layers to float32")

@@ -11,7 +11,7 @@ from ...runtime.errors import UserError
 from ..geometry import Geometry
 from ..reading import Header
 from ..settings import MAX_VOXELS
-from ..store import Decoded, DecodedStore, read_upright
+from ..store import Decoded, DecodedStore, read_stored, read_upright
 
 IGNORED = 255  # of a voxel without a class; so a dataset has at most 255 classes
 _PLACES = 500  # voxels of each class that are kept, to draw training crops around
@@ -80,6 +80,8 @@ class SegmentedVolumes(Dataset):
     channels: list[str] = ["intensity"]
     #: (depth, height, width), millimetres, at which volumes are read
     spacing: np.ndarray
+    #: of each channel what its moments are of, as the task says, see ``nonzero``; None: always of the whole volume
+    within: Sequence[str] | None = None
 
     def __init__(
         self, data_path: str | None, split: str, cache_folder: Path | None, options: Options = AS_THEY_ARE
@@ -105,6 +107,10 @@ class SegmentedVolumes(Dataset):
         those of ``read``."""
         return self.read(index)[1]
 
+    def stored(self, index: int) -> list[np.ndarray]:
+        """The channels as they are stored, likewise."""
+        return [np.asarray(channel.array) for channel in self.read(index)[0]]
+
     def source(self, index: int) -> Source:
         """Where the labels of volume ``index`` belong."""
         raise NotImplementedError
@@ -126,9 +132,14 @@ class VolumeFiles(SegmentedVolumes):
     names: Sequence[str]
     files: Sequence[Sequence[str]]
     headers: Sequence[Header]
+    max_voxels: int
+    within: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.files)
+
+    def stored(self, index: int) -> list[np.ndarray]:
+        return [read_stored(file, self.max_voxels)[0] for file in self.files[index]]
 
     def source(self, index: int) -> Source:
         return Source(self.files[index][0], self.headers[index].geometry)

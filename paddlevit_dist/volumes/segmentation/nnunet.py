@@ -16,6 +16,7 @@ from ...runtime.errors import UserError
 from ...runtime.printing import shortened
 from ...runtime.text_files import read_json
 from ..landmarks import common_spacing
+from ..nonzero import VOLUME
 from ..reading import Header, case_name, headers_in_one_place, list_volumes, remarks_on
 from ..store import Decoded, DecodedStore
 from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, Options, VolumeFiles
@@ -70,7 +71,7 @@ class NnUNet(VolumeFiles):
         self.headers = [headers[files[0]] for files in self.files]
         self.spacing = common_spacing({files[0]: headers[files[0]] for files in self.files}, options.spacing_mm)
         self.notices += remarks_on(headers)
-        folder = Path(cache_folder) / "volumes"
+        folder, self.max_voxels = Path(cache_folder) / "volumes", options.max_voxels
         self._store = DecodedStore(folder, options.spacing_mm, options.max_voxels)
         self._labels, self._stored = (
             LabelStore(folder, spacing, options.max_voxels, self.numbers, described.ignored)
@@ -79,7 +80,9 @@ class NnUNet(VolumeFiles):
 
     def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
         file = self._label_files[index]
-        channels = [self._store.get(channel) for channel in self.files[index]]
+        files = self.files[index]
+        within = self.within or [VOLUME] * len(files)
+        channels = [self._store.get(channel, own, files) for channel, own in zip(files, within)]
         return channels, None if file is None else self._labels.labels(file)
 
     def stored_labels(self, index: int) -> LabelMap | None:

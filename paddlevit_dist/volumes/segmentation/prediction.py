@@ -20,9 +20,10 @@ from ...contracts.prediction import (
 from ...contracts.sample_checks import BadSample
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
-from ..geometry import as_stored
+from ..geometry import as_stored, square
 from ..inputs import Readable, VolumeInputs, find_volumes, read_new
 from ..intensities import Intensities
+from ..nonzero import per_channel, recorded
 from ..reading import library
 from ..store import Decoded
 from .dataset import IGNORED, LabelMap, Source, VolumeFiles
@@ -59,6 +60,7 @@ class VolumeSegmentationPrediction(TaskPrediction):
     numbers: list[int]
     channels: list[str]
     spacing: np.ndarray | None
+    within: str | None
 
     def set_up_from(self, learned: Learned) -> None:
         known, spacing = learned.input, self.config.VOLUMES.SPACING_MM or learned.input.get("spacing_mm")
@@ -66,11 +68,14 @@ class VolumeSegmentationPrediction(TaskPrediction):
             raise UserError(_UNKNOWN + "weights with their about.yaml")
         self.class_names, self.numbers = list(learned.class_names), list(known["label_numbers"])
         self.channels, self.spacing = list(known["channels"]), np.array(spacing, dtype=np.float64)
+        self.within = recorded(known)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
         files, unreadable = find_volumes(list(map(str, inputs)))
-        intensities = Intensities.of(self.config.VOLUMES, len(self.channels))
-        return VolumeInputs(SegmentedSamples(NewVolumes(files, self), intensities), unreadable)
+        intensities = Intensities.of(self.config.VOLUMES, len(self.channels), self.within)
+        dataset = NewVolumes(files, self)
+        dataset.within = per_channel(intensities.within, intensities.kinds)
+        return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
 
     def prediction_rows(self, prediction: Segmented) -> list[Row]:
         """The millilitres of each class.
@@ -117,8 +122,9 @@ class NewVolumes(VolumeFiles):
         self.unreadable, self.notices = [*unreadable, *found.unreadable], found.notices
 
     def read(self, index: int) -> tuple[list[Decoded], LabelMap | None]:
-        geometry = self.headers[index].geometry
-        return [read_new(file, geometry, self.spacing, self.max_voxels) for file in self.files[index]], None
+        files, geometry = self.files[index], self.headers[index].geometry
+        read = (read_new(*each, geometry, self.spacing, self.max_voxels, files) for each in zip(files, self.within))
+        return list(read), None
 
     def stored_labels(self, index: int) -> LabelMap | None:
         return None
@@ -158,7 +164,8 @@ class LabelWriter(PredictionWriter):
 
 
 def write_labels(file: Path, labels: np.ndarray, source: Source) -> None:
-    """Write a label map as NIfTI, with the voxels and the affine of the file that it belongs to.
+    """Write a label map as NIfTI, with the voxels and the affine of the file that it belongs to: its sform. Where that
+    has no qform, as ITK needs one beside a sheared sform, it is the place where ITK puts such a series itself.
 
     Args:
         labels: unsigned (depth, height, width), along the world's axes.
@@ -174,5 +181,7 @@ def write_labels(file: Path, labels: np.ndarray, source: Source) -> None:
     image.header.set_slope_inter(1, 0)
     if header is None:
         image.header.set_xyzt_units("mm")
+    if image.header["sform_code"] and not image.header["qform_code"]:
+        image.set_qform(square(affine), 1)
     with atomic_file(file) as out:
         out.write(gzip.compress(image.to_bytes(), compresslevel=6, mtime=0))

@@ -15,6 +15,7 @@ from ...runtime.errors import UserError
 from ..detection import require_same_spacing, three_digits
 from ..export import segmentation_parts
 from ..intensities import Intensities
+from ..nonzero import settle
 from ..reading import library
 from ..samples import Augmentation
 from .dataset import IGNORED, SegmentedVolumes
@@ -41,6 +42,7 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
         self.numbers: list[int] = []
         self.channels: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm
+        self.within: str | None = None  # what z_score is of, see ``nonzero``
 
     # ---- data --------------------------------------------------------------------------------------------------
 
@@ -52,17 +54,21 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
                 f"dataset {self.config.DATA.DATASET} has no {split} volumes at {self.config.DATA.DATA_PATH}"
             )
         self._take_facts(dataset)
-        intensities = Intensities.of(volumes, len(self.channels))
+        told = settle(self, dataset, self._intensities().kinds, is_training)
+        intensities = self._intensities()
         if not is_training:
             if volumes.SURFACE_DISTANCES and dataset.labelled:
                 library("scipy", "VOLUMES.SURFACE_DISTANCES true (false leaves distances out)")  # before hours
-            samples = SegmentedSamples(dataset, intensities, notices=list(dataset.notices))
+            samples = SegmentedSamples(dataset, intensities, notices=[*dataset.notices, *told])
             samples.protocol = self.protocol_line()
             return samples
-        notices = [*dataset.notices, *misnamed(self.channels, intensities.kinds)]
+        notices = [*dataset.notices, *told, *misnamed(self.channels, intensities.kinds)]
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
         drawn = volumes.CROP_SIZE, Augmentation.of(volumes), volumes.FOREGROUND_SHARE, mirrored
         return SegmentedSamples(dataset, intensities, *drawn, notices)
+
+    def _intensities(self) -> Intensities:
+        return Intensities.of(self.config.VOLUMES, len(self.channels) or 1, self.within)
 
     def _take_facts(self, dataset: SegmentedVolumes) -> None:
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
@@ -97,11 +103,10 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
 
     def about_input(self) -> dict[str, Any]:
         """Orientation, voxel spacing, intensities, channels, and the number that files have for each class."""
-        intensities = Intensities.of(self.config.VOLUMES, len(self.channels))
         return {
             "orientation": "RAS",
             "spacing_mm": [three_digits(length) for length in self.spacing.tolist()],
-            **intensities.about(),
+            **self._intensities().about(),
             "channels": list(self.channels),
             "label_numbers": list(self.numbers),
         }
@@ -126,7 +131,8 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
         )
 
     def export_parts(self) -> ExportParts:
-        return segmentation_parts(self.config.VOLUMES, self.class_names, self.numbers, self.channels, self.spacing)
+        facts = self.class_names, self.numbers, self.channels, self.spacing
+        return segmentation_parts(self.config.VOLUMES, self._intensities(), *facts)
 
     # ---- pictures ----------------------------------------------------------------------------------------------
 

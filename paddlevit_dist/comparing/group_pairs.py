@@ -108,7 +108,7 @@ def _single(run: str, group: Group) -> dict[str, Any]:
             f"compare: {run} has no best {group.about['score']} of a training in metrics.jsonl, which a group of seeds "
             "could be compared with; give folders of -seeds or of a training"
         )
-    low, high = groups.around(group.scores, 1 + 1 / len(group.scores))
+    low, high = groups.inside(group.about["score"], *groups.around(group.scores, 1 + 1 / len(group.scores)))
     where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
     about = {"seeds_low": low, "seeds_high": high, "where": where, "warnings": _warnings(_finished(group), run)}
     return {"run": run, "group": group.run, **best, **about}

@@ -4,7 +4,7 @@
 - ``scores``: such functions for classes, confusions, and sums of numbers
 """
 
-from .resampling import Interval, Rated, bootstrap, join, paired_difference, weighted_sums, wilson
+from .resampling import Interval, Rated, bootstrap, join, paired_difference, rough_note, weighted_sums, wilson
 from .scores import Classified, confusion_scores, mean_of_defined, means, quotient
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "means",
     "paired_difference",
     "quotient",
+    "rough_note",
     "weighted_sums",
     "wilson",
 ]

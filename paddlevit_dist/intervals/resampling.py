@@ -42,6 +42,7 @@ class Rated(NamedTuple):
 RESAMPLES = 1000
 _ROUNDING = 1e-9  # relative; less is no difference
 _NORMAL = NormalDist()
+_FEW = 30  # samples
 _SEED = 0  # a constant: an interval is not a matter of luck
 _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
 
@@ -134,6 +135,12 @@ def bootstrap(
             else:
                 found[name] = wilson(float(value[0]), _told_by(known, num_samples, float(value[0]), drawn), percent)
     return found
+
+
+def rough_note(num_samples: int, sample: str) -> str | None:
+    """The line for intervals of so few samples that draws know too little of others."""
+    said = f"the interval is rough: {num_samples} {sample}s, and below {_FEW} it covers less than it says"
+    return said if num_samples < _FEW else None
 
 
 def _told_by(count: int, num_samples: int, percent: float, drawn: np.ndarray) -> float:

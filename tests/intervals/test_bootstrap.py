@@ -160,7 +160,8 @@ def test_a_biased_score_is_moved_back_and_an_unbiased_one_is_not():
         return {"max": np.where(weights > 0, numbers, 0.0).max(axis=1), "mean": weights @ numbers / 60}
 
     found = bootstrap(largest, 60)
-    assert found["max"].value == numbers.max() < found["max"].high  # no draw is above it
+    shifted = found["max"]  # no draw is above the value: the upper draws alone are like it
+    assert numbers.max() == shifted.value == shifted.high and shifted.low >= np.sort(numbers)[-4]
     assert found["mean"].low < found["mean"].value < found["mean"].high
 
 

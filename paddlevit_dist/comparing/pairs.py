@@ -54,7 +54,7 @@ class Pair(NamedTuple):
             raise UserError(_refused(first, second, said))
         return cls(first, second, sort, order, ours["classes"])
 
-    def both(self) -> Recompute:
+    def both(self) -> Rated:
         """Of weights (draws, samples): the values of each table, and their differences."""
         first, second = (self.sort.recompute([table.arrays], self.classes) for table in (self.first, self.second))
 

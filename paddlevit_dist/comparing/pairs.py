@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..intervals import Interval, Rated, bootstrap, paired_difference
-from ..intervals.resampling import Recompute
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .scores import SORTS, Sort

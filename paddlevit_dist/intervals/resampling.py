@@ -12,6 +12,7 @@ interval and its correction for bias: B. Efron and R. Tibshirani, "An Introducti
 13.3 and 14.3 (with an acceleration of 0).
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import NormalDist
@@ -24,7 +25,8 @@ import numpy as np
 Recompute = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
 
-class Rated(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Rated:
     """A ``Recompute`` some of whose values are shares in percent of things that are right or not.
 
     Attributes:

@@ -64,7 +64,11 @@ def scenes() -> tuple[Any, list[np.ndarray]]:
         tables[number] = MatchTable(*kinds, rng.binomial(num_true[:, None], 0.4, (classes, 10)), num_true)
     statistics = rng.poisson(500, (312, 3, 20))
     statistics[:, 1:] += statistics[:, :1]
-    return InstanceMetrics(list(map(str, range(20))), list(range(2, 20))), [statistics, tables]
+    return InstanceMetrics(list(map(str, range(20))), list(range(2, 20))), [
+        statistics,
+        rng.gamma(2.0, 0.2, 312),
+        tables,
+    ]
 
 
 def landmarks() -> tuple[Any, list[np.ndarray]]:

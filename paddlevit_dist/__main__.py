@@ -58,6 +58,8 @@ def _carry_out(words: list[str]) -> None:
         words = ["version"]
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])
+    if words[:2] == ["inspect", "submission"]:
+        raise UserError("'inspect submission' is gone: what 'predict' writes follows ScanNet's rules; use zip")
     if command not in COMMANDS:
         meant = _OTHER_NAMES.get(words[0].lower())
         hint = f"did you mean '{program(meant)}'? " if meant else ""

@@ -1,7 +1,7 @@
 """The command line, one command per file. Wings bring more (see ``wings``).
 
 - ``train``, ``evaluate``: the main job
-- ``evaluate_results``, ``evaluate_detections``, ``inspect_submission``: of anybody's files; ``scored``: what they share
+- ``evaluate_results``, ``evaluate_detections``: of anybody's files; ``scored``: what they share
 - ``predict``: what trained weights say of data without labels
 - ``prepare``: one-time processing of data; ``convert``: processing of weights
 - ``inspect_data``, ``inspect_model``, ``inspect_recipes``, ``version``: look at samples, models, recipes
@@ -26,7 +26,6 @@ COMMANDS: dict[str, tuple[str, str]] = {  # name -> function that implements it,
     "inspect": (".commands.inspect_model:run", "a model's layers and cost by its name; --list: all names"),
     "inspect data": (".commands.inspect_data:run", "a picture of augmented training samples; takes the main flags"),
     "inspect recipes": (".commands.inspect_recipes:run", "the recipes that -cfg=NAME finds, one line each"),
-    "inspect submission": (".commands.inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
     "prepare images": (".commands.prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
     "prepare scannet": (".commands.prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare scenes": (".commands.prepare:run_scenes", "write LAS, PCD, text, S3DIS, ... as memory-mapped scenes"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import wings
 from ..contracts.scored import Origin, Scored
-from ..intervals import Interval, bootstrap
+from ..intervals import Interval, Rated, bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written
 from ..runtime.printing import one_line, shortened
@@ -128,7 +128,9 @@ def tell(scored: Scored, options: Namespace) -> None:
         "protocol": list(scored.protocol),
         "notes": list(scored.notices),
     }
-    for notice in scored.notices:
+    rough = rough_note(number, scored.sample) if found else None
+    said["notes"] += [rough] if rough else []
+    for notice in said["notes"]:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     if options.output:
         write(scored, said, Path(options.output), options.results)
@@ -150,7 +152,8 @@ def _main_lines(
         ends = f" {found[name].ends(decimals)}" if wide else ""
         yield f"{name} {values[name]:.{decimals}f}{ends}" if name in values else f"{name} is not defined"
     if found:
-        yield f"{percent} % intervals: bootstrap over {scored.sample}s"
+        rated = ", Wilson's of rates" if isinstance(scored.recompute, Rated) else ""
+        yield f"{percent} % intervals: bootstrap over {scored.sample}s{rated}"
 
 
 def _class_lines(scored: Scored, values: Mapping[str, float]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from ..config.table import effects, leaves
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line, shortened
+from ..runtime.text_files import read_yaml
 from . import groups
 from .groups import Group
 from .pairs import warnings
@@ -35,7 +36,7 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     decimals = decimals_of(first.scores)
     lines = [line for group in read_in for line in _about(group, decimals)]
     lines += _lines(comparisons, decimals) if comparisons else []
-    lines += [line for row in single for line in ("", _told(row, decimals))]
+    lines += [line for row in single for line in ("", _told(row, decimals), *_settings_told(row))]
     lines += [f"warning: {one_line(line)}" for other in [*comparisons, *single] for line in other["warnings"]]
     return {"comparisons": comparisons, "single_runs": single}, [one_line(line) for line in lines]
 
@@ -76,8 +77,18 @@ def _compared(first: Group, second: Group) -> dict[str, Any]:
 
 
 def _settings_that_differ(first: Group, second: Group) -> dict[str, list[Any]]:
+    return _that_differ(first.about["settings"], second.about["settings"])
+
+
+def _of_run(run: str, group: Group) -> dict[str, list[Any]]:
+    """The settings of one training that are not those of a group; nothing where it has no record of them."""
+    file = Path(run, "config.yaml")
+    return _that_differ(group.about["settings"], read_yaml(file)) if file.is_file() else {}
+
+
+def _that_differ(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, list[Any]]:
     effect_of = effects()
-    before, now = (dict(leaves(group.about["settings"])) for group in (first, second))
+    before, now = dict(leaves(ours)), dict(leaves(theirs))
     shared = [name for name in now if name in before and effect_of.get(name) not in (None, *_NOT_COMPARED)]
     return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}
 
@@ -108,9 +119,10 @@ def _single(run: str, group: Group) -> dict[str, Any]:
             f"compare: {run} has no best {group.about['score']} of a training in metrics.jsonl, which a group of seeds "
             "could be compared with; give folders of -seeds or of a training"
         )
-    low, high = groups.around(group.scores, 1 + 1 / len(group.scores))
+    low, high = groups.inside(group.about["score"], *groups.around(group.scores, 1 + 1 / len(group.scores)))
     where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
-    about = {"seeds_low": low, "seeds_high": high, "where": where, "warnings": _warnings(_finished(group), run)}
+    about = {"seeds_low": low, "seeds_high": high, "where": where, "settings": _of_run(run, group)}
+    about["warnings"] = _warnings(_finished(group), run)
     return {"run": run, "group": group.run, **best, **about}
 
 
@@ -134,11 +146,13 @@ def _lines(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
         if other["finding"] == TOO_FEW:
             few, least = " and ".join(map(str, other["seeds"])), f"{other['smallest_p']:.2g}"
             lines.append(f"{few} seeds are too few to say more: their smallest possible p is {least}, of 4 and 4 0.029")
-        told = ", ".join(
-            f"{name} {shortened(a, 40)} -> {shortened(b, 40)}" for name, (a, b) in other["settings"].items()
-        )
-        lines += [f"settings that differ: {told}"] if told else []
+        lines += _settings_told(other)
     return lines
+
+
+def _settings_told(found: dict[str, Any]) -> list[str]:
+    told = ", ".join(f"{name} {shortened(a, 40)} -> {shortened(b, 40)}" for name, (a, b) in found["settings"].items())
+    return [f"settings that differ: {told}"] if told else []
 
 
 def _told(row: dict[str, Any], decimals: int) -> str:

@@ -151,6 +151,16 @@ def around(scores: Sequence[float], share_of_variance: float) -> tuple[float, fl
     return mean - reach, mean + reach
 
 
+def inside(score: str, low: float, high: float) -> tuple[float, float]:
+    """These ends without what a score of this name cannot be; of names that are not known as they are."""
+    if score in ("top-1", "balanced accuracy"):
+        return max(low, 0.0), min(high, 100.0)
+    if score.endswith("mm"):
+        return max(low, 0.0), high
+    is_share = score.startswith(("mIoU", "AP", "mask AP", "mean Dice", "Dice"))
+    return (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
+
+
 def noise(scores: Sequence[float]) -> float:
     """How far the means of two groups like this one are apart by chance, in ``PERCENT`` of such pairs at most."""
     number = len(scores)

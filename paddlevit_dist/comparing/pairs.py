@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..intervals import Interval, bootstrap
-from ..intervals.resampling import Recompute
+from ..intervals import Interval, Rated, bootstrap, paired_difference
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .scores import SORTS, Sort
@@ -54,7 +53,7 @@ class Pair(NamedTuple):
             raise UserError(_refused(first, second, said))
         return cls(first, second, sort, order, ours["classes"])
 
-    def both(self) -> Recompute:
+    def both(self) -> Rated:
         """Of weights (draws, samples): the values of each table, and their differences."""
         first, second = (self.sort.recompute([table.arrays], self.classes) for table in (self.first, self.second))
 
@@ -67,7 +66,23 @@ class Pair(NamedTuple):
                 **{f"{_DIFFERENCE}{name}": others[name] - values[name] for name in names},
             }
 
-        return recompute
+        rates = first.rates if isinstance(first, Rated) else {}
+        return Rated(recompute, {f"{which}{name}": n for which in (_FIRST, _SECOND) for name, n in rates.items()})
+
+    def intervals(self) -> dict[str, Interval]:
+        """Those of ``both``; of rates the difference has Newcombe's, where a sample is one thing, and the wider ends of
+        both where it has several that depend on each other."""
+        found = bootstrap(self.both(), len(self.order), PERCENT)
+        later = {name: array[self.order] for name, array in self.second.arrays.items() if len(array) == len(self.order)}
+        hits = self.sort.hits(self.first.arrays, self.classes)
+        for name, others in self.sort.hits({**self.second.arrays, **later}, self.classes).items():
+            drawn = found.get(f"{_DIFFERENCE}{name}")
+            if drawn is not None:
+                exact = paired_difference(hits[name], others, PERCENT)
+                if len(others) > len(self.order):
+                    exact = exact._replace(low=min(exact.low, drawn.low), high=max(exact.high, drawn.high))
+                found[f"{_DIFFERENCE}{name}"] = exact._replace(value=drawn.value)
+        return found
 
     def _of_second(self, weights: np.ndarray) -> np.ndarray:
         own = np.empty_like(weights)
@@ -135,7 +150,7 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
         UserError: they cannot be compared.
     """
     pair = Pair.of(first, second)
-    found, score = bootstrap(pair.both(), len(pair.order), PERCENT), first.about["score"]
+    found, score = pair.intervals(), first.about["score"]
     rows = {name.removeprefix(_DIFFERENCE): _row(found, name) for name in found if name.startswith(_DIFFERENCE)}
     if score not in rows:
         raise UserError(_refused(first, second, f"{score} is not defined for these samples"))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..images.detection.evaluation import accumulation, resampling
-from ..intervals import Classified, confusion_scores, means
+from ..intervals import Classified, Rated, confusion_scores, means
 from ..intervals.resampling import Recompute
 
 Arrays = Mapping[str, np.ndarray]
@@ -25,6 +25,7 @@ class Sort(NamedTuple):
         of_class: the name of a class's own score, of which "{}" is its name.
         decimals: that are shown.
         swaps: that a permutation test computes.
+        hits: of the arrays of a table and names of classes, what its rates are shares of, bool (things,) by name.
     """
 
     recompute: Callable[[Sequence[Arrays], Sequence[str]], Recompute]
@@ -33,6 +34,7 @@ class Sort(NamedTuple):
     of_class: str
     decimals: int = 4
     swaps: int = 10_000
+    hits: Callable[[Arrays, Sequence[str]], Mapping[str, np.ndarray]] = lambda arrays, names: {}
 
 
 def _joined(parts: Sequence[Arrays], name: str) -> np.ndarray:
@@ -43,7 +45,7 @@ def _classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     labels, places = _joined(parts, "labels"), _joined(parts, "places")
     classified = Classified(labels, places, len(names), names, parts[0]["top"].tolist())
     loss = means({"loss": _joined(parts, "losses")})
-    return lambda weights: {**classified(weights), **loss(weights)}
+    return Rated(lambda weights: {**classified(weights), **loss(weights)}, classified.rates())
 
 
 def _confusions(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
@@ -55,7 +57,25 @@ def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     from ..volumes.metrics import LandmarkMetrics
 
     metrics, sums = LandmarkMetrics(names), _joined(parts, "sums")
-    return lambda weights: metrics.resampled([sums], weights)
+    return Rated(lambda weights: metrics.resampled([sums], weights), metrics.rates([sums]))
+
+
+def _class_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
+    places, labels = arrays["places"], arrays["labels"]
+    recalls = {f"recall {name}": places[labels == label] == 0 for label, name in enumerate(names)}
+    return {**{f"top-{k}": places < k for k in arrays["top"].tolist()}, **recalls}
+
+
+def _landmark_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
+    from ..volumes.metrics import RADII_MM, rate_name
+
+    sums, found = arrays["sums"], {}
+    for place, radius in enumerate(RADII_MM, sums.shape[-1] - len(RADII_MM)):
+        hits = sums[..., place] > 0  # (volumes, landmarks)
+        found[rate_name(radius)] = hits[sums[..., 0] > 0]
+        for own, of_landmark, known in zip(names, hits.T, sums[..., 0].T > 0):
+            found[f"{own} {rate_name(radius)}"] = of_landmark[known]
+    return found
 
 
 def _volume_classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
@@ -171,7 +191,7 @@ def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:
 
 
 SORTS = {
-    "classes": Sort(_classes, _fit_classes, lambda arrays: arrays["labels"], "recall {}", 2),
+    "classes": Sort(_classes, _fit_classes, lambda arrays: arrays["labels"], "recall {}", 2, hits=_class_hits),
     "confusions": Sort(
         _confusions,
         _fit_confusions,
@@ -183,6 +203,7 @@ SORTS = {
         lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 7),
         lambda arrays: arrays["sums"][..., 0],
         "{} mre_mm",
+        hits=_landmark_hits,
     ),
     "volume classes": Sort(
         _volume_classes,

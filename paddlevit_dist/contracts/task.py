@@ -74,8 +74,6 @@ class Metrics:
 
     #: by name of a value, when ``summary`` is called; empty where there are none
     intervals: Mapping[str, Interval] = {}
-    #: names of values that are the share of samples, in percent, of which something is true
-    shares: Sequence[str] = ()
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
@@ -106,6 +104,11 @@ class Metrics:
             weights: float64 (draws, samples), how often each sample counts.
         """
         raise NotImplementedError
+
+    def rates(self, table: Sequence[np.ndarray]) -> Mapping[str, int]:
+        """Names of values that are the share in percent of things of which something is true (samples, those of a
+        class), each with how many things there are: their intervals are Wilson's."""
+        return {}
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept | None:
         """The same table for a file. None: it is not kept. Called in the main process only, after ``resampled``."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contracts.task import Kept, Metrics
-from ..intervals import Interval, bootstrap, join, with_exact_end
+from ..intervals import Interval, Rated, bootstrap, join
 from ..parallel import all_gather, broadcast_object, is_main
 
 
@@ -61,11 +61,8 @@ class SampleTable(NamedTuple):
         """By name; empty where none are wanted."""
         if confidence is None:
             return {}
-        number, percent = len(self.indices), confidence.percent
-        found = bootstrap(functools.partial(self.metrics.resampled, self.columns), number, *confidence)
-        for name in set(self.metrics.shares) & set(found):
-            found[name] = with_exact_end(found[name], number, percent)
-        return found
+        values = functools.partial(self.metrics.resampled, self.columns)
+        return bootstrap(Rated(values, self.metrics.rates(self.columns)), len(self.indices), *confidence)
 
 
 def intervals_of(

@@ -85,17 +85,16 @@ def changed_samples(source: str, datasets: dict[str, Any]) -> list[Change]:
 def require_held_out(
     source: str, config: Any, task: Task, split: str, samples: Any, *, must_match: bool = True
 ) -> list[str]:
-    """Before an evaluation of ``samples``: they have to be those that the run of the weights at ``source`` held out,
-    and none of another split may be one that it trained on.
+    """Before an evaluation of ``samples``: none may be one that the run of the weights at ``source`` trained on.
 
     Args:
         split: "train" is there to be trained on, and not compared.
         must_match: for an evaluation of these weights; a training that starts from them gets a line where some were
             trained on.
     Returns:
-        Lines for the log: what differs, and what cannot be known.
+        Lines for the log: which are not those that it held out, and what cannot be known.
     Raises:
-        UserError: they are others, and -allow_changes was not given.
+        UserError: some were trained on, and -allow_changes was not given.
     """
     if split == _TRAIN:
         return []
@@ -109,16 +108,16 @@ def require_held_out(
     if not differs or not (must_match or len(trained_on)):
         return []
     said = f"{len(samples):,} {task.sample_name} of {split}, against those that {source} held out: {differs}"
-    counts = "the score counts what the model has seen" if len(trained_on) else "the score is of other files"
-    if len(trained_on):
-        said += f"; trained on is {samples.describe(int(trained_on[0]))}"
-    elif "gone" in differs and _NAMES in lists:
-        names = lists[_NAMES].tobytes().decode("utf-8", "surrogateescape").split("\0")
-        said += f"; gone is {names[int(np.flatnonzero(~np.isin(lists[split], identities))[0])]}"
+    if not len(trained_on):
+        if "gone" in differs and _NAMES in lists:
+            names = lists[_NAMES].tobytes().decode("utf-8", "surrogateescape").split("\0")
+            said += f"; gone is {names[int(np.flatnonzero(~np.isin(lists[split], identities))[0])]}"
+        return [f"note: {said}: the score is of other files"]
+    said += f"; trained on is {samples.describe(int(trained_on[0]))}: the score counts what the model has seen"
     if must_match and not config.ALLOW_CHANGES:
         division = ", DATA.VAL_FRACTION and DATA.VAL_SEED" if samples.is_share else ""
-        raise UserError(f"{said}: {counts}; give the run's files{division}, or add -allow_changes")
-    return [f"note: {said}: {counts}"]
+        raise UserError(f"{said}; give the run's files{division}, or add -allow_changes")
+    return [f"note: {said}"]
 
 
 def tell_unlisted(source: str, task: Task, samples: Any) -> list[str]:

@@ -4,18 +4,21 @@
 - ``scores``: such functions for classes, confusions, and sums of numbers
 """
 
-from .resampling import Interval, bootstrap, join, weighted_sums, with_exact_end
+from .resampling import Interval, Rated, bootstrap, join, paired_difference, rough_note, weighted_sums, wilson
 from .scores import Classified, confusion_scores, mean_of_defined, means, quotient
 
 __all__ = [
     "Classified",
     "Interval",
+    "Rated",
     "bootstrap",
     "confusion_scores",
     "join",
     "mean_of_defined",
     "means",
+    "paired_difference",
     "quotient",
+    "rough_note",
     "weighted_sums",
-    "with_exact_end",
+    "wilson",
 ]

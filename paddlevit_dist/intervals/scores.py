@@ -38,6 +38,13 @@ class Classified(NamedTuple):
         values.update({f"recall {name}": column for name, column in zip(names, recalls.T)})
         return values
 
+    def rates(self) -> dict[str, int]:
+        """Of how many samples each share is, see ``Rated``."""
+        of_class = np.bincount(np.asarray(self.labels, np.int64), minlength=self.num_classes).tolist()
+        names = self.class_names or range(self.num_classes)
+        recalls = {f"recall {name}": number for name, number in zip(names, of_class) if number}
+        return {**{f"top-{k}": len(self.labels) for k in self.top}, **recalls}
+
     def _recalls(self, weights: np.ndarray) -> np.ndarray:
         """Share of each class that is found, (classes,); not a number where it does not occur."""
         labels, number = np.asarray(self.labels, np.int64), self.num_classes

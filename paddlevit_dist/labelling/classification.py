@@ -30,7 +30,6 @@ class ClassificationMetrics(Metrics):
     def __init__(self, num_classes: int, class_names: Sequence[str] | None = None) -> None:
         super().__init__()
         self.num_classes = num_classes
-        self.shares = ("top-1", f"top-{BEST}")
         names = list(class_names or ())[:num_classes]
         self.class_names = [*names, *map(str, range(len(names), num_classes))]
         self._rows: list[Callable[[], list[np.ndarray]]] = []  # the columns of ``per_sample``, of each batch
@@ -81,10 +80,14 @@ class ClassificationMetrics(Metrics):
         return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        labels, places, losses, *_ = table
+        return {**self._classified(table)(weights), **means({"loss": table[2]})(weights)}
+
+    def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+        return self._classified(table).rates()
+
+    def _classified(self, table: Sequence[np.ndarray]) -> Classified:
         top = (1, BEST) if self.has_top5 else (1,)
-        values = Classified(labels, places, self.num_classes, self.class_names, top)(weights)
-        return {**values, **means({"loss": losses})(weights)}
+        return Classified(table[0], table[1], self.num_classes, self.class_names, top)
 
     def kept(self, table: Sequence[np.ndarray]) -> Kept:
         top = np.array((1, BEST) if self.has_top5 else (1,), np.int32)

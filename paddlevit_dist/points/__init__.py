@@ -1,7 +1,7 @@
 """Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), ``segmentation`` and ``instances`` (the tasks).
 
 Both share ``scene_task``, ``settings``, ``inputs`` and ``outputs`` (prediction) and ``scene_figures``. ``prepare``
-makes stores of raw scenes; ``submission`` checks files for ScanNet's benchmark.
+makes stores of raw scenes; ``submission`` reads predictions in ScanNet's format.
 """
 
 from ..runtime.lazy_names import lazy_names

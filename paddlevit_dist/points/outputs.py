@@ -8,7 +8,6 @@ import numpy as np
 
 from ..contracts.dataset import Samples
 from ..contracts.prediction import Entry, PredictionWriter, Row
-from ..runtime.environment import program
 from ..runtime.errors import UserError
 from .data.samples import SceneSamples
 from .data.scannet_classes import CLASS_NAMES, TEST_SCENES, submitted_numbers
@@ -95,8 +94,5 @@ class SceneWriter(PredictionWriter):
             lines.append(f"for SemanticKITTI's benchmark and tools: {self.folder / 'sequences'}")
         names = self.dataset.names if isinstance(self.dataset, InputScenes) else ()
         if not set(TEST_SCENES).isdisjoint(names) and tuple(self.class_names) == CLASS_NAMES:
-            lines.append(
-                f"for ScanNet's benchmark: {program('inspect submission')} {self.folder} "
-                "--data_path=DOWNLOAD --zip=submission.zip"
-            )
+            lines.append(f"for ScanNet's benchmark, in {self.folder}: zip -r submission.zip scene*.txt predicted_masks")
         return lines

@@ -1,5 +1,5 @@
 """Scores of somebody else's predictions for scenes, in the format of ScanNet's benchmark: a number of a class for each
-vertex, or instances as masks. ``submission`` says whether such files follow the benchmark's rules."""
+vertex, or instances as masks."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

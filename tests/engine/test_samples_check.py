@@ -80,9 +80,8 @@ def test_counts_are_those_of_sets():
 def test_the_run_s_own_files_are_silent_and_other_ones_are_counted(source):
     assert checked(source, HELD_OUT[::-1]) == []
     others = ["fly/0", *HELD_OUT[2:]]
-    with pytest.raises(UserError, match=r"1 new, 2 gone; gone is bee/0: the score is of other files; .*-allow_changes"):
-        checked(source, others)
-    (note,) = checked(source, others, LOOSE)
+    (note,) = checked(source, others)  # another hospital's, another camera's
+    assert "gone is bee/0: the score is of other files" in note and [note] == checked(source, others, LOOSE)
     assert note.startswith("note: 4 samples of val") and "1 new, 2 gone" in note
     assert checked(source, others, split="test") == []  # which is not listed
 

@@ -63,8 +63,6 @@ NOT_RUN = {
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,
-    "python -m paddlevit_dist inspect submission output/test/predictions --data_path=/dataset/scannet "
-    "--zip=submission.zip": OTHER_FILES,
     "python -m paddlevit_dist prepare scenes /dataset/scans my_store "
     "--channels=normal,intensity": "needs scans; tests/points/test_scene_formats.py has all formats",
     "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=my_store "

@@ -275,7 +275,7 @@ def test_the_hidden_scenes_are_for_the_benchmark(tmp_path):
     write_scannet(tmp_path / "in", "scene0707_00", labelled=False)
     task = recalled(SemanticSegmentation, SEMANTIC)
     inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
-    assert "inspect submission" in task.prediction_writer(tmp_path, inputs).finish([])[-1]
+    assert "zip -r submission.zip scene*.txt predicted_masks" in task.prediction_writer(tmp_path, inputs).finish([])[-1]
     assert task.prediction_writer(tmp_path, task.open_inputs([], tmp_path)).finish([]) == []
 
 

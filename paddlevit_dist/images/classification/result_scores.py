@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...contracts.scored import UNKNOWN, Origin, Scored
-from ...intervals import Classified, means
+from ...intervals import Classified, Rated, means
 from ...runtime.errors import UserError
 from ...runtime.printing import shortened
 from ..result_names import Names
@@ -66,7 +66,7 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
         counted=f"{len(truth.names):,} pictures of {len(truth.classes):,} classes: {path}, truth of {truth.source}",
         names=truth.names,
         sample="picture",
-        recompute=lambda weights: {**classified(weights), **loss(weights)},
+        recompute=Rated(lambda weights: {**classified(weights), **loss(weights)}, classified.rates()),
         shown={**{f"top-{k}": 2 for k in answers.top}, "balanced accuracy": 2, **({"loss": 4} if has_loss else {})},
         of_class=("recall {}", 2),
         classes=truth.classes,

@@ -2,6 +2,9 @@
 leaves behind."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +169,20 @@ def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
     assert training._results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
     training.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
     assert training._results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
+
+
+@pytest.mark.parametrize("flag, lie", [("0", "in a row"), ("1", "strided")])
+def test_clipped_updates_are_those_of_paddles_loop_however_gradients_lie_in_memory(flag, lie):
+    program = str(Path(__file__).with_name("convolved_volumes.py"))
+    environment = {**os.environ, "FLAGS_use_stride_kernel": flag}
+    done = subprocess.run([sys.executable, program], env=environment, text=True, capture_output=True, check=True)
+    assert done.stdout.split("\n")[-3:] == [lie, "equal", ""], done.stdout
+
+
+def test_these_tests_hold_where_no_operation_returns_a_view():
+    """As in the processes that ``main_multi_gpu.py`` starts; the other way round where this is such a process."""
+    flag = "FLAGS_use_stride_kernel"
+    environment = {**os.environ, flag: str(int(not paddle.get_flags([flag])[flag]))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not these_tests", __file__]
+    done = subprocess.run(command, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout

@@ -347,6 +347,16 @@ class _Skipped(msgspec.Struct):
     in_a_row: _Count
 
 
+class _Means(msgspec.Struct):
+    """What ``engine.reports`` saves of an epoch that has begun."""
+
+    names: list[str]
+    sums: dict[str, float]
+    counts: dict[str, float]
+    windows: list[list[list[float]]]
+    pace: dict[Literal["updates", "reported", "seconds", "unreported", "waited", "unreported_wait"], float]
+
+
 class _Extra(msgspec.Struct):
     best: _Best | None
     global_batch_size: Annotated[int, Meta(gt=0, le=1 << 53)]
@@ -356,6 +366,8 @@ class _Extra(msgspec.Struct):
     weights_digest: str = ""
     paddle: str = ""
     seed: int = 0
+    undecayed: list[str] | None = None
+    training_means: _Means | None = None
 
 
 class _State(msgspec.Struct):

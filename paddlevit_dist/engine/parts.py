@@ -17,7 +17,7 @@ from . import resumption
 from .checkpointer import Checkpointer
 from .finite import SkippedUpdates
 from .model_ema import ModelEma
-from .optimizer import build_optimizer, freeze
+from .optimizer import build_optimizer, decay_groups, freeze, undecayed
 from .passes import compile_model
 from .precision import Precision
 from .schedule import Schedule, schedule_of
@@ -49,6 +49,7 @@ class TrainingParts:
 
     Attributes:
         last_epoch: with which this run ends.
+        undecayed: names of parameters with several axes that have no weight decay.
         start: what -resume and -pretrained have put it to.
     """
 
@@ -76,8 +77,9 @@ class TrainingParts:
         self.schedule = self._schedule()
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
         self._prepare_model()
-        groups = task.parameter_groups(model)
+        groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
+        self.undecayed = undecayed(groups, model) if train.WEIGHT_DECAY else []
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
         evidence = [make(self) for make in wings.hooks("evidence")]

@@ -15,6 +15,7 @@ from distributed.poisoned_runs import left_and_saved, require_unchanged
 from support import small_runs
 
 from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint.content import fingerprint
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
@@ -186,3 +187,24 @@ def test_these_tests_hold_where_no_operation_returns_a_view():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not these_tests", __file__]
     done = subprocess.run(command, env=environment, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_with_a_word_on_means_and_decay(tmp_path, capsys):
+    build(tmp_path, "-epochs=1", "SAVE_EVERY_UPDATES", "4", "KEEP_UPDATES", "9").train()
+    checkpoint = tmp_path / "checkpoints" / "update_00000004"
+    state = json.loads((checkpoint / "state.json").read_text())
+    assert state["extra"].pop("training_means")["pace"]["updates"] == 4
+    assert state["extra"].pop("undecayed") == ["cls_token", "pos_embed"]
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    manifest["files"]["state.json"] = fingerprint(checkpoint / "state.json")
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+    capsys.readouterr()
+    build(tmp_path / "on", "-epochs=1", f"-resume={checkpoint}").train()
+    said = capsys.readouterr().out
+    assert f"note: {checkpoint} holds no means of its training: those of epoch 1 cover its rest" in said
+    assert f"note: {checkpoint} does not say whether it decayed cls_token, pos_embed; " in said
+    build(tmp_path / "now", "-epochs=1", f"-resume={checkpoint.with_name('update_00000008')}").train()
+    assert "note: " not in capsys.readouterr().out
+    (whole,), (rest,) = events(tmp_path, "epoch"), events(tmp_path / "now", "epoch")
+    assert (whole["loss"], whole["top-1"]) == (rest["loss"], rest["top-1"])

@@ -18,8 +18,7 @@ from .checkpointer import Checkpointer
 from .finite import SkippedUpdates
 from .model_ema import ModelEma
 from .optimizer import build_optimizer, decay_groups, freeze, undecayed
-from .passes import compile_model
-from .precision import Precision
+from .precision import Precision, compile_model
 from .schedule import Schedule, schedule_of
 from .steps import CountingCollate, Updater
 

@@ -13,7 +13,6 @@ from .early_stopping import EarlyStopping
 from .gpu_memory import EmptyingCache
 from .introduction import introduce
 from .parts import TrainingParts
-from .passes import PassesTrial
 from .reports import Reports, require_finite
 from .steps import accumulation_groups
 from .watchers import Update, Watchers
@@ -38,7 +37,6 @@ class Training(TrainingParts):
                 self.reports,
                 *([EarlyStopping(self)] if self.config.TRAIN.PATIENCE else []),
                 *(make(self) for make in wings.chosen("TRAINING_WATCHERS", self.config)),
-                PassesTrial(self),  # the last: it may take minutes, which are no wait for data to those before it
             ]
         )
 

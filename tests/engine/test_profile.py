@@ -13,8 +13,6 @@ from support.processes import run_main, succeeded
 from support.runs import DIGITS
 
 from paddlevit_dist.diagnosis import profile
-from paddlevit_dist.engine.passes import PassesTrial
-from paddlevit_dist.parallel import status
 from paddlevit_dist.runtime.errors import UserError
 
 RUN = ["-batch_size=16", "-accum_iter=2", "-epochs=1", "REPORT_FREQ", "1"]  # 10 updates
@@ -67,15 +65,6 @@ def test_a_profile_names_ten_operators_and_changes_no_number(tmp_path, capsys):
 def test_a_profile_longer_than_the_epoch_covers_it(tmp_path, capsys):
     train(tmp_path, "-profile=99")
     assert "profile of 10 updates, 1 to 10 of epoch 1 (99 were asked for; the epoch ends)" in capsys.readouterr().out
-
-
-def test_the_trial_of_compiled_passes_is_no_wait_for_data(tmp_path, monkeypatch):
-    seen: list[str] = []
-    monkeypatch.setattr(PassesTrial, "update_started", lambda *_: seen.append(f"trial {status.own().text}"))
-    monkeypatch.setattr(profile.Profile, "_enter", lambda self, name: seen.append(name))
-    monkeypatch.setattr(profile.Profile, "_start", lambda self: None)
-    train(tmp_path, "-profile=1")
-    assert seen[:3] == ["waiting for data", "", "trial in epoch 1, 0 of 10 updates done"]
 
 
 @needs_profiler

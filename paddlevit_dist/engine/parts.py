@@ -11,7 +11,15 @@ from ..loading.sampler import TrainingSampler
 from ..models import prepared
 from ..observe.observer import Observers
 from ..observe.record import RunRecord
-from ..parallel import data_parallel, rank, recompute_layers, set_batch_norm_momentum, world_size
+from ..parallel import (
+    batch_norm_kind,
+    data_parallel,
+    has_batch_norm,
+    rank,
+    recompute_layers,
+    set_batch_norm_momentum,
+    world_size,
+)
 from ..runtime.errors import UserError
 from . import resumption
 from .checkpointer import Checkpointer
@@ -69,7 +77,11 @@ class TrainingParts:
         self.record = record
         self.observers = Observers([], record.say) if observers is None else observers
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
-        self.batch_norm = train.BATCH_NORM or task.batch_norm
+        of_process = config.DATA.BATCH_SIZE
+        self.batch_norm, why = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), of_process)
+        if has_batch_norm(model) and world_size() > 1:
+            of_whole = of_process * world_size() if self.batch_norm == "sync" else of_process
+            record.say(f"batch norm: {self.batch_norm}, statistics of {of_whole} samples at a time ({why})")
         self.sampler = self._sampler(datasets["train"])
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = loader_of(config, datasets["train"], self.sampler, CountingCollate(task), check=task.check_sample)

@@ -173,8 +173,7 @@ class Training(TrainingParts):
         self._update_saved = self.schedule.update
 
     def _share_statistics(self) -> None:
-        if self.batch_norm == "local":
-            broadcast_statistics(self.model)  # each rank's are of its own rows
+        broadcast_statistics(self.model)  # local ones are of a rank's own rows, Paddle's own of as many as it has
 
     def _stop(self) -> NoReturn:
         """Save what no checkpoint holds yet, and end the run.

@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from paddlevit_dist.config import load
+from paddlevit_dist.runtime.errors import UserError
 
 
 def test_later_files_win_and_each_value_knows_its_source(write):
@@ -243,7 +244,7 @@ def test_a_number_is_what_a_reader_sees_and_the_same_on_the_command_line(tmp_pat
     assert load(["TRAIN.NUM_EPOCHS", word]).values.TRAIN.NUM_EPOCHS == epochs
 
 
-@pytest.mark.parametrize("word", ["0x10", "0o40", "0b11", "1:30", "yes", "-0x1", "1:30.5"])
+@pytest.mark.parametrize("word", ["0x10", "0o40", "0b11", "1:30", "yes", "1:30.5"])
 def test_numbers_to_other_bases_and_words_are_refused_in_one_line(tmp_path, word):
     (tmp_path / "run.yaml").write_text(f"TRAIN:\n  NUM_EPOCHS: {word}\n")
     shown = "True" if word == "yes" else f"'{word}'"

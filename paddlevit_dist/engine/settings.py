@@ -287,9 +287,7 @@ _RUN = (
         "O1: products, and what follows from them alone, in half precision; O2: softmax and norms as well",
         choices=("O1", "O2"),
     ),
-    Key(
-        "TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"
-    ),
+    Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
     Key(
         "WATCHDOG_SECONDS",

@@ -13,7 +13,6 @@ from . import world
 from .batch_norm import convert_batch_norm, unbias_running_variance
 from .collectives import barrier
 
-
 SMALL_BATCH = 32  # samples of a device; Wu and He, Group Normalization, 2018: below, the error of batch norm grows
 
 

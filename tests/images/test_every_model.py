@@ -309,7 +309,9 @@ def test_layers_and_weights_without_decay_are_those_of_timm(name):
     groups = model.layer_groups()
     assert sorted(sum(groups, [])) == sorted(key for key, _ in model.named_parameters())
     assert len(groups) == 1 + max(expected.values())
-    found = {part: {n for n, g in enumerate(groups) for key in g if f"{key}.".startswith(f"{part}.")} for part in expected}
+    found = {
+        part: {n for n, g in enumerate(groups) for key in g if f"{key}.".startswith(f"{part}.")} for part in expected
+    }
     assert found == {part: {number} for part, number in expected.items()}
     assert set(model.no_weight_decay()) == TIMM_EXEMPT.get(name, set())
 

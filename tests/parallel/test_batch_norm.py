@@ -3,7 +3,6 @@
 import numpy as np
 import paddle
 import pytest
-
 from support.processes import run_workers, succeeded
 
 from paddlevit_dist.engine.precision import compile_passes
@@ -241,7 +240,7 @@ def test_constants_of_our_networks_are_not_kept(name, options, statistics):
 
 
 def test_a_converted_layer_of_one_process_computes_what_paddles_does():
-    plain, same = paddle.nn.BatchNorm3D(3), paddle.nn.BatchNorm3D(3)
+    plain, same = batch_norm.unbias_running_variance(paddle.nn.BatchNorm3D(3)), paddle.nn.BatchNorm3D(3)
     converted = convert_batch_norm(same)
     x = paddle.to_tensor(rows(SHAPES[3]).astype("float32"))
     assert np.array_equal(plain(x).numpy(), converted(x).numpy())
@@ -316,7 +315,7 @@ def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(
     plain, rows_of = paddle.nn.functional.batch_norm, 2 * 4 * 5
 
     def kernel(x, mean, variance, *others, **options):
-        before = variance.numpy()
+        before = variance.numpy().copy()  # 3.3 lends its own memory
         y = plain(x, mean, variance, *others, **options)
         added = variance.numpy() - 0.9 * before
         paddle.assign(paddle.to_tensor(0.9 * before + added * rows_of / (rows_of - 1)), output=variance)
@@ -337,9 +336,15 @@ def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(
     np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("on_gpu, ndim, count, is_biased", [
-    (False, 2, 4, True), (True, 2, 131_069, False), (True, 2, 131_070, True), (True, 4, 131_070, False),
-])
+@pytest.mark.parametrize(
+    "on_gpu, ndim, count, is_biased",
+    [
+        (False, 2, 4, True),
+        (True, 2, 131_069, False),
+        (True, 2, 131_070, True),
+        (True, 4, 131_070, False),
+    ],
+)
 def test_which_kernel_divides_by_rows(on_gpu, ndim, count, is_biased, monkeypatch):
     monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: on_gpu)
     assert batch_norm.kernel_divides_by_rows(paddle.zeros([count, 1, 1, 1][:ndim])) == is_biased

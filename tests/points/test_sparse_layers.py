@@ -30,7 +30,6 @@ from paddlevit_dist.points.sparse import (
     build_plan,
     cat,
 )
-from paddlevit_dist.points.sparse import layers as sparse_layers
 from paddlevit_dist.points.sparse.device_plan import batched_products
 
 from . import sparse_reference as reference

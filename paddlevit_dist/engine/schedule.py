@@ -43,7 +43,7 @@ class Schedule:
     - constant: ``base``
     - onecycle, which has no other warm-up: half a cosine from ``base / 25`` up to ``base`` at the update
       ``0.3 * total - 1``, and half a cosine down to ``base / 25 / 10,000`` at the last update. This is
-      PyTorch's ``OneCycleLR`` with its defaults and cosines in two phases, but that the optimizer's momentum is left alone
+      PyTorch's ``OneCycleLR`` with its defaults, but that the optimizer's momentum is left alone
       (``cycle_momentum=False``). After L. Smith and N. Topin, "Super-Convergence", 2018, arXiv 1708.07120.
 
     Args:

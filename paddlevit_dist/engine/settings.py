@@ -120,7 +120,8 @@ _TRAIN = (
         None,
         "text",
         "statistics of the rows of all devices (sync: as one device with the whole batch, 2 small messages a layer) or "
-        "of each its own (local: the first one's are used in the end); None: sync for points, volumes and segmentation, and on GPUs "
+        "of each its own (local: the first one's are used in the end); None: sync for points, volumes and "
+        "segmentation, and on GPUs "
         "where there are several with fewer than 32 samples each; local else",
         choices=("sync", "local"),
         optional=True,

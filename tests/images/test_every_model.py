@@ -277,7 +277,7 @@ def test_names_that_are_not_decayed_exist_and_have_several_axes(name):
 # a layer that is not here the name's beginning counts that is the longest.
 TIMM_GROUPS = {
     "vit_tiny_patch16_224": "cls_token 0 pos_embed 0 patch_embed 0 blocks.0 1 blocks.11 12 norm 12 head 13",
-    "deit_tiny_distilled_patch16_224": "dist_token 0 patch_embed 0 blocks.0 1 blocks.11 12 norm 12 head 13 head_dist 13",
+    "deit_tiny_distilled_patch16_224": "dist_token 0 patch_embed 0 blocks.11 12 norm 12 head 13 head_dist 13",
     "swin_tiny_patch4_window7_224": "patch_embed 0 layers.0.blocks.0 1 layers.1.downsample 3 layers.1.blocks.0 3 "
     "layers.1.blocks.1 4 layers.2.downsample 5 layers.2.blocks.0 5 layers.3.blocks.1 12 norm 12 head.fc 13",
     "convnext_tiny": "stem 0 stages.0.blocks.0 1 stages.1.downsample 4 stages.1.blocks.0 4 stages.2.blocks.8 15 "

@@ -315,6 +315,8 @@ def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(
     plain, rows_of = paddle.nn.functional.batch_norm, 2 * 4 * 5
 
     def kernel(x, mean, variance, *others, **options):
+        if not options["training"]:
+            return plain(x, mean, variance, *others, **options)
         before = variance.numpy().copy()  # 3.3 lends its own memory
         y = plain(x, mean, variance, *others, **options)
         added = variance.numpy() - 0.9 * before

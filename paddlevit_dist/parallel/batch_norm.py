@@ -214,8 +214,8 @@ def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
 
 def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
     """Whether the variance that ``F.batch_norm`` stores for ``x`` is the biased one: on CPUs, and by Paddle's own
-    kernels on GPUs, which take over from cuDNN from that many rows on where there are two or three axes. cuDNN divides by
-    rows - 1.
+    kernels on GPUs, which take over from cuDNN from that many rows on where there are two or three axes. cuDNN divides
+    by rows - 1.
     """
     return not is_on_gpu() or (x.ndim <= 3 and x.shape[0] >= _NATIVE_ROWS)
 

@@ -43,7 +43,12 @@ def create_model(
 
 
 def prepared(model: Any) -> Any:
-    """A model that is built, as the wings want it computed: with fast layers on CPUs. A second time changes nothing."""
+    """A model that is built, with PyTorch's running variances, as the wings want it computed: with fast layers on CPUs.
+    A second time changes nothing."""
+    from .parallel import unbias_running_variance
+
+    if hasattr(model, "sublayers"):
+        unbias_running_variance(model)
     for change in wings.hooks("model_built"):
         change(model)
     return model

@@ -76,7 +76,8 @@ def linked_name(folder: Path, name: str) -> str | None:
 
 
 def checkpoint_in(path: str | os.PathLike) -> Path:
-    """The checkpoint that a run's folder means where weights are wanted: ``best``, else ``last``.
+    """The checkpoint that a run's folder means where weights are wanted: ``best``, else ``last``, and where the links
+    did not survive a copy the best that is recorded, else the newest.
 
     Any other path is what it is; ``~`` is the home folder."""
     given = Path(path).expanduser()
@@ -84,11 +85,22 @@ def checkpoint_in(path: str | os.PathLike) -> Path:
         for name in ("best", "last"):
             if (folder / name).is_dir() and (folder / name).is_symlink():
                 return folder / name
-        for kind in ("epoch", "update"):  # links do not survive every method of copying
-            there = sorted(folder.glob(f"{kind}_[0-9]*"))
-            if there:
-                return there[-1]
+        there = sorted(entry for entry in numbered(folder) if not entry[2].name.endswith(REPLACED))
+        if there:  # links do not survive every method of copying
+            copies = [folder / name for name in ("best",) if (folder / name / STATE).is_file()]
+            newest = [path for kind, _, path in there if kind == there[0][0]][-1:]  # epochs before updates
+            return [*_recorded_best([path for *_, path in there]), *copies, *newest][0]
     return given
+
+
+def _recorded_best(there: list[Path]) -> list[Path]:
+    """The checkpoint among these that the last of their evaluations has called the best, if it is there."""
+    noted = []
+    for path in there:
+        with contextlib.suppress(Damaged):
+            noted.append(_parsed(path / EVALUATION, _Evaluation)["best"])
+    latest = max((best["epoch"] for best in noted), default=-1)  # a later best takes an earlier one's place
+    return [path for path in there if path.name == epoch_name(latest)]
 
 
 def directory_of(source: str) -> Path:
@@ -347,6 +359,16 @@ class _Skipped(msgspec.Struct):
     in_a_row: _Count
 
 
+class _Means(msgspec.Struct):
+    """What ``engine.reports`` saves of an epoch that has begun."""
+
+    names: list[str]
+    sums: dict[str, float]
+    counts: dict[str, float]
+    windows: list[list[list[float]]]
+    pace: dict[Literal["updates", "reported", "seconds", "unreported", "waited", "unreported_wait"], float]
+
+
 class _Extra(msgspec.Struct):
     best: _Best | None
     global_batch_size: Annotated[int, Meta(gt=0, le=1 << 53)]
@@ -356,6 +378,8 @@ class _Extra(msgspec.Struct):
     weights_digest: str = ""
     paddle: str = ""
     seed: int = 0
+    undecayed: list[str] | None = None
+    training_means: _Means | None = None
 
 
 class _State(msgspec.Struct):

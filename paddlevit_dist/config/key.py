@@ -329,6 +329,7 @@ class Table:
         renamed: keys of PaddleViT's files -> what they are called here.
         renamed_values: (key, value in PaddleViT's files in small letters) -> the value here.
         dropped: keys of PaddleViT's files that change no number -> why they are not needed.
+        fixed: keys of earlier versions -> their value, which is now a constant; another one is an error.
     """
 
     keys: tuple[Key, ...]
@@ -339,8 +340,9 @@ class Table:
     check: Callable[[Given], Sequence[str]] = _nothing
     unused: Callable[[Given], Iterator[Unused]] = _nothing
     renamed: Mapping[str, str] = field(default_factory=dict)
-    renamed_values: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def effect_of(self, name: str) -> str:
         """Which of ``EFFECTS`` another value of its key ``name`` has."""

@@ -248,7 +248,12 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
     known: dict[str, Setting] = {}
     notices: list[str] = []
     dropped: dict[str, str] = {}
+    fixed = {name: value for table in tables for name, value in table.fixed.items()}
     for setting in settings:
+        if setting.name in fixed and setting.value in (fixed[setting.name], str(fixed[setting.name])):
+            continue  # of the config.yaml of a run before it was a constant
+        if setting.name in fixed and setting.name not in needless:
+            raise UserError(f"{setting.place}: {setting.name} was dropped, it is {fixed[setting.name]:g}: leave it out")
         if setting.name in needless:
             why = needless[setting.name]
             dropped[setting.name] = f"{setting.place}: {setting.name} does not exist here and is not needed: {why}"

@@ -132,11 +132,13 @@ class Model(nn.Layer):
         """Names of all parameters, grouped from the input to the head by how far they are from it: under
         TRAIN.LAYER_DECAY a group learns more slowly than the next.
 
-        By default the embedding, then each layer of ``layer_names`` with what is between it and the next, then all
-        that follows the last one; a single group without such layers.
+        By default the embedding, then each layer of ``layer_names`` with what is between it and the next, then what
+        ``classifier_layers`` are in, such as "head": as timm's ``group_matcher`` counts. A single group without such
+        layers.
         """
         names = [name for name, _ in self.named_parameters()]
-        return [names] if self.layer_names is None else groups_by_layers(names, self.layer_names)
+        heads = [name.partition(".")[0] for name in self.classifier_layers]
+        return [names] if self.layer_names is None else groups_by_layers(names, self.layer_names, heads)
 
     def recomputed_layers(self) -> list[nn.Layer]:
         """The layers whose inner values TRAIN.RECOMPUTE drops: none inside another, each maps tensors to a tensor, and
@@ -150,23 +152,29 @@ class Model(nn.Layer):
         returns two logits from then on in training mode, the labels' and the teacher's."""
 
 
-def groups_by_layers(names: Sequence[str], layers: str) -> list[list[str]]:
+def groups_by_layers(names: Sequence[str], layers: str, heads: Sequence[str] | None = None) -> list[list[str]]:
     """``names`` of parameters in the order of the network: what comes before the first layer, each layer with what is
-    between it and the next, and what follows the last.
+    between it and the next, and the head.
 
     Args:
-        layers: regular expression of the layers' names.
+        layers: regular expression of the layers' names; one called ``downsample`` counts as part of the next.
+        heads: names of the head's layers; what else follows the last layer, such as a norm, belongs to that one. None:
+            all that follows it is the head.
     """
     pattern = re.compile(rf"(?:{layers})(?=\.)")
     groups: list[list[str]] = [[]]
     number: dict[str, int] = {}
+    joins_next = False
     for name in names:
         match = pattern.match(name)
         if match and match[0] not in number:
-            number[match[0]] = len(groups)
-            groups.append([])
+            if not joins_next:
+                groups.append([])
+            number[match[0]] = len(groups) - 1
+            joins_next = match[0].endswith(".downsample")
         groups[number[match[0]] if match else -1].append(name)
-    head = [name for name in groups[-1] if not pattern.match(name)]
+    prefixes = ("",) if heads is None else tuple(f"{head}." for head in heads)
+    head = [name for name in groups[-1] if not pattern.match(name) and name.startswith(prefixes)]
     if not number or not head:
         return groups
     return [*groups[:-1], [name for name in groups[-1] if name not in head], head]

@@ -185,7 +185,7 @@ class TaskTraining:
     of_each_rank: Mapping[str, Any] = {}
     #: what TRAIN.BATCH_NORM means when it is not set: "sync" or "local"
     batch_norm: str = "local"
-    #: what TRAIN.EMPTY_CACHE_FREQ means when it is not set
+    #: GPU: updates between returning unused memory to the device, for batches that differ in size; 0: never
     empty_cache_freq = 0
 
     config: Any

@@ -5,8 +5,7 @@
 - ``selftest``: the same updates with other numbers of processes
 - ``evidence``: what is kept of an update that was not finite; ``replay``: it is run again; ``layer_watch``: which
   layer makes it so
-- ``profile``: where the time of some updates goes; ``repetition``: what of a model has no kernel that repeats;
-  ``settings``: keys
+- ``profile``: where the time of some updates goes; ``settings``: keys
 """
 
 COMMANDS = {
@@ -33,7 +32,6 @@ FLAGS = {
 KEYS = ".diagnosis.settings:TABLE"
 JOBS = {"REPLAY": ".diagnosis.replay:run", "SELFTEST": ".diagnosis.selftest:run"}
 TRAINING_WATCHERS = {
-    "DETERMINISTIC": ".diagnosis.repetition:Repeating",
     "PROFILE": ".diagnosis.profile:Profile",
 }
 HOOKS = {

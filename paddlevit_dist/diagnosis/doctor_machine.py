@@ -93,6 +93,10 @@ def gpus(checkup: Checkup) -> Finding:
     driver, usable = devices.expected_gpus(), devices.count_gpus()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
     if not usable:
+        others = devices.other_accelerators()
+        if others:
+            text = f"none of CUDA's; Paddle reports {others}, which is not used: training on the CPU"
+            return Finding(WARNING, text, "train on NVIDIA's GPUs, or go on with the CPU", {"gpus": []})
         if not driver:
             return Finding(OK, "none: training on the CPU", facts={"gpus": []})
         if not paddle.is_compiled_with_cuda():

@@ -28,6 +28,7 @@ from ..observe.record import cache_folder
 from ..parallel import (
     all_gather,
     all_reduce_sum,
+    batch_norm_kind,
     convert_batch_norm,
     gpu,
     is_main,
@@ -82,8 +83,9 @@ class Replay:
         freeze(self.model, config.TRAIN.FREEZE)
         load_weights(self.model, weights, minimum_loaded=1.0)
         # Whether layers may communicate in a pass.
-        is_synchronised = (config.TRAIN.BATCH_NORM or task.batch_norm) == "sync"
-        self.exchanges = is_synchronised and world_size() == len(skipped.keys) > 1
+        processes, batch = len(skipped.keys), config.DATA.BATCH_SIZE
+        kind, _ = batch_norm_kind(config.TRAIN.BATCH_NORM, task.batch_norm, processes, batch)
+        self.exchanges = kind == "sync" and world_size() == len(skipped.keys) > 1
         if self.exchanges:
             self.model = convert_batch_norm(self.model)
         self.model.train()

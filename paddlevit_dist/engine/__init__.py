@@ -1,7 +1,7 @@
 """The training run. It knows tasks by their contract.
 
 - ``trainer``: model, record and what is asked for; ``parts``: what a training computes with; ``training``: its loop;
-  ``watchers``: who is told of it; ``reports``, ``gpu_memory``, ``passes``: some of them
+  ``watchers``: who is told of it; ``reports``, ``gpu_memory``: some of them
 - ``steps``: one update; ``evaluation``; ``finite``: what is not finite changes nothing
 - ``checkpointer``, ``resumption``: what is saved, without waiting for it, and restored; ``about``, ``samples_check``:
   what a checkpoint says of itself, and which samples it was trained on

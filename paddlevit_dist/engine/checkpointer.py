@@ -176,21 +176,27 @@ class Checkpointer:
 
     def _save(self, name: str, place: str, evaluation_due: bool) -> None:
         self.finish()
+        windows = [self._parts.reports.window()]
         if world_size() > 1:
-            digests = all_gather(weights_digest(host_values(self._parts.model.state_dict())))
+            own = weights_digest(host_values(self._parts.model.state_dict())), windows[0]
+            digests, windows = map(list, zip(*all_gather(own)))
             if len(set(digests)) > 1:
                 raise RuntimeError(
                     f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
                     "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
                 )
         if is_main():
-            self._background.do(self._writing(name, place, evaluation_due))
+            self._background.do(self._writing(name, place, evaluation_due, windows))
         if not self._config.SAVE_IN_BACKGROUND:
             self._raise_failure()
         self._saved_at = time.monotonic()
 
-    def _writing(self, name: str, place: str, evaluation_due: bool) -> Callable[[], None]:
-        """What writes the present state, also after the training has gone on."""
+    def _writing(self, name: str, place: str, evaluation_due: bool, windows: list[Any]) -> Callable[[], None]:
+        """What writes the present state, also after the training has gone on.
+
+        Args:
+            windows: of the terms of the loss, see ``Reports.window``, of each rank.
+        """
         parts = self._parts
         weights: Tensors = parts.model.state_dict()
         averages: Tensors | None = None if parts.ema is None else parts.ema.state_dict()
@@ -211,6 +217,8 @@ class Checkpointer:
             "global_batch_size": parts.sampler.global_batch_size,
             "seed": parts.sampler.seed,
             "paddle": paddle.__version__,
+            "undecayed": parts.undecayed,
+            "training_means": parts.reports.state_dict(windows),
         }
         prune = self._pruning(self.folder / name)
 

@@ -73,7 +73,7 @@ class _Fused:
 
     def _chosen(self) -> Step | None:
         parameters = self._trained
-        if any(p.dtype != paddle.float32 for p in parameters):
+        if any(p.dtype != paddle.float32 or not p.is_contiguous() for p in parameters):
             return None
         maker, problem = wings.made("optimizer_step", lambda rule, _: _tried(rule), self.rule, parameters)
         if problem:

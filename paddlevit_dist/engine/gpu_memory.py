@@ -80,7 +80,7 @@ def of_training(config: Any) -> str:
             f"lower DATA.BATCH_SIZE ({config.DATA.BATCH_SIZE}) and raise TRAIN.ACCUM_ITER ({train.ACCUM_ITER}) by the "
             "same factor, which keeps the effective batch"
         )
-    if not train.RECOMPUTE and config.TO_STATIC is not True:
+    if not train.RECOMPUTE and not config.TO_STATIC:
         parts.append("set TRAIN.RECOMPUTE True")
     if not config.AMP:
         parts.append("use -amp")
@@ -96,8 +96,7 @@ class EmptyingCache(Watcher):
     """Batches of very different sizes fragment a GPU's memory cache until no later batch fits."""
 
     def __init__(self, training: Any) -> None:
-        every = training.config.TRAIN.EMPTY_CACHE_FREQ
-        self._every = training.task.empty_cache_freq if every is None else every
+        self._every = training.task.empty_cache_freq
 
     def update_done(self, update: Update) -> None:
         if self._every and (update.step.update + 1) % self._every == 0 and is_on_gpu():

@@ -61,7 +61,16 @@ class Gradients:
             self.multiply(gradients, factor)
 
     def _present(self) -> list[paddle.Tensor]:
-        return [gradient for p in self._parameters if (gradient := p._grad_ivar()) is not None]
+        """A view, as the backward pass of a layer may return one, is replaced by a copy in a row: Paddle's operations
+        on lists write in place as if the values lay in the order of the shape."""
+        present = []
+        for parameter in self._parameters:
+            gradient = parameter._grad_ivar()
+            if gradient is not None and gradient.is_dense() and not gradient.is_contiguous():
+                gradient = parameter.grad = gradient.contiguous()
+            if gradient is not None:
+                present.append(gradient)
+        return present
 
     def sum_of_squares(self, gradients: Sequence[paddle.Tensor]) -> np.float32:
         """Of all values."""

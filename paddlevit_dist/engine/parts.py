@@ -11,15 +11,22 @@ from ..loading.sampler import TrainingSampler
 from ..models import prepared
 from ..observe.observer import Observers
 from ..observe.record import RunRecord
-from ..parallel import data_parallel, rank, recompute_layers, set_batch_norm_momentum, world_size
+from ..parallel import (
+    batch_norm_kind,
+    data_parallel,
+    has_batch_norm,
+    rank,
+    recompute_layers,
+    set_batch_norm_momentum,
+    world_size,
+)
 from ..runtime.errors import UserError
 from . import resumption
 from .checkpointer import Checkpointer
 from .finite import SkippedUpdates
 from .model_ema import ModelEma
-from .optimizer import build_optimizer, freeze
-from .passes import compile_model
-from .precision import Precision
+from .optimizer import build_optimizer, decay_groups, freeze, undecayed
+from .precision import Precision, compile_model
 from .schedule import Schedule, schedule_of
 from .steps import CountingCollate, Updater
 
@@ -49,6 +56,7 @@ class TrainingParts:
 
     Attributes:
         last_epoch: with which this run ends.
+        undecayed: names of parameters with several axes that have no weight decay.
         start: what -resume and -pretrained have put it to.
     """
 
@@ -69,15 +77,20 @@ class TrainingParts:
         self.record = record
         self.observers = Observers([], record.say) if observers is None else observers
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
-        self.batch_norm = train.BATCH_NORM or task.batch_norm
+        of_process = config.DATA.BATCH_SIZE
+        self.batch_norm, why = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), of_process)
+        if has_batch_norm(model) and world_size() > 1:
+            of_whole = of_process * world_size() if self.batch_norm == "sync" else of_process
+            record.say(f"batch norm: {self.batch_norm}, statistics of {of_whole} samples at a time ({why})")
         self.sampler = self._sampler(datasets["train"])
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = loader_of(config, datasets["train"], self.sampler, CountingCollate(task), check=task.check_sample)
         self.schedule = self._schedule()
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
         self._prepare_model()
-        groups = task.parameter_groups(model)
+        groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
+        self.undecayed = undecayed(groups, model) if train.WEIGHT_DECAY else []
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
         evidence = [make(self) for make in wings.hooks("evidence")]

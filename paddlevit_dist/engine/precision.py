@@ -7,6 +7,7 @@ from typing import Any
 
 import paddle
 
+from ..contracts.task import Task
 from ..runtime import autocast
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
@@ -163,6 +164,18 @@ def _check_capability(dtype: str) -> None:
             f"AMP_DTYPE {dtype}: needs a GPU of compute capability {least}.0 or higher, this one has "
             f"{found[0]}.{found[1]}: {' or '.join(['leave out -amp and EVAL_AMP', *others])}"
         )
+
+
+def compile_model(config: Any, task: Task, model: paddle.nn.Layer) -> None:
+    """Compile the model's passes where TO_STATIC is true.
+
+    Raises:
+        UserError: the task's models cannot be compiled.
+    """
+    if config.TO_STATIC and not task.compiles:
+        raise UserError(f"TO_STATIC: task {config.TASK} cannot be compiled; leave it out")
+    if config.TO_STATIC:
+        compile_passes(model)
 
 
 def compile_passes(model: paddle.nn.Layer) -> None:

@@ -40,13 +40,18 @@ class Reports(Watcher):
     def epoch_started(self, epoch: int, made: int) -> None:
         self._epoch = epoch
         self._meters, self._pace = Meters(), Pace(self._parts.loader)
+        start = self._parts.start
+        if made and start.means is not None and epoch == start.position["epoch"] + 1:
+            self._meters.load_state_dict(start.means)
+            self._pace.load_state_dict(start.means["pace"])
+        self._continued = self._pace.updates
         updates = self._parts.updates_per_epoch - made
         self._bar = Progress(updates, f"epoch {epoch}/{self._parts.config.TRAIN.NUM_EPOCHS}", is_main())
         self._show()
         self._heartbeat.at(f"waiting for the first batch of epoch {epoch}")
 
     def update_started(self, step: Any, batches: Any) -> None:
-        if self._pace.updates == 0:
+        if self._pace.updates == self._continued:
             self._heartbeat.at(self._place(self._parts.updates_per_epoch - self._parts.sampler.updates_left))
 
     def update_done(self, update: Update) -> None:
@@ -64,6 +69,21 @@ class Reports(Watcher):
 
     def epoch_left(self) -> None:
         self._bar.close()
+
+    def window(self) -> list[list[float]]:
+        """This rank's part of ``state_dict``, without waiting for the others (see ``Meters.window``)."""
+        return self._meters.window()
+
+    def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any] | None:
+        """What an epoch's means, and those of a report that is not made yet, are continued with: plain numbers for the
+        checkpoint. None where one is not finite, with which a report ends the run.
+
+        Args:
+            windows: ``window`` of each rank.
+        """
+        state = self._meters.state_dict(windows)
+        numbers = [*state["sums"].values(), *(x for window in windows for column in window for x in column)]
+        return {**state, "pace": self._pace.state_dict()} if all(map(math.isfinite, numbers)) else None
 
     def epoch_done(self, epoch: int) -> None:
         parts, pace = self._parts, self._pace
@@ -215,7 +235,7 @@ class Pace:
     """Throughput of one epoch and time spent waiting for data, since the last report and in total.
 
     Attributes:
-        updates: since the start of the epoch, or of this process in its middle.
+        updates: since the start of the epoch.
         waited: seconds for data until the last report.
     """
 
@@ -240,6 +260,25 @@ class Pace:
         self.waited += self._loader.seconds_waited
         self._started, self._reported, self._loader.seconds_waited = now, self.updates, 0.0
         return rate, waiting, seconds
+
+    def state_dict(self) -> dict[str, float]:
+        """Of this process, for the checkpoint."""
+        now = time.perf_counter()
+        return {
+            "updates": self.updates,
+            "reported": self._reported,
+            "seconds": now - self._epoch_started,
+            "unreported": now - self._started,
+            "waited": self.waited,
+            "unreported_wait": self._loader.seconds_waited,
+        }
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Go on from a ``state_dict``."""
+        now = time.perf_counter()
+        self.updates, self._reported, self.waited = int(state["updates"]), int(state["reported"]), state["waited"]
+        self._epoch_started, self._started = now - state["seconds"], now - state["unreported"]
+        self._loader.seconds_waited = state["unreported_wait"]
 
     def seconds_of_epoch(self) -> float:
         return time.perf_counter() - self._epoch_started

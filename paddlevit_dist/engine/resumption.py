@@ -27,6 +27,7 @@ class Start(NamedTuple):
         evaluation_due: the last epoch that it has finished is still to be evaluated.
         samples: what the checkpoint lists of the samples that its training had, None if it lists none; empty for a new
             training.
+        means: ``Reports.state_dict`` of the epoch that it has begun; None if it holds none.
     """
 
     position: dict[str, int]
@@ -34,6 +35,7 @@ class Start(NamedTuple):
     changes: list[Change] = []
     evaluation_due: bool = False
     samples: dict[str, np.ndarray] | None = {}
+    means: dict[str, Any] | None = None
 
 
 def load(parts: Any) -> Start:
@@ -110,9 +112,27 @@ def _load_checkpoint(parts: Any, directory: Path) -> Start:
     changes = _require_same_run(parts, directory, state)
     parts.checkpointer.load(directory, state)
     samples = checkpoints.read_samples(str(directory))
-    start = Start(state.position, directory, changes, state.extra["evaluation_due"], samples)
+    due, means = state.extra["evaluation_due"], state.extra.get("training_means")
+    start = Start(state.position, directory, changes, due, samples, means)
     parts.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
+    for line in _changed_decay(directory, state.extra.get("undecayed"), parts.undecayed):
+        parts.record.say(line)
+    if means is None and parts.sampler.consumed:
+        parts.record.say(
+            f"note: {directory} holds no means of its training: those of epoch {parts.sampler.epoch} cover its rest"
+        )
     return start
+
+
+def _changed_decay(directory: Path, before: list[str] | None, now: list[str]) -> list[str]:
+    """A line if other parameters had no weight decay in the checkpoint's training; one of an earlier version does not
+    say which (there ViT's positions and tokens were decayed)."""
+    found = sorted(set(now) ^ set(before or []))
+    if not found:
+        return []
+    names = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    said = "does not say whether it decayed" if before is None else "has another rule of weight decay for"
+    return [f"note: {directory} {said} {names}; from here on TRAIN.WEIGHT_DECAY's rule of this version holds"]
 
 
 def _require_same_run(parts: Any, directory: Path, state: checkpoints.RunState) -> list[Change]:

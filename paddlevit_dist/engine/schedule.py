@@ -26,6 +26,10 @@ def scaled_rates(base: float, warmup_start: float, end: float, effective_batch: 
     return Rates(base * factor, warmup_start * factor, end * factor)
 
 
+# Of one cycle, as torch.optim.lr_scheduler.OneCycleLR has them: pct_start, div_factor and final_div_factor.
+_RISE, _START_DIVISOR, _END_DIVISOR = 0.3, 25.0, 1e4
+
+
 class Schedule:
     """Linear warm-up, then cosine, constant, step or polynomial decay, or one cycle; called, the rate of any update.
 
@@ -37,9 +41,9 @@ class Schedule:
     - poly: ``end + (base - end) * (1 - p) ** power``
     - step: ``base * gamma ** (number of milestones reached)``
     - constant: ``base``
-    - onecycle, which has no other warm-up: half a cosine from ``base / start_divisor`` up to ``base`` at the update
-      ``rise * total - 1``, and half a cosine down to ``base / start_divisor / end_divisor`` at the last update. This is
-      PyTorch's ``OneCycleLR`` with its cosines in two phases, but that the optimizer's momentum is left alone
+    - onecycle, which has no other warm-up: half a cosine from ``base / 25`` up to ``base`` at the update
+      ``0.3 * total - 1``, and half a cosine down to ``base / 25 / 10,000`` at the last update. This is
+      PyTorch's ``OneCycleLR`` with its defaults, but that the optimizer's momentum is left alone
       (``cycle_momentum=False``). After L. Smith and N. Topin, "Super-Convergence", 2018, arXiv 1708.07120.
 
     Args:
@@ -48,7 +52,6 @@ class Schedule:
         total_updates: of the whole run.
         warmup_updates: length of the warm-up.
         milestones: updates at which "step" multiplies by ``gamma``.
-        one_cycle: ``rise``, ``start_divisor`` and ``end_divisor``.
     """
 
     def __init__(
@@ -60,7 +63,6 @@ class Schedule:
         milestones: Sequence[int] = (),
         gamma: float = 0.1,
         power: float = 0.9,
-        one_cycle: tuple[float, float, float] = (0.3, 25.0, 1e4),
     ) -> None:
         self.name = name
         self.rates = rates
@@ -69,7 +71,6 @@ class Schedule:
         self.milestones = tuple(milestones)
         self.gamma = gamma
         self.power = power
-        self.one_cycle = one_cycle
         self.update = 0  # made since the start of the training
 
     @property
@@ -108,11 +109,10 @@ class Schedule:
         raise ValueError(f"no schedule is called {self.name!r}")
 
     def _in_cycle(self, base: float, update: int) -> float:
-        rise, start_divisor, end_divisor = self.one_cycle
-        start, top, last = base / start_divisor, rise * self.total_updates - 1, self.total_updates - 1
+        start, top, last = base / _START_DIVISOR, _RISE * self.total_updates - 1, self.total_updates - 1
         if update <= top and top > 0:
             return base + (start - base) * (1.0 + math.cos(math.pi * update / top)) / 2.0
-        end, progress = start / end_divisor, min(1.0, (update - top) / (last - top))
+        end, progress = start / _END_DIVISOR, min(1.0, (update - top) / (last - top))
         return end + (base - end) * (1.0 + math.cos(math.pi * progress)) / 2.0
 
 
@@ -133,8 +133,8 @@ def _course(train, rates: Rates) -> str:
     """The learning rate schedule in words: only what this run does."""
     others = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
     if train.LR_SCHEDULER.NAME == "onecycle":
-        start = rates.base / train.LR_SCHEDULER.DIV_FACTOR
-        return f"one cycle from {start:g}, end {start / train.LR_SCHEDULER.FINAL_DIV_FACTOR:g}"
+        start = rates.base / _START_DIVISOR
+        return f"one cycle from {start:g}, end {start / _END_DIVISOR:g}"
     end = others.get(train.LR_SCHEDULER.NAME, f"end {rates.end:g}")
     warms_up = train.WARMUP_EPOCHS if train.WARMUP_STEPS is None else train.WARMUP_STEPS
     return f"warm-up from {rates.warmup_start:g}, {end}" if warms_up else end
@@ -159,5 +159,4 @@ def schedule_of(train, updates_per_epoch: int, effective_batch: int) -> Schedule
         milestones=[epoch * updates_per_epoch for epoch in decay.MILESTONES],
         gamma=decay.GAMMA,
         power=decay.POWER,
-        one_cycle=(decay.PCT_START, decay.DIV_FACTOR, decay.FINAL_DIV_FACTOR),
     )

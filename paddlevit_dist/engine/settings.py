@@ -120,7 +120,9 @@ _TRAIN = (
         None,
         "text",
         "statistics of the rows of all devices (sync: as one device with the whole batch, 2 small messages a layer) or "
-        "of each its own (local: the first one's are used in the end); None: images local, points and volumes sync",
+        "of each its own (local: the first one's are used in the end); None: sync for points, volumes and "
+        "segmentation, and on GPUs "
+        "where there are several with fewer than 32 samples each; local else",
         choices=("sync", "local"),
         optional=True,
     ),
@@ -130,15 +132,6 @@ _TRAIN = (
         "share of its running statistics that a batch norm keeps in a step: Paddle's momentum, which is "
         "1 minus PyTorch's (0.02 there is 0.98 here); None: the model's own",
         SHARE,
-    ),
-    Key(
-        "TRAIN.EMPTY_CACHE_FREQ",
-        None,
-        "int",
-        "GPU: updates between returning unused memory to the device, 0: never; None: 10 for points, whose batches "
-        "differ in size, 0 for others",
-        AT_LEAST_0,
-        optional=True,
     ),
     Key(
         "TRAIN.TF32",
@@ -198,21 +191,6 @@ _TRAIN = (
     Key("TRAIN.LR_SCHEDULER.MILESTONES", [], "int", "step: epochs at which the rate falls", AT_LEAST_1, many=True),
     Key("TRAIN.LR_SCHEDULER.GAMMA", 0.1, "float", "step: factor at each milestone", SHARE_ABOVE_0),
     Key("TRAIN.LR_SCHEDULER.POWER", 0.9, "float", "poly: exponent", ABOVE_0),
-    Key(
-        "TRAIN.LR_SCHEDULER.PCT_START",
-        0.3,
-        "float",
-        "onecycle: share of the updates in which the rate rises to BASE_LR, as PyTorch's; the momentum stays as it is",
-        Range(low=0, high=1, low_open=True, high_open=True),
-    ),
-    Key("TRAIN.LR_SCHEDULER.DIV_FACTOR", 25.0, "float", "onecycle: BASE_LR / the first rate", ABOVE_0),
-    Key(
-        "TRAIN.LR_SCHEDULER.FINAL_DIV_FACTOR",
-        1e4,
-        "float",
-        "onecycle: the first rate / the last",
-        ABOVE_0,
-    ),
     Key("TRAIN.OPTIMIZER.NAME", "AdamW", "text", "optimizer", choices=("AdamW", "Adam", "SGD")),
     Key("TRAIN.OPTIMIZER.EPS", 1e-8, "float", "AdamW, Adam: added to the denominator", ABOVE_0),
     Key("TRAIN.OPTIMIZER.BETAS", (0.9, 0.999), "float", "AdamW, Adam: decay of moments", SHARE_BELOW_1, None, True, 2),
@@ -263,8 +241,7 @@ _RUN = (
         "DETERMINISTIC",
         False,
         "bool",
-        "GPU: take kernels whose results repeat bit for bit where there are any, some of them slower; the log names "
-        "the operations that have none",
+        "GPU: take kernels whose results repeat bit for bit where there are any, some of them slower",
     ),
     Key("EVAL", False, "bool", "evaluate only"),
     Key(
@@ -311,14 +288,7 @@ _RUN = (
         "O1: products, and what follows from them alone, in half precision; O2: softmax and norms as well",
         choices=("O1", "O2"),
     ),
-    Key(
-        "TO_STATIC",
-        False,
-        "switch",
-        "compile the model's passes with paddle.jit.to_static, in training and evaluation; auto: in training, where a "
-        "trial on the first batch gives the same gradients in less time (CPU: all bits, GPU: up to rounding)",
-        choices=(False, True, "auto"),
-    ),
+    Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
     Key(
         "WATCHDOG_SECONDS",
@@ -366,7 +336,7 @@ TABLE = Table(
             *("DATA.BATCH_SIZE", "DATA.GLOBAL_BATCH_SIZE", "DATA.BATCH_SIZE_EVAL", "TRAIN.ACCUM_ITER"),
             *("TRAIN.NUM_SAMPLES", "TRAIN.EPOCH_LIMITS", "TRAIN.STOP_AFTER_EPOCH", "TRAIN.MAX_SKIPPED_UPDATES"),
             *("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT"),
-            *("TRAIN.EMPTY_CACHE_FREQ", "TRAIN.BUCKET_MEGABYTES", "TRAIN.FIND_UNUSED_PARAMETERS", "TRAIN.RECOMPUTE"),
+            *("TRAIN.BUCKET_MEGABYTES", "TRAIN.FIND_UNUSED_PARAMETERS", "TRAIN.RECOMPUTE"),
             *("TRAIN.OPTIMIZER.FUSED", "SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND"),
             *("KEEP_EPOCHS", "KEEP_UPDATES", "STOP_AFTER_SECONDS", "VALIDATE_FREQ", "REPORT_FREQ", "DETERMINISTIC"),
             *("EVALUATION.", "SAVE_PREDICTIONS", "EVAL_AMP", "TO_STATIC"),
@@ -384,8 +354,18 @@ TABLE = Table(
     complete=_complete,
     check=check,
     unused=unused,
-    renamed_values={("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine"},
+    renamed_values={
+        ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
+        ("TO_STATIC", "auto"): False,  # a trial, which is gone
+    },
+    fixed={
+        "TRAIN.LR_SCHEDULER.PCT_START": 0.3,
+        "TRAIN.LR_SCHEDULER.DIV_FACTOR": 25.0,
+        "TRAIN.LR_SCHEDULER.FINAL_DIV_FACTOR": 1e4,
+        "TRAIN.EMPTY_CACHE_FREQ": None,
+    },
     dropped={
+        "TRAIN.EMPTY_CACHE_FREQ": "point clouds empty a GPU's cache after each tenth update",
         "TAG": "runs are told apart by their output folder",
         "LOCAL_RANK": "each process knows its rank",
         "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights live on the device",

@@ -39,7 +39,7 @@ def check(given: Given) -> list[str]:
         raise UserError(
             f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"
         )
-    if values.TO_STATIC is True and values.TRAIN.RECOMPUTE:
+    if values.TO_STATIC and values.TRAIN.RECOMPUTE:
         raise UserError(
             f"{given['TO_STATIC']} and {given['TRAIN.RECOMPUTE']}: a compiled model keeps what its backward pass "
             "needs; keep one"
@@ -92,7 +92,6 @@ def _check_learning_rate(train: CfgNode, given: Given) -> None:
             )
 
 
-_OF_CYCLES = tuple(f"TRAIN.LR_SCHEDULER.{name}" for name in ("PCT_START", "DIV_FACTOR", "FINAL_DIV_FACTOR"))
 _OF_WARM_UPS = "TRAIN.WARMUP_EPOCHS", "TRAIN.WARMUP_STEPS", "TRAIN.WARMUP_START_LR"
 _READ_BY = (  # keys, the key that chooses who reads them, and its values with which somebody does
     (("TRAIN.OPTIMIZER.EPS", "TRAIN.OPTIMIZER.BETAS"), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam")),
@@ -100,7 +99,6 @@ _READ_BY = (  # keys, the key that chooses who reads them, and its values with w
     (("TRAIN.LR_SCHEDULER.MILESTONES", "TRAIN.LR_SCHEDULER.GAMMA"), "TRAIN.LR_SCHEDULER.NAME", ("step",)),
     (("TRAIN.LR_SCHEDULER.POWER",), "TRAIN.LR_SCHEDULER.NAME", ("poly",)),
     (("TRAIN.END_LR",), "TRAIN.LR_SCHEDULER.NAME", ("cosine", "poly")),
-    (_OF_CYCLES, "TRAIN.LR_SCHEDULER.NAME", ("onecycle",)),
     (_OF_WARM_UPS, "TRAIN.LR_SCHEDULER.NAME", ("cosine", "constant", "step", "poly")),
 )
 

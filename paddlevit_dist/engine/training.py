@@ -13,7 +13,6 @@ from .early_stopping import EarlyStopping
 from .gpu_memory import EmptyingCache
 from .introduction import introduce
 from .parts import TrainingParts
-from .passes import PassesTrial
 from .reports import Reports, require_finite
 from .steps import accumulation_groups
 from .watchers import Update, Watchers
@@ -30,14 +29,14 @@ class Training(TrainingParts):
         super().__init__(run.config, run.task, run.datasets, run.model, run.record, run.observers)
         self.evaluation = run.evaluation
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
+        self.reports = Reports(self)
         self.watchers = Watchers(
             [
                 *([] if self.ema is None else [self.ema]),
                 EmptyingCache(self),
-                Reports(self),
+                self.reports,
                 *([EarlyStopping(self)] if self.config.TRAIN.PATIENCE else []),
                 *(make(self) for make in wings.chosen("TRAINING_WATCHERS", self.config)),
-                PassesTrial(self),  # the last: it may take minutes, which are no wait for data to those before it
             ]
         )
 
@@ -101,7 +100,7 @@ class Training(TrainingParts):
     def _train_epoch(self, epoch: int, batches: Iterator[Any]) -> None:
         self.model.train()
         tell, updates = self.watchers.tell, self.sampler.updates_left
-        made = self.updates_per_epoch - updates  # in this epoch, by the run that this one continues
+        is_due, made = False, self.updates_per_epoch - updates  # in this epoch, by the run that this one continues
         tell("epoch_started", epoch, made)
         try:
             for group in self._groups(batches, updates):
@@ -115,14 +114,17 @@ class Training(TrainingParts):
                 made += 1
                 is_last = made == self.updates_per_epoch
                 tell("update_done", Update(step, terms, self.updater.finite, rate, made, is_last))
-                if self.checkpointer.is_due():
-                    self._save_update(evaluation_due=is_last and self.evaluates(epoch))
+                is_due = self.checkpointer.is_due()
+                if is_due and not is_last:
+                    self._save_update(evaluation_due=False)
                 stops = self.checkpointer.agreement.stops_at(self.schedule.update)
                 if stops and not is_last:  # after the last, the epoch is saved
                     self._stop()
         finally:
             tell("epoch_left")
         tell("epoch_done", epoch)
+        if is_due:  # once the epoch's means are told, which no checkpoint behind it holds
+            self._save_update(evaluation_due=self.evaluates(epoch))
 
     def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[list[Any]]:
         """The batches of so many updates. Before the first, ranks wait for one another, and leave if one is asked to
@@ -171,8 +173,7 @@ class Training(TrainingParts):
         self._update_saved = self.schedule.update
 
     def _share_statistics(self) -> None:
-        if self.batch_norm == "local":
-            broadcast_statistics(self.model)  # each rank's are of its own rows
+        broadcast_statistics(self.model)  # local ones are of a rank's own rows, Paddle's own of as many as it has
 
     def _stop(self) -> NoReturn:
         """Save what no checkpoint holds yet, and end the run.

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paddle
 
-from ..parallel import reduce_dict
+from ..parallel import rank, reduce_dict, world_size
 
 _MIB = 1 << 20
 _LOOK_SECONDS = 1.0  # between looks at many processes, which take some milliseconds
@@ -76,6 +77,39 @@ class Meters:
         }
         self._epoch_sums, self._epoch_counts = {}, {}
         return means
+
+    def window(self) -> list[list[float]]:
+        """What ``add`` has got on this rank since the last ``reduce``: sums, and counts of the host and of the device,
+        by term; empty where it was nothing. Waits for the device."""
+        if self._sums is None:
+            return []
+        of_device = self._device_counts
+        on_device = [0.0] * len(self._names) if of_device is None else of_device.numpy().tolist()
+        return [self._sums.numpy().tolist(), list(self._host_counts), on_device]
+
+    def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any]:
+        """Plain numbers for the checkpoint, equal on every rank.
+
+        Args:
+            windows: ``window`` of each rank.
+        """
+        of_epoch = {"sums": dict(self._epoch_sums), "counts": dict(self._epoch_counts)}
+        return {"names": list(self._names), **of_epoch, "windows": windows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a ``state_dict``; what another number of ranks had in their windows is taken by the first."""
+        self._names = list(state["names"])
+        self._epoch_sums, self._epoch_counts = dict(state["sums"]), dict(state["counts"])
+        windows = state["windows"]
+        if len(windows) != world_size():
+            together = np.sum([window for window in windows if window], axis=0).tolist() if any(windows) else []
+            windows = [together, *([[]] * (world_size() - 1))]
+        nothing = [[0.0] * len(self._names)] * 3  # all ranks reduce, if one has something
+        sums, on_host, on_device = windows[rank()] or nothing
+        self._host_counts = list(on_host)
+        if any(windows):
+            self._sums = paddle.to_tensor(sums, dtype="float64")
+            self._device_counts = paddle.to_tensor(on_device, dtype="float64") if any(on_device) else None
 
 
 def memory_mib() -> float | None:

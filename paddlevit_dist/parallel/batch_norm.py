@@ -18,7 +18,8 @@ from .collectives import all_reduce_sum, broadcast_object
 
 _SINGLE = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
 _THIS_PACKAGE = __name__.partition(".")[0] + "."
-_CONVERTED = {kind.forward for kind in (*_SINGLE, paddle.nn.BatchNorm)}
+_CONVERTIBLE = (*_SINGLE, paddle.nn.BatchNorm)
+_CONVERTED = {kind.forward for kind in _CONVERTIBLE}
 
 
 class BatchNorm(paddle.nn.Layer):
@@ -38,15 +39,15 @@ class BatchNorm(paddle.nn.Layer):
         momentum: fraction of the running statistics kept at each step.
         epsilon: added to the variance.
         data_format: as in Paddle; only its last letter matters.
-        unbiased_running_variance: the running variance divides by rows - 1 on every device, as PyTorch's and
-            MinkowskiEngine's do. Otherwise it divides by rows where ranks exchange statistics, as Paddle's
-            SyncBatchNorm does, and is what Paddle's kernel stores where they do not (``kernel_divides_by_rows``).
+
+    The running variance divides by rows - 1, as PyTorch's and MinkowskiEngine's do; a single row leaves it as it is,
+    where PyTorch raises an error.
 
     Attributes:
         synchronised: use statistics of all ranks' rows; set by ``convert_batch_norm``.
     """
 
-    synchronised = unbiased_running_variance = False
+    synchronised = False
     _use_global_stats: bool | None = None
     _act: str | None = None
 
@@ -56,10 +57,8 @@ class BatchNorm(paddle.nn.Layer):
         momentum: float = 0.9,
         epsilon: float = 1e-5,
         data_format: str = "NCHW",
-        unbiased_running_variance: bool = False,
     ) -> None:
         super().__init__()
-        self.unbiased_running_variance = unbiased_running_variance
         self._momentum = _as_stored(momentum)
         self._epsilon = epsilon
         self._data_format = data_format
@@ -77,11 +76,13 @@ class BatchNorm(paddle.nn.Layer):
     def _normalised(self, x: paddle.Tensor) -> paddle.Tensor:
         exchanges = self.synchronised and world.world_size() > 1
         uses_batch = self.training and not self._use_global_stats
-        if uses_batch and (exchanges or self.unbiased_running_variance or not _size(x)):
+        if uses_batch and (exchanges or _size(x) <= self._mean.shape[0]):  # a row, or none
             return _Normalise.apply(x, self.weight, self.bias, self, exchanges)
         if not _size(x):  # kernels reject empty tensors
             return x
-        return F.batch_norm(
+        share = _unbiased_share(self, x)
+        _scale(self._variance, share)
+        y = F.batch_norm(
             x,
             self._mean,
             self._variance,
@@ -92,6 +93,8 @@ class BatchNorm(paddle.nn.Layer):
             epsilon=self._epsilon,
             data_format=self._format_of(x),
         )
+        _scale(self._variance, 1.0 / share)
+        return y
 
     @property
     def _channels_last(self) -> bool:
@@ -110,10 +113,9 @@ class BatchNorm(paddle.nn.Layer):
 
     def _update_running(self, statistics: "_Statistics") -> None:
         rows, variance = statistics.rows, statistics.variance
-        if self.unbiased_running_variance:
-            variance = variance * (rows / paddle.clip(rows - 1.0, min=1.0))
-        keep = paddle.where(rows > 0, paddle.full_like(rows, self._momentum), paddle.ones_like(rows))
-        for running, new in ((self._mean, statistics.mean), (self._variance, variance)):
+        variance = variance * (rows / paddle.clip(rows - 1.0, min=1.0))
+        for running, new, least in ((self._mean, statistics.mean, 1), (self._variance, variance, 2)):
+            keep = paddle.where(rows >= least, paddle.full_like(rows, self._momentum), paddle.ones_like(rows))
             mixed = keep * running.astype("float64") + (1.0 - keep) * new
             paddle.assign(mixed.astype(running.dtype), output=running)  # set_value of Paddle 2.6 goes through the host
 
@@ -121,7 +123,52 @@ class BatchNorm(paddle.nn.Layer):
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
+_NATIVE_ROWS = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD of Paddle's sources
 _KINDS = (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)
+
+
+class _Unbiased:
+    """Paddle's layers of the same names, but that their running variance divides by rows - 1, as PyTorch's does."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        share = _unbiased_share(self, x)
+        _scale(self._variance, share)  # type: ignore[attr-defined]
+        y = super().forward(x)  # type: ignore[misc]
+        _scale(self._variance, 1.0 / share)  # type: ignore[attr-defined]
+        return y
+
+
+_UNBIASED = {kind: type(kind.__name__, (_Unbiased, kind), {"__module__": __name__}) for kind in _CONVERTIBLE}
+_CONVERTED.add(_Unbiased.forward)
+
+
+def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
+    """Make the batch normalisations of Paddle in ``model`` keep PyTorch's running variance, in place; returns it."""
+    for layer in model.sublayers(include_self=True):
+        layer.__class__ = _UNBIASED.get(type(layer), type(layer))
+    return model
+
+
+def _unbiased_share(layer: Any, x: paddle.Tensor) -> Any:
+    """(rows - 1) / rows where the kernel is about to store a variance that divides by rows, else 1.
+
+    A running variance that is scaled by it before, and back behind the kernel, has taken in the unbiased variance:
+    ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``. A single row changes no statistics of Paddle's kernels.
+    """
+    is_native = isinstance(layer, paddle.nn.SyncBatchNorm)
+    if not layer.training or layer._use_global_stats or not (is_native or kernel_divides_by_rows(x)):
+        return 1.0
+    if not paddle.in_dynamic_mode():
+        rows = paddle.numel(x).astype(layer._variance.dtype) / layer._variance.shape[0]
+        return paddle.where(rows > 1, (rows - 1.0) / rows, paddle.ones_like(rows))
+    rows = _size(x) // layer._variance.shape[0] * (world.world_size() if is_native else 1)
+    return (rows - 1) / rows if rows > 1 else 1.0
+
+
+@paddle.no_grad()
+def _scale(variance: paddle.Tensor, factor: Any) -> None:
+    if not isinstance(factor, float) or factor != 1.0:
+        paddle.assign(variance * factor, output=variance)
 
 
 def _as_stored(momentum: float) -> float:
@@ -159,18 +206,18 @@ def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
     if not size:
         return paddle.zeros([1 + 2 * channels], dtype="float64")
     rows = size // channels
-    by = moments_by_kernel if kernel_divides_by_rows(x) and rows > 1 else moments_by_sums
+    by = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
     mean, squares = by(x)
     number = paddle.full([1], float(rows), dtype="float64")
     return paddle.concat([number, mean.astype("float64"), squares.astype("float64")])
 
 
 def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
-    """Whether the variance that ``F.batch_norm`` stores for ``x`` is certainly the biased one: on CPUs.
-
-    On GPUs cuDNN divides by rows - 1, and Paddle's own kernels, which take over from 131,070 rows, divide by rows.
+    """Whether the variance that ``F.batch_norm`` stores for ``x`` is the biased one: on CPUs, and by Paddle's own
+    kernels on GPUs, which take over from cuDNN from that many rows on where there are two or three axes. cuDNN divides
+    by rows - 1.
     """
-    return x.place.is_cpu_place()
+    return not is_on_gpu() or (x.ndim <= 3 and x.shape[0] >= _NATIVE_ROWS)
 
 
 def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -312,7 +359,8 @@ def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> pa
     takes_native = native_synchronises() if native is None else native
     for layer in model.sublayers(include_self=True):
         if type(layer).forward in _CONVERTED:
-            layer.__class__ = paddle.nn.SyncBatchNorm if takes_native and _fits_native(layer) else BatchNorm
+            native_kind = _UNBIASED[paddle.nn.SyncBatchNorm]
+            layer.__class__ = native_kind if takes_native and _fits_native(layer) else BatchNorm
             layer._momentum = _as_stored(layer._momentum)
         if isinstance(layer, BatchNorm):
             layer.synchronised = True

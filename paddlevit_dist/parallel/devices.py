@@ -4,6 +4,7 @@ import ctypes
 import glob
 import itertools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,6 +127,24 @@ def count_gpus() -> int:
     return len(paddle.static.cuda_places()) if paddle.device.cuda.device_count() else 0
 
 
+def other_accelerators(reported: Mapping[str, int] | None = None) -> str:
+    """Accelerators that Paddle reports and that are not used, since they are no GPUs of CUDA: such as "8 npu, 2 xpu",
+    empty where there are none.
+
+    Args:
+        reported: their number by kind; None: ask Paddle.
+    """
+    if reported is None:
+        import paddle
+
+        named = [name.partition(":")[0] for name in paddle.device.get_available_custom_device() or ()]
+        kinds = dict.fromkeys(paddle.device.get_all_custom_device_type() or ())
+        reported = {kind: max(1, named.count(kind)) for kind in kinds}
+        if paddle.is_compiled_with_xpu():
+            reported["xpu"] = paddle.base.core.get_xpu_device_count()
+    return ", ".join(f"{number} {kind}" for kind, number in reported.items() if number)
+
+
 def expected_gpus() -> int:
     """The likely number of visible GPUs, judging only by the environment and the driver, without Paddle.
 
@@ -195,7 +214,9 @@ def plan_processes(requested: int, gpus: int | None = None) -> ProcessPlan:
                 f"lower it or let CUDA_VISIBLE_DEVICES (now: {visible}) show more"
             )
         return ProcessPlan(gpus if requested == -1 else requested, True, False, [])
-    notices = []
+    notices, others = [], other_accelerators()
+    if others:
+        notices.append(f"note: Paddle reports {others}, which is not used here: training on the CPU")
     if expected_gpus():
         notices.append("this Paddle cannot use the GPU of this machine: training on the CPU (see `doctor`)")
     processes = 1 if requested == -1 else requested

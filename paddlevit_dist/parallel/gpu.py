@@ -36,8 +36,8 @@ def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
     Args:
         tf32: products and convolutions of float32 round their factors to TF32, on GPUs that have it. Set either way,
             whatever Paddle's own default is: on in 2.6, off in the CPU build of 3.3.
-        deterministic: take the kernels whose results repeat, where Paddle has them (``repetition`` knows where not):
-            cuDNN's, the gradient of an embedding, and a workspace of cuBLAS that does not depend on its streams. Some
+        deterministic: take the kernels whose results repeat, where Paddle has them: cuDNN's,
+            the gradient of an embedding, and a workspace of cuBLAS that does not depend on its streams. Some
             of Paddle's run on a single thread then.
         fixed_shapes: convolutions see few shapes. cuDNN may then time its algorithms for each, once, and keep the
             fastest in place of its guess. With pictures of any size the search would not end. Not with

@@ -8,9 +8,31 @@ from typing import Any
 import paddle
 from paddle.distributed.fleet.utils import recompute
 
+from ..runtime.transfers import is_on_gpu
 from . import world
-from .batch_norm import convert_batch_norm
+from .batch_norm import convert_batch_norm, unbias_running_variance
 from .collectives import barrier
+
+SMALL_BATCH = 32  # samples of a device; Wu and He, Group Normalization, 2018: below, the error of batch norm grows
+
+
+def batch_norm_kind(
+    given: str | None, of_task: str, processes: int, batch: int, on_gpu: bool | None = None
+) -> tuple[str, str]:
+    """Which statistics batch normalisations use in training, "sync" or "local", and why.
+
+    Args:
+        given: TRAIN.BATCH_NORM.
+        of_task: what the task has where that is not set.
+        batch: samples of a process.
+        on_gpu: None: ask Paddle.
+    """
+    on_gpu = is_on_gpu() if on_gpu is None else on_gpu
+    if given is not None:
+        return given, "TRAIN.BATCH_NORM"
+    if on_gpu and processes > 1 and batch < SMALL_BATCH and of_task == "local":
+        return "sync", f"the default for several GPUs with fewer than {SMALL_BATCH} samples each"
+    return of_task, "the default for this task" if of_task == "sync" or not on_gpu else "the default for such batches"
 
 
 def data_parallel(
@@ -32,6 +54,7 @@ def data_parallel(
             gradients. Without it, a parameter used by only some ranks diverges between ranks.
         bucket_megabytes: gradients travel together until they are this many MiB.
     """
+    unbias_running_variance(model)
     if world.world_size() == 1:
         return model
     barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only

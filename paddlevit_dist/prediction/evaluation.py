@@ -15,7 +15,7 @@ from ..config import dump_yaml
 from ..contracts.prediction import Entry, PredictionWriter
 from ..engine import about
 from ..engine.introduction import start_record
-from ..engine.passes import compile_model
+from ..engine.precision import compile_model
 from ..engine.samples_check import require_held_out
 from ..engine.trainer import Trainer
 from ..engine.watchers import Watchers

@@ -136,12 +136,14 @@ class YamlLoader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
     def construct_number(self, node: Any) -> Any:
-        """An integer or a float, of not too many digits."""
+        """An integer or a float, of not too many digits, as a reader sees it: 0040 is 40, where YAML 1.1 has 32. What
+        YAML counts to another base than ten (0x10, 0b11, 1:30) stays text, which no number's place takes."""
         value = self.construct_scalar(node)
         if len(value) > _MOST_DIGITS:
             raise yaml.MarkedYAMLError(problem=f"a number of {len(value):,} characters", problem_mark=node.start_mark)
-        is_float = node.tag.endswith(":float")
-        return self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
+        if ":" in value or value.lstrip("+-")[:2] in ("0x", "0b"):
+            return value
+        return self.construct_yaml_float(node) if node.tag.endswith(":float") else int(value)
 
 
 for _tag in ("int", "float"):

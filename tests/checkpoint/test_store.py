@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from support.runs import STATE
 
 from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint.content import checkpoint_in
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.runtime.errors import UserError
 
@@ -239,3 +241,28 @@ def test_the_manifest_lists_size_and_sha256(tmp_path, model):
     for name, entry in files.items():
         content = (directory / name).read_bytes()
         assert entry == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def copied_without_links(run: Path, copy: Path) -> Path:
+    shutil.copytree(run, copy)  # follows links, as ``cp -rL`` does
+    return copy
+
+
+def test_a_copy_without_links_means_the_best_that_is_recorded(tmp_path, model):
+    folder = tmp_path / "run" / "checkpoints"
+    best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50"}
+    for epoch in (1, 2, 3):
+        checkpoints.write_evaluation(save(folder, epoch, model), {**best, "epoch": min(epoch, 2)})
+    checkpoints.link(folder, "best", folder / "epoch_0002")
+    checkpoints.link(folder, "last", folder / "epoch_0003")
+    copy = copied_without_links(tmp_path / "run", tmp_path / "copy")
+    assert not (copy / "checkpoints" / "best").is_symlink()
+    assert checkpoint_in(copy) == copy / "checkpoints" / "epoch_0002"
+    shutil.rmtree(copy / "checkpoints" / "epoch_0002")
+    assert checkpoint_in(copy) == copy / "checkpoints" / "best"
+
+
+def test_without_evaluations_the_newest_counts_by_its_number(tmp_path, model):
+    for epoch in (9999, 10000):
+        save(tmp_path / "checkpoints", epoch, model)
+    assert checkpoint_in(tmp_path).name == "epoch_10000"

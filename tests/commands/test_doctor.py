@@ -20,6 +20,7 @@ from paddlevit_dist.diagnosis.doctor_machine import CHECKS as MACHINE_CHECKS
 from paddlevit_dist.diagnosis.doctor_machine import driver_problem, memory_of_machine, output_folder
 from paddlevit_dist.diagnosis.doctor_training import CHECKS as TRAINING_CHECKS
 from paddlevit_dist.diagnosis.doctor_training import loading
+from paddlevit_dist.parallel import devices, plan_processes
 
 
 def test_a_crash_is_one_line_and_the_checks_after_it_are_made(tmp_path, monkeypatch):
@@ -187,3 +188,15 @@ def test_a_whole_checkup_finds_a_rate_that_teaches_nothing(tmp_path):
     assert [name for name, value in status.items() if value == "failure"] == ["one batch"]
     assert all(status[name] == "ok" for name in ("a step", "checkpoint", "processes", "labels", "loss at start"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_accelerators_that_are_not_used_are_named(tmp_path, monkeypatch):
+    assert devices.other_accelerators() == ""  # what Paddle says here, by its own functions
+    assert devices.other_accelerators({"npu": 8, "xpu": 0, "gcu": 1}) == "8 npu, 1 gcu"
+    monkeypatch.setattr(devices, "other_accelerators", lambda: "8 npu")
+    assert plan_processes(1, gpus=0).notices == [
+        "note: Paddle reports 8 npu, which is not used here: training on the CPU"
+    ]
+    assert plan_processes(1, gpus=1).notices == []
+    found = doctor_machine.gpus(None)
+    assert found.status == "warning" and "Paddle reports 8 npu, which is not used: training on the CPU" in found.text

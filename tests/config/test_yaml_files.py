@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from paddlevit_dist.config import load
+from paddlevit_dist.runtime.errors import UserError
 
 
 def test_later_files_win_and_each_value_knows_its_source(write):
@@ -233,3 +234,21 @@ def test_merges_that_double_one_another_take_no_memory(refuse, load_text):
 )
 def test_values_that_pyyaml_itself_stumbles_over_are_one_line(refuse, load_text, value, reason):
     assert refuse(load_text, f"SEED: {value}").startswith(f"x.yaml:1: not valid YAML: {reason}")
+
+
+@pytest.mark.parametrize("word, epochs", [("0040", 40), ("010", 10), ("1_000", 1000), ("+0_7", 7), ("08", 8)])
+def test_a_number_is_what_a_reader_sees_and_the_same_on_the_command_line(tmp_path, word, epochs):
+    (tmp_path / "run.yaml").write_text(f"TRAIN: {{NUM_EPOCHS: {word}, LR_SCHEDULER: {{MILESTONES: [{word}]}}}}")
+    train = load([f"-cfg={tmp_path / 'run.yaml'}"]).values.TRAIN
+    assert (train.NUM_EPOCHS, train.LR_SCHEDULER.MILESTONES) == (epochs, [epochs])
+    assert load(["TRAIN.NUM_EPOCHS", word]).values.TRAIN.NUM_EPOCHS == epochs
+
+
+@pytest.mark.parametrize("word", ["0x10", "0o40", "0b11", "1:30", "yes", "1:30.5"])
+def test_numbers_to_other_bases_and_words_are_refused_in_one_line(tmp_path, word):
+    (tmp_path / "run.yaml").write_text(f"TRAIN:\n  NUM_EPOCHS: {word}\n")
+    shown = "True" if word == "yes" else f"'{word}'"
+    for arguments, place in (([f"-cfg={tmp_path / 'run.yaml'}"], "run.yaml:2"), (["TRAIN.NUM_EPOCHS", word], "line")):
+        with pytest.raises(UserError, match="NUM_EPOCHS.* expected a whole number") as caught:
+            load(arguments)
+        assert place in str(caught.value) and (shown in str(caught.value) or f"'{word}'" in str(caught.value))

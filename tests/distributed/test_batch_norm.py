@@ -12,6 +12,7 @@ from support.processes import run_together, run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.contracts.task import EvaluationStep, Metrics, Task, Term
+from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.registry import register_task
 
@@ -72,7 +73,13 @@ def together() -> dict[str, list]:
     module = "distributed.test_batch_norm"
     splits = {f"{split} {dtype}": (*SPLITS[split], dtype) for split in SPLITS for dtype in TOLERANCES}
     calls = {name: (f"{module}:three_updates", arguments) for name, arguments in splits.items()}
-    return run_together({**calls, "without rows": (f"{module}:gradients_with_a_rank_without_rows", ("float64",))})
+    return run_together(
+        {
+            **calls,
+            "without rows": (f"{module}:gradients_with_a_rank_without_rows", ("float64",)),
+            "resnet": (f"{module}:resnet_updates", ()),
+        }
+    )
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -235,3 +242,28 @@ def test_without_it_such_a_branch_is_noticed_before_anything_is_saved(tmp_path):
     ended = run_workers(target, str(tmp_path / "lost"), "TASK", "skipping")
     assert ended.code == 1 and "weights differ between ranks after epoch 1" in ended.err
     assert "TRAIN.FIND_UNUSED_PARAMETERS" in ended.err
+
+
+def resnet_updates() -> dict[str, Any]:
+    """Two updates of a ResNet-18 on eight small pictures; losses of the whole batch, and the last statistics."""
+    paddle.seed(0)
+    model = create_model("resnet18", num_classes=4).to(dtype="float64")
+    wrapped, size = data_parallel(model, batch_norm="sync"), world_size()
+    optimizer = paddle.optimizer.SGD(0.05, parameters=[p for p in model.parameters() if not p.stop_gradient])
+    pictures = np.random.default_rng(1).standard_normal((8, 3, 32, 32))
+    own, losses = slice(8 // size * rank(), 8 // size * (rank() + 1)), []
+    for _ in range(2):
+        loss = F.cross_entropy(wrapped(paddle.to_tensor(pictures[own])), paddle.to_tensor((np.arange(8) % 4)[own]))
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad(False)
+        losses.append(loss.item())
+    return {"losses": losses, "variance": model.state_dict()["layer4.1.bn2._variance"].numpy()}
+
+
+def test_a_resnet_learns_as_in_one_process(together):
+    first, second = together["resnet"]
+    (one,) = succeeded(run_workers("distributed.test_batch_norm:resnet_updates", processes=1)).results
+    np.testing.assert_allclose(np.mean([first["losses"], second["losses"]], axis=0), one["losses"], rtol=1e-6)
+    np.testing.assert_allclose(first["variance"], one["variance"], rtol=1e-6)
+    assert one["losses"][1] != pytest.approx(one["losses"][0], rel=1e-2)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -84,22 +85,28 @@ def test_four_epochs_equal_two_then_part_of_one_and_the_rest_bit_for_bit(straigh
     assert not np.array_equal(weights(straight)["head.weight"], weights(straight_and_resumed / "half")["head.weight"])
 
 
-def test_the_metrics_of_resumed_epochs_are_those_of_the_straight_run(straight_and_resumed):
-    """Means over updates apart: those of the broken epoch begin again where it was resumed."""
+def test_metrics_and_log_of_a_resumed_run_are_those_of_the_straight_run(straight_and_resumed):
+    """All reports and means of the broken epoch too, in whose middle a report's updates were cut apart."""
+    timed = {"seconds", "samples_per_second", "data_wait_fraction", "memory_mib", "time", "best"}
 
-    def last_epochs(folder: Path, whole: int, keep: tuple) -> list:
+    def told(folder: Path) -> list:
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        counted = [
-            line for line in lines if line["kind"] not in ("resume", "interruption") and not line.get("superseded")
+        counted = [  # it has stopped for a while after its second epoch, which it evaluated therefore
+            line
+            for line in lines
+            if line["kind"] in ("training", "epoch") or (line["kind"] == "evaluation" and line["epoch"] > 2)
         ]
-        chosen = [line for line in counted if line["epoch"] > (whole if line["kind"] in ("training", "epoch") else 2)]
-        return [{k: line[k] for k in keep if k in line} for line in chosen]
+        return [{k: v for k, v in line.items() if k not in timed} for line in counted if "superseded" not in line]
 
-    everything = ("kind", "epoch", "update", "learning_rate", "gradient_norm", "loss", "top-1")
-    for whole, keep in ((3, everything), (2, everything[:5])):
-        straight, resumed = (last_epochs(straight_and_resumed / name, whole, keep) for name in ("straight", "stopped"))
-        assert straight == resumed
-    assert straight[0]["gradient_norm"] > 0
+    def means(folder: Path) -> dict:
+        found = re.findall(r"epoch (\d)/4 training: (loss \S+ top-1 \S+)", (folder / "log.txt").read_text())
+        return dict(found)  # of an epoch that was trained twice the last
+
+    straight, resumed = straight_and_resumed / "straight", straight_and_resumed / "stopped"
+    assert told(straight) == told(resumed)
+    assert means(straight) == means(resumed) and len(means(straight)) == 4
+    assert {line["epoch"] for line in told(straight) if line["kind"] == "training"} == {1, 2, 3, 4}
+    assert told(straight)[0]["gradient_norm"] > 0
 
 
 def test_averaged_weights_are_what_counts(straight_and_resumed):

@@ -34,10 +34,10 @@ def test_polynomial_constant_and_step():
 
 
 def test_one_cycle_rises_and_falls_as_pytorchs():
-    """``OneCycleLR(max_lr=1, total_steps=20, pct_start=0.25)``: its phases end at the updates 4 and 19."""
-    cycle = Schedule("onecycle", RATES, 20, one_cycle=(0.25, 25.0, 1e4))
-    assert [cycle(u) for u in (0, 2, 4)] == pytest.approx([0.04, 0.52, 1.0])
-    assert [cycle(u) for u in (9, 14)] == pytest.approx([4e-6 + 0.75 * (1 - 4e-6), 4e-6 + 0.25 * (1 - 4e-6)])
+    """``OneCycleLR(max_lr=1, total_steps=20)``: its phases end at the updates 5 and 19."""
+    cycle = Schedule("onecycle", RATES, 20)
+    assert [cycle(u) for u in (0, 2, 5)] == pytest.approx([0.04, 0.371672, 1.0], rel=1e-5)
+    assert cycle(12) == pytest.approx(4e-6 + 0.5 * (1 - 4e-6))
     assert [cycle(u) for u in (19, 500)] == pytest.approx([4e-6, 4e-6], rel=1e-6)
     short = Schedule("onecycle", RATES, 2)  # nothing is left of the rise
     assert short(0) < 1.0 and short(1) == pytest.approx(4e-6)

@@ -2,6 +2,9 @@
 leaves behind."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from distributed.poisoned_runs import left_and_saved, require_unchanged
 from support import small_runs
 
 from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint.content import fingerprint
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
@@ -166,3 +170,41 @@ def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
     assert training._results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
     training.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
     assert training._results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
+
+
+@pytest.mark.parametrize("flag, lie", [("0", "in a row"), ("1", "strided")])
+def test_clipped_updates_are_those_of_paddles_loop_however_gradients_lie_in_memory(flag, lie):
+    program = str(Path(__file__).with_name("convolved_volumes.py"))
+    environment = {**os.environ, "FLAGS_use_stride_kernel": flag}
+    done = subprocess.run([sys.executable, program], env=environment, text=True, capture_output=True, check=True)
+    assert done.stdout.split("\n")[-3:] == [lie, "equal", ""], done.stdout
+
+
+def test_these_tests_hold_where_no_operation_returns_a_view():
+    """As in the processes that ``main_multi_gpu.py`` starts; the other way round where this is such a process."""
+    flag = "FLAGS_use_stride_kernel"
+    environment = {**os.environ, flag: str(int(not paddle.get_flags([flag])[flag]))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not these_tests", __file__]
+    done = subprocess.run(command, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_with_a_word_on_means_and_decay(tmp_path, capsys):
+    build(tmp_path, "-epochs=1", "SAVE_EVERY_UPDATES", "4", "KEEP_UPDATES", "9").train()
+    checkpoint = tmp_path / "checkpoints" / "update_00000004"
+    state = json.loads((checkpoint / "state.json").read_text())
+    assert state["extra"].pop("training_means")["pace"]["updates"] == 4
+    assert state["extra"].pop("undecayed") == ["cls_token", "pos_embed"]
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    manifest["files"]["state.json"] = fingerprint(checkpoint / "state.json")
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+    capsys.readouterr()
+    build(tmp_path / "on", "-epochs=1", f"-resume={checkpoint}").train()
+    said = capsys.readouterr().out
+    assert f"note: {checkpoint} holds no means of its training: those of epoch 1 cover its rest" in said
+    assert f"note: {checkpoint} does not say whether it decayed cls_token, pos_embed; " in said
+    build(tmp_path / "now", "-epochs=1", f"-resume={checkpoint.with_name('update_00000008')}").train()
+    assert "note: " not in capsys.readouterr().out
+    (whole,), (rest,) = events(tmp_path, "epoch"), events(tmp_path / "now", "epoch")
+    assert (whole["loss"], whole["top-1"]) == (rest["loss"], rest["top-1"])

@@ -270,7 +270,50 @@ def test_names_that_are_not_decayed_exist_and_have_several_axes(name):
     parameters = dict(model.named_parameters())
     exempt = model.no_weight_decay()
     assert all(parameters[key].ndim > 1 for key in exempt)
-    assert bool(exempt) == name.startswith(("deit", "swin", "cait"))
+    assert bool(exempt) == name.startswith(("vit", "deit", "swin", "cait"))
+
+
+# What timm 1.0.31 says: ``no_weight_decay()``, and ``group_parameters(model, model.group_matcher(), reverse=True)``. Of
+# a layer that is not here the name's beginning counts that is the longest.
+TIMM_GROUPS = {
+    "vit_tiny_patch16_224": "cls_token 0 pos_embed 0 patch_embed 0 blocks.0 1 blocks.11 12 norm 12 head 13",
+    "deit_tiny_distilled_patch16_224": "dist_token 0 patch_embed 0 blocks.11 12 norm 12 head 13 head_dist 13",
+    "swin_tiny_patch4_window7_224": "patch_embed 0 layers.0.blocks.0 1 layers.1.downsample 3 layers.1.blocks.0 3 "
+    "layers.1.blocks.1 4 layers.2.downsample 5 layers.2.blocks.0 5 layers.3.blocks.1 12 norm 12 head.fc 13",
+    "convnext_tiny": "stem 0 stages.0.blocks.0 1 stages.1.downsample 4 stages.1.blocks.0 4 stages.2.blocks.8 15 "
+    "stages.3.downsample 16 stages.3.blocks.0 16 stages.3.blocks.2 18 head.norm 19 head.fc 19",
+    "cait_xxs24_224": "cls_token 0 patch_embed 0 blocks.0 1 blocks.22 23 blocks_token_only.0 23 blocks.23 24 "
+    "blocks_token_only.1 24 norm 24 head 25",
+    "mixer_b16_224": "stem 0 blocks.0 1 blocks.11 12 norm 12 head 13",
+    "pvtv2_b0": "patch_embed 0 stages.0 1 stages.1 2 stages.2 3 stages.3 4 head 5",
+    "resnet18": "conv1 0 bn1 0 layer1.0 1 layer1.1 2 layer2.0 3 layer4.1 8 fc 9",
+}
+TIMM_EXEMPT = {
+    "vit_tiny_patch16_224": {"pos_embed", "cls_token"},
+    "deit_tiny_distilled_patch16_224": {"pos_embed", "cls_token", "dist_token"},
+    "swin_tiny_patch4_window7_224": {
+        f"layers.{stage}.blocks.{block}.attn.relative_position_bias_table"
+        for stage, blocks in enumerate((2, 2, 6, 2))
+        for block in range(blocks)
+    },
+    "cait_xxs24_224": {"pos_embed", "cls_token"},
+}
+
+
+@pytest.mark.parametrize("name", TIMM_GROUPS)
+def test_layers_and_weights_without_decay_are_those_of_timm(name):
+    words = TIMM_GROUPS[name].split()
+    expected = dict(zip(words[::2], map(int, words[1::2])))
+    with paddle.LazyGuard():  # shapes only
+        model = create_model(name)
+    groups = model.layer_groups()
+    assert sorted(sum(groups, [])) == sorted(key for key, _ in model.named_parameters())
+    assert len(groups) == 1 + max(expected.values())
+    found = {
+        part: {n for n, g in enumerate(groups) for key in g if f"{key}.".startswith(f"{part}.")} for part in expected
+    }
+    assert found == {part: {number} for part, number in expected.items()}
+    assert set(model.no_weight_decay()) == TIMM_EXEMPT.get(name, set())
 
 
 def test_distilled_training_returns_both_heads_whose_mean_is_the_evaluation():

@@ -3,11 +3,14 @@
 import numpy as np
 import paddle
 import pytest
+from support.processes import run_workers, succeeded
 
+from paddlevit_dist.engine.precision import compile_passes
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import (
     BatchNorm,
     batch_norm,
+    batch_norm_kind,
     communicates_in_forward,
     convert_batch_norm,
     has_batch_norm,
@@ -24,7 +27,8 @@ def rows(shape, seed=0) -> np.ndarray:
 
 def with_own_path(plain: paddle.nn.Layer, dtype: str) -> BatchNorm:
     """The same parameters and statistics in new tensors, computed by our operations instead of Paddle's kernel."""
-    layer = BatchNorm(3, plain._momentum, plain._epsilon, unbiased_running_variance=True).to(dtype=dtype)
+    layer = BatchNorm(3, plain._momentum, plain._epsilon).to(dtype=dtype)
+    layer._normalised = lambda x: batch_norm._Normalise.apply(x, layer.weight, layer.bias, layer, False)
     layer.set_state_dict(plain.state_dict())
     return layer
 
@@ -77,7 +81,7 @@ def test_gradients_agree_with_finite_differences(shape):
 
 
 def test_a_mean_far_from_zero_costs_no_digits():
-    layer = BatchNorm(3, unbiased_running_variance=True).to(dtype="float64")
+    layer = BatchNorm(3).to(dtype="float64")
     x = np.random.default_rng(0).standard_normal((50, 3))
     far = layer(paddle.to_tensor(x + 1e7)).numpy()
     np.testing.assert_allclose(far, layer(paddle.to_tensor(x)).numpy(), atol=1e-7)
@@ -85,7 +89,7 @@ def test_a_mean_far_from_zero_costs_no_digits():
 
 def test_statistics_never_pass_through_the_host(monkeypatch):
     monkeypatch.setattr(paddle.Tensor, "set_value", None)  # Paddle 2.6 copies the value to the host and back
-    layer, x = BatchNorm(3, unbiased_running_variance=True), rows((7, 3))
+    layer, x = BatchNorm(3), rows((7, 3))
     layer(paddle.to_tensor(x, dtype="float32"))
     expected = 0.9 + 0.1 * x.var(axis=0, ddof=1)
     np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-5)
@@ -93,7 +97,7 @@ def test_statistics_never_pass_through_the_host(monkeypatch):
 
 def test_channels_last():
     x = rows((2, 4, 5, 3))
-    last = BatchNorm(3, data_format="NHWC", unbiased_running_variance=True).to(dtype="float64")
+    last = BatchNorm(3, data_format="NHWC").to(dtype="float64")
     first = paddle.nn.BatchNorm2D(3).to(dtype="float64")
     expected = first(paddle.to_tensor(x.transpose(0, 3, 1, 2))).numpy().transpose(0, 2, 3, 1)
     np.testing.assert_allclose(last(paddle.to_tensor(x)).numpy(), expected, rtol=1e-11)
@@ -139,15 +143,15 @@ def test_on_gpus_dense_layers_become_paddles_own(monkeypatch):
         paddle.nn.BatchNorm1D(3),
         paddle.nn.BatchNorm2D(3, weight_attr=False, bias_attr=False),
         paddle.nn.BatchNorm2D(3, use_global_stats=True),
-        BatchNorm(3, unbiased_running_variance=True),
+        BatchNorm(3),
         paddle.nn.BatchNorm2D(3, data_format="NHWC"),
     )
     before = {name: id(tensor) for name, tensor in model.state_dict().items()}
-    alone = randomised(paddle.nn.BatchNorm2D(3, **settings))
+    alone = batch_norm.unbias_running_variance(randomised(paddle.nn.BatchNorm2D(3, **settings)))
     assert convert_batch_norm(model, native=True) is model
     assert {name: id(tensor) for name, tensor in model.state_dict().items()} == before
     native = paddle.nn.SyncBatchNorm
-    assert [type(layer) for layer in model] == [native, native, *[BatchNorm] * 4, native]
+    assert [isinstance(layer, native) for layer in model] == [True, True, *[False] * 4, True]
     assert all(layer.synchronised for layer in model if isinstance(layer, BatchNorm))
     assert has_batch_norm(model[:1]) and not communicates_in_forward(model[:1])
     with monkeypatch.context() as two:
@@ -236,7 +240,7 @@ def test_constants_of_our_networks_are_not_kept(name, options, statistics):
 
 
 def test_a_converted_layer_of_one_process_computes_what_paddles_does():
-    plain, same = paddle.nn.BatchNorm3D(3), paddle.nn.BatchNorm3D(3)
+    plain, same = batch_norm.unbias_running_variance(paddle.nn.BatchNorm3D(3)), paddle.nn.BatchNorm3D(3)
     converted = convert_batch_norm(same)
     x = paddle.to_tensor(rows(SHAPES[3]).astype("float32"))
     assert np.array_equal(plain(x).numpy(), converted(x).numpy())
@@ -272,7 +276,97 @@ def test_both_ways_to_moments_agree(shape):
 
 
 def test_a_single_row_gives_the_bias():
-    layer = BatchNorm(3, unbiased_running_variance=True)
+    layer = BatchNorm(3)
     layer.bias.set_value(paddle.to_tensor([1.0, 2.0, 3.0]))
     assert layer(paddle.to_tensor([[5.0, -5.0, 0.0]])).numpy().tolist() == [[1.0, 2.0, 3.0]]
     np.testing.assert_allclose(layer._mean.numpy(), [0.5, -0.5, 0.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "given, of_task, processes, batch, on_gpu, kind",
+    [
+        (None, "local", 2, 31, True, "sync"),
+        (None, "local", 2, 32, True, "local"),
+        (None, "local", 1, 8, True, "local"),
+        (None, "local", 2, 8, False, "local"),
+        (None, "sync", 2, 64, False, "sync"),
+        ("local", "local", 8, 2, True, "local"),
+        ("local", "sync", 8, 2, True, "local"),
+        ("sync", "local", 8, 64, False, "sync"),
+    ],
+)
+def test_small_batches_on_several_gpus_share_their_statistics(given, of_task, processes, batch, on_gpu, kind):
+    found, why = batch_norm_kind(given, of_task, processes, batch, on_gpu)
+    assert found == kind and ("TRAIN.BATCH_NORM" in why) == (given is not None)
+
+
+ROUTES = {
+    "Paddle's layer": lambda: batch_norm.unbias_running_variance(paddle.nn.BatchNorm2D(3)),
+    "ours": lambda: BatchNorm(3),
+    "converted": lambda: convert_batch_norm(paddle.nn.BatchNorm2D(3)),
+    "with an activation": lambda: batch_norm.unbias_running_variance(paddle.nn.BatchNorm(3, act="relu")),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("divisor", ["rows", "rows - 1"])
+def test_the_running_variance_divides_by_rows_less_1_whatever_the_kernel_stores(route, divisor, monkeypatch):
+    """As torch's; below 131,070 rows a GPU's kernel is cuDNN's, which does so by itself."""
+    plain, rows_of = paddle.nn.functional.batch_norm, 2 * 4 * 5
+
+    def kernel(x, mean, variance, *others, **options):
+        if not options["training"]:
+            return plain(x, mean, variance, *others, **options)
+        before = variance.numpy().copy()  # 3.3 lends its own memory
+        y = plain(x, mean, variance, *others, **options)
+        added = variance.numpy() - 0.9 * before
+        paddle.assign(paddle.to_tensor(0.9 * before + added * rows_of / (rows_of - 1)), output=variance)
+        return y
+
+    if divisor == "rows - 1":
+        monkeypatch.setattr(paddle.nn.functional, "batch_norm", kernel)
+        monkeypatch.setattr(paddle.nn.layer.norm, "batch_norm", kernel, raising=False)
+        monkeypatch.setattr(batch_norm, "kernel_divides_by_rows", lambda x: False)
+        if route == "with an activation":
+            pytest.skip("it calls the operation itself")
+    layer, x = ROUTES[route](), rows((2, 3, 4, 5))
+    layer(paddle.to_tensor(x, dtype="float32"))
+    expected = 0.9 + 0.1 * np.var(x, axis=(0, 2, 3), ddof=1)
+    np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-6)
+    layer.eval()
+    layer(paddle.to_tensor(x, dtype="float32"))
+    np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "on_gpu, ndim, count, is_biased",
+    [
+        (False, 2, 4, True),
+        (True, 2, 131_069, False),
+        (True, 2, 131_070, True),
+        (True, 4, 131_070, False),
+    ],
+)
+def test_which_kernel_divides_by_rows(on_gpu, ndim, count, is_biased, monkeypatch):
+    monkeypatch.setattr(batch_norm, "is_on_gpu", lambda: on_gpu)
+    assert batch_norm.kernel_divides_by_rows(paddle.zeros([count, 1, 1, 1][:ndim])) == is_biased
+
+
+@pytest.mark.parametrize("route", ["Paddle's layer", "ours", "converted"])
+def test_a_single_row_leaves_the_running_variance_as_it_is(route):
+    layer = ROUTES[route]()
+    layer(paddle.full([1, 3, 1, 1], 7.0))
+    assert layer._variance.numpy().tolist() == [1.0] * 3
+
+
+def test_a_compiled_program_keeps_the_same_running_variance():
+    (found,) = succeeded(run_workers("parallel.test_batch_norm:of_a_program", processes=1)).results
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+def of_a_program() -> list:
+    layers = [batch_norm.unbias_running_variance(paddle.nn.Sequential(paddle.nn.BatchNorm2D(3))) for _ in range(2)]
+    compile_passes(layers[1])
+    for layer in layers:
+        layer(paddle.to_tensor(rows((2, 3, 4, 5)), dtype="float32"))
+    return [layer[0]._variance.numpy() for layer in layers]

@@ -30,7 +30,6 @@ from paddlevit_dist.points.sparse import (
     build_plan,
     cat,
 )
-from paddlevit_dist.points.sparse import layers as sparse_layers
 from paddlevit_dist.points.sparse.device_plan import batched_products
 
 from . import sparse_reference as reference
@@ -166,28 +165,6 @@ def test_normalisation_is_over_the_rows_and_its_running_variance_unbiased(kind):
     assert np.abs(y - expected).max() < 1e-6  # Paddle's kernels hold epsilon in float32
     running = layer.state_dict()["_variance" if kind is BatchNorm else "bn._variance"].numpy()
     assert np.abs(running - (0.9 + 0.1 * values.var(0, ddof=1))).max() < 1e-8
-
-
-@pytest.mark.parametrize("divisor", ["rows", "rows - 1"])
-def test_what_is_stored_does_not_depend_on_what_a_gpus_kernel_divides_by(monkeypatch, divisor):
-    plain, rows = paddle.nn.functional.batch_norm, 50
-
-    def kernel(x, mean, variance, *others, **options):
-        """Paddle's on a GPU: with cuDNN it divides the variance that it stores by rows - 1."""
-        y = plain(x, mean, variance, *others, **options)
-        variance.scale_(rows / (rows - 1) if divisor == "rows - 1" else 1.0)
-        return y
-
-    monkeypatch.setattr(paddle.nn.functional, "batch_norm", kernel)
-    monkeypatch.setattr(sparse_layers, "kernel_divides_by_rows", lambda x: False)  # as no tensor of a GPU is
-    monkeypatch.setattr(paddle.Tensor, "set_value", None)  # Paddle 2.6 copies it to the host and back
-    values = np.random.default_rng(0).standard_normal((rows, 3)) + 5.0
-    layer = sparse_layers.RowsBatchNorm(3)
-    layer(paddle.to_tensor(values))
-    momentum = layer._momentum
-    np.testing.assert_allclose(layer._mean.numpy(), (1 - momentum) * values.mean(axis=0), rtol=1e-12)
-    expected = momentum + (1 - momentum) * values.var(axis=0, ddof=1)
-    np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-12)
 
 
 def test_cat_add_and_relu_work_on_features():

@@ -155,13 +155,13 @@ class CaiT(Classifier):
     def layer_groups(self) -> list[list[str]]:
         """As in the base class, but the last blocks of the patches share their places with those of the class token, as
         in timm: the very last of both are one step from the head."""
-        *groups, head = super().layer_groups()
-        for number in range(len(self.blocks_token_only)):
-            place = max(len(groups) - len(self.blocks_token_only) + number, 0)
-            block = [name for name in head if name.startswith(f"blocks_token_only.{number}.")]
-            groups[place] += block
-            head = [name for name in head if name not in block]
-        return [*groups, head]
+        groups, last = super().layer_groups(), len(self.blocks)
+        of_token = [name for name in groups[last] if name.startswith("blocks_token_only.")]
+        groups[last] = [name for name in groups[last] if name not in of_token]
+        for name in of_token:
+            number = int(name.split(".")[1])
+            groups[max(last + 1 - len(self.blocks_token_only) + number, 0)].append(name)
+        return groups
 
     def resize_parameter(self, name: str, value):
         """The position embedding, which has no part for the class token, is resampled to this grid."""

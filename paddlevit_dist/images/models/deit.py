@@ -10,13 +10,9 @@ from .vit import VisionTransformer
 
 
 class DeiT(VisionTransformer):
-    """DeiT without distillation: a ViT whose tokens and positions are not decayed."""
+    """DeiT without distillation: a ViT."""
 
     variants = DEIT
-
-    def no_weight_decay(self) -> tuple[str, ...]:
-        """Parameters with several axes that are not decayed, as in the authors' code."""
-        return ("pos_embed", "cls_token")
 
 
 class DistilledDeiT(DeiT):

@@ -11,6 +11,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ...contracts.model import groups_by_layers
 from . import key_names
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier
@@ -245,3 +246,7 @@ class PyramidVisionTransformer(PyramidClassifier):
 
     def parts(self):
         return (self.patch_embed,), self.stages
+
+    def layer_groups(self) -> list[list[str]]:
+        """Each stage as a whole, as in timm."""
+        return groups_by_layers([name for name, _ in self.named_parameters()], r"stages\.\d+")

@@ -179,6 +179,10 @@ class VisionTransformer(Classifier):
         """The learnt tokens (1, 1, embed_dim) that precede the patches, in order."""
         return [self.cls_token]
 
+    def no_weight_decay(self) -> tuple[str, ...]:
+        """Positions and tokens are not decayed, as in timm; big_vision decays kernels alone."""
+        return ("pos_embed", "cls_token")
+
     def resize_parameter(self, name: str, value):
         """The position embedding is resampled to the grid of this model's image size."""
         if name != "pos_embed":

@@ -16,7 +16,7 @@ from paddle import nn
 
 from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
-from ...parallel import kernel_divides_by_rows, world_size, zero_of
+from ...parallel import zero_of
 from ...runtime.autocast import as_dtype, like_products, product_dtype
 from .convolution import convolve
 from .coordinate_keys import Steps, along_axes, distinct
@@ -229,10 +229,7 @@ def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
 
 
 class RowsBatchNorm(SynchronisableBatchNorm):
-    """Batch normalisation of a tensor (rows, channels), whose running variance divides by rows - 1, as PyTorch's does.
-
-    If no other rank's rows are needed, Paddle's own kernel normalises, in less than half the time on a CPU. Its
-    variance is stored only where it is known what the kernel divides by; elsewhere the deviations are summed here.
+    """Batch normalisation of a tensor (rows, channels).
 
     Args:
         num_features: channels.
@@ -242,25 +239,7 @@ class RowsBatchNorm(SynchronisableBatchNorm):
 
     def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **others: Any) -> None:
         (epsilon,) = taken(self, others, eps=epsilon)
-        super().__init__(num_features, kept_share(momentum), epsilon, unbiased_running_variance=True)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        rows = x.shape[0]
-        if not self.training or rows < 2 or (self.synchronised and world_size() > 1):
-            return super().forward(x)
-        mean, variance = paddle.zeros_like(self._mean), paddle.zeros_like(self._variance)
-        y = nn.functional.batch_norm(  # momentum 0 leaves the statistics of these rows
-            x, mean, variance, self.weight, self.bias, training=True, momentum=0.0, epsilon=self._epsilon
-        )
-        with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
-            if kernel_divides_by_rows(x):
-                variance = variance * (rows / (rows - 1))
-            else:
-                own = x if x.dtype == mean.dtype else x.astype(mean.dtype)
-                variance = ((own - mean) ** 2).sum(axis=0) / (rows - 1)
-            for running, new in ((self._mean, mean), (self._variance, variance)):
-                paddle.assign(self._momentum * running + (1.0 - self._momentum) * new, output=running)
-        return y
+        super().__init__(num_features, kept_share(momentum), epsilon)
 
 
 class BatchNorm(RowsBatchNorm):

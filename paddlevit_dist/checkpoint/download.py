@@ -114,21 +114,6 @@ def _local_copy(address: str, sha256: str | None, kept_as: str | None, say: Call
     return Copy(path, _compared(fingerprint(path)["sha256"], address, expected))
 
 
-def fetch(address: str, path: Path, most_bytes: int) -> None:
-    """The content of an ``http://`` or ``https://`` address as a new file, which belongs to the caller.
-
-    Raises:
-        UserError: as of ``local_copy``; or it is larger.
-        OSError: the file cannot be written.
-    """
-    try:
-        with atomic_file(path) as target:
-            # A reader sees by itself whether a picture is complete: its length need not be known.
-            _Download(target, address, has_checksum=True, most_bytes=most_bytes).complete(silent)
-    except UserError as error:
-        raise UserError(without_credentials(str(error))) from None
-
-
 def _split(address: str, sha256: str | None) -> tuple[str, str | None]:
     address, _, fragment = address.partition("#")
     if fragment and not fragment.startswith(_FRAGMENT):
@@ -189,11 +174,10 @@ class _Download:
 
     Args:
         has_checksum: it will be compared with one, so its length need not be known.
-        most_bytes: a longer content is refused.
     """
 
-    def __init__(self, target: BinaryIO, address: str, has_checksum: bool, most_bytes: float = float("inf")) -> None:
-        self.target, self.address, self.has_checksum, self.most_bytes = target, address, has_checksum, most_bytes
+    def __init__(self, target: BinaryIO, address: str, has_checksum: bool) -> None:
+        self.target, self.address, self.has_checksum = target, address, has_checksum
         self.received = 0  # bytes
         self.digest = hashlib.sha256()
         self.tag: str | None = None  # the server's, which changes with the content
@@ -251,7 +235,6 @@ class _Download:
         while True:
             if self.received >> 26 != checked:
                 checked = self.received >> 26
-                self._require_allowed(total or 0)
                 _require_room(self.address, self.target, max((total or 0) - self.received, _CHUNK_BYTES))
             try:
                 chunk = response.read1(_CHUNK_BYTES)
@@ -263,7 +246,6 @@ class _Download:
             self.target.write(chunk)
             self.digest.update(chunk)
             self.received += len(chunk)
-            self._require_allowed(self.received)
             yield chunk
             if time.monotonic() - measured_at > PACE_SECONDS:
                 if self.received - measured < SLOWEST_BYTES_PER_SECOND * PACE_SECONDS:
@@ -272,10 +254,6 @@ class _Download:
                         f"{PACE_SECONDS:g} s, {self.received} in all; try again"
                     )
                 measured_at, measured = time.monotonic(), self.received
-
-    def _require_allowed(self, size: int) -> None:
-        if size > self.most_bytes:
-            raise UserError(f"{self.address} cannot be fetched: it has more than {self.most_bytes:,} bytes")
 
 
 class _Redirections(urllib.request.HTTPRedirectHandler):

@@ -1,7 +1,6 @@
-"""``predict``: pictures at addresses, frames of videos, names of ImageNet's classes, classes beside pictures."""
+"""``predict``: frames of videos, names of ImageNet's classes, classes beside pictures."""
 
 import csv
-import io
 import json
 import sys
 
@@ -11,11 +10,9 @@ import pytest
 from PIL import Image
 from support.processes import run_command
 from support.runs import well
-from support.servers import Server, send
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
-from paddlevit_dist.checkpoint import download
 from paddlevit_dist.images.classification import prediction
 from paddlevit_dist.images.data import listing
 from paddlevit_dist.images.data.imagenet import names_by_synset
@@ -86,57 +83,6 @@ def test_without_opencv_a_video_is_a_line_that_names_it(predictor, tmp_path, mon
     assert predictor.unreadable == [
         (str(tmp_path / "walk.avi"), "a video, which OpenCV reads: python -m pip install opencv-python-headless")
     ]
-
-
-# ---- addresses -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def site(monkeypatch):
-    """A server of ``files`` by their names, without and with telling their length."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "RETRY_SECONDS", ())
-
-    def answer(handler):
-        content = server.files.get(handler.path.partition("?")[0])
-        if content is None:
-            return handler.send_error(404)
-        return send(handler, None if handler.path.endswith("unmeasured") else content, content)
-
-    with Server() as server:
-        server.answer, server.files = answer, {}
-        yield server
-
-
-def encoded(picture):
-    content = io.BytesIO()
-    picture.save(content, "PNG")
-    return content.getvalue()
-
-
-def test_pictures_and_videos_at_addresses_are_fetched_and_what_fails_is_one_line_each(
-    predictor, site, tmp_path, monkeypatch
-):
-    noise = Image.fromarray(np.random.default_rng(1).integers(0, 255, (24, 20, 3), np.uint8))
-    site.files["/cat"] = encoded(noise)
-    site.files["/walk.avi"] = write_video(tmp_path / "walk.avi").read_bytes()
-    site.files["/large.png"] = bytes(80_000)
-    monkeypatch.setattr(listing, "_LARGEST_FETCHED_BYTES", 79_999)
-    assert len(site.files["/walk.avi"]) < 79_999
-    host = site.address().replace("//", "//me:word@").rstrip("/")
-    names = ["cat?key=abc", "walk.avi", "gone.png", "large.png", "large.png?unmeasured", "cat?unmeasured"]
-    rows = predictor([f"{host}/{name}" for name in names] + ["http://127.0.0.1:1/x.png"])
-    shown = host.replace("me:word", "***")
-    assert rows[0]["input"] == f"{shown}/cat?key=***" and rows[1]["input"] == f"{shown}/walk.avi/walk_000000_0ms"
-    assert len(rows) == 2 + FRAMES and rows[-1]["input"] == f"{shown}/cat?unmeasured"
-    assert without_inputs(rows) == without_inputs(predictor([noise, *frames(tmp_path / "walk.avi"), noise]))
-    rows = predictor([f"{host}/{name}" for name in names[2:5]] + ["http://127.0.0.1:1/x.png"])
-    reasons = dict(predictor.unreadable)
-    assert rows == [] and "the server answers 404" in reasons[f"{shown}/gone.png"]
-    assert f"{shown}/large.png cannot be fetched: it has more than 79,999 bytes" in reasons.values()
-    assert f"{shown}/large.png?unmeasured cannot be fetched: it has more than 79,999 bytes" in reasons.values()
-    assert "http://127.0.0.1:1/x.png cannot be fetched: " in reasons["http://127.0.0.1:1/x.png"]
-    assert not any("\n" in reason or "word" in reason for reason in reasons.values())
 
 
 # ---- names and pictures --------------------------------------------------------------------------------------------

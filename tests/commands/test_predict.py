@@ -340,8 +340,9 @@ def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weig
 
 @pytest.mark.long
 def test_any_number_of_processes_and_any_batch_gives_the_same_rows(weights, pictures, tmp_path):
-    (tmp_path / "cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
-    words = [weights, pictures, "cut.png", pictures / "5.png"]
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut/cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
+    words = [weights, pictures, "cut", pictures / "5.png"]
     well(predict(*words, "-output=one", folder=tmp_path))
     ended = predict(*words, "-output=by_3", "-ngpus=3", "-batch_size=4", folder=tmp_path)
     assert ended.code == 0, ended.err

@@ -11,6 +11,7 @@ from support.processes import ROOT
 from paddlevit_dist.commands import schema
 from paddlevit_dist.config import default_config, dump_yaml
 
+
 class Yaml12(yaml.SafeLoader):
     """As editors read numbers: 1e-3 is one."""
 

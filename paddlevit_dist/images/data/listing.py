@@ -5,7 +5,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -62,7 +62,6 @@ EXTRAS = {
         "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
         "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu takes its place on a GPU
     ],
-    "completion": ["shtab>=1.7,<2"],  # writes the scripts with which shells complete commands
     "dev": [
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
@@ -70,7 +69,6 @@ EXTRAS = {
         "laspy[lazrs]>=2.4,<3",  # the same, for the tests of point clouds
         "scipy>=1.7,<2",  # the same as for detection and volumes
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
-        "shtab>=1.7,<2",  # the same, for its tests
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test
         "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
         "pyarrow>=14,<30",  # writes in a test what evaluate -per_sample writes where it is installed

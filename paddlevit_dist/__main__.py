@@ -17,6 +17,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("summary", "info"), "inspect"),
     **dict.fromkeys(("checks", "check"), "doctor"),
 }
+_GONE = {"completion": "it was dropped: an editor completes the keys with 'schema'; "}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -40,6 +41,7 @@ def _carry_out(words: list[str]) -> None:
     import os
     import warnings
 
+    from .config.key import show
     from .registry import closest
     from .runtime.environment import program
     from .runtime.errors import UserError
@@ -62,9 +64,9 @@ def _carry_out(words: list[str]) -> None:
         raise UserError("'inspect submission' is gone: what 'predict' writes follows ScanNet's rules; use zip")
     if command not in COMMANDS:
         meant = _OTHER_NAMES.get(words[0].lower())
-        hint = f"did you mean '{program(meant)}'? " if meant else ""
+        hint = _GONE.get(command) or (f"did you mean '{program(meant)}'? " if meant else "")
         hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
-        raise UserError(f"no command '{command}': {hint}valid ones: {', '.join(COMMANDS)}")
+        raise UserError(f"no command {show(command)}: {hint}'{program('-h')}' lists all")
     function_of(command)(words[length:])
 
 

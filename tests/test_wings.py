@@ -11,9 +11,14 @@ from support.processes import ROOT, run_command
 
 from paddlevit_dist import wings
 
-# One process: a training of two updates, an evaluation and a prediction; then words that only the wing knows.
+# One process that knows this copy alone, for an editable install would serve the folder that was deleted: a training of
+# two updates, an evaluation and a prediction; then words that only the wing knows.
 PROGRAM = """
-import sys
+import os, sys
+here, repository = os.getcwd(), sys.argv.pop(1)
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+sys.path = [here] + [place for place in sys.path if os.path.realpath(place or here) != repository]
+os.environ["PYTHONPATH"] = here
 from paddlevit_dist.__main__ import _carry_out
 from paddlevit_dist.runtime.errors import UserError
 
@@ -29,6 +34,9 @@ for words in sys.argv[1:]:
         _carry_out(words.split())
     except UserError as error:
         print(f"{words}: {error}")
+own = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "paddlevit_dist"}
+strange = [name for name, module in own.items() if not module.__spec__.origin.startswith(here)]
+assert len(own) > 100 and strange == [], strange
 """
 UNKNOWN = {
     "cpu": {},
@@ -56,13 +64,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("wing", wings.WINGS)
 def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, wing):
-    package = tmp_path / "paddlevit_dist"
-    shutil.copytree(ROOT / "paddlevit_dist", package)
-    shutil.rmtree(package / wing)
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "picture.png")
-    command = [sys.executable, "-c", PROGRAM, *UNKNOWN[wing]]
-    ended = run_command(command, timeout=120, folder=tmp_path, PYTHONPATH=str(tmp_path))
+    ended = in_a_copy_without(wing, tmp_path)
     assert ended.code == 0, ended.err
     events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert [event["update"] for event in events if event["kind"] == "training"] == [2]
@@ -70,3 +72,23 @@ def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, wing):
     assert (tmp_path / "run/report.html").is_file() == (wing != "report")
     for words, said in UNKNOWN[wing].items():
         assert f"{words}: {said}" in ended.out
+
+
+def test_the_test_sees_an_import_of_a_wing_by_the_core(tmp_path):
+    ended = in_a_copy_without("comparing", tmp_path, "from ..comparing import scores\n")
+    assert ended.code != 0 and "No module named 'paddlevit_dist.comparing'" in ended.err
+
+
+def in_a_copy_without(wing, tmp_path, planted=""):
+    """What ``PROGRAM`` says in a copy of the package without this wing, with a line added to the evaluation."""
+    package = tmp_path / "paddlevit_dist"
+    shutil.copytree(ROOT / "paddlevit_dist", package)
+    shutil.rmtree(package / wing)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "picture.png")
+    if planted:
+        with open(package / "engine/evaluation.py", "a", encoding="utf-8") as module:
+            module.write(planted)
+    # A fresh process, and the repository is in no variable of its environment.
+    command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), *UNKNOWN[wing]]
+    return run_command(command, timeout=120, folder=tmp_path, is_copy=False, PYTHONPATH=str(tmp_path))

@@ -100,21 +100,6 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
     return Copy(path, _compared(found, address, expected))
 
 
-def fetch(address: str, path: Path, most_bytes: int) -> None:
-    """The content of an ``http://`` or ``https://`` address as a new file, which belongs to the caller.
-
-    Raises:
-        UserError: as of ``local_copy``; or it is larger.
-        OSError: the file cannot be written.
-    """
-    try:
-        with atomic_file(path) as target:
-            # A reader sees by itself whether a picture is complete: its length need not be known.
-            _fetch(address, target, has_checksum=True, most_bytes=most_bytes)
-    except UserError as error:
-        raise UserError(without_credentials(str(error))) from None
-
-
 def from_hub(
     repository: str, file: str, endpoint: str, sha256: str | None = None, say: Callable[[str], None] = silent
 ) -> Copy:
@@ -192,12 +177,11 @@ def _file_name(path: str) -> str:
     return "weights" if name.startswith(".") or not name else name
 
 
-def _fetch(address: str, target: BinaryIO, has_checksum: bool, most_bytes: float = float("inf")) -> str:
+def _fetch(address: str, target: BinaryIO, has_checksum: bool) -> str:
     """The SHA-256 of the content of ``address``, which ``target`` holds afterwards.
 
     Args:
         has_checksum: it will be compared with one, so its length need not be known.
-        most_bytes: a longer content is refused.
     """
     digest, received = hashlib.sha256(), 0
     with _opened(address) as response:
@@ -209,7 +193,7 @@ def _fetch(address: str, target: BinaryIO, has_checksum: bool, most_bytes: float
             )
         name = _file_name(urllib.parse.urlsplit(address).path)
         with tqdm(total=total, desc=f"fetching {name}", unit="B", unit_scale=True, disable=None, leave=False) as bar:
-            while max(total or 0, received) <= most_bytes:
+            while True:
                 try:
                     chunk = response.read1(_CHUNK_BYTES)
                 except (OSError, HTTPException, ValueError) as error:
@@ -220,8 +204,6 @@ def _fetch(address: str, target: BinaryIO, has_checksum: bool, most_bytes: float
                 digest.update(chunk)
                 received += len(chunk)
                 bar.update(len(chunk))
-            else:
-                raise UserError(f"{address} cannot be fetched: it has more than {most_bytes:,} bytes")
     if total not in (None, received):
         raise UserError(f"{address}: only {received} of {total} bytes arrived; try again")
     return digest.hexdigest()

@@ -5,7 +5,7 @@
 - ``predict``: what trained weights say of data without labels
 - ``prepare``: one-time processing of data; ``convert``: processing of weights
 - ``inspect_data``, ``inspect_model``, ``inspect_recipes``, ``version``: look at samples, models, recipes
-- ``completion``, ``schema``: for shells and editors
+- ``schema``: for editors
 - ``parser``: how all but the main job parse their arguments
 """
 
@@ -31,7 +31,6 @@ COMMANDS: dict[str, tuple[str, str]] = {  # name -> function that implements it,
     "prepare scenes": (".commands.prepare:run_scenes", "write LAS, PCD, text, S3DIS, ... as memory-mapped scenes"),
     "prepare ply": (".commands.prepare:run_ply", "write PLY files as memory-mapped scenes"),
     "prepare pth": (".commands.prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
-    "completion": (".commands.completion:run", "a script with which a shell completes commands, flags and keys"),
     "schema": (".commands.schema:run", "the keys as a JSON schema, for editors of YAML files"),
     "version": (".commands.version:run", "versions of this package, Paddle and Python"),
     **wings.table("COMMANDS"),

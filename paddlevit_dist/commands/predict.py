@@ -1,17 +1,21 @@
 """``python -m paddlevit_dist predict SOURCE INPUT…``: what trained weights say of data without labels."""
 
 import contextlib
+import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..config.table import keys
 from ..runtime import signals
+from ..runtime.environment import program
 from ..runtime.errors import UserError
-from ..runtime.printing import without_credentials
+from ..runtime.printing import one_line, without_credentials
 from .parser import CommandParser, at_least, image_size, path, share
 
 _FOLDER = "./predictions"
-_INPUTS = "files and folders; pictures also in tar files, at http(s) addresses, and as videos where OpenCV is installed"
+_INPUTS = "files and folders; pictures also in tar files, and as videos where OpenCV is installed"
 _ALONE = "write the weights and then the inputs, without flags, as in 'predict output/mine new_pictures'"
 _OTHER_NAMES = {
     **dict.fromkeys(("conf", "conf_thres", "confidence", "threshold", "score_thr"), "write -least_score=SHARE"),
@@ -27,6 +31,7 @@ def run(words: list[str]) -> None:
     options = _parse(words)
     if not options.output.strip():
         raise UserError("predict: -output is empty: is a shell variable not set? Leave it out for ./predictions")
+    _require_inputs(options.inputs)
     signals.expect(training=False)
 
     from ..parallel import devices, tuning
@@ -90,6 +95,30 @@ def _parse(words: list[str]) -> Any:
     pixels = "segmentation: pixels, or HEIGHTxWIDTH, of windows that slide over pictures (default: as in the run)"
     parser.option("window", None, pixels, image_size)
     return parser.parse_args(words)
+
+
+def _require_inputs(inputs: list[str]) -> None:
+    """Refuse what is no file or folder before anything is read or written: a mistyped path, a key, an address.
+
+    Raises:
+        UserError: an input does not exist.
+    """
+    for text in inputs:
+        if os.path.exists(text):
+            continue
+        name = text.partition("=")[0]
+        if name in keys() or re.fullmatch(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)+", name):
+            settings = f"its settings are flags, such as -batch_size=N; '{program('predict -h')}' lists them"
+            raise UserError(f"predict takes no keys: {one_line(text)}: {settings}")
+        if "://" in text:
+            reason = "addresses are not fetched: download it, and give the file"
+        elif re.search(r"[*?\[]", text):
+            reason = "nothing matches it: patterns are the shell's, write them without quotes"
+        elif os.path.lexists(text):
+            reason = "it is a link to what does not exist"
+        else:
+            reason = "no such file or folder"
+        raise UserError(f"predict: input {one_line(without_credentials(text))}: {reason}")
 
 
 def _names_in(file: str | None) -> list[str] | None:
@@ -156,7 +185,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
                 counts, lines = predicted(journal, task, samples)
                 for line in lines:
                     write_line(line)
-            _say(counts, folder)
+            _say(counts, folder, options.inputs)
 
 
 def _keep(journal: Any, samples: Any) -> None:
@@ -172,21 +201,29 @@ def _keep(journal: Any, samples: Any) -> None:
         write_line(f"{done}; the same command continues")
 
 
-def _say(counts: Any, folder: Path) -> None:
+def _say(counts: Any, folder: Path, inputs: list[str]) -> None:
     """Tell how it ended.
 
     Raises:
-        UserError: nothing was predicted.
+        UserError: nothing was predicted, or an input that the command line names could not be read.
     """
     from ..observe.progress import write_line
-    from ..prediction.journal import ROWS_CSV, UNREADABLE, first_unreadable
+    from ..prediction.journal import ROWS_CSV, UNREADABLE, cell, unreadable
 
-    bad = f"{counts.unreadable:,} could not be read, listed in {folder / UNREADABLE}"
+    listed = f"listed in {folder / UNREADABLE}"
+    bad = f"{counts.unreadable:,} could not be read, {listed}"
+    first = next(unreadable(folder), ("", ""))
     if not counts.predicted:
-        path, reason = first_unreadable(folder)
-        raise UserError(f"predict: nothing was predicted: {bad}; the first: {path}: {reason}")
+        raise UserError(f"predict: nothing was predicted: {bad}; the first: {': '.join(first)}")
     more = f"; {bad}" if counts.unreadable else ""
     write_line(f"{counts.predicted:,} predicted, in {folder / ROWS_CSV} and .jsonl{more}")
+    given = {cell(text) for text in inputs}
+    named = [line for line in unreadable(folder) if line[0] in given]
+    if named:
+        others = f" ({len(named)} of those that were named, {listed})" if len(named) > 1 else ""
+        raise UserError(f"predict: {': '.join(named[0])}{others}")
+    if counts.unreadable:
+        write_line(f"note: the first that could not be read: {': '.join(first)}")
 
 
 def worker(

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ def run_images(words: list[str]) -> None:
     """``prepare images IN [OUT]``. Exits with code 1 if a check finds unreadable pictures, and with 130 on
     Ctrl-C."""
     from ..images.prepare.source import open_input
+    from ..parallel.leftovers import working_folder
 
     options = _image_options(words)
     try:
-        with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
+        with working_folder("prepare") as cache:
             root = os.path.abspath(options.input)
-            datasets = open_input(root, options.dataset, options.max_pixels, Path(cache))
+            datasets = open_input(root, options.dataset, options.max_pixels, cache)
             code = _check_images(options, datasets) if options.output is None else _prepare_images(options, datasets)
     except KeyboardInterrupt as error:
         more = "; finished tar files are kept, the same command continues" if options.output else ""
@@ -283,6 +283,7 @@ def _folder(options: Namespace) -> str:
 
 def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     """Prepare the scenes with these ``Choices``; exit with code 130 on Ctrl-C."""
+    from ..parallel.leftovers import working_folder
     from ..points.data.scannet_classes import CLASS_NAMES
     from ..points.data.scene_store import SPLITS
     from ..points.prepare.formats import reader_of
@@ -295,7 +296,8 @@ def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     splits = reader.sources(root, lists)
     told = list(reader.remarks)  # on the lists
     try:
-        summary = prepare_store(reader, splits, root, output, options.workers)
+        with working_folder("prepare"):
+            summary = prepare_store(reader, splits, root, output, options.workers)
     except KeyboardInterrupt as error:
         print("interrupted; finished scenes are kept, the same command continues", file=sys.stderr)
         sys.exit(signals.exit_code(error))

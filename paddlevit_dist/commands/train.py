@@ -119,10 +119,10 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     heartbeat = Heartbeat(write_line, shown=plan.is_main)
-    with heartbeat.at("fetching the weights"):
-        _find_weights(run.values, folder / "checkpoints", write_line)
     with heartbeat.at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
+    with heartbeat.at("fetching the weights"):
+        _find_weights(run.values, folder / "checkpoints", write_line)
     if plan.is_main and run.values.EVAL:
         for prepare in wings.hooks("evaluation_prepared"):
             prepare(run.values, datasets, folder)
@@ -153,8 +153,8 @@ def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str
 
 
 def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) -> None:
-    """See that the weights are there, before data are read; those of an address or a name are fetched, before processes
-    start that would wait for them together.
+    """See that the weights are there; those of an address or a name are fetched, once the data are known to be there
+    and before processes start that would wait for them together.
 
     Raises:
         UserError: there are none, they cannot be fetched, or a training that needs some has none.

@@ -10,6 +10,7 @@ from .. import wings
 from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
+from . import recipes
 from .key import COMMAND_LINE, Setting, show
 from .table import keys
 
@@ -158,6 +159,10 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
                 if not words or _is_flag(words[0]):
                     raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
                 value = words.pop(0)
+            if value == "=":
+                raise UserError(f"-{name}: no spaces stand around '=': write -{name}={words[0] if words else 'VALUE'}")
+            if name == "output" and value.endswith((".yaml", ".yml")):
+                raise UserError(f"-output={value} is to be a folder: did you mean '-cfg={value}'?")
             if name == "cfg" and not value:
                 raise UserError(
                     "-cfg needs a value: a YAML file or the name of a recipe; "
@@ -170,10 +175,14 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
             key, equals, value = word.partition("=")
             if not equals:
                 if not words or _is_flag(words[0]):
+                    if key in keys():
+                        raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
                     raise UserError(
                         f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}"
                     )
                 value = words.pop(0)
+                if value == "=":
+                    raise UserError(f"{key}: no spaces stand around '=': write {key}={words[0] if words else 'VALUE'}")
             overrides.append((key, _typed(key, value)))
     return given, overrides
 
@@ -258,8 +267,8 @@ def _closest_flag(name: str) -> str:
 
 
 def _guess(word: str) -> str:
-    if word in keys():
-        return f": write {word}=VALUE"
+    if word in recipes.names():
+        return f": did you mean '-cfg={word}'?"
     if word.endswith((".yaml", ".yml")):
         return f": did you mean '-cfg={word}'?"
     called = called_here(word)

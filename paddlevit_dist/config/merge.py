@@ -303,6 +303,8 @@ def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:
 def _unknown_key(setting: Setting) -> str:
     name = setting.name if setting.name.isprintable() else show(setting.name)
     value = "a section" if isinstance(setting.value, dict) else show(setting.value)
+    if isinstance(setting.value, dict) and any(key.startswith(f"{name.upper()}.") for key in keys()):
+        return f"{setting.place}: {name} is not a known section: sections and keys are in capitals: {name.upper()}"
     is_a_word = name.islower() and "." not in name and setting.source == COMMAND_LINE
     called = command_line.called_here(name, str(setting.value)) if is_a_word else ""
     advice = f"write {called}" if called else f"the closest is {closest_key(setting.name)}"

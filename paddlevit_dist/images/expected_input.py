@@ -124,9 +124,7 @@ def _side(size: Any) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _checked(
-    file: str, mean: Any, std: Any, crop: Any, how: str, size: Any, otherwise: ExpectedInput
-) -> ExpectedInput:
+def _checked(file: str, mean: Any, std: Any, crop: Any, how: str, size: Any, otherwise: ExpectedInput) -> ExpectedInput:
     crop = otherwise.crop_pct if crop is None else crop
     if how not in ("bicubic", "bilinear"):
         raise UserError(f"{file}: interpolation {how}: expected bicubic or bilinear; write one of them there")

@@ -13,6 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ..parallel.launch import die_with_parent
+from ..parallel.leftovers import named_semaphores
 from ..runtime.errors import UserError
 
 _stopping: Any = None  # in a worker: an event that says to stop at the next item
@@ -53,8 +54,9 @@ def work(
         UserError: a process was ended from outside.
     """
     context = multiprocessing.get_context("spawn")  # tqdm has a thread, and a fork copies its locks as they are
-    stopping = context.Event()
-    pool = ProcessPoolExecutor(workers, context, _start, (stopping, os.getpid()))
+    with named_semaphores():
+        stopping = context.Event()
+        pool = ProcessPoolExecutor(workers, context, _start, (stopping, os.getpid()))
     done = False
     try:
         with tqdm(total=total, desc=label, unit=unit, disable=None, leave=False) as bar:

@@ -6,6 +6,7 @@ every shared array, semaphore and temporary folder.
 
 import contextlib
 import errno
+import fcntl
 import multiprocessing
 import os
 import re
@@ -38,6 +39,23 @@ def token() -> str:
 def temporary_folder(kind: str) -> tempfile.TemporaryDirectory[str]:
     """A folder for the time of the run, such as ``/tmp/paddlevit_dist_ends_0123456789abcdef_xxxxxxxx``."""
     return tempfile.TemporaryDirectory(prefix=f"{PREFIX}{kind}_{token()}_")
+
+
+@contextlib.contextmanager
+def working_folder(kind: str) -> Iterator[Path]:
+    """A temporary folder for the time of a command without an output folder that it owns; what killed ones have left is
+    removed. A process that lives holds the lock of its mark, a file in the temporary folder."""
+    place = Path(tempfile.gettempdir())
+    for mark in place.glob(f"{PREFIX}mark_*_"):
+        with contextlib.suppress(OSError), open(mark, "rb") as file:  # another user's, gone, or of a living process
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(mark.name.split("_")[-2], str(place))
+    with open(place / f"{PREFIX}mark_{new_token()}_", "xb") as file, temporary_folder(kind) as folder:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield Path(folder)
+        finally:
+            Path(file.name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

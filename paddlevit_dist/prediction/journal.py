@@ -230,10 +230,9 @@ class Journal:
         return Counts(predicted, missing)
 
 
-def first_unreadable(folder: Path) -> tuple[str, str]:
-    """Path and reason of the first line of the list of what could not be read."""
+def unreadable(folder: Path) -> Iterator[tuple[str, str]]:
+    """Path and reason of each line of the list of what could not be read."""
     with open(folder / UNREADABLE, encoding="utf-8", newline="") as file:
         lines = csv.reader(file, "excel-tab")
         next(lines)
-        path, reason = next(lines)
-    return path, reason
+        yield from ((path, reason) for path, reason in lines)

@@ -208,8 +208,10 @@ def test_inputs_keep_their_order_and_what_cannot_be_read_is_listed(weights, pict
         tar.add(pictures / "9.png", "./a.png")
         tar.add(odd / "notes.txt", "notes.txt")
     (tmp_path / "broken.tar").write_bytes(archive.read_bytes()[:2000])
-    words = ["gone.png", str(pictures), "some.tar", "broken.tar", "odd", "some.tar", "odd/notes.txt"]
-    ended = well(predict(weights, *words, "-output=out", folder=tmp_path))
+    words = [str(pictures), "some.tar", "broken.tar", "odd", "some.tar", "odd/notes.txt"]
+    ended = predict(weights, *words, "-output=out", folder=tmp_path)
+    assert ended.code == 2 and "error: predict: broken.tar: " in ended.err  # named itself, and told after the rest
+    assert "(2 of those that were named, listed in out/unreadable.tsv)" in ended.err
     names = [f"{pictures}/{number}.png" for number in range(1, 12)] + [f"{pictures}/z/12.png"]
     members = ["some.tar/b/10.png", "some.tar/a.png"]
     found = names + members + ["odd/caf\\xe9.png"] + members
@@ -219,20 +221,44 @@ def test_inputs_keep_their_order_and_what_cannot_be_read_is_listed(weights, pict
         # A table shows control characters; the other file has them as they are.
         assert row[1:] == [str(value).replace("\t", "\\t") for value in list(line.values())[1:]]
     listed = dict(table(tmp_path / "out", "unreadable.tsv"))
-    assert list(listed) == ["path", "gone.png", "broken.tar", "odd/photo.heic", "odd/cut.png", "odd/notes.txt"]
-    assert "No such file" in listed["gone.png"] and "pip install pillow-heif" in listed["odd/photo.heic"]
+    assert list(listed) == ["path", "broken.tar", "odd/photo.heic", "odd/cut.png", "odd/notes.txt"]
+    assert "pip install pillow-heif" in listed["odd/photo.heic"]
     assert "truncated" in listed["odd/cut.png"] and "not a picture" in listed["odd/notes.txt"]
-    assert "17 predicted" in ended.out and "5 could not be read" in ended.out
+    assert "17 predicted" in ended.out and "4 could not be read" in ended.out
     assert "1 hidden" in ended.out and "1 .txt" in ended.out
 
 
 def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("no picture")
-    words = ["gone*.png", "empty", "notes.txt"]
+    words = ["empty", "notes.txt"]
     message = refusal(predict(weights, *words, folder=tmp_path))
     assert "nothing was predicted" in message and words[0] in message
     assert [row[0] for row in table(tmp_path / "predictions", "unreadable.tsv")[1:]] == words
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("DATA.BATCH_SIZE", "4"), "predict takes no keys: DATA.BATCH_SIZE: its settings are flags"),
+        (("SEED=3",), "predict takes no keys: SEED=3"),
+        (("picturs",), "predict: input picturs: no such file or folder"),
+        (("*.jpg",), "predict: input *.jpg: nothing matches it: patterns are the shell's"),
+        (("https://me:word@host/a.png",), "predict: input https://***@host/a.png: addresses are not fetched: download"),
+    ],
+)
+def test_what_is_no_input_is_refused_before_anything_is_written(weights, pictures, tmp_path, words, said):
+    assert said in refusal(predict(weights, pictures, *words, folder=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_of_a_folder_that_cannot_be_read_are_counted_and_the_first_is_named(weights, tmp_path):
+    (tmp_path / "some").mkdir()
+    picture(1).save(tmp_path / "some/a.png")
+    (tmp_path / "some/b.png").write_bytes(b"no picture")
+    ended = well(predict(weights, "some", folder=tmp_path))
+    assert "1 predicted" in ended.out and "1 could not be read" in ended.out
+    assert "note: the first that could not be read: some/b.png: " in ended.out
 
 
 def test_what_is_no_source_is_refused_in_one_line(weights, pictures, tmp_path):
@@ -314,8 +340,9 @@ def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weig
 
 @pytest.mark.long
 def test_any_number_of_processes_and_any_batch_gives_the_same_rows(weights, pictures, tmp_path):
-    (tmp_path / "cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
-    words = [weights, pictures, "cut.png", pictures / "5.png"]
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut/cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
+    words = [weights, pictures, "cut", pictures / "5.png"]
     well(predict(*words, "-output=one", folder=tmp_path))
     ended = predict(*words, "-output=by_3", "-ngpus=3", "-batch_size=4", folder=tmp_path)
     assert ended.code == 0, ended.err

@@ -290,3 +290,45 @@ def test_ctrl_c_leaves_finished_tar_files_only_and_the_same_command_goes_on(ever
     well(run_command(command, timeout=120))
     assert len(list(output.glob("*.tar"))) == 12 and len(members(output)) == 480
     assert {name: (output / name).stat().st_mtime_ns for name in finished} == finished
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_killed_at_any_moment_the_same_command_goes_on_and_nothing_is_left(name, tmp_path):
+    (tmp_path / "temporary").mkdir()
+    for number in range(24):
+        write(tmp_path / "in/train" / "ab"[number % 2] / f"{number}.jpg", (900, 700))
+    command = [*COMMAND, str(tmp_path / "in"), str(tmp_path / "out"), "-shard_size=2", "-workers=2"]
+    temporary = {"TMPDIR": str(tmp_path / "temporary")}
+    before = set(os.listdir("/dev/shm"))
+
+    def left():
+        own = {file for file in set(os.listdir("/dev/shm")) - before if "paddlevit_dist" in file}
+        return own | set(os.listdir(tmp_path / "temporary"))
+
+    def at_work():
+        return any(file.name.endswith(".tar") for file in (tmp_path / "out").glob("*"))
+
+    moments = (left, (tmp_path / "out").exists, at_work)
+    for reached in moments:
+        process = start_command(command, **temporary)
+        deadline = time.monotonic() + 60
+        while not reached() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.killpg(process.pid, getattr(signal, name))  # the tracker of semaphores dies, too
+        process.communicate(timeout=30)
+    (tmp_path / "out/prepared.json.4711.0123abcd.tmp").touch()  # as one that is killed in its first write leaves it
+    os.utime(tmp_path / "out/prepared.json.4711.0123abcd.tmp", (0, 0))
+    if not at_work():
+        (tmp_path / "out/prepared.json").unlink(missing_ok=True)
+    well(run_command(command, timeout=120, **temporary))
+    assert len(members(tmp_path / "out")) == 48 and left() == set()
+    assert not list((tmp_path / "out").glob("*.tmp"))
+
+
+def test_files_that_another_preparation_is_writing_are_left_alone(pictures, tmp_path):
+    (tmp_path / "out").mkdir()
+    other = tmp_path / "out/train-00000.tar.4711.0123abcd.tmp"
+    other.touch()
+    os.utime(other, (time.time() + 3600,) * 2)  # written to after this one began
+    well(prepare(pictures, tmp_path / "out"))
+    assert other.exists() and (tmp_path / "out/train-00000.tar").exists()

@@ -41,3 +41,12 @@ def test_too_little_stops_the_run_unless_asked_otherwise(tmp_path, half):
 def test_the_named_part_is_loaded(tmp_path, half):
     ended = succeeded(run(tmp_path, half, "MODEL.PRETRAINED_PART", "model_ema"))
     assert "100.0 % of parameters" in ended.out
+
+
+@pytest.mark.parametrize("kind", ["nowhere", "empty", "flat"])
+def test_data_are_looked_at_before_weights_are_fetched(kind, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat/1.png").write_bytes(b"")
+    ended = run_main("-cfg=finetune_pictures", f"-data_path={tmp_path / kind}", f"-output={tmp_path / 'run'}")
+    assert ended.code == 2 and str(tmp_path / kind) in ended.err and "huggingface" not in ended.err

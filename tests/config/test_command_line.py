@@ -173,7 +173,14 @@ def test_what_is_given_twice_is_told():
         ("TRAIN.BASELR 3", "command line: TRAIN.BASELR (3) is not a known key: the closest is TRAIN.BASE_LR"),
         ("BASE_LR=3", "command line: BASE_LR (3) is not a known key: the closest is TRAIN.BASE_LR"),
         ("train.base_lr 3", "command line: train.base_lr (3) is not a known key: the closest is TRAIN.BASE_LR"),
-        ("SEED", "command line: 'SEED' is neither a flag nor a KEY with its VALUE: write SEED=VALUE"),
+        ("SEED", "command line: SEED needs a value: write SEED=VALUE"),
+        (
+            "vit_digits",
+            "command line: 'vit_digits' is neither a flag nor a KEY with its VALUE: did you mean '-cfg=vit_digits'?",
+        ),
+        ("-output=x.yaml", "-output=x.yaml is to be a folder: did you mean '-cfg=x.yaml'?"),
+        ("-cfg = vit_digits", "-cfg: no spaces stand around '=': write -cfg=vit_digits"),
+        ("SEED = 3", "SEED: no spaces stand around '=': write SEED=3"),
         ("x.yaml", "command line: 'x.yaml' is neither a flag nor a KEY with its VALUE: did you mean '-cfg=x.yaml'?"),
         ("eval", "command line: 'eval' is neither a flag nor a KEY with its VALUE: did you mean '-eval'?"),
         ("BASE x.yaml", "command line: BASE belongs in a YAML file: name the file with -cfg=FILE"),
@@ -181,6 +188,12 @@ def test_what_is_given_twice_is_told():
 )
 def test_mistakes_are_named(refuse, words, message):
     assert refuse(load, shlex.split(words)) == message
+
+
+def test_sections_in_small_letters_are_named(refuse, tmp_path):
+    (tmp_path / "low.yaml").write_text("train:\n  base_lr: 3e-4\n")
+    said = refuse(load, [f"-cfg={tmp_path / 'low.yaml'}"])
+    assert said.endswith("low.yaml:1: train is not a known section: sections and keys are in capitals: TRAIN")
 
 
 def test_a_flag_without_likeness_lists_all(refuse):

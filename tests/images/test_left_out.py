@@ -87,7 +87,7 @@ def test_left_out_files_are_counted_by_suffix_pictures_first(root, cache):
     for number in range(4):
         put(root / "train" / "ant" / "deeper" / f"{number}.txt", b"words")
     put(root / "train" / "ant" / "labels.csv", b"a,b")
-    put(root / "train" / "ant" / "README", b"words")
+    put(root / "train" / "ant" / "NOTES", b"words")
     put(root / "train" / "ant" / "film.mpg", bytes(30))
     left_out = ClassFolders(str(root), "train", cache).left_out
     assert left_out.lines() == [
@@ -198,7 +198,7 @@ def test_a_compressed_archive_among_others_is_not_passed_over(tmp_path, cache):
 
 @pytest.mark.parametrize("dataset", ["folder", "imagenet2012"])
 def test_an_evaluation_stops_over_pictures_but_not_over_text(dataset, root, cache):
-    put(root / "val" / "ant" / "README.txt", b"words")
+    put(root / "val" / "ant" / "notes.txt", b"words")
     build = {"folder": ClassFolders, "imagenet2012": ImageNet2012}[dataset]
     lines = Inspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
     assert lines == [f"left out below {root}/val: 1 .txt", "opened all 2 pictures of val"]
@@ -208,3 +208,17 @@ def test_an_evaluation_stops_over_pictures_but_not_over_text(dataset, root, cach
             Inspection(is_evaluation, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
     lines = Inspection(True, False, allows_left_out=True).look(build(str(root), "val", cache), "val", 2)
     assert lines[0] == f"left out below {root}/val: 1 .heic (pip install pillow-heif), 1 .txt"
+
+
+@pytest.mark.parametrize("given, where", [(".", "ILSVRC/Data/CLS-LOC"), ("ILSVRC", "Data/CLS-LOC")])
+def test_imagenet_one_level_off_says_where_it_is(tmp_path, given, where):
+    put(tmp_path / "ILSVRC/Data/CLS-LOC/train/n01440764/1.jpg")
+    for kind in (ClassFolders, ImageNet2012):
+        with pytest.raises(UserError, match=f"holds ImageNet one level off: its pictures are in {where}: give that"):
+            kind(tmp_path / given, "train", tmp_path / "cache")
+
+
+def test_files_that_systems_leave_are_not_named(root, cache):
+    for name in ("Thumbs.db", "desktop.ini", "readme.txt", "README.md"):
+        put(root / "train" / "ant" / name, b"words")
+    assert ClassFolders(str(root), "train", cache).left_out.lines() == []

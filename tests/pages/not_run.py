@@ -40,7 +40,6 @@ NOT_RUN = {
     "paddlevit-dist evaluate -cfg=vit_digits -output=./output/installed -pretrained=./output/installed": INSTALLED,
     "paddlevit-dist inspect recipes": INSTALLED,
     "python -m paddlevit_dist": "lists the commands; tests/commands/test_environment.py",
-    "pip install '.[completion]'": DOWNLOAD,
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[tensorboard]'": DOWNLOAD,
     "pip install '.[visualdl]'": DOWNLOAD,

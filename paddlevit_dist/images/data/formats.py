@@ -46,6 +46,10 @@ _AVIF_BRANDS = (b"avif", b"avis")
 HEAD_BYTES = 16
 _SHOWN_SUFFIXES = 8
 # Text files that accompany images by the thousand: no need to open them to see that they are not images.
+# What systems and authors leave beside pictures, which nobody misses.
+_HARMLESS = frozenset(
+    (b"thumbs.db", b"ehthumbs.db", b"desktop.ini", b"readme", b"readme.txt", b"readme.md", b"license")
+)
 _TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yaml", b".yml", b".md", b".cls", b".html"))
 
 
@@ -216,6 +220,8 @@ class LeftOut:
 
     def add(self, name: bytes, path: bytes, read_head: Callable[[], bytes]) -> None:
         """Count a file; ``read_head`` returns its first 16 bytes and is called if the name is inconclusive."""
+        if name.lower() in _HARMLESS:
+            return
         suffix = suffix_of(name)
         shown = suffix.decode("ascii")
         self.counts[shown] += 1

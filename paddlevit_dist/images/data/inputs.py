@@ -74,15 +74,15 @@ class PictureInputs(Pictures):
     """Listed pictures.
 
     Args:
-        given: paths of files, folders, tar files and videos, patterns, and addresses.
-        cache_folder: for the list, which processes map instead of copying, and for what is fetched.
+        given: paths of files, folders, tar files and videos.
+        cache_folder: for the list, which processes map instead of copying.
     """
 
     def __init__(self, given: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: Reading) -> None:
         super().__init__(transform, mode, reading)
-        listing = Listing(cache_folder)
+        listing = Listing()
         for path in given:
-            listing.add(path)
+            listing.add(os.fsencode(path))
         key, found = listing.digest(given), listing.found
         numbers = np.array([one.archive for one in found], np.int32)
         self._index = ensure_path_index(

@@ -1,21 +1,16 @@
-"""What files, folders, tar files, videos, patterns and addresses hold, in an order that people expect."""
+"""What files, folders, tar files and videos hold, in an order that people expect."""
 
-import glob
 import hashlib
 import os
 import re
 import stat
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from ...checkpoint.download import fetch
-from ...checkpoint.published import is_address
 from ...runtime.errors import UserError
-from ...runtime.printing import without_credentials
 from .formats import (
     HEAD_BYTES,
     PACKED_TARS,
@@ -33,7 +28,6 @@ from .reading import UnreadablePicture
 from .tar_files import OpenFiles, members
 
 NO_ARCHIVE = -1
-_LARGEST_FETCHED_BYTES = 256 << 20
 _VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv")
 
 
@@ -42,7 +36,7 @@ class Listed(NamedTuple):
 
     Attributes:
         name: as it is shown: a path, or that of an archive and its member.
-        archive: number of the tar file, the video or the fetched file that it is in; -1: it is a file.
+        archive: number of the tar file or the video that it is in; -1: it is a file.
         offset, size: of its bytes in the archive; of a frame: its number, and the video's size; of a file: time of its
             last change in ns, and size.
     """
@@ -54,32 +48,16 @@ class Listed(NamedTuple):
 
 
 class Listing:
-    """Lists what the given paths hold: ``found``, ``archives`` by number, ``unreadable`` and ``notices``.
+    """Lists what the given paths hold: ``found``, ``archives`` by number, ``unreadable`` and ``notices``."""
 
-    Args:
-        folder: for what is fetched.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self.found: list[Listed] = []
         self.archives: list[str] = []
         self.unreadable: list[tuple[str, str]] = []
         self.notices: list[str] = []
 
-    def add(self, path: str) -> None:
-        """List a file, a folder with all that is below it, a tar file, a video, what a pattern matches, or what is at
-        an address."""
-        if is_address(path):
-            self._add_address(path)
-            return
-        matches: list[bytes] = []
-        if not os.path.lexists(path) and glob.has_magic(path):
-            matches = sorted(map(os.fsencode, glob.glob(path, recursive=True)), key=natural)
-        for match in matches or [os.fsencode(path)]:
-            self._add_one(match)
-
-    def _add_one(self, path: bytes) -> None:
+    def add(self, path: bytes) -> None:
+        """List a file, a folder with all that is below it, a tar file, or a video."""
         shown = os.fsdecode(path)
         try:
             status = os.stat(path)
@@ -91,38 +69,22 @@ class Listing:
         elif _is_archive(path):
             self._add_archive(path)
         elif is_video(shown):
-            self._add_video(shown, shown)
+            self._add_video(shown)
         else:
             self.found.append(Listed(path, NO_ARCHIVE, status.st_mtime_ns, status.st_size))
 
-    def _add_video(self, path: str, shown: str) -> None:
+    def _add_video(self, path: str) -> None:
         """List its frames, each called by its number and its time."""
         try:
             times = frame_times(path)
         except UserError as error:
-            self.unreadable.append((shown, str(error)))
+            self.unreadable.append((path, str(error)))
             return
-        stem, size = os.path.splitext(os.path.basename(shown))[0], os.path.getsize(path)
+        stem, size = os.path.splitext(os.path.basename(path))[0], os.path.getsize(path)
         for frame, time_ms in enumerate(times):
-            name = os.fsencode(f"{shown}/{stem}_{frame:06d}_{time_ms}ms")
+            name = os.fsencode(f"{path}/{stem}_{frame:06d}_{time_ms}ms")
             self.found.append(Listed(name, len(self.archives), frame, size))
         self.archives.append(os.path.abspath(path))
-
-    def _add_address(self, address: str) -> None:
-        shown = without_credentials(address)
-        name = shown.partition("?")[0]
-        suffix = os.path.splitext(name)[1] if is_video(name) else ""
-        file = self._folder / f"fetched-{len(self.archives)}{suffix}"
-        try:
-            fetch(address, file, _LARGEST_FETCHED_BYTES)
-        except (UserError, OSError) as error:
-            self.unreadable.append((shown, str(error)))
-            return
-        if suffix:
-            self._add_video(str(file), shown)
-        else:
-            self.found.append(Listed(os.fsencode(shown), len(self.archives), 0, file.stat().st_size))
-            self.archives.append(str(file))
 
     def _add_folder(self, top: bytes) -> None:
         left_out, paths = LeftOut(os.fsdecode(top)), []
@@ -138,7 +100,7 @@ class Listing:
                 or _is_archive(path)
                 or is_video(os.fsdecode(path))
             ):
-                self._add_one(path)
+                self.add(path)
             else:
                 self._leave_out(path, left_out, lambda path=path: head_of(path))
         self._tell(left_out, f"below {left_out.place}: {hidden:,} hidden files or folders" if hidden else "")

@@ -185,6 +185,7 @@ def _reason(error: BaseException) -> str:
 
 
 SPLITS = ("train", "val")
+_IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below what is unpacked
 
 
 def existing_folder(data_path: str | None, dataset: str, layout: str) -> str:
@@ -199,6 +200,9 @@ def existing_folder(data_path: str | None, dataset: str, layout: str) -> str:
     if not os.path.isdir(folder):
         wrong = "is not a folder" if os.path.exists(folder) else "does not exist"
         raise UserError(f"data path {folder} {wrong}; dataset {dataset} expects a folder {layout}")
+    for below in _IMAGENET:
+        if os.path.isdir(os.path.join(folder, below, "train")):
+            raise UserError(f"{folder} holds ImageNet one level off: its pictures are in {below}: give that")
     return folder
 
 

@@ -7,10 +7,12 @@ its label and the path of its source. JPEGs are written with restart markers, be
 out; a page is a PPM or PGM file, of which a crop's rows are read (``data/parts.py``).
 """
 
+import contextlib
 import io
 import json
 import os
 import tarfile
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,7 @@ from PIL import Image
 
 from ...loading.prepare_workers import check_stop, spans, work
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
+from ...runtime.files import atomic_file, is_temporary
 from ..data.image_dataset import FILE as CLASSES_FILE
 from ..data.prepared import FILE as RECORD_FILE
 from ..data.prepared import Preparation, read_preparation, write_preparation
@@ -60,6 +62,7 @@ def prepare_shards(
         fingerprints={split: dataset.fingerprint for split, dataset in datasets.items()},
         stored=settings.stored,
     )
+    begun = time.time()
     _begin(output, preparation)
     if first.class_names:
         with atomic_file(output / CLASSES_FILE) as out:
@@ -73,8 +76,10 @@ def prepare_shards(
                 jobs.append((end - start, (dataset, start, end, str(output / names[-1]), source, settings)))
     for _ in work(_write_shard, jobs, workers, sum(pictures for pictures, _ in jobs), "preparing"):
         pass
-    for abandoned in output.glob("*.tar.*.tmp"):  # left by a killed run
-        abandoned.unlink()
+    for abandoned in output.glob("*.*.tmp"):  # left by a killed run
+        with contextlib.suppress(FileNotFoundError):  # what is newer is of another run, which may rename it now
+            if abandoned.stat().st_mtime < begun:
+                abandoned.unlink()
     not_opened = sum(d.left_out.num_pictures for d in datasets.values() if d.left_out)
     left_out = _gather_bad(output, names) + not_opened
     preparation = msgspec.structs.replace(preparation, complete=True, left_out=left_out)
@@ -90,7 +95,7 @@ def _begin(output: Path, preparation: Preparation) -> None:
         raise UserError(f"{output} cannot be created: {error.strerror}; choose another folder") from error
     before = read_preparation(str(output), unfinished=True)
     if before is None:
-        if any(output.iterdir()):
+        if not all(is_temporary(file.name) for file in output.iterdir()):  # such as of this record, by a killed run
             raise UserError(f"{output} is not empty and has no {RECORD_FILE}; choose a new folder")
     else:
         difference = before.difference(preparation)
@@ -188,6 +193,5 @@ def _gather_bad(output: Path, names: list[str]) -> int:
     elif (output / QUARANTINE_FILE).exists():
         return len(read_quarantine(output / QUARANTINE_FILE))
     for part in parts:
-        if part.exists():
-            part.unlink()
+        part.unlink(missing_ok=True)
     return len(found)

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from yacs.config import CfgNode
 
-from .. import own_code, registry, wings
+from .. import own_code, registry
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS, HELP
@@ -97,9 +97,7 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
     """The command line, the file that it names, and all settings of both, in the order in which later ones win."""
     command = command_line.parse(argv)
     cfg = command.cfg
-    if cfg is None:
-        cfg = next(filter(None, (implied(command.settings) for implied in wings.hooks("implied_recipe"))), None)
-    else:
+    if cfg is not None:
         command.notices += filter(None, [recipes.other_than_meant(cfg)])
     return command, cfg, (files.read(cfg) if cfg else []) + command.settings
 
@@ -231,10 +229,15 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
+    gone = {name: instead for table in tables for name, instead in table.gone.items()}
     known: dict[str, Setting] = {}
     notices: list[str] = []
     dropped: dict[str, str] = {}
     for setting in settings:
+        if setting.name in gone:
+            if setting.value not in (None, False, ""):  # as files of earlier runs may hold it
+                raise UserError(f"{setting.place}: {setting.name} is gone: {gone[setting.name]}")
+            continue
         if setting.name in needless:
             why = needless[setting.name]
             dropped[setting.name] = f"{setting.place}: {setting.name} does not exist here and is not needed: {why}"

@@ -3,8 +3,7 @@
 - ``doctor``: checks of machine, data and first steps, with ``doctor_checks``, ``doctor_machine``, ``doctor_data``,
   ``doctor_training``, ``trial``
 - ``selftest``: the same updates with other numbers of processes
-- ``evidence``: what is kept of an update that was not finite; ``replay``: it is run again; ``layer_watch``: which
-  layer makes it so
+- ``first_layer``: which layer makes an update that ends the run not finite, with ``layer_watch``
 - ``profile``: where the time of some updates goes; ``repetition``: what of a model has no kernel that repeats;
   ``settings``: keys
 """
@@ -27,16 +26,14 @@ ABOUT = {
 }
 FLAGS = {
     "selftest": (None, "SELFTEST", "run", "train a few updates with one device and with all, and compare"),
-    "replay": ("FILE", "REPLAY", "run", "run an update that was not finite again, and name the layer"),
     "profile": ("N", "PROFILE", "training", "record N updates with Paddle's profiler"),
 }
 KEYS = ".diagnosis.settings:TABLE"
-JOBS = {"REPLAY": ".diagnosis.replay:run", "SELFTEST": ".diagnosis.selftest:run"}
+JOBS = {"SELFTEST": ".diagnosis.selftest:run"}
 TRAINING_WATCHERS = {
     "DETERMINISTIC": ".diagnosis.repetition:Repeating",
     "PROFILE": ".diagnosis.profile:Profile",
 }
 HOOKS = {
-    "implied_recipe": ".diagnosis.settings:settings_of_replay",
-    "evidence": ".diagnosis.evidence:EvidenceFolder",
+    "not_finite": ".diagnosis.first_layer:FirstLayer",
 }

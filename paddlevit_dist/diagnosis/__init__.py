@@ -16,9 +16,9 @@ COMMANDS = {
 }
 ABOUT = {
     "doctor": (
-        "Looks at versions, devices, memory, limits, the output folder and an exchange of processes. With -cfg, "
+        "Looks at versions, devices, memory, the output folder and an exchange of processes. With -cfg, "
         "-dataset or -data_path also at the data (100 random samples, labels), the model, its loss at the start, "
-        "whether it learns one batch, a step on each device, and a checkpoint. Nothing stays in the output folder. "
+        "whether it learns one batch, and a step on each device. Nothing stays in the output folder. "
         "Exit code: 0, or 1 if a check has failed; 2 for a mistake in the command line.",
         ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2 -json"),
         (("-json", "print one JSON document instead of lines"),),

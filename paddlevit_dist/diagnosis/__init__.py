@@ -3,8 +3,7 @@
 - ``doctor``: checks of machine, data and first steps, with ``doctor_checks``, ``doctor_machine``, ``doctor_data``,
   ``doctor_training``, ``trial``
 - ``selftest``: the same updates with other numbers of processes
-- ``evidence``: what is kept of an update that was not finite; ``replay``: it is run again; ``layer_watch``: which
-  layer makes it so
+- ``first_layer``: which layer makes an update that ends the run not finite, with ``layer_watch``
 - ``profile``: where the time of some updates goes; ``settings``: keys
 """
 
@@ -16,9 +15,9 @@ COMMANDS = {
 }
 ABOUT = {
     "doctor": (
-        "Looks at versions, devices, memory, limits, the output folder and an exchange of processes. With -cfg, "
+        "Looks at versions, devices, memory, the output folder and an exchange of processes. With -cfg, "
         "-dataset or -data_path also at the data (100 random samples, labels), the model, its loss at the start, "
-        "whether it learns one batch, a step on each device, and a checkpoint. Nothing stays in the output folder. "
+        "whether it learns one batch, and a step on each device. Nothing stays in the output folder. "
         "Exit code: 0, or 1 if a check has failed; 2 for a mistake in the command line.",
         ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2 -json"),
         (("-json", "print one JSON document instead of lines"),),
@@ -26,15 +25,13 @@ ABOUT = {
 }
 FLAGS = {
     "selftest": (None, "SELFTEST", "run", "train a few updates with one device and with all, and compare"),
-    "replay": ("FILE", "REPLAY", "run", "run an update that was not finite again, and name the layer"),
     "profile": ("N", "PROFILE", "training", "record N updates with Paddle's profiler"),
 }
 KEYS = ".diagnosis.settings:TABLE"
-JOBS = {"REPLAY": ".diagnosis.replay:run", "SELFTEST": ".diagnosis.selftest:run"}
+JOBS = {"SELFTEST": ".diagnosis.selftest:run"}
 TRAINING_WATCHERS = {
     "PROFILE": ".diagnosis.profile:Profile",
 }
 HOOKS = {
-    "implied_recipe": ".diagnosis.settings:settings_of_replay",
-    "evidence": ".diagnosis.evidence:EvidenceFolder",
+    "not_finite": ".diagnosis.first_layer:FirstLayer",
 }

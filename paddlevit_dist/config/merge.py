@@ -113,7 +113,7 @@ def _load(
         known, respelled = _known_names(known)
         renamed += respelled
 
-    implied = [setting for table in registry.key_tables() for setting in table.implied(known)]
+    implied = _implied(known)
     known = {**{setting.name: setting for setting in implied}, **known}
 
     values = default_config()
@@ -136,6 +136,18 @@ def _load(
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
+
+
+def _implied(known: dict[str, Setting]) -> list[Setting]:
+    """What goes without saying in the file that is named, and nobody says otherwise."""
+    of_files = {name: setting for name, setting in known.items() if setting.source != COMMAND_LINE}
+    place = next((setting.source for setting in of_files.values()), "")
+    return [
+        Setting(name, value, source, place, is_implied=True)
+        for source, values in (table.implied(of_files) for table in registry.key_tables())
+        for name, value in values.items()
+        if name not in known
+    ]
 
 
 def _told(implied: list[Setting], values: CfgNode) -> list[str]:

@@ -154,8 +154,8 @@ def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str
 
 
 def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None], fetches: bool) -> None:
-    """See that weights of this machine are there, before data are read, or fetch those of an address or a name, once the
-    data are known to be there and before processes start that would wait for them together.
+    """See that weights of this machine are there, before data are read; or fetch those of an address or a name, once
+    the data are known to be there, and before processes start that would wait for them together.
 
     Raises:
         UserError: there are none, they cannot be fetched, or a training that needs some has none.

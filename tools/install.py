@@ -109,7 +109,12 @@ def install(python, *what):
     command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *what]
     names = [str(word).replace(str(ROOT), ".") for word in what if not str(word).startswith("-")]
     print(f"installing {' '.join(names)}", flush=True)
-    if subprocess.run(command, env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}).returncode != 0:
+    environment = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}
+    # Even a quiet pip shows boxes of setuptools about editable installations, so its words are kept for a failure.
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        sys.stdout.write(done.stdout.decode(errors="replace"))
+        sys.stdout.flush()
         sys.exit(f"error: pip could not install {' '.join(map(str, what))}; see above")
 
 

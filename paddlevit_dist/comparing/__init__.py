@@ -13,8 +13,8 @@ deleted (see ``wings``).
 """
 
 FLAGS = {
-    "per_sample": ("FILE", "PER_SAMPLE", "run", "with -eval: a row for each sample, as .csv or .parquet"),
-    "seeds": ("N", "SEEDS", "training", "train with N seeds, each in its own folder; says mean and deviation"),
+    "per_sample": ("FILE", "PER_SAMPLE", "run", "with -eval: a row a sample, .csv or .parquet"),
+    "seeds": ("N", "SEEDS", "training", "train with N seeds, a folder each; says the mean"),
 }
 KEYS = ".comparing.settings:TABLE"
 EVALUATION_WATCHERS = {"PER_SAMPLE": ".comparing.per_sample:PerSample"}

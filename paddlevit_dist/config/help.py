@@ -33,17 +33,17 @@ ABOUT = {
         ),
     ),
     "evaluate": About(
-        "Evaluate trained weights, or an exported model by its name (MODEL.onnx), on all devices of this machine.",
+        "Evaluate trained weights, or an exported model (MODEL.onnx), on all devices.",
         (
             "-cfg=vit_digits -pretrained=output/vit_digits",
             "-cfg=finetune_pictures -data_path=my_data -pretrained=output/mine",
-            f"{_IMAGENET} -pretrained=vit.pdparams",
+            "-cfg=vit_digits -pretrained=digits.pdparams",
         ),
     ),
     "inspect data": About(
-        "Draw some training samples as they are evaluated, and as the first epochs train on them: data.png.",
+        "Draw training samples, as they are evaluated and as epochs have them: data.png.",
         (
-            "-cfg=finetune_pictures -data_path=my_data -output=output/look",
+            "-cfg=finetune_pictures -data_path=my_data",
             "-cfg=detr_shapes -output=output/look",
             "-cfg=pointgroup_synthetic_rooms -output=output/look",
         ),
@@ -73,8 +73,7 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
         about.meaning,
         (f"{program(command)} {example}".rstrip() for example in about.examples),
         rows,
-        "Each flag works with one dash or two, and as -flag=value or -flag value. Keys are set in the YAML file, or "
-        "after the flags, which they override: TRAIN.BASE_LR 3e-4.",
+        "-flag=value, --flag=value and -flag value are equal. Keys override the YAML file.",
     )
 
 
@@ -87,7 +86,7 @@ def _keys(words: Sequence[str], shows_all: bool) -> list[str]:
     of_task = {**keys(task), **of_own}
     others_of_task = {name: key for name, key in of_task.items() if name not in every_run and name not in of_own}
     others = {name: key for name, key in keys().items() if name not in of_task}
-    lines = ["Keys are set in a YAML file, or after the flags, which they override: TRAIN.BASE_LR 3e-4."]
+    lines = ["Keys are set in a YAML file, or after the flags: TRAIN.BASE_LR 3e-4."]
     lines += _section(f"keys of TASK {task}", others_of_task)
     lines += _section("keys of your own code", of_own)
     lines += _section("keys of every run", every_run)

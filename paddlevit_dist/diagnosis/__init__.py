@@ -15,16 +15,14 @@ COMMANDS = {
 }
 ABOUT = {
     "doctor": (
-        "Looks at versions, devices, memory, the output folder and an exchange of processes. With -cfg, "
-        "-dataset or -data_path also at the data (100 random samples, labels), the model, its loss at the start, "
-        "whether it learns one batch, and a step on each device. Nothing stays in the output folder. "
-        "Exit code: 0, or 1 if a check has failed; 2 for a mistake in the command line.",
+        "Checks versions, devices, memory and processes; with -cfg or -data_path data, model and steps. "
+        "Exit code: 0, 1 if a check fails, 2 for a mistake.",
         ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2 -json"),
         (("-json", "print one JSON document instead of lines"),),
     ),
 }
 FLAGS = {
-    "selftest": (None, "SELFTEST", "run", "train a few updates with one device and with all, and compare"),
+    "selftest": (None, "SELFTEST", "run", "compare updates with one device and with all"),
     "profile": ("N", "PROFILE", "training", "record N updates with Paddle's profiler"),
 }
 KEYS = ".diagnosis.settings:TABLE"

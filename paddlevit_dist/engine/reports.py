@@ -14,6 +14,8 @@ from ..parallel.devices import cpu_cores
 from ..runtime.errors import UserError
 from .watchers import Update, Watcher
 
+_SOON = 10.0  # seconds: an epoch that ends by then has its own line, and none before it
+
 
 class Reports(Watcher):
     """Says where the training is, counts time and terms of the loss, and every REPORT_FREQ updates reports them."""
@@ -63,7 +65,8 @@ class Reports(Watcher):
         self._heartbeat.at(self._place(update.made))
         if update.is_last or update.made % self._parts.config.REPORT_FREQ == 0:
             said = self._report(update)
-            if not update.is_last:  # the line about the epoch covers its last updates
+            left = self._remaining.seconds_of(self._parts.updates_per_epoch - update.made)
+            if left > _SOON:  # else the line about the epoch follows, and covers these updates
                 number = f"{update.made}/{self._parts.updates_per_epoch}"
                 self._record.say(f"epoch {update.step.epoch} update {number} {said}")
 

@@ -13,22 +13,16 @@ COMMANDS = {
 }
 ABOUT = {
     "inspect leaks": (
-        "Compare all samples of validation with all of training, and show those that stand in both: leaks.json, "
-        "leaks.png.",
+        "Find samples of validation that stand in training, too: leaks.json, leaks.png.",
         (
-            "-cfg=finetune_pictures -data_path=my_data -output=output/look",
-            "-cfg=vit_tiny_patch16_224 -data_path=/imagenet -output=output/look",
+            "-cfg=finetune_pictures -data_path=my_data",
+            "-cfg=vit_tiny_patch16_224 -data_path=/imagenet",
             "-cfg=detr_shapes -output=output/look",
         ),
     )
 }
 FLAGS = {
-    "without_leaks": (
-        None,
-        "WITHOUT_LEAKS",
-        "data",
-        "evaluate also without the samples that stand in the training set",
-    ),
+    "without_leaks": (None, "WITHOUT_LEAKS", "data", "evaluate also without samples of the training set"),
 }
 KEYS = ".leaks.settings:TABLE"
 EVALUATION_WATCHERS = {"WITHOUT_LEAKS": ".leaks.evaluation:WithoutLeaks"}

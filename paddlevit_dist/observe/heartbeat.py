@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..parallel import status
+from ..runtime.compiled import being_compiled
 from . import progress
 
 QUIET_SECONDS = 25.0  # with the poll below, a line appears at least every 30 seconds
@@ -67,5 +68,7 @@ class Heartbeat:
             if progress.seconds_since_sign_of_life() < self._quiet_seconds:
                 continue
             place, since = self._place
+            if being_compiled:
+                place = "compiling, once"
             with printing:
                 self._say(f"still {place} ({time.monotonic() - since:.0f} s)")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+being_compiled: list[str] = []  # the functions that numba compiles at this moment, each called by the one before
+
 
 def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callable[..., Any]:
     """Compile a function of arrays and numbers with numba, for the argument types it is called with.
@@ -22,8 +24,7 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
 
     @functools.cache
     def compiled_once() -> Callable[..., Any]:
-        import numba
-
+        numba = _numba()
         try:
             return numba.njit(cache=True, nogil=True, **options)(plain)
         except RuntimeError:  # no folder to cache the compiled code in
@@ -32,8 +33,6 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
     @functools.cache
     def compiled_again() -> Callable[..., Any] | None:
         """The function without what was cached; None if nothing was."""
-        import numba
-
         cached = _cached_files(compiled_once(), plain)
         if not cached:
             return None
@@ -42,7 +41,7 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
             f"note: the compiled code of {plain.__name__} in {cached[0].parent} cannot be used: compiling it again",
             file=sys.stderr,
         )
-        return numba.njit(cache=all(removed), nogil=True, **options)(plain)
+        return _numba().njit(cache=all(removed), nogil=True, **options)(plain)
 
     is_damaged: list[bool] = []
 
@@ -61,6 +60,23 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
 
     call.dispatcher = current
     return call
+
+
+@functools.cache
+def _numba() -> Any:
+    """The module, which tells ``being_compiled`` what it does not find in its cache."""
+    import numba
+    from numba.core import event
+
+    class Told(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            being_compiled.append(event.data["dispatcher"].__name__)
+
+        def on_end(self, event: Any) -> None:
+            being_compiled.pop()
+
+    event.register("numba:compile", Told())
+    return numba
 
 
 def _cached_files(dispatcher: Any, plain: Callable[..., Any]) -> list[Path]:

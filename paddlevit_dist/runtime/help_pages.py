@@ -1,10 +1,11 @@
 """The form of what ``-h`` prints, for all commands. Needs nothing but Python."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
 HELP = ("-h", "--h", "-help", "--help")
-COLUMNS = 100  # of what -h and -show_config print
+COLUMNS = 80  # of what -h and -show_config print
 _WIDEST = 32  # of the options, where their meanings can begin
 
 
@@ -18,8 +19,8 @@ def page(usage: str, meaning: str, examples: Iterable[str], rows: Sequence[tuple
     """
     width = max((len(left) for left, _ in rows if len(left) <= _WIDEST), default=0)
     parts = [
-        [f"usage: {usage}", *_wrapped(meaning)],
-        [f"  {example}" for example in examples],
+        [*_wrapped(usage, "usage: ", " " * 9), *_wrapped(meaning)],
+        [line for example in examples for line in _as_typed(example)],
         [line for option in rows for line in row(*option, width)],
         _wrapped(notes),
     ]
@@ -29,6 +30,16 @@ def page(usage: str, meaning: str, examples: Iterable[str], rows: Sequence[tuple
 def row(left: str, right: str, width: int) -> list[str]:
     """Lines with what is typed, and what it means in a column behind ``width``."""
     return _wrapped(right, f"  {left:<{width}} ", " " * (width + 3))
+
+
+def _as_typed(command: str) -> list[str]:
+    """A command line in pieces that a shell joins."""
+    lines = [""]
+    for word in re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""", command):
+        if len(lines[-1]) + len(word) > COLUMNS - len("    ") - len(" \\"):
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n    ".join([f"  {lines[0]}", *lines[1:]]).split("\n")
 
 
 def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:

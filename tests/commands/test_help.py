@@ -19,10 +19,10 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
     assert ended.value.code == 0
     usage, *further = capsys.readouterr().out.rstrip("\n").split("\n\n")
     assert usage.startswith(f"usage: {program(command)}") and len(usage.splitlines()) > 1
-    examples = further[0].splitlines()
+    examples = further[0].replace("\\\n   ", "").splitlines()  # as a shell joins them
     assert all(example.startswith(f"  {program(command)}") for example in examples)
     rows = [line for part in further[1:] for line in part.splitlines()]
-    assert [line for line in rows if len(line) > 100 or line.startswith("  --")] == []
+    assert [line for line in rows if len(line) > 80 or line.startswith("  --")] == []
     parser = parser_of(function_of(command))
     assert (parser is None) == (command in ABOUT)
     for example in examples if parser else ():
@@ -40,9 +40,19 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
         ("val -cfg=vit_digits", f"did you mean '{program('evaluate')}'?"),
         ("detect run pictures", f"did you mean '{program('predict')}'?"),
         ("trian -cfg=vit_digits", "did you mean 'train'?"),
+        ("completion bash", "no command 'completion': it was dropped: an editor completes the keys with 'schema'; "),
     ],
 )
 def test_words_of_other_tools_and_slips_are_answered(words, advice):
     with pytest.raises(UserError) as refusal:
         _carry_out(shlex.split(words))
     assert advice in str(refusal.value)
+
+
+@pytest.mark.parametrize("words", ["frobnicate", "-cfg=vit_digits", "prepare nothing", "Completion", "x" * 30])
+def test_a_wrong_command_is_one_short_line_that_says_where_all_are(words):
+    with pytest.raises(UserError) as refusal:
+        _carry_out(shlex.split(words))
+    said = str(refusal.value)
+    assert said.startswith("no command ") and said.endswith(f"'{program('-h')}' lists all")
+    assert "\n" not in said and len(said) < 200

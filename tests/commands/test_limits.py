@@ -37,8 +37,8 @@ def test_too_low_a_limit_is_named_at_the_start(setup, words, expected, tmp_path)
     assert not (tmp_path / "output").exists()
 
 
-def test_a_prediction_with_more_loader_processes_than_it_may_have_files_is_refused():
-    words = in_shell("ulimit -n 1000", "-m", "paddlevit_dist", "predict", "weights", "picture", "-num_workers=500")
+def test_a_prediction_with_more_loader_processes_than_it_may_have_files_is_refused(tmp_path):
+    words = in_shell("ulimit -n 1000", "-m", "paddlevit_dist", "predict", "weights", str(tmp_path), "-num_workers=500")
     message = refusal(run_command(words, timeout=60))
     assert "1 process(es) with 500 loader process(es) each need 6028; raise it (`ulimit -n 6028`)" in message
 

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
-from support.processes import ROOT, left_behind, run_command, start_command
+from support.processes import ROOT, left_behind, run_command, run_main, start_command
 from support.runs import contents, refusal, well
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
@@ -223,6 +223,19 @@ def test_pictures_that_cannot_be_opened_here_are_not_passed_over(pictures, tmp_p
     assert (
         TarImages(str(output), "val", tmp_path).notices[0].endswith("JPEG quality 90, 1 unreadable pictures left out")
     )
+
+
+def test_what_was_left_out_by_the_preparation_is_not_refused_by_a_training_on_it(pictures, tmp_path):
+    (pictures / "val" / "ant" / "x.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    spoil(pictures)
+    output = tmp_path / "output"
+    well(prepare(pictures, output, "--workers=1", "--on_bad_sample=skip"))
+    words = ["-cfg=vit_tiny_patch16_224", f"-data_path={output}", f"-output={tmp_path / 'run'}", "-num_classes=2"]
+    words += ["-image_size=16", "-batch_size=4", "-epochs=1", "-ngpus=1", "-num_workers=0", "MODEL.DEPTH", "1"]
+    message = refusal(run_main(*words, "-dataset=folder"))
+    assert message == f"{output} holds what 'prepare images' has written: add -dataset=tar"
+    said = well(run_main(*words, "-dataset=tar")).out
+    assert "3 unreadable pictures left out" in said and "left out below" not in said
 
 
 def test_lists_tar_files_and_single_folders_are_recognised(pictures, tmp_path):

@@ -127,7 +127,7 @@ def test_a_detector_is_exported_from_its_weights_alone(tmp_path):
 def test_a_disk_that_takes_no_more_is_one_line_and_nothing_is_left(kind, trained, tmp_path):
     if kind == "onnx":
         pytest.importorskip("paddle2onnx")
-    found = load_trained(str(trained.output))
+    found = load_trained(str(trained))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
     try:

@@ -1,6 +1,11 @@
 """A run that is silently busy reports where it is."""
 
+import os
+import subprocess
+import sys
 import threading
+
+from support.processes import ROOT
 
 from paddlevit_dist.engine.reports import RemainingTime, duration
 from paddlevit_dist.observe.heartbeat import QUIET_SECONDS, Heartbeat
@@ -24,6 +29,22 @@ def test_a_quiet_run_says_where_it_is_until_it_ends():
     number = len(said)
     assert not any(thread.name == "heartbeat" for thread in threading.enumerate())
     assert len(said) == number
+
+
+def test_while_a_loop_is_compiled_the_line_says_so_and_a_cached_one_is_not_told(tmp_path):
+    """In processes of their own, as a loop is compiled once in each."""
+    (tmp_path / "loops.py").write_text(
+        "from paddlevit_dist.runtime.compiled import compiled\n\n\n@compiled\ndef doubled(x):\n    return 2 * x\n"
+    )
+    script = (
+        "from loops import doubled\nfrom paddlevit_dist.observe.heartbeat import Heartbeat\nsaid = []\n"
+        "with Heartbeat(said.append, quiet_seconds=0.0, poll_seconds=0.001).at('in epoch 1'):\n    doubled(3)\n"
+        "print(any(line.startswith('still compiling, once (') for line in said))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), *sys.path])}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    runs = [subprocess.run([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) for _ in range(2)]
+    assert [run.stdout.decode().strip() for run in runs] == ["True", "False"]
 
 
 def test_a_rank_that_does_not_speak_starts_no_thread():

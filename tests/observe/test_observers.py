@@ -45,6 +45,16 @@ def events(output, kind):
     return [line for line in lines if line["kind"] == kind]
 
 
+@pytest.mark.parametrize("seconds, lines", [(3600.0, 0), (0.0, 2 * 4)], ids=["soon", "later"])
+def test_a_report_has_a_line_of_its_own_unless_that_of_its_epoch_follows_soon(monkeypatch, tmp_path, seconds, lines):
+    monkeypatch.setattr("paddlevit_dist.engine.reports._SOON", seconds)
+    trained(tmp_path, [], "REPORT_FREQ", "1")
+    said = (tmp_path / "log.txt").read_text().splitlines()
+    assert sum(" update " in line for line in said) == lines  # the last of the five updates has the epoch's
+    assert sum(" training: " in line for line in said) == 2
+    assert [event["update"] for event in events(tmp_path, "training")] == list(range(1, 11))
+
+
 def test_a_training_is_told_in_order_and_continues_where_it_was_resumed(tmp_path):
     first, again = Notes(), Notes()
     trained(tmp_path, [first, again], "TRAIN.STOP_AFTER_EPOCH", "1")

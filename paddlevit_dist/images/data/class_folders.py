@@ -27,6 +27,7 @@ from .formats import (
     suffix_of,
 )
 from .image_dataset import ImageDataset, name_folders
+from .prepared import FILE as PREPARED
 from .reading import SPLITS, Reading, decode_image, existing_folder
 
 TRAIN_FOLDER = "train"
@@ -82,6 +83,8 @@ def index_class_folders(
 
 
 def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
+    if os.path.exists(os.path.join(root, PREPARED)):
+        raise UserError(f"{root} holds what 'prepare images' has written: add -dataset=tar")
     if split == WHOLE:
         return WHOLE
     accepted = tuple(val_folders) if split == "val" else (split,)

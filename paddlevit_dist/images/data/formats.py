@@ -45,11 +45,11 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"heif")
 _AVIF_BRANDS = (b"avif", b"avis")
 HEAD_BYTES = 16
 _SHOWN_SUFFIXES = 8
-# Text files that accompany images by the thousand: no need to open them to see that they are not images.
 # What systems and authors leave beside pictures, which nobody misses.
 _HARMLESS = frozenset(
     (b"thumbs.db", b"ehthumbs.db", b"desktop.ini", b"readme", b"readme.txt", b"readme.md", b"license")
 )
+# Text files that accompany images by the thousand: no need to open them to see that they are not images.
 _TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yaml", b".yml", b".md", b".cls", b".html"))
 
 

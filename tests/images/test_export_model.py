@@ -129,7 +129,7 @@ def test_a_disk_that_takes_no_more_is_one_line_and_nothing_is_left(kind, trained
         pytest.importorskip("paddle2onnx")
     found = load_trained(str(trained))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
     try:
         with pytest.raises(UserError, match="cannot be written: File too large"):
             export(found, str(tmp_path / "place" / "model"), kind)

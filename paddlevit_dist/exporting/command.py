@@ -17,6 +17,7 @@ from .descriptions import as_yaml, paddlex_description
 # Of outputs, relative to the largest: float32 is computed in different orders, float16 has 11 bits.
 LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
 FORMATS = ("paddle", "onnx", "onnxruntime")
+_ROOM = 1 << 20  # bytes beside the weights
 _OUTPUTS = ("logits", "probabilities")
 
 
@@ -150,7 +151,7 @@ def _size_words(key: str, size: Any) -> list[str]:
 
 
 def _of_foreign_weights(source: str, name: str, image_size: Any, in_channels: int | None, part: str | None) -> Trained:
-    """A registered model with weights from anywhere; how its input is prepared is unknown."""
+    """A registered classifier with weights from anywhere; how its input is prepared is unknown."""
     import paddle
 
     from ..checkpoint.load import classes_of, load_weights
@@ -163,6 +164,14 @@ def _of_foreign_weights(source: str, name: str, image_size: Any, in_channels: in
     options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
     with paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1, **options)
+    if not getattr(outline, "is_exportable", True):
+        raise UserError(f"export: {name} decides on the host which boxes it looks at: export a DETR, or use predict")
+    if getattr(outline, "image_size", None) is None:
+        lines = f"'TASK: detection' (or its other task) and 'MODEL: {{NAME: {name}, NUM_CLASSES: ...}}'"
+        raise UserError(
+            f"export: {name} is no classifier, its task prepares the input: leave -model out, give -image_size, and "
+            f"have the run's config.yaml beside {path}, or one with the lines {lines}"
+        )
     num_classes = classes_of(outline, weights)
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {name}; a model without classes is not exported")
@@ -239,7 +248,7 @@ def export(
     example = {**parts.example} or {"input": inputs[:1]}
     example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced
     try:
-        with _written_together(path) as folder:
+        with _written_together(path) as folder, _told_if_full(folder, model):
             compute = _write_model(model, folder / path.name, kind, precision, parts.input_name, about)
             difference = _compare(expected, compute(inputs), precision, output)
             np.savez_compressed(folder / f"{path.name}.example.npz", **example)
@@ -312,6 +321,23 @@ def _with_softmax(model: Any) -> Any:
 
 def _write_yaml(file: Path, content: dict[str, Any], comment: str = "") -> None:
     file.write_text(comment + as_yaml(content), encoding="utf-8", errors="surrogateescape")
+
+
+@contextlib.contextmanager
+def _told_if_full(folder: Path, model: Any) -> Iterator[None]:
+    """Paddle writes to a full disk without a word, and fails at reading what is cut off: where the block fails, and
+    there is no room for the weights once more, that is the error.
+
+    Raises:
+        OSError: there is none.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError, UserError):
+        needed = sum(4 * int(value.size) for value in model.state_dict().values())
+        with open(folder / "room", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, needed + _ROOM)
+        raise
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """``export``: an inference model whose outputs match the trained one's."""
 
+import resource
 import shutil
 import sys
 
@@ -100,3 +101,29 @@ def test_weights_from_elsewhere_need_the_models_name(tmp_path):
     np.testing.assert_array_equal(found.model.head_dist.weight.numpy(), model.head_dist.weight.numpy())
     with pytest.raises(UserError, match="does not hold this whole model|has no classifier"):
         load_trained(str(tmp_path / "deit.npz"), "convnext_tiny")
+
+
+@pytest.mark.parametrize("limit", [4096, 1_000_000])  # bytes: the program is cut off, the weights are
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, limit):
+    model = create_model("resnet18", num_classes=3)
+    model.eval()
+    about = {"model": "resnet18", "weights": "", "num_classes": 3, "input_shape": [None, 3, 32, 32], "report": ""}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(UserError, match=r"export: .*model cannot be written: File too large; "):
+            export(Trained(model, about), str(tmp_path / "model"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_detectors_bare_weights_are_exported_with_the_lines_that_the_refusal_names(tmp_path):
+    file = tmp_path / "small.pdparams"
+    paddle.save(create_model("detr_small", num_classes=3).state_dict(), str(file))
+    with pytest.raises(UserError, match="mask_rcnn_resnet50_fpn decides on the host"):
+        load_trained(str(file), "mask_rcnn_resnet50_fpn")
+    with pytest.raises(UserError, match="leave -model out.*'TASK: detection'.*NAME: detr_small, NUM_CLASSES"):
+        load_trained(str(file), "detr_small")
+    (tmp_path / "config.yaml").write_text("TASK: detection\nMODEL: {NAME: detr_small, NUM_CLASSES: 3}\n")
+    assert load_trained(str(file), image_size=64).about["input_shape"] == [None, 3, 64, 64]

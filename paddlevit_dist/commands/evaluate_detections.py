@@ -7,17 +7,17 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..contracts.scored import UNKNOWN, Origin, Scored
+from ..intervals import bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .parser import CommandParser, path
-from .scored import MOST_SHOWN, add_data, add_output, data_set, takes_data, write
+from .scored import MOST_SHOWN, add_data, add_output, data_set, said_of, takes_data, write
 
 _RULES = "AP: COCO's rules, 100 detections of a picture and category, areas in pixels of the pictures' files"
 
@@ -29,11 +29,9 @@ def run(words: list[str]) -> None:
     options = _options(words)
     kind, origin = options.iou_type, UNKNOWN
     if not takes_data(options):
-        annotations = scored_files.read_annotations(options.truth, kind, options.federated)
+        annotations = scored_files.read_annotations(options.truth, kind)
         label_of = {number: number for number in range(len(annotations.names))}
         protocol: list[str] = []
-    elif options.federated:
-        raise UserError("-federated: only a file of LVIS says what pictures were checked for; give it as TRUTH")
     else:
         from ..contracts.dataset import dataset_class
         from ..images.detection.data.detection_dataset import DetectionDataset
@@ -61,31 +59,31 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
         protocol: lines on how files in other forms than COCO's are understood.
     """
     from ..images.detection.evaluation import scored_files
-    from ..images.detection.evaluation.accumulation import accumulate
+    from ..images.detection.evaluation.accumulation import STAT_NAMES, UNDEFINED, accumulate
 
     kind = options.iou_type
-    for notice in annotations.notices + results.notices:
-        print(one_line(f"note: {notice}"), file=sys.stderr)
+    notices = [*annotations.notices, *results.notices]
     table = scored_files.table_of(annotations, results, kind)
-    limits = scored_files.limits_of(annotations)
-    accumulated = accumulate(table, limits)
-    found = (
-        {}
-        if options.interval == "off"
-        else _intervals(table, limits, float(options.interval), annotations.frequencies if options.federated else ())
-    )
-    rates = scored_files.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
+    accumulated = accumulate(table)
+    found = {} if options.interval == "off" else _intervals(table, float(options.interval))
+    rough = rough_note(len(table.image_ids), "picture") if found else None
+    notices += [rough] if rough else []
+    for notice in notices:
+        print(one_line(f"note: {notice}"), file=sys.stderr)
     per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
-    said: dict[str, Any] = {"stats": accumulated.stats().tolist(), "per_category": per_class}
-    if options.interval != "off":
-        said["intervals"] = {name: interval.plain() for name, interval in found.items()}
-    if options.federated:
-        said["per_frequency"] = rates
-    if protocol:
-        said["protocol"] = protocol
+    stats = accumulated.stats().tolist()
+    values = {**dict(zip(STAT_NAMES, stats)), **{f"AP {name}": ap for name, ap in per_class.items()}}
+    said = said_of(
+        {name: value for name, value in values.items() if value > UNDEFINED},
+        found,
+        options.interval,
+        len(table.image_ids),
+        protocol or [_RULES],
+        notices,
+    )
+    said.update(stats=stats, per_category=per_class)  # in COCO's order and with its -1 for what is not defined
     if options.output:
-        scored = None if options.federated else _scored(annotations, table, origin, kind)  # 'compare' has COCO's rules
-        write(scored, said, Path(options.output), options.results)
+        write(_scored(annotations, table, origin, kind), said, Path(options.output), options.results)
     if options.json:
         print(json.dumps(said))
         return
@@ -93,16 +91,11 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     print(
         one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
     )
-    of_rates = []
-    for name, ap in rates.items():
-        interval = found.get(f"frequency {name}")
-        ends = f" {interval.ends(3)}" if interval is not None and interval.has_width() else ""
-        of_rates.append(f" AP of categories of frequency {one_line(name)}: {ap:0.3f}{ends}")
     wide = [name for name in ("AP", "AP50", "AP75") if name in found and found[name].has_width()]
     shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
     of_pictures = [f" {', '.join(shown)}: {options.interval} % intervals over pictures"] if shown else []
     told = [f" {line}" for line in map(one_line, protocol)]
-    for line in summary(accumulated) + of_pictures + told + of_rates + _per_category(annotations, accumulated):
+    for line in summary(accumulated) + of_pictures + told + _per_category(annotations, accumulated):
         print(line)
 
 
@@ -128,36 +121,24 @@ def _options(words: list[str]) -> Namespace:
         "--json",
         "-json",
         action="store_true",
-        help="print one line of JSON: stats, AP per_category, intervals; -1: undefined",
+        help="print one line of JSON, with all values; stats and per_category: -1 is undefined",
     )
-    parser.add_argument(
-        "--federated",
-        "-federated",
-        action="store_true",
-        help="LVIS's rules: pictures say which categories they were checked for, and 300 results of each count",
-    )
+    if any(word.lstrip("-").partition("=")[0] == "federated" for word in words):
+        raise UserError("-federated is gone: LVIS's own tools (lvis-api) score its files")
     return parser.parse_args(words)
 
 
-def _intervals(table: Any, limits: tuple[int, ...], percent: float, frequencies: Sequence[str]) -> dict[str, Any]:
-    """The interval of each of the twelve numbers that is defined, and of AP of "frequency NAME", by name.
-
-    Args:
-        frequencies: of each category, "" for none.
-    """
+def _intervals(table: Any, percent: float) -> dict[str, Any]:
+    """The interval of each of the twelve numbers that is defined, by name."""
     from ..images.detection.evaluation.accumulation import STAT_NAMES
     from ..images.detection.evaluation.resampling import Curves
-    from ..intervals import bootstrap, mean_of_defined
 
     if not len(table.image_ids):
         return {}
-    curves, of_category = Curves.of(table, limits), np.array(frequencies)
+    curves = Curves.of(table)
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        stats, class_ap = curves.scores(weights)
-        groups = {name: class_ap[:, of_category == name] for name in sorted(set(frequencies) - {""})}
-        means = {f"frequency {name}": mean_of_defined(group) for name, group in groups.items()}
-        return {**dict(zip(STAT_NAMES, stats.T)), **means}
+        return dict(zip(STAT_NAMES, curves.scores(weights)[0].T))
 
     return bootstrap(recompute, len(table.image_ids), percent)
 

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,16 +120,9 @@ def tell(scored: Scored, options: Namespace) -> None:
     whole = {name: float(column[0]) for name, column in scored.recompute(np.ones((1, number))).items()}
     values = {name: value for name, value in whole.items() if not np.isnan(value)}
     found = {} if options.interval == "off" else bootstrap(scored.recompute, number, float(options.interval))
-    said = {
-        "scores": values,
-        **({} if options.interval == "off" else {"percent": float(options.interval)}),
-        "intervals": {name: interval.plain() for name, interval in found.items()},
-        "samples": number,
-        "protocol": list(scored.protocol),
-        "notes": list(scored.notices),
-    }
     rough = rough_note(number, scored.sample) if found else None
-    said["notes"] += [rough] if rough else []
+    notes = [*scored.notices, *([rough] if rough else [])]
+    said = said_of(values, found, options.interval, number, scored.protocol, notes)
     for notice in said["notes"]:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     if options.output:
@@ -142,6 +135,31 @@ def tell(scored: Scored, options: Namespace) -> None:
         print(line)
     for line in _class_lines(scored, values):
         print(line)
+
+
+def said_of(
+    scores: Mapping[str, float],
+    found: Mapping[str, Interval],
+    percent: str,
+    samples: int,
+    protocol: Sequence[str],
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    """What -json prints and ``scores.json`` holds, the same of all these commands.
+
+    Args:
+        scores: those that are defined, by their names.
+        percent: of the intervals, or off.
+        samples: how many there are.
+    """
+    return {
+        "scores": dict(scores),
+        **({} if percent == "off" else {"percent": float(percent)}),
+        "intervals": {name: interval.plain() for name, interval in found.items()},
+        "samples": samples,
+        "protocol": list(protocol),
+        "notes": list(notes),
+    }
 
 
 def _main_lines(

@@ -49,6 +49,7 @@ class Holder(msgspec.Struct):
     Attributes:
         since: local time; ``command``: its command line.
         token: in the names of what it keeps outside the folder; ``temporary``: the folder for temporary files.
+        is_evaluation: nothing is trained.
     """
 
     host: str
@@ -57,6 +58,7 @@ class Holder(msgspec.Struct):
     command: str
     token: str
     temporary: str
+    is_evaluation: bool = False
 
     def has_ended(self) -> bool:
         """Whether the process was of this machine and is gone."""
@@ -101,15 +103,16 @@ def own(folder: Path, say: Callable[[str], None], is_evaluation: bool, holds: bo
 
 
 def is_running(folder: Path) -> bool | None:
-    """Whether a run holds an output folder; None where the file system does not say."""
+    """Whether a training holds an output folder; None where the file system does not say."""
     try:
         with open(folder / FILE, "rb") as file:
             is_free = _try_flock(file.fileno())
+        holder = _read(folder / FILE)
     except FileNotFoundError:
         return False
     except OSError:
         return None
-    return None if is_free is None else not is_free
+    return None if is_free is None else not is_free and not (holder is not None and holder.is_evaluation)
 
 
 def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], None], what: str) -> Holder | None:
@@ -134,7 +137,7 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], No
         say(f"{folder} is on a file system without locks: nothing keeps a second run from writing there")
     since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), without_credentials(shlex.join(sys.argv))
     token = leftovers.new_token()
-    this = Holder(socket.gethostname(), os.getpid(), since, command, token, tempfile.gettempdir())
+    this = Holder(socket.gethostname(), os.getpid(), since, command, token, tempfile.gettempdir(), what == "evaluation")
     content = msgspec.json.encode(this)
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))

@@ -283,3 +283,19 @@ def test_neither_paddle_nor_the_wing_of_comparisons_is_needed(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert ended.returncode == 0 and ended.stderr == "" and ended.stdout.count("\n") == 16
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["scores.json"]
+
+
+def test_classes_counted_from_1_against_truth_from_0_are_not_scored_in_silence(evaluate):
+    def rows(numbers):
+        return [["image", "label"], *([f"p{row}", number] for row, number in enumerate(numbers))]
+
+    truth = [0, 1, 2, 3, 4, 0]
+    assert evaluate(rows(truth), rows(truth))[0]["scores"]["top-1"] == 100
+    for one, other in ((0, 1), (1, 0)):
+        with pytest.raises(UserError, match=f"has classes from {other} to {4 + other}, those of .* from {one} to"):
+            evaluate(rows([k + one for k in truth]), rows([k + other for k in truth]))
+    # A class that is never found hides the range; what would be right tells it.
+    said, told = evaluate(rows([*truth, 1, 4]), rows([1, 2, 3, 4, 3, 1, 2, 4]))
+    assert said["scores"]["top-1"] == 12.5
+    assert "with classes one lower or higher 6 of 8 would be right, and 1 are: is one side counted from 1?" in told
+    assert "counted from 1" not in evaluate(rows(truth), rows([0, 1, 2, 3, 3, 1]))[1]

@@ -201,6 +201,8 @@ def test_a_run_that_goes_on_says_where_it_is(tmp_path):
     with own(write_run(tmp_path / "run", events), print, is_evaluation=False):
         assert "in epoch 2 of 2; last entry" in page_of(tmp_path / "run").text
     assert "killed in epoch 2 of 2" in page_of(tmp_path / "run").text
+    with own(tmp_path / "run", print, is_evaluation=True):  # which writes the report anew before it ends
+        assert "killed in epoch 2 of 2" in page_of(tmp_path / "run").text
     config = "TRAIN: {NUM_EPOCHS: 30, STOP_AFTER_EPOCH: 2}\n"
     assert "stopped after epoch 2 of 30" in page_of(write_run(tmp_path / "stopped", config=config)).text
     assert "complete, 2 epochs" in page_of(write_run(tmp_path / "done")).text

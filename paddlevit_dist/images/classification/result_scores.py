@@ -98,6 +98,7 @@ def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -
         if not there & true:
             said = f"{shortened(', '.join(sorted(there)), 60)}: none is a class of {file}"
             raise UserError(f"{path} has classes {said}, which has {shortened(', '.join(sorted(true)), 60)}")
+        _require_same_start(path, there, file, true)
         classes = sorted(there | true, key=lambda one: (not one.isdecimal(), one.zfill(20), one))
         if there - true:
             said = f"classes that {file} does not have: wrong, {shortened(', '.join(sorted(there - true)), 60)}"
@@ -112,6 +113,17 @@ def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -
         said = f"class {by_number[0]} is the one at this place of {path}, from 0: {classes[label_of[by_number[0]]]}"
         notices.append(f"{file}: {said}")
     return Truth(list(listed), np.array([label_of[own] for own in listed.values()], np.int64), classes, file, notices)
+
+
+def _require_same_start(path: str, there: set[str], file: str, true: set[str]) -> None:
+    """Refuse classes that are counted from another number than the truth's: both ends are off by one."""
+    if not all(map(str.isdecimal, there | true)):
+        return
+    ours, theirs = sorted(map(int, true)), sorted(map(int, there))
+    off = theirs[0] - ours[0]
+    if abs(off) == 1 and theirs[-1] - ours[-1] == off:
+        ranges = f"{theirs[0]} to {theirs[-1]}, those of {file} from {ours[0]} to {ours[-1]}"
+        raise UserError(f"{path} has classes from {ranges}: count both from the same number")
 
 
 def _labels(classes: Sequence[str]) -> dict[str, int]:
@@ -210,6 +222,8 @@ def _from_best(finder: _Finder, softmax: bool) -> Answers:
     truth, columns = finder.truth, finder.layout.best
     label_of = _labels(truth.classes)
     places = np.zeros(len(truth.names), np.int32)
+    off = np.zeros(len(truth.names), np.int64)  # the first class less the true one, of classes that are numbers
+    are_numbers = True
     for place, row in finder.rows():
         called = [row.cells[column].strip() for column in columns]
         unknown = [one for one in called if one not in label_of]
@@ -217,10 +231,17 @@ def _from_best(finder: _Finder, softmax: bool) -> Answers:
             said = f"{shortened(repr(unknown[0]), 60)} is no class of {truth.source}"
             raise UserError(f"{finder.path}, line {row.line}: {said}; it has {shortened(', '.join(truth.classes), 80)}")
         labels = [label_of[one] for one in called]
+        off[place] = labels[0] - truth.labels[place]
+        are_numbers &= called[0].isdecimal()
         places[place] = labels.index(truth.labels[place]) if truth.labels[place] in labels else len(columns)
     has_top5 = len(columns) >= _BEST and len(truth.classes) >= _FEWEST_CLASSES_OF_TOP5
     said = f"the first {len(columns)} classes" if len(columns) > 1 else "one class"
     protocol = [f"top-k: {said} of each row, in their order; no scores, so that there is no loss"]
+    right, shifted = int((off == 0).sum()), max(int((off == 1).sum()), int((off == -1).sum()))
+    notices = []
+    if are_numbers and shifted > max(right, len(off) / 2):
+        said = f"{shifted:,} of {len(off):,} would be right, and {right:,} are: is one side counted from 1?"
+        notices.append(f"{finder.path}: with classes one lower or higher {said}")
     return Answers(
-        places, np.full(len(truth.names), np.nan, np.float32), (1, _BEST) if has_top5 else (1,), protocol, []
+        places, np.full(len(truth.names), np.nan, np.float32), (1, _BEST) if has_top5 else (1,), protocol, notices
     )

@@ -26,12 +26,14 @@ class Described(NamedTuple):
         names: by number of the class.
         places: folders or lists of pictures of each split, as they are written there.
         base: what these are relative to.
+        notices: what in it does not fit together.
     """
 
     file: str
     names: dict[int, str]
     places: dict[str, list[str]]
     base: str
+    notices: tuple[str, ...] = ()
 
 
 def labels_of(picture: str) -> str:
@@ -68,7 +70,12 @@ def description_of(root: str) -> Described | None:
         if value is not None:
             places[split] = [_with_slashes(str(one)) for one in (value if isinstance(value, list) else [value])]
     base = os.path.join(root, _with_slashes(str(content.get("path") or "")))
-    return Described(file, {number: str(names[number]) for number in sorted(names)}, places, base)
+    number_of = content.get("nc")
+    odd = number_of is not None and number_of != len(names)
+    notices = (
+        (f"{file}: nc is {number_of}, but {len(names)} classes have names: those with names count",) if odd else ()
+    )
+    return Described(file, {number: str(names[number]) for number in sorted(names)}, places, base, notices)
 
 
 def _with_slashes(path: str) -> str:

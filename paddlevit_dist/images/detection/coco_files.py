@@ -91,12 +91,11 @@ def _address(content: Any) -> int:
 
 
 class Category(msgspec.Struct, gc=False):
-    """What a file says of a category; ``frequency`` is LVIS's."""
+    """What a file says of a category."""
 
     of: ClassVar[str] = "categories"
     id: Any = None
     name: Any = None
-    frequency: Any = ""
 
 
 class Picture(msgspec.Struct, gc=False):
@@ -188,6 +187,11 @@ class CocoFile:
         """int64 (pictures, 2), height and width; 0 where the file does not say."""
         return np.array([(one.height, one.width) for one in self.pictures], np.int64).reshape(-1, 2)
 
+    @property
+    def federated(self) -> list[Id]:
+        """The pictures that were not checked for every category, as LVIS's lists say."""
+        return [one.id for one in self.pictures if one.neg_category_ids or one.not_exhaustive_category_ids]
+
     def error(self, number: int, entry: Any, name: str, expected: str) -> UserError:
         """What is wrong with an entry, by its position in its list, or with what it has of that name."""
         value = getattr(entry, name) if name else None
@@ -210,6 +214,8 @@ class CocoFile:
                 self.label_of = {own: label for label, own in enumerate(self.categories)}
 
     def _note_objects(self) -> None:
+        text = "not checked for every category, as in LVIS: by COCO's rules what was not looked for counts as wrong"
+        self.odd.note_all("picture", text, self.federated)
         numbers, owners = np.array(self.numbers), np.array(self.owners)
         self.odd.note_all("object", "of a picture that the file does not have: left out", numbers[owners < 0])
         unknown = (owners >= 0) & (np.array(self.labels) < 0)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from images.detection import coco_peer
 from images.detection.drawn_detections import NOTHING_FOUND
+from PIL import Image
 
-from paddlevit_dist.commands import evaluate_detections
+from paddlevit_dist.commands import evaluate_detections, evaluate_results
 from paddlevit_dist.contracts.prediction import Entry, InputSamples
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.prediction import DetectionWriter
@@ -49,6 +50,11 @@ def evaluate(tmp_path, capsys):
         return json.loads(captured.out), captured.err
 
     return run
+
+
+def numbers(said):
+    """All but what was odd."""
+    return {name: value for name, value in said.items() if name != "notes"}
 
 
 def changed(content, path, value):
@@ -93,7 +99,7 @@ def test_intervals_are_those_of_the_numbers(tmp_path, capsys, percent):
     lines = capsys.readouterr().out.splitlines()
     shown = [line for line in lines if f"{percent} % intervals" in line]
     if percent == "off":
-        assert "intervals" not in said and not any("interval" in line for line in lines)
+        assert not said["intervals"] and not any("interval" in line for line in lines)
         return
     for name, stat in zip(("AP", "AP50", "AP75"), said["stats"]):
         ends = said["intervals"][name]
@@ -165,13 +171,14 @@ def test_lists_in_any_order_of_the_file(evaluate):
 
 def test_what_is_left_out_is_counted(evaluate):
     expected, told = evaluate(ANNOTATIONS, RESULTS)
-    assert told == ""
+    assert expected["notes"] == ["the interval is rough: 2 pictures, and below 30 it covers less than it says"]
+    assert told == f"note: {expected['notes'][0]}\n"
     annotations, results = copy.deepcopy(ANNOTATIONS), copy.deepcopy(RESULTS)
     first = annotations["annotations"][0]
     annotations["annotations"] += [dict(first, id=8, image_id=99), dict(first, id=9, category_id=99)]
     results.append(dict(results[0], category_id=4))
     said, told = evaluate(annotations, results)
-    assert said == expected
+    assert numbers(said) == numbers(expected)
     for part in ("1 object of a picture that", "1 object of a category that", "1 result of categories"):
         assert part in told
 
@@ -180,7 +187,7 @@ def test_what_has_no_area_and_no_crowd_flag(evaluate):
     plain = {"image_id": 7, "category_id": 5, "bbox": [10, 10, 40, 40]}
     whole = changed(ANNOTATIONS, ["annotations"], [{**plain, "id": 1, "area": 1600, "iscrowd": 0}])
     said, told = evaluate(changed(ANNOTATIONS, ["annotations"], [{**plain, "id": 1}]), RESULTS)
-    assert said == evaluate(whole, RESULTS)[0] and "1 object without an area" in told
+    assert numbers(said) == numbers(evaluate(whole, RESULTS)[0]) and "1 object without an area" in told
 
 
 def test_an_annotation_of_id_0_counts_as_any_other(evaluate):
@@ -230,7 +237,8 @@ def test_texts_are_ids_and_numbers_are_however_they_are_written(evaluate, first,
 
     texts = changed(ANNOTATIONS, ["annotations"], named(ANNOTATIONS["annotations"]))
     texts["images"] = [dict(image, id={7: first, 3: second}[image["id"]]) for image in texts["images"]]
-    assert evaluate(texts, named(RESULTS, in_results or (first, second)))[0] == evaluate(ANNOTATIONS, RESULTS)[0]
+    said, _ = evaluate(texts, named(RESULTS, in_results or (first, second)))
+    assert numbers(said) == numbers(evaluate(ANNOTATIONS, RESULTS)[0])
 
 
 @pytest.mark.parametrize("name, called", [("", "category 5"), (17, "17")])
@@ -296,58 +304,56 @@ def test_masks_that_cannot_be_used_are_refused(evaluate, segmentation, message):
         evaluate(changed(dataset, ["images", 0, "height"], del_), results, "-iou_type=segm")
 
 
-def federated_case(seed):
-    """A random case as LVIS has them: each picture lists some categories as absent, and some as not exhaustive."""
-    dataset, results = coco_peer.random_case(seed, pictures=8, categories=5, most=60)
-    rng = np.random.default_rng(seed)
-    ids = [category["id"] for category in dataset["categories"]]
-    dataset["annotations"] = [dict(a, iscrowd=0, id=a["id"] + 1) for a in dataset["annotations"] if a["area"] > 0]
-    for category in dataset["categories"]:
-        category["frequency"] = str(rng.choice(["f", "r"]))
-    for image in dataset["images"]:
-        image["neg_category_ids"] = rng.permutation(ids)[:2].tolist()
-        image["not_exhaustive_category_ids"] = rng.permutation(ids)[:2].tolist()
-    return dataset, [result for result in results if result["bbox"][2] * result["bbox"][3] > 0]
+@pytest.mark.parametrize("name", ["neg_category_ids", "not_exhaustive_category_ids"])
+def test_annotations_that_say_what_was_not_looked_for_are_refused(evaluate, name):
+    evaluate(changed(ANNOTATIONS, ["images", 0, name], []), RESULTS)  # which says nothing
+    with pytest.raises(UserError, match=r"picture 7 was not checked for every category, as in LVIS.*lvis-api"):
+        evaluate(changed(ANNOTATIONS, ["images", 0, name], [2]), RESULTS)
+    with pytest.raises(UserError, match=r"-federated is gone: LVIS's own tools"):
+        evaluate(ANNOTATIONS, RESULTS, "-federated")
 
 
-@pytest.mark.parametrize("seed", [2, 6, 9])
-def test_federated_annotations_score_as_pycocotools_says_of_the_same_with_plain_ones(evaluate, seed):
-    dataset, results = federated_case(seed)
-    said, _ = evaluate(dataset, results, "-federated")
-    plain, kept = copy.deepcopy(dataset), []
-    for image in plain["images"]:
-        own = sorted((r for r in results if r["image_id"] == image["id"]), key=lambda r: -r["score"])[:300]
-        known = {a["category_id"] for a in plain["annotations"] if a["image_id"] == image["id"]}
-        known |= set(image["neg_category_ids"])
-        kept += [result for result in own if result["category_id"] in known]
-        for category in image["not_exhaustive_category_ids"]:  # a crowd everywhere excuses whatever finds nothing else
-            plain["annotations"].append({
-                "id": len(plain["annotations"]) + 1000, "image_id": image["id"], "category_id": category,
-                "bbox": [-1e4, -1e4, 2e4, 2e4], "area": 1, "iscrowd": 1,
-            })  # fmt: skip
-    theirs = coco_peer.evaluated(plain, kept, maxDets=[1, 10, 300])
-    # pycocotools' own summary looks for 100 detections, so the numbers are formed of its arrays
-    precision, recall = theirs.eval["precision"][..., 2], theirs.eval["recall"][..., 2]
-    expected = [precision[..., 0], precision[0, ..., 0], precision[5, ..., 0], *np.moveaxis(precision[..., 1:], -1, 0)]
-    found = [values[values > -1].mean() for values in expected]
-    assert np.allclose(said["stats"][:6], found, atol=1e-12)
-    found = [values[values > -1].mean() for values in np.moveaxis(recall, -1, 0)]
-    assert np.allclose(said["stats"][8:], found, atol=1e-12)
-    for name, ap in said["per_frequency"].items():
-        names = [c["name"] for c in dataset["categories"] if c["frequency"] == name]
-        own = [said["per_category"][one] for one in names if said["per_category"][one] > -1]
-        assert np.isclose(ap, np.mean(own) if own else -1)
-        interval = said["intervals"].get(f"frequency {name}")
-        assert (interval is None) == (not own) and (not own or np.isclose(interval["value"], ap, atol=1e-5))
+def as_corners(box):
+    return [box[0], box[1], box[0] + box[2], box[1] + box[3]]
 
 
-def test_federated_lists_that_cannot_be_used_are_refused(evaluate):
-    dataset, results = federated_case(2)
-    with pytest.raises(UserError, match=r"images\[0\] \(id \d+\): expected lists neg_category_ids"):
-        evaluate(changed(dataset, ["images", 0, "neg_category_ids"], del_), results, "-federated")
-    with pytest.raises(UserError, match="lists category 777, which is not there"):
-        evaluate(changed(dataset, ["images", 0, "neg_category_ids"], [777]), results, "-federated")
-    assert "per_frequency" not in evaluate(dataset, results)[0]
+def test_corners_and_shares_are_not_taken_for_sides(evaluate):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        images = [{"id": number, "width": 480, "height": 480} for number in range(10)]
+        boxes = np.concatenate([rng.uniform(0, 300, (10, 2)), rng.uniform(20, 170, (10, 2))], axis=1).tolist()
+        found = [
+            {"image_id": number, "category_id": 5, "bbox": box, "score": 0.5}
+            for number, box in enumerate(boxes)
+        ]  # fmt: skip
+        truth = [{**one, "id": number + 1, "area": 1.0} for number, one in enumerate(found)]
+        dataset = {**ANNOTATIONS, "images": images, "annotations": truth}
+        assert evaluate(dataset, found)[0]["stats"][0] == pytest.approx(1.0)
+        with pytest.raises(UserError, match=r"results.json: bbox is x, y, width, height .* look like corners"):
+            evaluate(dataset, [{**one, "bbox": as_corners(one["bbox"])} for one in found])
+        with pytest.raises(UserError, match=r"annotations.json: bbox is .* look like corners"):
+            cornered = [{**one, "bbox": as_corners(one["bbox"])} for one in truth]
+            evaluate({**dataset, "annotations": cornered}, found)
+        with pytest.raises(UserError, match="all of the 10 are shares of the pictures"):
+            shares = (np.array(boxes) / 480).tolist()
+            evaluate(dataset, [{**one, "bbox": share} for one, share in zip(found, shares)])
+
+
+def test_json_has_the_keys_of_the_other_scored_results(evaluate, tmp_path, capsys):
+    for folder in ("true", "found"):
+        (tmp_path / folder).mkdir()
+        Image.fromarray(np.eye(4, dtype=np.uint8)).save(tmp_path / folder / "a.png")
+    evaluate_results.run_masks([str(tmp_path / "true"), str(tmp_path / "found"), "-json"])
+    masks = json.loads(capsys.readouterr().out)
+    boxes, told = evaluate(ANNOTATIONS, RESULTS)
+    assert set(boxes) == set(masks) | {"stats", "per_category"}
+    assert {name: type(value) for name, value in masks.items()} == {name: type(boxes[name]) for name in masks}
+    assert (
+        boxes["scores"]["AP"] == boxes["stats"][0] and boxes["samples"] == 2 and "COCO's rules" in boxes["protocol"][0]
+    )
+    assert boxes["scores"]["AP hat"] == boxes["per_category"]["hat"]
+    assert boxes["notes"] and all(f"note: {note}" in told for note in boxes["notes"])
+    assert "percent" not in evaluate(ANNOTATIONS, RESULTS, "-interval=off")[0]
 
 
 def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
@@ -393,7 +399,7 @@ def test_the_command_needs_no_paddle_and_ends_with_code_2(tmp_path):
         return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
     ended = evaluate(str(tmp_path / "r.json"))
-    assert ended.returncode == 0 and ended.stderr == ""
+    assert ended.returncode == 0 and ended.stderr.startswith("note: the interval is rough")
     theirs = coco_peer.evaluated(ANNOTATIONS, RESULTS)
     assert [line.split()[-1] for line in ended.stdout.splitlines()[1:13]] == [f"{v:0.3f}" for v in theirs.stats]
     assert "maxDets=100" in ended.stdout and "cup" in ended.stdout

@@ -209,3 +209,10 @@ def test_the_keys_name_other_lists(tmp_path, cache):
     assert [len(Voc.open(loaded.values, split, cache)) for split in ("train", "val")] == [2, 1]
     unread = [notice for notice in loaded.notices if "it is for coco" in notice]
     assert len(unread) == 1 and "TRAIN_PICTURES" in unread[0] and "ANNOTATIONS" not in unread[0]
+
+
+def test_boxes_beyond_the_picture_are_counted(tmp_path, cache):
+    inside, beyond = an_object(box=(1, 1, 30, 20)), an_object(box=(3, 4, 40, 13))
+    write_voc(tmp_path, {"train": ["a", "b"]}, objects={"a": [inside, beyond], "b": [an_object(box=(3, 4, 12, 33))]})
+    told = [line for line in Voc(str(tmp_path), "train", cache).notices if "beyond the picture" in line]
+    assert len(told) == 1 and told[0].startswith("2 objects with a box that reaches beyond the picture by more than")

@@ -146,3 +146,11 @@ def test_labels_beside_the_pictures(tmp_path, cache, folder):
     top = root / "images" if folder == "images" else root
     dataset = Yolo(str(top), "train", cache)
     assert len(dataset) == 3 and dataset.read(0)[1].labels.tolist() == [0, 2]
+
+
+def test_a_number_of_classes_other_than_that_of_the_names_is_told(tmp_path, cache):
+    for number, is_told in ((3, False), (80, True)):
+        write_yolo(tmp_path, names=f"nc: {number}\nnames: [cat, dog, cow]\n", train="images/train")
+        told = [line for line in Yolo(str(tmp_path), "train", cache).notices if "nc is" in line]
+        expected = f"{tmp_path}/data.yaml: nc is 80, but 3 classes have names: those with names count"
+        assert told == ([expected] if is_told else [])

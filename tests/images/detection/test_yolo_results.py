@@ -135,8 +135,6 @@ def test_folders_that_hold_no_results(tmp_path):
     written(tmp_path, 3)
     with pytest.raises(UserError, match=r"has no \.txt files"):
         evaluate_detections.run([str(tmp_path / "truth.json"), str(tmp_path / "yolo" / "images")])
-    with pytest.raises(UserError, match="-federated: only a file of LVIS"):
-        evaluate_detections.run([str(tmp_path / "yolo"), str(tmp_path / "found"), "-federated"])
 
 
 def test_the_folder_of_a_detectors_run_and_its_list_of_classes(tmp_path, capsys):

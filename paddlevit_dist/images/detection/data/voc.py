@@ -218,6 +218,11 @@ def _read(
             found[position] = _objects(file, tree, known, 1 if corners == PIXELS else 0, odd)
     is_turned, unknown, told = fill_in(sizes, paths.__getitem__, turned)
     odd.note_all("picture", f"without a size in the XML file: measured{told}", [paths[row] for row in unknown])
+    for path, size, rows in zip(paths, sizes, found):
+        low, high = rows["box"][:, :2], rows["box"][:, :2] + rows["box"][:, 2:]
+        beyond = (low < -1).any(axis=1) | (high > size[::-1] + 1).any(axis=1)
+        text = "with a box that reaches beyond the picture by more than a pixel: cut off for training"
+        odd.note_all("object", text, [path] * int(beyond.sum()))
     ordered = names if names is not None else sorted(known)
     if not ordered:
         raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")

@@ -71,23 +71,6 @@ class Candidates(NamedTuple):
     areas: np.ndarray | None = None
 
 
-class Federated(NamedTuple):
-    """What a picture was checked for, where that is not everything, as in LVIS. A class is known to be in it if it is
-    annotated; detections of classes of which neither that nor the opposite is known are left out.
-
-    Attributes:
-        absent: int64 (n,), classes that are known not to be in the picture.
-        not_exhaustive: int64 (m,), classes of which only some objects are annotated: what finds none is not wrong.
-        most: detections that are looked at in all classes together, those with the highest scores.
-
-    Source: A. Gupta et al., "LVIS", CVPR 2019, arXiv 1908.03195.
-    """
-
-    absent: np.ndarray
-    not_exhaustive: np.ndarray
-    most: int = 300
-
-
 def match(image_id: int, truth: Any, detections: Detections, num_classes: int) -> MatchTable:
     """The table of one picture, by the IoU of boxes, of detections in which all is finite."""
     found = Candidates(as_written(detections.boxes), detections.scores, detections.labels)
@@ -100,7 +83,6 @@ def match_found(
     found: Candidates,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
-    federated: Federated | None = None,
 ) -> MatchTable:
     """The table of one picture.
 
@@ -109,18 +91,12 @@ def match_found(
         truth: as ``Truth``.
         num_classes: up to 65,536; detections whose label is not below are left out.
         max_detections: the last is how many are looked at in each class.
-        federated: what the picture was checked for; None: everything.
     """
     if not 0 < num_classes <= _MOST_CLASSES:
         raise UserError(f"{num_classes:,} classes: expected 1 to {_MOST_CLASSES:,}")
     true_labels, labels = np.asarray(truth.labels, np.int64), np.asarray(found.labels, np.int64)
     true_rows, rows = _by_class(true_labels, num_classes), _by_class(labels, num_classes)
-    scores, is_excused = np.asarray(found.scores), np.zeros(len(labels), bool)
-    if federated is not None:
-        best = np.argsort(-scores.astype(np.float64), kind="stable")[: federated.most]
-        known = np.isin(labels, np.concatenate([true_labels, np.asarray(federated.absent, np.int64)]))
-        rows = rows[np.isin(rows, best) & known[rows]]
-        is_excused = np.isin(labels, federated.not_exhaustive)
+    scores = np.asarray(found.scores)
     rows = rows[np.lexsort((-scores[rows].astype(np.float64), labels[rows]))]  # stable
     rank = np.arange(len(rows)) - np.searchsorted(labels[rows], labels[rows])  # in its class
     rows = rows[rank < max_detections[-1]]
@@ -132,7 +108,7 @@ def match_found(
     true_areas = np.asarray(truth.areas, np.float64)[true_rows]
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
     right, ignored = _decide(
-        groups, overlaps, areas.astype(np.float64), is_excused[rows], true_areas, is_crowd, AREA_RANGES,
+        groups, overlaps, areas.astype(np.float64), true_areas, is_crowd, AREA_RANGES,
         IOU_THRESHOLDS, totals,
     )  # fmt: skip
     present = np.flatnonzero(totals.any(axis=1))
@@ -206,7 +182,7 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
 
 
 @compiled(error_model="numpy")
-def _decide(groups, overlaps, areas, is_excused, true_areas, is_crowd, ranges, thresholds, totals):
+def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, totals):
     """Bits of true positives and of ignored detections, uint64 (d,) each; adds to ``totals``."""
     found, ignored = np.zeros(len(areas), np.uint64), np.zeros(len(areas), np.uint64)
     is_ignored = np.zeros(len(true_areas), np.bool_)
@@ -249,7 +225,7 @@ def _decide(groups, overlaps, areas, is_excused, true_areas, is_crowd, ranges, t
                         ignored[row] |= bit
                     elif best >= 0:
                         found[row] |= bit
-                    elif is_excused[row] or areas[row] < low or areas[row] > high:
+                    elif areas[row] < low or areas[row] > high:
                         ignored[row] |= bit
         start += (end - first) * number
     return found, ignored

@@ -15,8 +15,11 @@ from ...data.odd_data import count
 from ...run_lengths import area_of, outline, runs_of, text_of
 from ..coco_files import LARGEST, CocoFile, Id, as_id, elements, in_order, segmentation_at, short
 from ..detections import BOXES, MASKS
-from .accumulation import MAX_DETECTIONS, UNDEFINED, GrowingTable, MatchTable
-from .matching import Candidates, Federated, Masks, Truth, match_found
+from .accumulation import GrowingTable, MatchTable
+from .matching import Candidates, Masks, Truth, match_found
+
+_SHARES_SLACK, _SMALLEST_PICTURE = 0.05, 8  # shares may pass 0 and 1; a picture of few pixels may have such boxes
+_FEWEST_BEYOND = 0.25  # of boxes anywhere in a picture, three quarters
 
 
 class AnnotationFile(NamedTuple):
@@ -33,8 +36,6 @@ class AnnotationFile(NamedTuple):
         masks: of the annotations, as ``run_lengths.text_of`` returns them, where masks are compared.
         first: int64 (pictures + 1,), first annotation of each picture.
         notices: what in the file differs from what COCO's tools write.
-        checked: of each picture, what it was checked for; None where that was not asked for.
-        frequencies: of each category, such as "r" for rare; "" where the file does not say.
         file_names: of the pictures; "" where the file does not say.
     """
 
@@ -47,8 +48,6 @@ class AnnotationFile(NamedTuple):
     masks: list[bytes] | None
     first: np.ndarray
     notices: list[str]
-    checked: list[Federated] | None = None
-    frequencies: Sequence[str] = ()
     file_names: Sequence[str] = ()
 
     def truth_of(self, picture: int) -> Truth:
@@ -72,21 +71,26 @@ class AnnotationFile(NamedTuple):
         return height, width
 
 
-def read_annotations(path: Any, kind: str = BOXES, federated: bool = False) -> AnnotationFile:
+def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
     """Read COCO's annotations from a JSON file; lists that an evaluation does not need are passed over.
 
     Args:
         kind: ``BOXES`` or ``MASKS``, what is going to be compared.
-        federated: pictures say what they were checked for, as in LVIS.
     Raises:
-        UserError: the file cannot be read, or is none of annotations; the message says where.
+        UserError: the file cannot be read, or is none of annotations, or has LVIS's; the message says where.
     """
     coco = CocoFile(os.fspath(path), takes_texts=True)
+    if coco.federated:
+        told = "COCO's rules would take what nobody looked for as wrong; LVIS's own tools (lvis-api) score it"
+        raise UserError(
+            f"{coco.file}: picture {coco.federated[0]!r} was not checked for every category, as in LVIS: {told}"
+        )
     image_ids, kept = in_order(coco.positions), np.flatnonzero(coco.kept)
     places = [coco.positions[own] for own in image_ids]  # in the file, of the pictures in order
     pictures = np.argsort(places)[np.array(coco.owners)[kept]] if len(kept) else kept
     order = kept[np.argsort(pictures, kind="stable")]
     boxes, areas = np.array(coco.boxes).reshape(-1, 4)[order], np.array(coco.areas)[order]
+    _require_sides(coco.file, boxes, coco.sizes[np.array(coco.owners, int)[order]])
     masks = _masks(coco, order, boxes) if kind == MASKS else None
     missing = np.flatnonzero(np.isnan(areas))
     areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [area_of(masks[row]) for row in missing]
@@ -101,8 +105,6 @@ def read_annotations(path: Any, kind: str = BOXES, federated: bool = False) -> A
         masks,
         np.searchsorted(np.sort(pictures), np.arange(len(image_ids) + 1)),
         [*coco.odd.lines(), *nothing],
-        [_checked(coco, place) for place in places] if federated else None,
-        [str(category.frequency) for category in coco.categories.values()],
         [str(coco.pictures[place].file_name or coco.pictures[place].coco_url or "") for place in places],
     )
 
@@ -128,22 +130,6 @@ def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
     return masks
 
 
-def _checked(coco: CocoFile, place: int) -> Federated:
-    """What the picture at this place in the file was checked for."""
-    picture = coco.pictures[place]
-    lists = picture.neg_category_ids, picture.not_exhaustive_category_ids
-    if not all(isinstance(one, list) for one in lists):
-        expected = "expected lists neg_category_ids and not_exhaustive_category_ids"
-        raise coco.error(place, picture, "", expected)
-    try:
-        return Federated(
-            *(np.array([coco.label_of[as_id(own, True) or own] for own in one], np.int64) for one in lists)
-        )
-    except (KeyError, TypeError) as error:
-        listed = f"picture {picture.id!r} lists category {error}"
-        raise UserError(f"{coco.file}: {listed}, which is not there") from None
-
-
 def _without_size(path: str, image_id: Id) -> UserError:
     return UserError(f"{path}: picture {image_id!r} has no height and width, which its masks need")
 
@@ -158,9 +144,6 @@ def different_names(categories: Mapping[Id, str]) -> list[str]:
                 name += "'"
         result.append(name)
     return result
-
-
-FEDERATED_LIMITS = (1, 10, 300)
 
 
 class ResultFile(NamedTuple):
@@ -242,6 +225,8 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         told = f"{count(len(unknown), 'picture')} of its results are not in {annotations.path}"
         raise UserError(f"{path}: {told}, as image_id {own!r} of result {number}{_hint(own, position)}")
     order, of_rows = np.argsort(pictures, kind="stable"), np.array(labels)
+    if shapes.has_boxes:
+        _require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[np.array(pictures, int)])
     return ResultFile(
         path,
         np.array(shapes.boxes).reshape(-1, 4)[order],
@@ -252,6 +237,28 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         np.searchsorted(np.array(pictures)[order], np.arange(len(position) + 1)),
         _notices(path, of_rows, kind == MASKS and bool(shapes.has_boxes)),
     )
+
+
+def _require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
+    """Refuse boxes that can hardly be x, y, width, height in pixels: all are shares of a picture, or all are corners
+    inside of their pictures, of which a quarter would, as sides, end a tenth of the picture beyond it.
+
+    Args:
+        boxes: float64 (n, 4).
+        sizes: int64 (n, 2), height and width of their pictures; 0 where they are not known.
+    """
+    known = (sizes > 0).all(axis=1)
+    boxes, sizes = boxes[known], sizes[known, ::-1]  # width and height
+    if not len(boxes):
+        return
+    said = f"{path}: bbox is x, y, width, height in pixels, and all of the {len(boxes):,}"
+    if boxes.min() >= -_SHARES_SLACK and boxes.max() <= 1 + _SHARES_SLACK and sizes.min() > _SMALLEST_PICTURE:
+        raise UserError(f"{said} are shares of the pictures from 0 to 1: multiply by width and height")
+    are_corners = (boxes[:, 2:] >= boxes[:, :2]).all() and (boxes[:, 2:] <= sizes * 1.02 + 1).all()
+    beyond = (boxes[:, :2] + boxes[:, 2:] > sizes * 1.1).any(axis=1)
+    if are_corners and beyond.mean() >= _FEWEST_BEYOND:
+        told = f"as sides {count(int(beyond.sum()), 'box')} would end beyond the picture"
+        raise UserError(f"{said} look like corners x0, y0, x1, y1 ({told}): write x0, y0, x1 - x0, y1 - y0")
 
 
 def _id(refused: str, name: str, value: Any) -> Id:
@@ -349,34 +356,10 @@ def table_of(annotations: AnnotationFile, results: ResultFile, kind: str) -> Mat
     for picture in tqdm(pictures, desc="matching", unit="picture", delay=1.0, disable=None, leave=False):
         truth, rows = annotations.truth_of(picture), results.rows_of(picture)
         scores, labels = results.scores[rows], results.labels[rows]
-        checked = annotations.checked[picture] if annotations.checked else None
-        if checked is not None:  # LVIS's tools leave out what has no area
-            labels = np.where(results.areas[rows] > 0, labels, -1)
-            truth = truth._replace(labels=np.where(truth.areas > 0, truth.labels, -1))
         shapes: Any = results.boxes[rows]
         if kind == MASKS:
             height = int(annotations.sizes[picture, 0])
             shapes = Masks(results.masks_of(picture), annotations.masks_of(picture), height)
         found = Candidates(shapes, scores, labels, results.areas[rows])
-        tables.add(match_found(picture, truth, found, num_classes, limits_of(annotations), checked))
+        tables.add(match_found(picture, truth, found, num_classes))
     return tables.joined()
-
-
-def limits_of(annotations: AnnotationFile) -> tuple[int, ...]:
-    """The numbers of detections that recall is told for."""
-    return FEDERATED_LIMITS if annotations.checked else MAX_DETECTIONS
-
-
-def by_frequency(annotations: AnnotationFile, class_ap: np.ndarray) -> dict[str, float]:
-    """Mean AP of the categories of each frequency, by the names that the file gives them; -1 where none is annotated.
-
-    Args:
-        class_ap: float64 (categories, 3), of ``Accumulated``.
-    """
-    frequencies = np.array(annotations.frequencies)
-    result = {}
-    for name in sorted(set(annotations.frequencies) - {""}):
-        values = class_ap[frequencies == name, 0]
-        values = values[values > UNDEFINED]
-        result[name] = float(values.mean()) if len(values) else UNDEFINED
-    return result

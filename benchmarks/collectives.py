@@ -3,8 +3,7 @@
 python benchmarks/collectives.py [--ranks 2 4 8 16] [--start launcher spawn]
 
 Each number of ranks is started by our launcher, tuned as it tunes itself, and by a plain ``dist.spawn`` in an
-environment that nobody has tuned. Ours goes through memory, as it does on one machine, and over the network, as it
-does between machines; the parts of both are timed one by one.
+environment that nobody has tuned. The parts of ours are timed one by one.
 """
 
 import argparse
@@ -36,7 +35,7 @@ METERS = f"meters, reduced every {REPORT_EVERY} steps"
 REDUCED = "reduce_dict at each step"
 SCALARS = "3 x all_reduce + item()"
 
-MEMORY, NETWORK = "memory", "network"
+NETWORK = "network"
 OBJECT = "paddle all_gather_object"
 INFLATED = "pickle as int32, padded"
 
@@ -129,7 +128,7 @@ def stopwatch(owner: Any, name: str, part: str, seconds: dict[str, float]) -> It
 
 
 class Group:
-    """This rank, and the two ways that ours can go."""
+    """This rank, and the way of ours."""
 
     def __init__(self) -> None:
         from paddlevit_dist import rank, world_size
@@ -137,17 +136,7 @@ class Group:
 
         self.rank, self.size = rank(), world_size()
         self._collectives = collectives
-        memory, network = collectives.way_of_messages(), collectives.network_of_group()
-        self.ways = {NETWORK: network} if memory is network else {MEMORY: memory, NETWORK: network}
-
-    def by(self, way: str, function: Callable[[], Any]) -> Callable[[], Any]:
-        """``function`` with our collectives going this way."""
-
-        def call() -> Any:
-            self._collectives._way_of_messages = self.ways[way]
-            return function()
-
-        return call
+        self.ways = {NETWORK: collectives.network_of_group()}
 
     def timed(self, function: Callable[[], Any], calls: int = 1) -> Callable[[], float]:
         """Seconds of one of ``calls`` calls that all ranks begin together."""
@@ -198,11 +187,7 @@ def measure_small(group: Group) -> dict[str, list[float]]:
 
     metrics = {"loss": 0.5, "top-1": 3, "top-5": 5}
     calls = {"barrier": barrier, "all_gather": lambda: all_gather(1), "reduce_dict": lambda: reduce_dict(metrics)}
-    contenders = {
-        f"{name} {way}": group.timed(group.by(way, call), SMALL_CALLS)
-        for name, call in calls.items()
-        for way in group.ways
-    }
+    contenders = {f"{name} {way}": group.timed(call, SMALL_CALLS) for name, call in calls.items() for way in group.ways}
     contenders[OBJECT] = group.timed(lambda: paddle_gather(1), SMALL_CALLS)
     return group.slowest(rounds.interleave(contenders, ROUNDS))
 
@@ -214,7 +199,7 @@ def measure_large(group: Group) -> dict[str, Any]:
     from paddlevit_dist import all_gather
 
     data = np.random.default_rng(group.rank).standard_normal(MEGABYTES * 1_000_000 // 4, dtype=np.float32)
-    ways = {way: group.by(way, lambda: all_gather(data)) for way in group.ways}
+    ways = {way: lambda: all_gather(data) for way in group.ways}
     ways[OBJECT] = lambda: paddle_gather(data)
     if group.size == 2:  # at 16 ranks it would need 10 GB
         ways[INFLATED] = lambda: inflated_gather(data)
@@ -245,10 +230,9 @@ def measure_parts(group: Group, way: str, data: Any) -> dict[str, list[float]]:
             watches.enter_context(stopwatch(collectives.pickle, "loads", "pickle.loads", parts))
             watches.enter_context(stopwatch(secret, "_signature", "signing and verifying", parts))
             watches.enter_context(stopwatch(group.ways[way], "wait_for_all", "waiting for all", parts))
-            if way != MEMORY:
-                watches.enter_context(stopwatch(dist, "all_gather", "gloo all_gather", parts))
+            watches.enter_context(stopwatch(dist, "all_gather", "gloo all_gather", parts))
             started = time.perf_counter()
-            group.by(way, functools.partial(collectives.all_gather, data))()
+            collectives.all_gather(data)
             total = time.perf_counter() - started
         parts["copies and the rest"] = total - sum(parts.values())
         rounds_of_parts.append(parts)
@@ -348,7 +332,7 @@ def show(start: str, ranks: int, measured: dict[str, Any]) -> dict[str, float]:
 
     large = measured["large"]
     seconds, counted = large["seconds"], large["counted"]
-    ours = seconds[MEMORY if MEMORY in seconds else NETWORK]
+    ours = seconds[NETWORK]
     rows = [
         [way, milliseconds(s), rounds.ratios(s, ours).text(), counted[way], f"{counted[way] / large['pickle']:.3f}"]
         for way, s in seconds.items()

@@ -64,7 +64,6 @@ def work(folder: str) -> None:
     from paddlevit_dist import Trainer, is_main
     from paddlevit_dist.images.classification.task import Classification
     from paddlevit_dist.observe.record import make_folder
-    from paddlevit_dist.parallel.collectives import network_of_group
 
     turns = Turns()
 
@@ -85,12 +84,11 @@ def work(folder: str) -> None:
         setattr(turns.steps if name == "meet" else status, name, function)
     calls = {
         "note of a place": lambda: status.detail("in its forward pass"),
-        "meeting in shared memory": turns.steps.meet,
-        "meeting over the store": network_of_group().wait_for_all,
+        "meeting": turns.steps.meet,
     }
     micros = {}
     for name, call in calls.items():
-        number = CALLS if "store" not in name else CALLS // 10
+        number = CALLS if name != "meeting" else CALLS // 10
         started = time.perf_counter()
         for _ in range(number):
             call()

@@ -41,8 +41,6 @@ def _carry_out(words: list[str]) -> None:
     import os
     import warnings
 
-    from .config.key import show
-    from .registry import closest
     from .runtime.environment import program
     from .runtime.errors import UserError
     from .runtime.help_pages import HELP
@@ -63,6 +61,9 @@ def _carry_out(words: list[str]) -> None:
     if words[:2] == ["inspect", "submission"]:
         raise UserError("'inspect submission' is gone: what 'predict' writes follows ScanNet's rules; use zip")
     if command not in COMMANDS:
+        from .config.key import show  # these two need packages
+        from .registry import closest
+
         meant = _OTHER_NAMES.get(words[0].lower())
         hint = _GONE.get(command) or (f"did you mean '{program(meant)}'? " if meant else "")
         hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))

@@ -10,7 +10,7 @@ import yaml
 from paddlevit_dist.runtime import text_files
 
 CONFIGS = sorted(Path(__file__).resolve().parents[1].glob("configs/**/*.yaml"))
-SHARED = "a: &a {x: 1, y: [1, 2.5, 1e3, 0x1f, 1_000, 12:30, true, ~, 2001-12-14]}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"
+SHARED = "a: &a {x: 1, y: [1, 2.5, 1e3, 31, 1_000, true, ~, 2001-12-14]}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"
 
 
 @pytest.mark.parametrize("text", [*(file.read_text() for file in CONFIGS), SHARED, "", "--- {}", "'x'"])

@@ -119,10 +119,11 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     heartbeat = Heartbeat(write_line, shown=plan.is_main)
+    _find_weights(run.values, folder / "checkpoints", write_line, fetches=False)
     with heartbeat.at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     with heartbeat.at("fetching the weights"):
-        _find_weights(run.values, folder / "checkpoints", write_line)
+        _find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
     if plan.is_main and run.values.EVAL:
         for prepare in wings.hooks("evaluation_prepared"):
             prepare(run.values, datasets, folder)
@@ -152,27 +153,31 @@ def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str
     return with_fitting_warmup(run, processes, datasets)
 
 
-def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) -> None:
-    """See that the weights are there; those of an address or a name are fetched, once the data are known to be there
-    and before processes start that would wait for them together.
+def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None], fetches: bool) -> None:
+    """See that weights of this machine are there, before data are read; or fetch those of an address or a name, once
+    the data are known to be there, and before processes start that would wait for them together.
 
     Raises:
         UserError: there are none, they cannot be fetched, or a training that needs some has none.
     """
     from ..checkpoint.finding import existing, holds_any
-    from ..checkpoint.published import PUBLISHED
+    from ..checkpoint.published import PUBLISHED, address_of, is_address
     from ..checkpoint.weights import local_file
+
+    def find(source: str) -> None:
+        if fetches == (is_address(source) or address_of(source) is not None):
+            local_file(source, say=say)
 
     model, train = config.MODEL, config.TRAIN
     if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.TEACHER_WEIGHTS:
-        local_file(train.TEACHER_WEIGHTS, say=say)
+        find(train.TEACHER_WEIGHTS)
     weights = model.PRETRAINED or (None if config.EVAL else model.get("BACKBONE_PRETRAINED"))
     if model.RESUME and model.RESUME != "auto":
         existing(model.RESUME)
     elif model.RESUME and holds_any(checkpoints):
         return
     elif weights:
-        local_file(weights, say=say)
+        find(weights)
     elif model.PRETRAINED_REQUIRED and not config.EVAL:
         raise UserError(
             "this recipe starts from trained weights and none are named (MODEL.PRETRAINED_REQUIRED): add "

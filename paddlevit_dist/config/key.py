@@ -321,7 +321,8 @@ class Table:
         effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Others
             have "training" if ``training`` names them, else that of their section: MODEL "network", TRAIN and DATA
             "training", any other "score".
-        implied: ``implied(settings)`` returns settings that go without saying in files of a form that it knows.
+        implied: ``implied(settings)`` knows a form of files by their settings, and returns whence, and which values, go
+            without saying in it; ("", {}) for other files.
         complete: ``complete(values, settings, all_settings)`` fits values that nobody set to those that somebody did,
             in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those they replaced.
         check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.
@@ -329,20 +330,20 @@ class Table:
         renamed: keys of PaddleViT's files -> what they are called here.
         renamed_values: (key, value in PaddleViT's files in small letters) -> the value here.
         dropped: keys of PaddleViT's files that change no number -> why they are not needed.
-        fixed: keys of earlier versions -> their value, which is now a constant; another one is an error.
+        gone: keys of earlier versions -> the value that recorded runs may hold, and what to use; others are an error.
     """
 
     keys: tuple[Key, ...]
     training: tuple[str, ...] = ()
     effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    implied: Callable[[Mapping[str, Setting]], Sequence[Setting]] = _nothing
+    implied: Callable[[Mapping[str, Setting]], tuple[str, Mapping[str, Any]]] = lambda _: ("", {})
     complete: Callable[[CfgNode, Mapping[str, Setting], Sequence[Setting]], Sequence[str]] = _nothing
     check: Callable[[Given], Sequence[str]] = _nothing
     unused: Callable[[Given], Iterator[Unused]] = _nothing
     renamed: Mapping[str, str] = field(default_factory=dict)
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    gone: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
 
     def effect_of(self, name: str) -> str:
         """Which of ``EFFECTS`` another value of its key ``name`` has."""

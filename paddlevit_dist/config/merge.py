@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from yacs.config import CfgNode
 
-from .. import own_code, registry, wings
+from .. import own_code, registry
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS, HELP
@@ -97,9 +97,7 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
     """The command line, the file that it names, and all settings of both, in the order in which later ones win."""
     command = command_line.parse(argv)
     cfg = command.cfg
-    if cfg is None:
-        cfg = next(filter(None, (implied(command.settings) for implied in wings.hooks("implied_recipe"))), None)
-    else:
+    if cfg is not None:
         command.notices += filter(None, [recipes.other_than_meant(cfg)])
     return command, cfg, (files.read(cfg) if cfg else []) + command.settings
 
@@ -115,7 +113,7 @@ def _load(
         known, respelled = _known_names(known)
         renamed += respelled
 
-    implied = [setting for table in registry.key_tables() for setting in table.implied(known)]
+    implied = _implied(known)
     known = {**{setting.name: setting for setting in implied}, **known}
 
     values = default_config()
@@ -138,6 +136,18 @@ def _load(
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
+
+
+def _implied(known: dict[str, Setting]) -> list[Setting]:
+    """What goes without saying in the file that is named, and nobody says otherwise."""
+    of_files = {name: setting for name, setting in known.items() if setting.source != COMMAND_LINE}
+    place = next((setting.source for setting in of_files.values()), "")
+    return [
+        Setting(name, value, source, place, is_implied=True)
+        for source, values in (table.implied(of_files) for table in registry.key_tables())
+        for name, value in values.items()
+        if name not in known
+    ]
 
 
 def _told(implied: list[Setting], values: CfgNode) -> list[str]:
@@ -244,18 +254,21 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], lis
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
+    gone = {name: known for table in tables for name, known in table.gone.items()}
     _refuse_models_not_here(settings)
     known: dict[str, Setting] = {}
     notices: list[str] = []
     dropped: dict[str, str] = {}
-    fixed = {name: value for table in tables for name, value in table.fixed.items()}
     for setting in settings:
-        if setting.name in fixed and setting.value in (fixed[setting.name], str(fixed[setting.name])):
-            continue  # of the config.yaml of a run before it was a constant
-        if setting.name in fixed and setting.name not in needless:
-            raise UserError(f"{setting.place}: {setting.name} was dropped, it is {fixed[setting.name]:g}: leave it out")
+        if setting.name in gone:
+            earlier, instead = gone[setting.name]
+            if setting.value not in (earlier, str(earlier)):  # such as a run before has recorded it
+                raise UserError(f"{setting.place}: {setting.name} is gone: {instead}")
+            continue
         if setting.name in needless:
             why = needless[setting.name]
+            if setting.value is None:
+                continue
             dropped[setting.name] = f"{setting.place}: {setting.name} does not exist here and is not needed: {why}"
             continue
         ours = names.get(setting.name)

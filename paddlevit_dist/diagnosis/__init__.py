@@ -3,8 +3,7 @@
 - ``doctor``: checks of machine, data and first steps, with ``doctor_checks``, ``doctor_machine``, ``doctor_data``,
   ``doctor_training``, ``trial``
 - ``selftest``: the same updates with other numbers of processes
-- ``evidence``: what is kept of an update that was not finite; ``replay``: it is run again; ``layer_watch``: which
-  layer makes it so
+- ``first_layer``: which layer makes an update that ends the run not finite, with ``layer_watch``
 - ``profile``: where the time of some updates goes; ``settings``: keys
 """
 
@@ -16,23 +15,21 @@ COMMANDS = {
 }
 ABOUT = {
     "doctor": (
-        "Checks versions, devices, memory and limits; with -cfg or -data_path data, model, steps and a "
-        "checkpoint. Exit code: 0, 1 if a check fails, 2 for a mistake.",
+        "Checks versions, devices, memory and the output folder; with -cfg or -data_path also data, model and steps. "
+        "Exit code: 0, 1 if a check fails, 2 for a mistake.",
         ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2 -json"),
         (("-json", "print one JSON document instead of lines"),),
     ),
 }
 FLAGS = {
     "selftest": (None, "SELFTEST", "run", "compare updates with one device and with all"),
-    "replay": ("FILE", "REPLAY", "run", "of an update that was not finite: which layer"),
     "profile": ("N", "PROFILE", "training", "record N updates with Paddle's profiler"),
 }
 KEYS = ".diagnosis.settings:TABLE"
-JOBS = {"REPLAY": ".diagnosis.replay:run", "SELFTEST": ".diagnosis.selftest:run"}
+JOBS = {"SELFTEST": ".diagnosis.selftest:run"}
 TRAINING_WATCHERS = {
     "PROFILE": ".diagnosis.profile:Profile",
 }
 HOOKS = {
-    "implied_recipe": ".diagnosis.settings:settings_of_replay",
-    "evidence": ".diagnosis.evidence:EvidenceFolder",
+    "not_finite": ".diagnosis.first_layer:FirstLayer",
 }

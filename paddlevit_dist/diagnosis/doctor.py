@@ -34,7 +34,7 @@ def run(arguments: list[str]) -> None:
     words = [word for word in arguments if word not in ("-json", "--json")]
     loaded = configuration.load(words, configuration.EXAMPLE, command="doctor")
     values, command = loaded.values, parse(words)
-    for name in ("EVAL", "SELFTEST", "REPLAY"):
+    for name in ("EVAL", "SELFTEST"):
         if values[name]:
             raise UserError(f"doctor looks at a training: leave out {name}")
     signals.expect(training=False)

@@ -1,4 +1,4 @@
-"""Checks of ``doctor`` that need no data: versions, devices, memory, limits, disk, processes."""
+"""Checks of ``doctor`` that need no data: versions, devices, memory, disk, processes."""
 
 import importlib
 import os
@@ -19,7 +19,6 @@ GIB, MIB = 1 << 30, 1 << 20
 _PROBE_BYTES = 64 * MIB
 _SLOW_DISK = 50.0  # MiB/s: a checkpoint of ViT-B with its optimizer (1 GiB) takes 20 s
 _OLDEST_DRIVER = {"11": 450, "12": 525, "13": 580}  # NVIDIA's table of CUDA's minor version compatibility
-SHM = Path("/dev/shm")
 
 
 def versions(checkup: Checkup) -> Finding:
@@ -158,55 +157,6 @@ def memory_of_machine() -> tuple[int | None, int | None]:
     return total, available
 
 
-def shared_memory(checkup: Checkup) -> Finding:
-    """/dev/shm, through which loader processes hand over their batches."""
-    workers = loader_processes(checkup)
-    problem = limits.semaphore_problem() if workers + checkup.processes > 1 else None
-    if problem is not None:
-        return Finding(FAILURE, problem)
-    if not SHM.is_dir():
-        return Finding(OK, "there is none on this system")
-    usage = shutil.disk_usage(SHM)
-    facts = {"free_mib": round(usage.free / MIB), "total_mib": round(usage.total / MIB)}
-    unit, digits, name = (GIB, 1, "GiB") if usage.total >= GIB else (MIB, 0, "MiB")
-    text = f"{usage.free / unit:.{digits}f} of {usage.total / unit:.{digits}f} {name} free"
-    if usage.free < GIB and workers:
-        mend = "start the container with --shm-size=8g (or --ipc=host), or use -num_workers=0"
-        return Finding(WARNING, f"{text} for the batches of loader processes: little", mend, facts)
-    return Finding(OK, f"{text} for the batches of loader processes", facts=facts)
-
-
-def open_files(checkup: Checkup) -> Finding:
-    """The limit of open files, raised as a run raises it."""
-    limits.raise_open_files()
-    number = limits.open_files()
-    problem = limits.too_low(checkup.processes, loader_processes(checkup))
-    if problem is not None:
-        return Finding(FAILURE, problem)
-    return Finding(OK, f"{'any number' if number is None else f'{number:,}'} may be open", facts={"limit": number})
-
-
-def cores(checkup: Checkup) -> Finding:
-    """Cores against training and loader processes."""
-    number, workers = devices.cpu_cores(), loader_processes(checkup)
-    total = checkup.processes * (1 + workers)
-    text = f"{number} for {checkup.processes} training process(es) with {workers} loader process(es) each"
-    facts = {"cores": number, "processes": checkup.processes, "loader_processes": workers}
-    if total > max(number, checkup.processes):
-        best = devices.default_workers(checkup.processes, number)
-        return Finding(WARNING, f"{text}: {total} share them", f"-num_workers={best}, as it is by default", facts)
-    if checkup.processes > number:
-        mend = f"-ngpus={number}, or fewer"
-        return Finding(WARNING, f"{text}: they slow one another down", mend, facts)
-    return Finding(OK, text, facts=facts)
-
-
-def loader_processes(checkup: Checkup) -> int:
-    """Of each training process."""
-    workers = checkup.config.DATA.NUM_WORKERS
-    return devices.default_workers(checkup.processes, devices.cpu_cores()) if workers is None else workers
-
-
 def output_folder(checkup: Checkup) -> Finding:
     """Whether SAVE can be written, how much fits, and how fast."""
     save = Path(checkup.config.SAVE).absolute()
@@ -268,9 +218,6 @@ CHECKS = (
     Check("processor", processor),
     Check("GPU", gpus),
     Check("memory", memory),
-    Check("/dev/shm", shared_memory),
-    Check("open files", open_files),
-    Check("cores", cores),
     Check("output", output_folder),
     Check("processes", exchange, starts_processes=True),
 )

@@ -1,14 +1,12 @@
-"""Checks of ``doctor`` that try a training: its loss, whether it learns, a step on each device, a checkpoint."""
+"""Checks of ``doctor`` that try a training: its loss, whether it learns, a step on each device."""
 
 import math
-import shutil
 import time
 from typing import Any
 
 from ..parallel.devices import ProcessPlan
 from .doctor_checks import FAILURE, OK, WARNING, Check, Checkup, Finding, seconds_since
 from .doctor_data import SAMPLES, TRAINING, samples_of, task_of
-from .doctor_machine import GIB, MIB, SHM, loader_processes
 from .settings import changed
 
 _LARGEST_BATCH = 16  # of the trial: enough to see whether it learns
@@ -161,60 +159,10 @@ def step(checkup: Checkup) -> Finding:
     return Finding(OK, text, facts=facts)
 
 
-def loading(checkup: Checkup) -> Finding:
-    """Whether loader processes keep up with the step, and their batches fit into shared memory."""
-    found = checkup.found[STEP].facts
-    workers = loader_processes(checkup)
-    each = 1000 / max(checkup.found[SAMPLES].facts["train_milliseconds"], 1e-3)  # samples per second
-    makes, takes = checkup.processes * max(workers, 1) * each, found["samples_per_second"]
-    needed = math.ceil(takes / each / checkup.processes)
-    size = max(rank["batch_bytes"] for rank in found["ranks"])
-    held = checkup.processes * workers * checkup.config.DATA.PREFETCH * size
-    facts = {"made_per_second": round(makes, 1), "taken_per_second": takes, "shared_mib": round(held / MIB, 1)}
-    free = shutil.disk_usage(SHM).free if SHM.is_dir() else None
-    if free is not None and held > free:
-        mend = "start the container with --shm-size=8g, lower -num_workers or DATA.PREFETCH, or use -num_workers=0"
-        text = f"batches in flight take {held / GIB:.2f} GiB, and /dev/shm has {free / GIB:.2f} GiB"
-        return Finding(FAILURE, text, mend, facts)
-    who = f"{workers} loader process(es)" if workers else "a thread"
-    who += f" in each of {checkup.processes} processes" if checkup.processes > 1 else ""
-    text = f"{who}: up to {_number(makes)} samples/s, and the step takes {_number(takes)}"
-    if makes < takes and needed > workers:
-        mend = f"-num_workers={needed} if there are cores for it; faster storage or smaller samples help too"
-        return Finding(WARNING, f"{text}: training would wait for its data", mend, facts)
-    return Finding(OK, text, facts=facts)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def checkpoint(checkup: Checkup) -> Finding:
-    """A checkpoint, written and read back."""
-    trial = _trial(checkup)
-    saved = _in_place(checkup, trial.save_and_load)
-    facts = {"bytes": saved.size, "writing_seconds": round(saved.writing_seconds, 3),
-             "reading_seconds": round(saved.reading_seconds, 3)}  # fmt: skip
-    text = f"{saved.size / MIB:.1f} MiB written in {saved.writing_seconds:.2g} s"
-    if saved.differing:
-        mend = "this storage does not return what was written to it: choose another -output"
-        return Finding(FAILURE, f"{text}, but {', '.join(saved.differing[:3])} came back otherwise", mend, facts)
-    train = checkup.config.TRAIN
-    kept = train.NUM_EPOCHS // checkup.config.SAVE_FREQ + checkup.config.KEEP_EPOCHS + checkup.config.KEEP_UPDATES + 2
-    free = shutil.disk_usage(checkup.folder).free
-    text += ", read back equal"
-    if kept * saved.size > free:
-        text += f"; up to {kept} of them take {kept * saved.size / GIB:.1f} GiB, and {free / GIB:.1f} are free"
-        return Finding(WARNING, text, "make room, raise SAVE_FREQ, or choose another -output", facts)
-    return Finding(OK, text, facts=facts)
-
-
 CHECKS = (
     Check("weights", weights, (TRAINING,)),
     Check(MODEL, model, (TRAINING,)),
     Check(FIRST_LOSS, first_loss, (MODEL,)),
     Check("one batch", overfitting, (FIRST_LOSS,)),
-    Check("checkpoint", checkpoint, (FIRST_LOSS,)),
     Check(STEP, step, (MODEL,), starts_processes=True),
-    Check("loading", loading, (STEP, SAMPLES)),
 )

@@ -1,17 +1,14 @@
-"""What ``doctor`` tries of a training before it is started: a few updates on one batch, a checkpoint, a step on each
-device."""
+"""What ``doctor`` tries of a training before it is started: a few updates on one batch, a step on each device."""
 
 import contextlib
 import json
 import math
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import paddle
 
-from ..checkpoint import store as checkpoints
 from ..contracts.task import Step, Task, Term
 from ..engine import gpu_memory
 from ..engine.steps import accumulation_groups
@@ -66,51 +63,10 @@ class OneBatchTraining:
                 break
         return losses
 
-    def save_and_load(self) -> "Saved":
-        """Write a checkpoint, change the weights, and read it back."""
-        training = self._training
-        started = time.perf_counter()
-        training.checkpointer.save_update(evaluation_due=False)
-        training.checkpointer.finish()
-        written = time.perf_counter() - started
-        directory = training.checkpointer.folder / checkpoints.update_name(training.schedule.update)
-        weights, moments = _arrays(training.model.state_dict()), _arrays(training.checkpointer.optimizer.state_dict())
-        with paddle.no_grad():
-            for parameter in training.model.parameters():
-                parameter.set_value(paddle.zeros_like(parameter))
-        started = time.perf_counter()
-        state = checkpoints.read(directory)
-        training.checkpointer.load_weights(directory)
-        differing = _differing(weights, _arrays(training.model.state_dict()))
-        differing += _differing(moments, _arrays(state.optimizer))
-        size = sum(file.stat().st_size for file in directory.iterdir())
-        return Saved(size, written, time.perf_counter() - started, differing)
-
-
-class Saved(NamedTuple):
-    """A checkpoint that was written and read back: its bytes, the seconds that both took, and which arrays differ."""
-
-    size: int
-    writing_seconds: float
-    reading_seconds: float
-    differing: list[str]
-
 
 def _mean(term: Term) -> float:
     count = term.count.numpy().item() if isinstance(term.count, paddle.Tensor) else term.count
     return float(term.sum.numpy().item()) / max(count, 1)
-
-
-def _arrays(state: dict[str, Any]) -> dict[str, np.ndarray]:
-    return {name: np.array(value) for name, value in state.items()}
-
-
-def _differing(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> list[str]:
-    return [
-        name
-        for name in sorted({*before, *after})
-        if name not in before or name not in after or before[name].tobytes() != after[name].tobytes()
-    ]
 
 
 def first_batches(loader: Loader, number: int) -> list[dict[str, Any]]:

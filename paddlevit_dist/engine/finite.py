@@ -48,8 +48,8 @@ class SkippedUpdates:
         limit: this many in a row end the run (TRAIN.MAX_SKIPPED_UPDATES).
         has_scaler: a loss scaler skips updates until it has found its scale: ``SCALER_SKIPS`` more are allowed, and
             only the one that ends the run is told.
-        evidence: each writes one down with ``keep(step, in_a_row, is_last)``, on every rank at the same update, and
-            returns what to tell about it.
+        explain: each looks into the update that ends the run: takes its micro-batches, step and normalisers, on every
+            rank, and returns lines for the log, of which the first is told at the end, too.
         say: takes a line for the log.
 
     Attributes:
@@ -61,18 +61,21 @@ class SkippedUpdates:
         self,
         limit: int = 1,
         has_scaler: bool = False,
-        evidence: Sequence[Any] = (),
+        explain: Sequence[Callable[..., list[str]]] = (),
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.limit = limit + (SCALER_SKIPS if has_scaler else 0)
         self.total = 0
         self.in_a_row = 0
         self._tells_each = not has_scaler
-        self._evidence = evidence
+        self._explain = explain
         self._say = say
 
-    def count(self, is_finite: bool, step: Step) -> None:
+    def count(self, is_finite: bool, step: Step, batches: Sequence[Any] = (), counts: Any = None) -> None:
         """Take note of an update. Every rank must call this, in the state from before the update if it was skipped.
+
+        Args:
+            batches, counts: what it was computed of, and the normalisers.
 
         Raises:
             UserError: it was one too many in a row.
@@ -83,24 +86,25 @@ class SkippedUpdates:
         self.total += 1
         self.in_a_row += 1
         is_last = self.in_a_row >= self.limit
-        kept = ""
-        if is_last or self._tells_each:
-            kept = "".join(evidence.keep(step, self.in_a_row, is_last) for evidence in self._evidence)
         place = f"update {step.update + 1} in epoch {step.epoch} is not finite"
         if is_last:
             others = self.in_a_row - 1
             before = (
                 "" if not others else ", nor was the one before" if others == 1 else f", nor were the {others} before"
             )
+            lines = [line for explain in self._explain for line in explain(batches, step, counts)]
+            for line in lines:
+                self._say(line)
+            first = f"; {lines[0]}" if lines else ""
             raise UserError(
                 f"the loss or a gradient of {place}{before}: training has diverged, and nothing has changed since "
                 "then; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last "
-                f"checkpoint{kept}"
+                f"checkpoint{first}"
             )
         if self._tells_each:
             self._say(
                 f"the loss or a gradient of {place}: skipped, {self.in_a_row} in a row (TRAIN.MAX_SKIPPED_UPDATES "
-                f"{self.limit}), {self.total} so far{kept}"
+                f"{self.limit}), {self.total} so far"
             )
 
     def state_dict(self) -> dict[str, int]:

@@ -93,9 +93,9 @@ class TrainingParts:
         self.undecayed = undecayed(groups, model) if train.WEIGHT_DECAY else []
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
-        evidence = [make(self) for make in wings.hooks("evidence")]
+        explain = [make(self) for make in wings.hooks("not_finite")]
         has_scaler = self.precision.scaler is not None
-        self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, evidence, record.say)
+        self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.say)
         self.checkpointer = Checkpointer(self)
         self.start = resumption.load(self)
         self.updater = self._updater()

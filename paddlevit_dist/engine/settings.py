@@ -356,11 +356,10 @@ TABLE = Table(
         ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
         ("TO_STATIC", "auto"): False,  # a trial, which is gone
     },
-    fixed={
-        "TRAIN.LR_SCHEDULER.PCT_START": 0.3,
-        "TRAIN.LR_SCHEDULER.DIV_FACTOR": 25.0,
-        "TRAIN.LR_SCHEDULER.FINAL_DIV_FACTOR": 1e4,
-        "TRAIN.EMPTY_CACHE_FREQ": None,
+    gone={
+        "TRAIN.LR_SCHEDULER.PCT_START": (0.3, "it is 0.3; leave it out"),
+        "TRAIN.LR_SCHEDULER.DIV_FACTOR": (25.0, "it is 25; leave it out"),
+        "TRAIN.LR_SCHEDULER.FINAL_DIV_FACTOR": (1e4, "it is 10000; leave it out"),
     },
     dropped={
         "TRAIN.EMPTY_CACHE_FREQ": "point clouds empty a GPU's cache after each tenth update",

@@ -129,7 +129,7 @@ class Updater:
         else:
             before.put_back()
             paddle_versions.create_accumulators(self.optimizer)  # a step has made none yet, but they are saved
-        self.skipped.count(self.finite, step)
+        self.skipped.count(self.finite, step, batches, counts)
         self.precision.update(self.finite)
         self.optimizer.clear_grad(False)
         return outputs

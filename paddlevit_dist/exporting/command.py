@@ -156,8 +156,12 @@ def _of_foreign_weights(source: str, name: str, image_size: Any, in_channels: in
     from ..checkpoint.load import classes_of, load_weights
     from ..checkpoint.weights import evaluated_weights, read_weights
     from ..models import create_model
+    from ..registry import WITH_BOXES, contents_of
 
     _require_tensors(name)
+    parts = None
+    if contents_of("model", name) == WITH_BOXES:
+        parts, image_size = _parts_of_detector(name, image_size), None  # the network itself takes any
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
@@ -168,8 +172,33 @@ def _of_foreign_weights(source: str, name: str, image_size: Any, in_channels: in
         raise UserError(f"export: {path} has no classifier for {name}; a model without classes is not exported")
     model = create_model(name, num_classes=num_classes, **options)
     report = load_weights(model, weights, strict=True)
+    facts = {**_facts(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
+    if parts is not None:
+        task, of_detector = parts
+        model, facts = task.exported_model(model), {**facts, **of_detector.about}
     model.eval()
-    return Trained(model, {**_facts(name, str(weights.name), model), "report": report.summary()})
+    return Trained(model, facts, parts and parts[1])
+
+
+def _parts_of_detector(name: str, image_size: Any) -> tuple[Any, Any]:
+    """The task of a detector whose run is not at hand, with its defaults, and what it exports.
+
+    Raises:
+        UserError: no size is given, or the model decides on the host.
+    """
+    from .. import config
+    from ..contracts.task import make_task
+
+    words = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
+    size = image_size if isinstance(image_size, tuple) else (image_size or 1,) * 2
+    task = make_task(config.load([*words, *_size_words("DETECTION.EXPORT_SIZE", size)]).values)
+    parts = task.export_parts()
+    if not image_size:
+        raise UserError(
+            f"export: {name} takes pictures of any size and what is exported takes one, which weights alone do not "
+            "say: add -image_size=HEIGHTxWIDTH, or export the run's folder"
+        )
+    return task, parts._replace(output_shape=None)
 
 
 def _facts(name: str, weights: str, model: Any, size: tuple[int, ...] | None = None) -> dict[str, Any]:
@@ -240,7 +269,8 @@ def export(
     example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced
     try:
         with _written_together(path) as folder:
-            compute = _write_model(model, folder / path.name, kind, precision, parts.input_name, about)
+            with _told_if_cut_short(folder):
+                compute = _write_model(model, folder / path.name, kind, precision, parts.input_name, about)
             difference = _compare(expected, compute(inputs), precision, output)
             np.savez_compressed(folder / f"{path.name}.example.npz", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
@@ -281,6 +311,23 @@ def _write_model(
     onnx_files.describe(graph, about)
     path.with_name(f"{path.name}.onnx").write_bytes(graph.SerializeToString())
     return lambda inputs: next(iter(onnx_files.run(graph, inputs).values()))
+
+
+@contextlib.contextmanager
+def _told_if_cut_short(folder: Path) -> Iterator[None]:
+    """Paddle writes files without a look at whether they fit, and then stumbles over what is there.
+
+    Raises:
+        OSError: the folder takes no more.
+    """
+    try:
+        yield
+    except Exception:
+        largest = max((file.stat().st_size for file in folder.iterdir()), default=0)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(largest + 65_536))
+            os.fsync(probe.fileno())
+        raise
 
 
 def _compare(expected: Any, exported: Any, precision: str, output: str) -> Difference:

@@ -4,7 +4,9 @@ Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``BatchNorm
 every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,7 @@ class BatchNorm(paddle.nn.Layer):
         normalised = self._normalised(x)
         return normalised if self._act is None else getattr(F, self._act)(normalised)
 
+    @paddle.jit.not_to_static
     def _normalised(self, x: paddle.Tensor) -> paddle.Tensor:
         exchanges = self.synchronised and world.world_size() > 1
         uses_batch = self.training and not self._use_global_stats
@@ -80,21 +83,18 @@ class BatchNorm(paddle.nn.Layer):
             return _Normalise.apply(x, self.weight, self.bias, self, exchanges)
         if not _size(x):  # kernels reject empty tensors
             return x
-        share = _unbiased_share(self, x)
-        _scale(self._variance, share)
-        y = F.batch_norm(
-            x,
-            self._mean,
-            self._variance,
-            self.weight,
-            self.bias,
-            training=uses_batch,
-            momentum=self._momentum,
-            epsilon=self._epsilon,
-            data_format=self._format_of(x),
-        )
-        _scale(self._variance, 1.0 / share)
-        return y
+        with _variance_of_kernel(self, x) as variance:
+            return F.batch_norm(
+                x,
+                self._mean,
+                variance,
+                self.weight,
+                self.bias,
+                training=uses_batch,
+                momentum=self._momentum,
+                epsilon=self._epsilon,
+                data_format=self._format_of(x),
+            )
 
     @property
     def _channels_last(self) -> bool:
@@ -130,12 +130,15 @@ _KINDS = (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)
 class _Unbiased:
     """Paddle's layers of the same names, but that their running variance divides by rows - 1, as PyTorch's does."""
 
+    @paddle.jit.not_to_static
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        share = _unbiased_share(self, x)
-        _scale(self._variance, share)  # type: ignore[attr-defined]
-        y = super().forward(x)  # type: ignore[misc]
-        _scale(self._variance, 1.0 / share)  # type: ignore[attr-defined]
-        return y
+        parameters = self._parameters  # type: ignore[attr-defined]
+        running = parameters["_variance"]
+        with _variance_of_kernel(self, x) as parameters["_variance"]:
+            try:
+                return super().forward(x)  # type: ignore[misc]
+            finally:
+                parameters["_variance"] = running
 
 
 _UNBIASED = {kind: type(kind.__name__, (_Unbiased, kind), {"__module__": __name__}) for kind in _CONVERTIBLE}
@@ -149,26 +152,28 @@ def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
     return model
 
 
-def _unbiased_share(layer: Any, x: paddle.Tensor) -> Any:
-    """(rows - 1) / rows where the kernel is about to store a variance that divides by rows, else 1.
+@contextlib.contextmanager
+def _variance_of_kernel(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
+    """The running variance that a kernel of Paddle is to take and to update.
 
-    A running variance that is scaled by it before, and back behind the kernel, has taken in the unbiased variance:
-    ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``. A single row changes no statistics of Paddle's kernels.
+    Where the kernel is about to store a variance that divides by rows, it gets one scaled by s = (rows - 1) / rows, and
+    scaled back behind it that has taken in the unbiased one: ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``. It is a
+    tensor of its own, since the gradient keeps what the kernel was given. A compiled program keeps what Paddle stores,
+    and a single row changes no statistics of Paddle's kernels.
     """
-    is_native = isinstance(layer, paddle.nn.SyncBatchNorm)
-    if not layer.training or layer._use_global_stats or not (is_native or kernel_divides_by_rows(x)):
-        return 1.0
-    if not paddle.in_dynamic_mode():
-        rows = paddle.numel(x).astype(layer._variance.dtype) / layer._variance.shape[0]
-        return paddle.where(rows > 1, (rows - 1.0) / rows, paddle.ones_like(rows))
-    rows = _size(x) // layer._variance.shape[0] * (world.world_size() if is_native else 1)
-    return (rows - 1) / rows if rows > 1 else 1.0
-
-
-@paddle.no_grad()
-def _scale(variance: paddle.Tensor, factor: Any) -> None:
-    if not isinstance(factor, float) or factor != 1.0:
-        paddle.assign(variance * factor, output=variance)
+    running, is_native = layer._variance, isinstance(layer, paddle.nn.SyncBatchNorm)
+    uses_batch = layer.training and not layer._use_global_stats and paddle.in_dynamic_mode()
+    rows = 0
+    if uses_batch and (is_native or kernel_divides_by_rows(x)):
+        rows = _size(x) // running.shape[0] * (world.world_size() if is_native else 1)
+    if rows < 2:
+        yield running
+        return
+    share = (rows - 1) / rows
+    own = (running * share).detach()
+    yield own
+    with paddle.no_grad():
+        paddle.assign(own * (1.0 / share), output=running)
 
 
 def _as_stored(momentum: float) -> float:

@@ -17,9 +17,7 @@ import paddle
 import paddle.distributed as dist
 
 from . import secret, status, world
-from .exchange import Network, SharedMemory
-
-Board = SharedMemory | Network
+from .exchange import Network
 
 _REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries travel together in one gather and are summed by each rank
 
@@ -101,9 +99,8 @@ def barrier(timeout: float | None = None) -> None:
         ConnectionError: a rank's process ended before arriving (if ranks share a machine and no timeout is given).
     """
     if world.world_size() > 1:
-        # Before the first exchange, ranks wait on the store: a barrier with a timeout cannot search for a better way.
         with status.during("in a barrier"):
-            (_way_of_messages or network_of_group()).wait_for_all(timeout)
+            network_of_group().wait_for_all(timeout)
 
 
 def meet() -> None:
@@ -116,28 +113,18 @@ def meet() -> None:
         ConnectionError: a rank's process ended before arriving (if ranks share a machine).
     """
     if world.world_size() > 1:
-        way_of_messages().wait_for_all()
+        network_of_group().wait_for_all()
 
 
 _network: Network | None = None
-_way_of_messages: Board | None = None
 
 
 def network_of_group() -> Network:
-    """The group's channel between machines, created on the first collective call, whoever started the processes."""
+    """The group's channel, created on the first collective call, whoever started the processes."""
     global _network
     if _network is None:
         _network = Network()
     return _network
-
-
-def way_of_messages() -> Board:
-    """How ranks exchange messages: through shared memory if all can read each other's. Determined on the first call,
-    which every rank must make."""
-    global _way_of_messages
-    if _way_of_messages is None:
-        _way_of_messages = SharedMemory.of_group(network_of_group()) or network_of_group()
-    return _way_of_messages
 
 
 _exchanges = 0
@@ -147,7 +134,7 @@ def _exchange(purpose: str, message: memoryview) -> list[Any]:
     """The object of every rank's message, in rank order, once its signature is verified. This rank's begins with room
     for its own."""
     global _exchanges
-    way = way_of_messages()
+    way = network_of_group()
     _exchanges += 1  # every rank counts alike: a message of another exchange is not valid in this one
     number, own_rank, own = _exchanges, world.rank(), message[secret.SIGNATURE_BYTES :]
 

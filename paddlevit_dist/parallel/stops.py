@@ -11,7 +11,7 @@ import paddle
 
 from ..runtime import signals
 from . import world
-from .collectives import all_gather, network_of_group, way_of_messages
+from .collectives import all_gather, network_of_group
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at the store: 0.1 ms each
 
@@ -74,8 +74,8 @@ class Agreement:
     """An update that the main process announces and every rank reaches: all save after it, and stop if that was said.
     Every rank must create one at the same time.
 
-    The number is kept in memory shared by the ranks of one machine, or in the group's store; reading it takes about 2
-    microseconds, or 0.1 ms plus the network's latency. No rank waits for another.
+    The number is kept in the group's store; reading it takes about 0.1 ms plus the network's latency. No rank waits for
+    another.
 
     It is announced one update ahead on CPUs, where no rank ends an update before the main process has begun it; two on
     devices that compute while the host goes on, which has then seen all but its last one end.
@@ -84,7 +84,7 @@ class Agreement:
     def __init__(self) -> None:
         self._ahead = 1 if paddle.get_device() == "cpu" else 2
         self._update, self._is_stop = -self._ahead, False
-        self._board = way_of_messages() if world.world_size() > 1 else None
+        self._board = network_of_group() if world.world_size() > 1 else None
         self._show()  # not that of an earlier training
 
     def announce(self, update: int, stop: bool = False) -> bool:

@@ -1,5 +1,6 @@
 """Checkpoints that are missing, damaged or from another run: one line with the fix, and nothing is lost."""
 
+import json
 import os
 import pickle
 import sys
@@ -140,8 +141,11 @@ def test_a_resume_passes_over_a_damaged_checkpoint_and_says_so(copy, trained):
     file.write_bytes(file.read_bytes()[:-1])
     ended = well(run_main(*trained.arguments, f"-output={copy}", "-resume=auto"))
     assert f"damaged checkpoint skipped: {file}" in ended.out
-    again = (copy / "checkpoints" / "epoch_0005" / "state.json").read_text()
-    assert again == (trained.output / "checkpoints" / "epoch_0005" / "state.json").read_text()
+    files = [run / "checkpoints" / "epoch_0005" / "state.json" for run in (copy, trained.output)]
+    states = [json.loads(file.read_text()) for file in files]
+    for state in states:
+        state["extra"]["training_means"].pop("pace")  # seconds, which differ from run to run
+    assert states[0] == states[1]
 
 
 def test_resume_auto_in_an_empty_folder_starts_afresh_and_says_so(output):

@@ -91,6 +91,6 @@ def test_a_recipes_warm_up_in_updates_is_shortened_to_the_data(tmp_path):
 
 @pytest.mark.parametrize("words", [["-show_config"], []], ids=["shown", "started"])
 def test_an_unknown_model_is_told_with_the_three_nearest(words, tmp_path):
-    message = refused(f"-output={tmp_path / 'output'}", PLAIN, "MODEL.NAME", "ressnet_110", *words)
-    assert "model 'ressnet_110' is not known: did you mean " in message
+    message = refused(f"-output={tmp_path / 'output'}", PLAIN, "MODEL.NAME", "resnett160", *words)
+    assert "model 'resnett160' is not known: did you mean " in message
     assert message.partition("?")[0].count("'") == 8 and len(message) < 250

@@ -20,7 +20,7 @@ def test_a_recorded_configuration_of_an_earlier_version_loads(tmp_path):
 
 
 def test_another_value_is_an_error_that_says_the_constant(tmp_path):
-    with pytest.raises(UserError, match=r"TRAIN.LR_SCHEDULER.DIV_FACTOR was dropped, it is 25: leave it out"):
+    with pytest.raises(UserError, match=r"TRAIN.LR_SCHEDULER.DIV_FACTOR is gone: it is 25; leave it out"):
         load_text(tmp_path, "TRAIN: {LR_SCHEDULER: {NAME: onecycle, DIV_FACTOR: 10}}")
     notices = load_text(tmp_path, "TRAIN: {EMPTY_CACHE_FREQ: 5}").notices
     assert any("EMPTY_CACHE_FREQ does not exist here and is not needed: point clouds" in line for line in notices)

@@ -36,35 +36,12 @@ def work(folder: str) -> None:
     seen["delayed after"] = delayed_connections()
     seen["gathered"] = paddlevit_dist.all_gather(f"rank {dist.get_rank()}")
     seen["reduced"] = paddlevit_dist.reduce_dict({"loss": dist.get_rank() + 1.0})
-    seen["requests"] = count_requests()
     if dist.get_rank() == 0:
         try:
             paddlevit_dist.barrier()  # rank 1 has left
         except ConnectionError as error:
             seen["left alone"] = str(error)
     Path(folder, f"seen_{dist.get_rank()}.json").write_text(json.dumps(seen), encoding="utf-8")
-
-
-def count_requests() -> int:
-    """Requests to the group's store that ten rounds of collectives make."""
-    import paddlevit_dist
-    from paddlevit_dist.parallel import collectives
-
-    class Counting:
-        def __init__(self, store) -> None:
-            self.store, self.requests = store, 0
-
-        def __getattr__(self, name: str):
-            self.requests += 1
-            return getattr(self.store, name)
-
-    network = collectives.network_of_group()
-    counting = network.store = Counting(network.store)
-    for number in range(10):
-        paddlevit_dist.barrier()
-        paddlevit_dist.all_gather(bytes(number * 10_000))
-        paddlevit_dist.reduce_dict({"number": number})
-    return counting.requests
 
 
 if __name__ == "__main__":

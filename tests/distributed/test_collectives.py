@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.many_calls import over_the_network
 from support.processes import run_together, run_workers, succeeded
 
 import paddlevit_dist
-from paddlevit_dist.parallel import collectives, data_parallel
-from paddlevit_dist.parallel.exchange import SharedMemory
+from paddlevit_dist.parallel import data_parallel
 
 RANKS = 2
 
@@ -23,7 +21,6 @@ GATHERED = {
     "texts": ("", "Grüße"),
     "arrays": (np.arange(6).reshape(2, 3), np.array([], dtype=np.float64)),
     "around the frame size": ([], list(range(250))),
-    "around the slot size": (b"x" * 16_300, b"y" * 16_400),
 }
 SIZES = [(0, 50_000_000), (10_000_000, 10_000_000), (10, 20)]
 EXTRAS = [0, 5000]
@@ -39,7 +36,7 @@ DIFFERING = {
 def seen() -> dict:
     """What each rank got from the functions below."""
     calls = {
-        **{f"sums {extra}": ("reduce_both_ways", (False, extra)) for extra in EXTRAS},
+        **{f"sums {extra}": ("reduce_entries", (False, extra)) for extra in EXTRAS},
         **{f"averages {extra}": ("reduce_entries", (True, extra)) for extra in EXTRAS},
         "nothing": ("reduce_nothing", ()),
         **{f"differing {how}": ("reduce_differing", (how,)) for how in DIFFERING},
@@ -50,14 +47,6 @@ def seen() -> dict:
     }
     module = "distributed.test_collectives"
     return run_together({name: (f"{module}:{function}", arguments) for name, (function, arguments) in calls.items()})
-
-
-def both_ways(function, *arguments) -> list:
-    """What ``function`` returns when messages go through memory, and when they go over the network."""
-    assert isinstance(collectives.way_of_messages(), SharedMemory), "these processes cannot read each other's memory"
-    through_memory = function(*arguments)
-    over_the_network()
-    return [through_memory, function(*arguments)]
 
 
 def entries(rank: int) -> dict:
@@ -86,10 +75,6 @@ def as_numpy(value):
     return np.asarray(value)
 
 
-def reduce_both_ways(average: bool, extra: int):
-    return both_ways(reduce_entries, average, extra)
-
-
 def reduce_entries(average: bool, extra: int):
     """Reduce ``entries`` and, beside them, ``extra`` numbers that push the dictionary over the size for one frame."""
     values = entries(paddlevit_dist.rank())
@@ -103,7 +88,7 @@ def reduce_entries(average: bool, extra: int):
 
 @pytest.mark.parametrize("extra", EXTRAS, ids=["in one frame", "on the device"])
 def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra, seen):
-    results = [result for ways in seen[f"sums {extra}"] for result in ways]
+    results = seen[f"sums {extra}"]
     bring = [entries(rank) for rank in range(RANKS)]
     for names, values, kinds, dtypes in results:
         assert names[: len(bring[0])] == list(bring[0])
@@ -169,13 +154,13 @@ def test_ranks_that_bring_different_entries_all_get_the_same_clear_error(how, ex
 
 
 def gather(objects):
-    return both_ways(paddlevit_dist.all_gather, objects[paddlevit_dist.rank()])
+    return paddlevit_dist.all_gather(objects[paddlevit_dist.rank()])
 
 
 @pytest.mark.parametrize("name", GATHERED)
 def test_all_gather_returns_every_ranks_object_in_rank_order(name, seen):
     objects = GATHERED[name]
-    for gathered in [gathered for ways in seen[f"gathered {name}"] for gathered in ways]:
+    for gathered in seen[f"gathered {name}"]:
         assert len(gathered) == RANKS
         for got, sent in zip(gathered, objects):
             assert type(got) is type(sent)
@@ -196,12 +181,8 @@ def gather_counting_bytes(sizes):
     dist.all_gather = counting
     data = np.random.default_rng(0).bytes(sizes[paddlevit_dist.rank()])
 
-    def gathered():
-        handed.clear()
-        return [len(part) for part in paddlevit_dist.all_gather(data)], list(handed)
-
     try:
-        return both_ways(gathered)
+        return [len(part) for part in paddlevit_dist.all_gather(data)], handed
     finally:
         dist.all_gather = original
 
@@ -209,23 +190,19 @@ def gather_counting_bytes(sizes):
 @pytest.mark.parametrize("sizes", SIZES)
 def test_all_gather_hands_over_hardly_more_than_the_largest_pickle(sizes, seen):
     largest = len(pickle.dumps(b"x" * max(sizes), protocol=pickle.HIGHEST_PROTOCOL))
-    for (in_memory, _), (over_network, handed) in seen[f"counted {sizes}"]:
-        assert in_memory == over_network == list(sizes)
+    for lengths, handed in seen[f"counted {sizes}"]:
+        assert lengths == list(sizes)
         assert sum(handed) * RANKS <= 1.05 * RANKS * largest + RANKS * 1024
 
 
 def broadcast():
-    return both_ways(broadcast_from_each)
-
-
-def broadcast_from_each():
     rank = paddlevit_dist.rank()
     first = paddlevit_dist.broadcast_object({"from": rank})
     return first, paddlevit_dist.broadcast_object(f"rank {rank}", source=1)
 
 
 def test_broadcast_gives_the_sources_object_to_all(seen):
-    assert seen["broadcast"] == [[({"from": 0}, "rank 1")] * 2] * RANKS
+    assert seen["broadcast"] == [({"from": 0}, "rank 1")] * RANKS
 
 
 def gradients_by_bucket():
@@ -250,7 +227,6 @@ def test_smaller_buckets_are_more_messages_with_the_same_gradients(seen):
 
 
 def late_rank(seconds: float):
-    over_the_network()
     if paddlevit_dist.rank() == 1:
         time.sleep(seconds)
     return paddlevit_dist.reduce_dict({"value": 1.0}, average=False)
@@ -263,7 +239,7 @@ def test_a_rank_that_is_later_than_gloos_own_time_limit_is_waited_for():
 
 
 def barrier_alone(marker: str):
-    """Rank 0 waits in vain at a barrier: at the first collective of all, and once messages go through memory."""
+    """Rank 0 waits in vain at a barrier: at the first collective of all, and at a later one."""
     said = []
     for turn in range(2):
         came = Path(f"{marker}_{turn}")

@@ -1,18 +1,15 @@
-"""Collectives, whoever started the processes: on one machine without a server in between, and when things go wrong."""
+"""Collectives, whoever started the processes, and when things go wrong."""
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from support.many_calls import over_the_network
 from support.processes import run_command, run_workers, succeeded
 
 import paddlevit_dist
-from paddlevit_dist.parallel import Agreement, collectives
-from paddlevit_dist.parallel.exchange import SharedMemory
+from paddlevit_dist.parallel import Agreement
 
 PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
 RANKS = 4
@@ -32,7 +29,6 @@ def test_collectives_in_a_users_own_program(launch, tmp_path):
         assert of_rank["delayed after"] == 0
         assert of_rank["gathered"] == ["rank 0", "rank 1"]
         assert of_rank["reduced"] == {"loss": 1.5}
-        assert of_rank["requests"] == 0
     assert "rank(s) [1]" in seen[0]["left alone"] and "ended" in seen[0]["left alone"]
 
 
@@ -85,27 +81,19 @@ def agree():
     return at
 
 
-def exchange_through_memory():
+def exchange():
     """Everything at once, as starting processes is what takes time."""
-    assert isinstance(collectives.way_of_messages(), SharedMemory), "these processes cannot read each other's memory"
-    before = len(os.listdir("/proc/self/fd"))
-    seen = {
+    return {
         "unreadable": [gather_what_cannot_be_read(size) for size in (10, 100_000)],
         "in quick succession": gather_in_quick_succession(),
-        "agreed": [agree()],
-        "left open": len(os.listdir("/proc/self/fd")) - before,
+        "agreed": agree(),
     }
-    over_the_network()
-    seen["agreed"].append(agree())
-    return seen
 
 
 @pytest.fixture(scope="module")
 def seen() -> list:
     """What each of four ranks saw."""
-    return succeeded(
-        run_workers("distributed.test_exchange:exchange_through_memory", processes=RANKS, timeout=60)
-    ).results
+    return succeeded(run_workers("distributed.test_exchange:exchange", processes=RANKS, timeout=60)).results
 
 
 def test_the_group_is_usable_after_an_object_that_cannot_be_read(seen):
@@ -121,9 +109,5 @@ def test_ranks_in_quick_succession_never_read_a_message_too_early_or_too_late(se
 
 
 def test_ranks_meet_two_updates_after_the_main_process_has_announced_it(seen):
-    """Through memory and through the store; what would take the place of an announcement too early is left out."""
-    assert [of_rank["agreed"] for of_rank in seen] == [[[3, 5, 7, 9]] * 2] * RANKS
-
-
-def test_no_memory_stays_open(seen):
-    assert [of_rank["left open"] for of_rank in seen] == [0] * RANKS
+    """What would take the place of an announcement too early is left out."""
+    assert [of_rank["agreed"] for of_rank in seen] == [[3, 5, 7, 9]] * RANKS

@@ -1,6 +1,6 @@
 """Ranks of several machines: one that is gone, stands still or never comes ends the others, which name it.
 
-The machines are processes of this one, started as Paddle's launcher would, that exchange their messages as machines do.
+The machines are processes of this one, started as Paddle's launcher would.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from support import acting, processes, small_runs
-from support.many_calls import over_the_network
 from support.processes import ended_by_itself, free_ports, start_command
 
 from paddlevit_dist import Trainer
@@ -32,14 +31,8 @@ def start_rank(number: int, port: int, *words: str, size: int = 2, **more: str) 
     return processes.start_rank(number, [*range(port, port + size)], [__file__, *words], **more)
 
 
-def train_between_machines(output: str, *more: str) -> None:
-    over_the_network()
-    train_on_one_machine(output, *more)
-
-
-def train_on_one_machine(output: str, guilty: str, number: str, word: str, *more: str) -> None:
-    """In containers that share a kernel, ranks of two launchers exchange their messages through memory. The rank
-    ``guilty`` sends itself a signal at the place ``word``."""
+def train(output: str, guilty: str, number: str, word: str, *more: str) -> None:
+    """The rank ``guilty`` sends itself a signal at the place ``word``."""
     if rank() == int(guilty):
         acting.at_place(word, int(number))
     trainer: Trainer = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", *more, train_size=64)
@@ -47,7 +40,6 @@ def train_on_one_machine(output: str, guilty: str, number: str, word: str, *more
 
 
 def fail_on_rank_one() -> None:
-    over_the_network()
     barrier()
     if rank() == 1:
         raise ValueError("the sample at hand is broken")
@@ -62,7 +54,6 @@ def fail_while_rank_one_joins() -> None:
 
 
 def hang_on_rank_one() -> None:
-    over_the_network()
     status.note("between two barriers")
     barrier()
     if rank() == 1:
@@ -99,6 +90,18 @@ def test_a_machine_that_is_gone_or_stands_still_ends_the_others(tmp_path, guilty
     try:
         assert last_line(ranks[1 - guilty]).startswith(f"error: rank {guilty} failed: ")
         assert ranks[guilty].wait(LIMIT) == -signal.SIGKILL  # the kernel ends one that is stopped
+    finally:
+        clear_away(ranks)
+
+
+def test_a_killed_rank_is_named_by_those_that_wait_for_it(tmp_path):
+    (port,) = free_ports(1)
+    words = ["train", str(tmp_path), "1", str(int(signal.SIGKILL)), "in its forward pass"]
+    ranks = [start_rank(each, port, *words) for each in range(2)]
+    try:
+        _, err = ranks[0].communicate(timeout=LIMIT)
+        assert "Traceback" not in err
+        assert err.splitlines()[-1].startswith("error: rank 1 failed: not heard of for ")
     finally:
         clear_away(ranks)
 
@@ -152,21 +155,9 @@ def test_what_a_rank_notes_last_is_what_it_tells_last(monkeypatch):
 
 
 @pytest.mark.long
-def test_a_killed_rank_is_named_where_machines_share_memory(tmp_path):
-    (port,) = free_ports(1)
-    words = ["share", str(tmp_path), "1", str(int(signal.SIGKILL)), "in its forward pass"]
-    ranks = [start_rank(each, port, *words) for each in range(2)]
-    try:
-        _, err = ranks[0].communicate(timeout=LIMIT)
-        assert "Traceback" not in err
-        assert err.splitlines()[-1].startswith("error: rank 1 failed: not heard of for ")
-    finally:
-        clear_away(ranks)
-
-
 def test_machines_that_would_train_differently_end_before_the_first_step(tmp_path):
     (port,) = free_ports(1)
-    ranks = [start_rank(each, port, "share", str(tmp_path), "-1", "0", "", "SEED", str(each)) for each in range(2)]
+    ranks = [start_rank(each, port, "train", str(tmp_path), "-1", "0", "", "SEED", str(each)) for each in range(2)]
     try:
         host = socket.gethostname()
         for process in ranks:
@@ -256,8 +247,8 @@ if __name__ == "__main__":
     from distributed.test_failures import leave_a_destructor_that_aborts
     from paddlevit_dist.runtime.errors import run_and_report
 
-    works = {"train": train_between_machines, "fail": fail_on_rank_one, "hang": hang_on_rank_one}
-    works["share"], works["abort"] = train_on_one_machine, leave_a_destructor_that_aborts
+    works = {"train": train, "fail": fail_on_rank_one, "hang": hang_on_rank_one}
+    works["abort"] = leave_a_destructor_that_aborts
     import paddle.distributed as dist  # after this package, as Paddle 2.6 needs
 
     initialise = dist.init_parallel_env

@@ -1,6 +1,7 @@
-"""Updates that are not finite: skipped, counted, written down, and replayed."""
+"""Updates that are not finite: skipped and counted; the run that ends with them names layer and samples."""
 
-import json
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,11 @@ import numpy as np
 import paddle
 import pytest
 from support import small_runs
-from support.processes import run_main
-from support.runs import DIGITS, events, refused, well
+from support.runs import DIGITS, events, refused
 
+from paddlevit_dist import config as configuration
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.contracts.task import Step
-from paddlevit_dist.diagnosis.evidence import read_skipped
-from paddlevit_dist.diagnosis.replay import Replay
 from paddlevit_dist.engine.finite import SCALER_SKIPS, SkippedUpdates, TensorCopies
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -89,25 +88,9 @@ def test_several_in_a_row_end_the_run_also_across_a_resume_and_others_do_not(tmp
     arguments = ["TRAIN.MAX_SKIPPED_UPDATES", "3"]
     with pytest.raises(UserError, match="update 8 in epoch 1 is not finite, nor were the 2 before"):
         train(tmp_path, {2, 3, 6, 7, 8}, *arguments)
-    kept = {path.name for path in (tmp_path / "not_finite").iterdir()}
-    weights = {f"update_{update:08d}.pdparams" for update in (2, 6)}
-    assert kept == {"config.yaml", *weights, *(f"update_{update:08d}.json" for update in (2, 3, 6, 7, 8))}
-    before = paddle.load(str(tmp_path / "not_finite" / "update_00000006.pdparams"))
-    assert set(before) <= state_after(tmp_path, 5).keys()
-    for name, value in before.items():
-        np.testing.assert_array_equal(value.numpy(), state_after(tmp_path, 5)[name])
+    assert not (tmp_path / "not_finite").exists()
     with pytest.raises(UserError, match="update 8 in epoch 1"):  # 6 and 7 are in the checkpoint that it goes on from
         train(tmp_path, {8}, *arguments, "-resume=auto")
-
-
-def test_the_file_names_the_samples_of_every_rank(tmp_path):
-    train(tmp_path, {4}, "-batch_size=8", "-accum_iter=2")
-    file = tmp_path / "not_finite" / "update_00000004.json"
-    skipped = read_skipped(file)
-    order = np.random.default_rng([0, 1]).permutation(320)[48:64]  # the sampler's definition: seed and epoch
-    assert [[key.index for key in micro] for micro in skipped.keys[0]] == [order[:8].tolist(), order[8:].tolist()]
-    assert (skipped.update, skipped.epoch, skipped.seed, skipped.samples_per_update) == (4, 1, 0, 16)
-    assert "digits" in json.loads(file.read_text())["ranks"][0][0][0][2]
 
 
 def test_a_loss_scaler_may_skip_many_more(capsys):
@@ -148,51 +131,52 @@ class Brightness(paddle.nn.Layer):
         return self.head(images.flatten(1)) + self.log(self.first(images))[:, None]
 
 
+def brightness(threshold: float, in_backward: bool) -> Any:
+    """The task of classification with a model of the digits that cannot take pictures darker than ``threshold``."""
+
+    class OfBrightness(resolve("task", "classification")):
+        def build_model(self) -> paddle.nn.Layer:
+            return Brightness(threshold, in_backward)
+
+    return OfBrightness
+
+
 @pytest.mark.parametrize("in_backward", [False, True], ids=["forward", "backward"])
-def test_replay_names_the_layer_and_the_samples(tmp_path, in_backward):
-    poison = {1}
-    training = train(tmp_path, poison)
-    poison.clear()
-    skipped = read_skipped(tmp_path / "not_finite" / "update_00000001.json")
-    indices = [key.index for key in skipped.keys[0][0]]
-    # Pictures as the model sees them, from the loader itself.
-    batch = next(iter(training.loader.epochs(1, 1)))
-    seen = training.task.normalise(batch["images"]).mean(axis=[1, 2, 3]).numpy()
-    threshold = float(np.sort(seen)[2:4].mean())
-    dark = {indices[row] for row in np.flatnonzero(seen < threshold)}
-    assert len(dark) == 3
+def test_the_run_that_ends_names_the_layer_and_the_samples(tmp_path, in_backward):
+    arguments = [*RUN, "TRAIN.MAX_SKIPPED_UPDATES", "1", "-accum_iter=2", "-batch_size=16"]
+    seen = small_runs.build(str(tmp_path / "seen"), *arguments).training()
+    pictures = [seen.task.normalise(batch["images"]) for batch in itertools.islice(seen.loader.epochs(1, 1), 2)]
+    brightnesses = np.concatenate([batch.mean(axis=[1, 2, 3]).numpy() for batch in pictures])
+    threshold = float(np.sort(brightnesses)[2:4].mean())  # 3 are darker
+    order = np.random.default_rng([0, 1]).permutation(320)[:32]  # the sampler's definition: seed and epoch
+    dark = set(order[brightnesses < threshold].tolist())
 
-    model = Brightness(threshold, in_backward)
-    file = tmp_path / "model.pdparams"
-    paddle.save(model.state_dict(), str(file))
-    task = training.task
-    task.build_model = lambda: Brightness(threshold, in_backward)
-    lines = Replay(training.config, task, training.sampler.dataset, skipped, str(file)).run()
+    task = brightness(threshold, in_backward)
+    trainer = small_runs.build(str(tmp_path / "run"), *arguments, task_class=task)
+    with pytest.raises(UserError) as ended:
+        trainer.train()
+    lines = (tmp_path / "run" / "log.txt").read_text().splitlines()
     what = "the gradient of the output of layer 'first' (Conv2D)" if in_backward else "the output of layer 'log'"
-    assert lines[0].startswith(what), lines
-    assert lines[1].endswith(": sqrt_grad" if in_backward else ": log")
-    assert {int(line.split()[0]) for line in lines if line.startswith("    ")} == dark
+    assert what in str(ended.value) and sum(what in line for line in lines) >= 1, lines
+    assert any(line.endswith(f"stops at: {'sqrt_grad' if in_backward else 'log'}") for line in lines)
+    named = {int(found[1]) for line in lines if (found := re.search(r"    (\d+) .*digits", line))}
+    assert named and named <= dark
+    others = sum("also in rank 0, micro-batch 1" in line for line in lines)
+    assert named == dark or others == 1
 
 
-def test_a_run_that_diverges_is_replayed_from_its_folder_alone(tmp_path):
+def test_a_run_that_diverges_says_where(tmp_path):
     """A rate of 1e20 makes weights of 1e20; the first norm squares what comes of them beyond float32."""
-    output = tmp_path / "output"
-    message = refused(f"-output={output}", *DIGITS, "TRAIN.BASE_LR", "1e20")
-    file = output / "not_finite" / "update_00000006.json"
-    assert "update 6 in epoch 1 is not finite, nor were the 4 before" in message and f"-replay={file}" in message
-    moved = tmp_path / "moved"
-    output.rename(moved)
-    ended = well(run_main(f"-replay={moved / 'not_finite' / file.name}"))
-    assert "the output of layer 'blocks.0." in ended.out and "layer_norm" in ended.out, ended.out
-    (moved / "not_finite" / "update_00000002.pdparams").unlink()
-    assert "-pretrained=PATH" in refused(f"-replay={moved / 'not_finite' / file.name}")
+    message = refused(f"-output={tmp_path / 'output'}", *DIGITS, "TRAIN.BASE_LR", "1e20", "-ngpus=2")
+    assert "update 6 in epoch 1 is not finite, nor were the 4 before" in message
+    assert "the output of layer 'blocks.0." in message
+    said = (tmp_path / "output" / "log.txt").read_text()
+    assert "rank 0, micro-batch 0: " in said and "also in rank 1, micro-batch 0: " in said and "layer_norm" in said
 
 
-def test_a_file_that_describes_no_update_is_refused(tmp_path):
-    assert "there is no such file" in refused(f"-replay={tmp_path}/update_00000006.json")
-    (tmp_path / "config.yaml").write_text("SEED: 0\n")
-    for content in ("", "[]", '{"format": 1}', '{"format": 2}', '{"format": 1, "ranks": 3, "epoch": 1}'):
-        file = tmp_path / "update.json"
-        file.write_text(content)
-        with pytest.raises(UserError, match="does not describe an update"):
-            read_skipped(file)
+def test_what_is_gone_says_what_to_use_and_old_files_stay_readable(tmp_path):
+    assert "-replay is gone: a run that ends" in refused("-replay=x.json")
+    assert "REPLAY is gone: a run that ends" in refused(*DIGITS, "REPLAY", "x.json")
+    file = tmp_path / "config.yaml"
+    file.write_text("REPLAY: null\nSEED: 3\n")
+    assert configuration.load([f"-cfg={file}"]).values.SEED == 3

@@ -53,6 +53,7 @@ def content(directory: Path) -> dict[str, Any]:
     for file in ("model", "model_ema"):
         loaded = paddle.load(str(directory / f"{file}.pdparams"))
         arrays.update({f"{file} {name}": tensor.numpy() for name, tensor in loaded.items()})
+    state.extra["training_means"].pop("pace")  # seconds, which differ from run to run
     return {"position": state.position, "extra": state.extra, **{name: a.tobytes() for name, a in arrays.items()}}
 
 

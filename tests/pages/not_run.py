@@ -104,7 +104,6 @@ IN_TEXT = {
     "paddlevit-dist export run exported/stripes -import=my_things": "tests/commands/test_own_code.py",
     "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
     "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/distributed/test_stops.py: the 75",
-    "python main_multi_gpu.py -replay=output/four/not_finite/update_00000123.json": "tests/engine/test_finite.py",
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": "tests/distributed/test_selftest.py",
     "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
     "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu .": CONTAINER,

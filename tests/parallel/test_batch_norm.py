@@ -3,9 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.processes import run_workers, succeeded
 
-from paddlevit_dist.engine.precision import compile_passes
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import (
     BatchNorm,
@@ -357,16 +355,3 @@ def test_a_single_row_leaves_the_running_variance_as_it_is(route):
     layer = ROUTES[route]()
     layer(paddle.full([1, 3, 1, 1], 7.0))
     assert layer._variance.numpy().tolist() == [1.0] * 3
-
-
-def test_a_compiled_program_keeps_the_same_running_variance():
-    (found,) = succeeded(run_workers("parallel.test_batch_norm:of_a_program", processes=1)).results
-    np.testing.assert_allclose(*found, rtol=1e-6)
-
-
-def of_a_program() -> list:
-    layers = [batch_norm.unbias_running_variance(paddle.nn.Sequential(paddle.nn.BatchNorm2D(3))) for _ in range(2)]
-    compile_passes(layers[1])
-    for layer in layers:
-        layer(paddle.to_tensor(rows((2, 3, 4, 5)), dtype="float32"))
-    return [layer[0]._variance.numpy() for layer in layers]

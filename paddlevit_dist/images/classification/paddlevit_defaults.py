@@ -4,10 +4,8 @@ Source: github.com/BR-IDL/PaddleViT, image_classification/*/config.py, without w
 only places a run, and what is the default here, too. Mean and deviation are those that the variants expect.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-from ...config.key import COMMAND_LINE, Setting
 
 _RECIPE = {
     "TRAIN.LINEAR_SCALED_LR": 512,
@@ -65,21 +63,17 @@ _DIMENSIONS = ("MODEL.PATCH_SIZE", "MODEL.EMBED_DIM", "MODEL.DIMS")
 _NEVER = ("DATA.DATASET", "TASK")
 
 
-def defaults_of(settings: Mapping[str, Setting]) -> Sequence[Setting]:
-    """The values that a file of PaddleViT's form leaves to its model's config.py; none for other files."""
+def defaults_of(settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Whence, and the values, that files of PaddleViT's form leave to their model's config.py; ("", {}) for others.
+
+    Args:
+        settings: of the files, without the command line's.
+    """
     kind = settings.get("MODEL.TYPE")
     family = _FAMILIES.get(str(kind.value).lower()) if kind is not None else None
-    if kind is None or family is None or kind.source == COMMAND_LINE or kind.is_base:
-        return []
-    stated = {name for name, setting in settings.items() if setting.source == kind.source}
-    others = {setting.source for setting in settings.values()} - {kind.source, COMMAND_LINE}
-    has_form = stated.issuperset(_STATED) and not stated.isdisjoint(_DIMENSIONS) and stated.isdisjoint(_NEVER)
-    if others or not has_form:
-        return []
+    is_one_file = len({setting.source for setting in settings.values()}) == 1
+    has_form = is_one_file and all(name in settings for name in _STATED) and not settings.keys().isdisjoint(_DIMENSIONS)
+    if family is None or not has_form or not settings.keys().isdisjoint(_NEVER):
+        return "", {}
     folder, values = family
-    source = f"PaddleViT's {folder}/config.py"
-    return [
-        Setting(name, value, source, kind.source, is_implied=True)
-        for name, value in values.items()
-        if name not in settings
-    ]
+    return f"PaddleViT's {folder}/config.py", values

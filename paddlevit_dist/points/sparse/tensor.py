@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 
 from ...parallel import zero_of
-from ...runtime.autocast import as_dtype
+from ...runtime.autocast import as_dtype, product_dtype
 from ...runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, distinct, plainest
 from .device_plan import Plan
@@ -377,12 +377,12 @@ def require_sparse(taker: str, x: Any, computes: bool = True) -> None:
 
 
 def require_kernels(taker: str, *tensors: paddle.Tensor) -> None:
-    """Refuse half precision in the host's memory, for which Paddle has few kernels.
+    """Refuse half precision in the host's memory, for which Paddle has few kernels, where nobody casts (autocast).
 
     Raises:
         ValueError: one is.
     """
-    for tensor in tensors:
+    for tensor in tensors if product_dtype() is None else ():
         if tensor.dtype in (paddle.float16, paddle.bfloat16) and tensor.place.is_cpu_place():
             name = str(tensor.dtype).rpartition(".")[2]
             raise ValueError(f"{taker} in {name} needs a GPU: on a CPU convert features and layers to float32")

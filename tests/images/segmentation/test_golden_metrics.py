@@ -46,7 +46,9 @@ def test_golden_pictures_are_scored_equally(case):
         assert values[ours] == pytest.approx(facts[theirs], rel=1e-12)
     ious = [values.get(f"IoU {name}", np.nan) for name in NAMES]
     np.testing.assert_allclose(ious, golden[f"{case}/iou"], rtol=1e-12)
-    rows = {row[0]: row for row in class_tables(metrics.state[CONFUSION], NAMES, "pixels", np.ones((3, 21)))[0].rows}
+    rows = {
+        row[0]: row for row in class_tables(metrics.state[CONFUSION], NAMES, "pixels", np.ones((3, len(NAMES))))[0].rows
+    }
     for column, name in ((2, "class_accuracy"), (4, "dice")):
         shown = [rows[one][column] if one in rows and rows[one][column] is not None else np.nan for one in NAMES]
         np.testing.assert_allclose(shown, 100 * golden[f"{case}/{name}"], atol=0.0051)
@@ -55,7 +57,9 @@ def test_golden_pictures_are_scored_equally(case):
     assert np.flatnonzero((true == 0) & (taken > 0)).tolist() == facts["only_predicted"]
     assert np.flatnonzero((true > 0) & (taken == 0)).tolist() == facts["only_labelled"]
     absent = len(facts["in_neither"])
-    assert (f"({absent} of 21 classes neither labelled nor predicted" in metrics.summary(values)) == (absent > 0)
+    assert (f"({absent} of {len(NAMES)} classes neither labelled nor predicted" in metrics.summary(values)) == (
+        absent > 0
+    )
 
 
 def crops_with_places():

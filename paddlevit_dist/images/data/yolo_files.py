@@ -72,7 +72,9 @@ def description_of(root: str) -> Described | None:
     base = os.path.join(root, _with_slashes(str(content.get("path") or "")))
     number_of = content.get("nc")
     odd = number_of is not None and number_of != len(names)
-    notices = (f"{file}: nc is {number_of}, but {len(names)} classes have names: those with names count",) if odd else ()
+    notices = (
+        (f"{file}: nc is {number_of}, but {len(names)} classes have names: those with names count",) if odd else ()
+    )
     return Described(file, {number: str(names[number]) for number in sorted(names)}, places, base, notices)
 
 

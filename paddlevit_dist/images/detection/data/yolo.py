@@ -52,7 +52,11 @@ class Yolo(IndexedPictures):
         )
         super().__init__(root, index, "its labels' index", turned)
         where = described.file if described else root
-        self.notices = [f"{split}: {count(len(pictures), 'picture')} of {where}", *(described.notices if described else ()), *self.notices]
+        self.notices = [
+            f"{split}: {count(len(pictures), 'picture')} of {where}",
+            *(described.notices if described else ()),
+            *self.notices,
+        ]
 
     @classmethod
     def open(cls, config: Any, split: str, cache_folder: Path) -> "Yolo":

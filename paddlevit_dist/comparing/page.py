@@ -20,7 +20,8 @@ _STYLE = (
     "table{border-collapse:collapse}td,th{padding:.2em .9em .2em 0;text-align:left;border-bottom:1px solid #8884}"
     ".note{opacity:.75}.sides{display:grid;grid-template-columns:repeat(auto-fit,minmax(19em,1fr));gap:2em}"
     ".sides ul{list-style:none;margin:0 0 1.5em;padding:0;display:flex;flex-wrap:wrap;gap:1em}.sides li{width:9em}"
-    ".sides li:has(.wide){width:19em}.sides img{width:100%;height:auto;outline:1px solid #8886}.sides img.small{image-rendering:pixelated}"
+    ".sides li:has(.wide){width:19em}.sides img{width:100%;height:auto;outline:1px solid #8886}"
+    ".sides img.small{image-rendering:pixelated}"
     ".sides p{margin:0;font-size:.85em;overflow-wrap:anywhere}"
 )
 _LARGEST_SIDE = 256  # pixels of a picture

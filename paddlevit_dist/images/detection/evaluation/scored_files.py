@@ -90,7 +90,6 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
     pictures = np.argsort(places)[np.array(coco.owners)[kept]] if len(kept) else kept
     order = kept[np.argsort(pictures, kind="stable")]
     boxes, areas = np.array(coco.boxes).reshape(-1, 4)[order], np.array(coco.areas)[order]
-    _require_sides(coco.file, boxes, coco.sizes[np.array(coco.owners, int)[order]])
     masks = _masks(coco, order, boxes) if kind == MASKS else None
     missing = np.flatnonzero(np.isnan(areas))
     areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [area_of(masks[row]) for row in missing]
@@ -240,7 +239,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
 
 
 def _require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
-    """Refuse boxes that can hardly be x, y, width, height in pixels: all are shares of a picture, or all are corners
+    """Refuse results that can hardly be x, y, width, height in pixels: all are shares of a picture, or all are corners
     inside of their pictures, of which a quarter would, as sides, end a tenth of the picture beyond it.
 
     Args:

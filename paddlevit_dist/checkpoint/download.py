@@ -8,6 +8,7 @@ import base64
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import re
 import urllib.error
@@ -120,6 +121,8 @@ def from_hub(
 
     from .content import fingerprint
 
+    for library in ("huggingface_hub", "httpx", "httpx2"):  # Paddle shows what is logged: requests and retries
+        logging.getLogger(library).setLevel(logging.ERROR)
     address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}", sha256)
     file, is_spoilt = file.partition("#")[0], False
     with contextlib.suppress(LocalEntryNotFoundError):

@@ -32,8 +32,9 @@ def untrained(folder, arguments):
     return folder / "model.pdparams"
 
 
-def predict(*words):
-    return well(run_command([sys.executable, "-m", "paddlevit_dist", "predict", *map(str, words)], timeout=120.0))
+def predict(*words, code=0):
+    ended = run_command([sys.executable, "-m", "paddlevit_dist", "predict", *map(str, words)], timeout=120.0)
+    return ended if code and ended.code == code else well(ended)
 
 
 @pytest.mark.long
@@ -43,10 +44,10 @@ def test_scenes_of_all_kinds_become_a_submission(tmp_path):
         write_scannet(tmp_path / "scans_test" / name, name, points=200, seed=number, labelled=False)
     write_points(tmp_path / "mine.ply", points_of(300))
     (tmp_path / "damaged.ply").write_bytes(b"ply\n")
-    inputs = [tmp_path / name for name in ("mine.ply", "damaged.ply", "scans_test", "missing")]
-    ended = predict(weights, *inputs, f"--output={tmp_path / 'one'}")
-    assert "3 predicted" in ended.out and "2 could not be read" in ended.out
-    predict(weights, *inputs, f"--output={tmp_path / 'two'}", "--ngpus=2")
+    inputs = [tmp_path / name for name in ("mine.ply", "damaged.ply", "scans_test")]
+    ended = predict(weights, *inputs, f"--output={tmp_path / 'one'}", code=2)  # a named scene is damaged
+    assert "3 predicted" in ended.out and "1 could not be read" in ended.out
+    predict(weights, *inputs, f"--output={tmp_path / 'two'}", "--ngpus=2", code=2)
     one, two = contents(tmp_path / "one"), contents(tmp_path / "two")
     assert {name for name in one if name.startswith(("mine", "scene"))} == {
         f"{name}{end}" for name in ("mine", "scene0707_00", "scene0708_00") for end in (".ply", ".png", ".txt")

@@ -33,7 +33,7 @@ def read(folder):
 
 
 def make_data(folder):
-    for suffix in (".nii", ".mha"):
+    for suffix in (".nii", ".nii.gz"):  # of others SimpleITK is the guard
         write_volume(folder / "train" / f"case{suffix[1:]}{suffix}", _SMALL, _AFFINE)
         write_landmarks(folder / "train" / f"case{suffix[1:]}.json", {"nose": [0, 0, 0], "chin": None})
     return sorted((folder / "train").iterdir())

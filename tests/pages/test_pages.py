@@ -32,6 +32,7 @@ from .reading import (
 )
 
 CACHE = "cache_of_weights"
+COMMIT = "0123456789" * 4
 _SMALL = "-image_size=64 MODEL.EMBED_DIM 48 MODEL.DEPTH 2 MODEL.NUM_HEADS 4"
 
 # What is appended to a command that would take minutes: the first pattern that is found in it.
@@ -73,8 +74,11 @@ def bring_data(folder: Path) -> None:
     write_pictures(folder / "my_data", train=36, val=4)
     shutil.copytree(folder / "my_data" / "val", folder / "new_pictures")
     # In the place of published weights, as if they had been fetched: of the model that _SMALL makes.
-    weights = folder / CACHE / "weights" / "timm--vit_small_patch16_224.augreg_in21k_ft_in1k" / "model.safetensors"
+    fetched = folder / CACHE / "hub" / "models--timm--vit_small_patch16_224.augreg_in21k_ft_in1k"
+    weights = fetched / "snapshots" / COMMIT / "model.safetensors"
     weights.parent.mkdir(parents=True)
+    (fetched / "refs").mkdir()
+    (fetched / "refs" / "main").write_text(COMMIT)
     small = create_model("vit_small_patch16_224", num_classes=1000, embed_dim=48, depth=2, num_heads=4)
     write_safetensors(weights, {name: value.numpy() for name, value in small.state_dict().items()})
     shutil.copy(weights, folder / "vit_small.safetensors")
@@ -103,7 +107,7 @@ class Reader:
         self.folder = folder
         python = Path(sys.executable).resolve().parent
         self.variables: dict[str, str] = {"PATH": f"{python}:/usr/bin:/bin", "PYTHONPATH": "", "VIRTUAL_ENV": ""}
-        self.variables["PADDLEVIT_DIST_CACHE"] = str(folder / CACHE)
+        self.variables["PADDLEVIT_DIST_CACHE"] = self.variables["HF_HOME"] = str(folder / CACHE)
         self.variables["PATH"] = f"{write_command(folder / CACHE)}:{self.variables['PATH']}"
 
     def type(self, command: str) -> str:

@@ -1,5 +1,6 @@
 """A web server of this machine, for tests of what is fetched."""
 
+import hashlib
 import http.server
 import threading
 from collections.abc import Callable
@@ -70,3 +71,18 @@ def send(handler: Any, announced: bytes | None, sent: bytes) -> None:
         handler.send_header("Content-Length", str(len(announced)))
     handler.end_headers()
     handler.wfile.write(sent)
+
+
+def answer_as_hub(content: bytes) -> Callable[[Any], None]:
+    """For ``Server.answer``: Hugging Face's protocol, of one file at every address."""
+
+    def answer(handler: Any) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.send_header("X-Repo-Commit", "0123456789" * 4)
+        handler.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        handler.end_headers()
+        if handler.command == "GET":
+            handler.wfile.write(content)
+
+    return answer

@@ -8,10 +8,11 @@ import difflib
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from . import own_code, wings
+from .other_names import OTHER_NAMES, SPELLINGS, spellings
 from .runtime.environment import program
 from .runtime.errors import UserError
 from .wings import imported
@@ -51,7 +52,6 @@ _FAMILIES = {
     },
 }
 
-
 MODELS: dict[str, Target] = {
     "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
     "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
@@ -59,63 +59,7 @@ MODELS: dict[str, Target] = {
 for _folder, _families in _FAMILIES.items():
     for _family, _table in _families.items():
         MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_table}"), f"{_folder}.{_family}"))
-
-# Other common spellings of a model's name.
-SPELLINGS: dict[str, str] = {
-    "pvt_v2_b2_linear": "pvt_v2_b2_li",
-    "pvtv2_b2_li": "pvtv2_b2_linear",
-    "mixer_base_patch16_224": "mixer_b16_224",
-    "mixer_large_patch16_224": "mixer_l16_224",
-    "swin_base_patch4_window7_224_21k_1k": "swin_base_patch4_window7_224",
-    "swin_base_patch4_window12_384_21k_1k": "swin_base_patch4_window12_384",
-}
 MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items()})
-
-# Names from torchvision, papers and PaddleClas, in lower case and with punctuation turned into underscores.
-_OTHER_NAMES: dict[str, dict[str, str]] = {
-    "model": {
-        "vit_ti_16": "vit_tiny_patch16_224",
-        "vit_s_16": "vit_small_patch16_224",
-        "vit_s_32": "vit_small_patch32_224",
-        "vit_b_16": "vit_base_patch16_224",
-        "vit_b_32": "vit_base_patch32_224",
-        "vit_l_16": "vit_large_patch16_224",
-        "vit_l_32": "vit_large_patch32_224",
-        "vit_h_14": "vit_huge_patch14_224",
-        "swin_t": "swin_tiny_patch4_window7_224",
-        "swin_s": "swin_small_patch4_window7_224",
-        "swin_b": "swin_base_patch4_window7_224",
-        "maskrcnn_resnet50_fpn": "mask_rcnn_resnet50_fpn",
-        "fasterrcnn_resnet50_fpn": "faster_rcnn_resnet50_fpn",
-        "mixer_b_16": "mixer_b16_224",
-        "mixer_l_16": "mixer_l16_224",
-        **{f"resnet_{depth}": f"resnet{depth}" for depth in (18, 34, 50, 101)},
-    },
-    "dataset": {
-        "imagenet": "imagenet2012",
-        "imagenet1k": "imagenet2012",
-        "imagenet_1k": "imagenet2012",
-        "ilsvrc2012": "imagenet2012",
-        "imagefolder": "folder",
-        "image_folder": "folder",
-        "cifar_10": "cifar10",
-        "cifar_100": "cifar100",
-        "fashionmnist": "fashion_mnist",
-        "coco2017": "coco",
-        "coco_2017": "coco",
-        "pascal_voc": "voc",
-        "voc2007": "voc",
-        "voc2012": "voc",
-        "ade": "ade20k",
-        "adechallengedata2016": "ade20k",
-        "cocostuff": "coco_stuff",
-        "coco_stuff164k": "coco_stuff",
-        "coco_stuff10k": "coco_stuff",
-    },
-    "observer": {"tb": "tensorboard", "vdl": "visualdl"},
-    "transform": {},
-    "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
-}
 
 # Layouts of pictures with label maps, all read by one class.
 _LABEL_MAPS = (
@@ -295,8 +239,8 @@ def known_name(kind: str, name: str) -> str:
         UserError: as ``resolve``.
     """
     table = _TABLES[kind]
-    for spelling in _spellings(name):
-        spelling = _OTHER_NAMES[kind].get(spelling, spelling)
+    for spelling in spellings(name):
+        spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:
             return spelling
     if own_code.load_installed():  # they have registered more
@@ -325,25 +269,12 @@ def is_of_weights(name: str) -> bool:
     """Whether the name of a model that ``known_name`` knows is that of weights for it: with timm's tag, an owner, a
     path or an address. What a built model would not have must not be asked for by name."""
     known = known_name("model", name)
-    return all(_OTHER_NAMES["model"].get(other, other) != known for other in _spellings(name, of_weights=False))
+    return all(OTHER_NAMES["model"].get(other, other) != known for other in spellings(name, of_weights=False))
 
 
 def not_here(name: str) -> str:
     """That a model is one of PaddleViT's that are not here, with what is nearest; empty for any other name."""
     return imported(_NOT_HERE)(name)
-
-
-def _spellings(name: str, of_weights: bool = True) -> Iterator[str]:
-    """``name``, and other spellings of it; also what weights for it are called."""
-    yield name
-    plain = name.lower().replace("-", "_")
-    joined = plain.replace("/", "_")
-    for part in (joined, plain.rpartition("/")[2]) if of_weights else (joined,):
-        for stem in (part, part.partition(".")[0]) if of_weights else (part,):  # timm's tag for them follows a dot
-            yield stem
-            yield stem.replace("swintransformer_", "swin_")
-            yield stem[: -len("_224")] if stem.endswith("_224") else stem  # the only size there is
-    yield plain
 
 
 def list_names(kind: str) -> list[str]:

@@ -22,7 +22,7 @@ ROOMS = {
     "comparing": (1950, "comparing"),
     "prediction": (1900, "prediction contracts/prediction.py"),
     "contracts": (950, "contracts"),
-    "config, registry": (2900, "config registry.py own_code.py"),
+    "config, registry": (2900, "config registry.py other_names.py own_code.py"),
     "parallel": (2500, "parallel"),
     "engine": (3000, "engine"),
     "checkpoint": (2000, "checkpoint"),

@@ -26,7 +26,7 @@ _NAMES = {
     "has_batch_norm": "batch_norm",
     "unbias_running_variance": "batch_norm",
     "set_batch_norm_momentum": "batch_norm",
-    "zero_of": "batch_norm",
+    "zero_of": "wrapping",
     "broadcast_object": "collectives",
     "meet": "collectives",
     "reduce_dict": "collectives",

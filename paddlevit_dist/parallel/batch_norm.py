@@ -319,29 +319,6 @@ def _size(x: paddle.Tensor) -> int:
     return math.prod(x.shape)
 
 
-class _ZeroOf(paddle.autograd.PyLayer):
-    """0 as a function of tensors, with zero gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, *tensors: paddle.Tensor) -> paddle.Tensor:
-        ctx.save_for_backward(*tensors)
-        return paddle.zeros([], dtype="float32")
-
-    @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        saved = ctx.saved_tensor()
-        return tuple(None if t.stop_gradient else paddle.zeros(t.shape, dtype=t.dtype) for t in saved)
-
-
-def zero_of(*tensors: paddle.Tensor) -> paddle.Tensor:
-    """The float32 scalar 0, on which the loss can depend instead of ``tensors``; they may be empty.
-
-    Added to the loss of a rank that has nothing to learn from a branch, it sends zero gradients through the branch, so
-    the rank takes part in its layers' communication in the backward pass and its gradients are zeros, not None.
-    """
-    return _ZeroOf.apply(*tensors)
-
-
 def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> paddle.nn.Layer:
     """Make every batch normalisation in ``model`` use the statistics of all ranks' rows. Every rank must call this.
 

@@ -180,7 +180,7 @@ class VisionTransformer(Classifier):
         return [self.cls_token]
 
     def no_weight_decay(self) -> tuple[str, ...]:
-        """Positions and tokens are not decayed, as in timm; big_vision decays kernels alone."""
+        """As in timm, and in big_vision, which decays kernels alone (``wd_mults`` of its ``optax.py``)."""
         return ("pos_embed", "cls_token")
 
     def resize_parameter(self, name: str, value):

@@ -1,5 +1,6 @@
 """-show_config and -h: what they print, and what they do not do."""
 
+import re
 import sys
 
 import pytest
@@ -29,8 +30,9 @@ def test_show_config_prints_values_with_sources_batch_and_rates_and_starts_nothi
     assert max(map(len, ended.out.splitlines())) <= 100
     lines = [" ".join(line.split()) for line in ended.out.splitlines()]
     assert "BATCH_SIZE: 8 # command line" in lines
-    assert f"NAME: vit_base_patch16_224 # {RECIPE}" in lines
-    assert f"WEIGHT_DECAY: 0.3 # {RECIPE.parent / '_base_' / 'vit_imagenet.yaml'}" in lines
+    # Of a path that is too long for 80 columns the end is shown.
+    assert any(re.fullmatch(r"NAME: vit_base_patch16_224 # \S*/vit_base_patch16_224\.yaml", line) for line in lines)
+    assert any(re.fullmatch(r"WEIGHT_DECAY: 0\.3 # \S*/_base_/vit_imagenet\.yaml", line) for line in lines)
     assert "MLP_RATIO: null # default" in lines
     batch = " ".join(lines[next(n for n, line in enumerate(lines) if line.startswith("effective batch")) :])
     assert "effective batch 32 = 8 per process x 2 process(es) x 2 accumulated" in batch  # the recipe accumulates 2

@@ -9,7 +9,7 @@ from paddlevit_dist.points.data.scene_store import scene_file, write_lines, writ
 from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.prepare.formats import format_in, reader_of
 from paddlevit_dist.points.prepare.listing import Choices
-from paddlevit_dist.points.prepare.pth import PthReader
+from paddlevit_dist.points.prepare.formats import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.shapes.data import ModelNet40

@@ -18,7 +18,7 @@ from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.volumes.intensities import Intensities
 from paddlevit_dist.volumes.samples import Augmentation, Map, cut_labels
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
-from paddlevit_dist.volumes.segmentation.distances import surface_distances
+from paddlevit_dist.volumes.segmentation.metrics import surface_distances
 from paddlevit_dist.volumes.segmentation.evaluation import on_grid
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans

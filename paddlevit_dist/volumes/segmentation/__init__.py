@@ -2,5 +2,5 @@
 
 - ``task``, ``training``, ``evaluation``, ``prediction``: the task; ``settings``: its keys
 - ``dataset``: what a dataset is, and where labels are kept; ``nnunet``, ``phantoms``: datasets
-- ``samples``: training crops and whole volumes; ``metrics``, ``distances``: scores; ``figures``: of a report
+- ``samples``: training crops and whole volumes; ``metrics``: scores; ``figures``: of a report
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.task import Metrics
+from ..contracts.metrics import Metrics
 from ..engine.watchers import Watcher
 from ..parallel import is_main
 from ..runtime.errors import UserError

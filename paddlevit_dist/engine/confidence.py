@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.task import Kept, Metrics
+from ..contracts.metrics import Kept, Metrics
 from ..intervals import Interval, Rated, bootstrap, join
 from ..parallel import all_gather, broadcast_object, is_main
 

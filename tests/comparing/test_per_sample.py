@@ -17,7 +17,7 @@ from support import small_runs
 
 from paddlevit_dist import config
 from paddlevit_dist.comparing.per_sample import PerSample
-from paddlevit_dist.contracts.task import Metrics
+from paddlevit_dist.contracts.metrics import Metrics
 from paddlevit_dist.images.detection.detections import Detections, as_written
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.intervals import means

@@ -11,9 +11,10 @@ from PIL import Image
 
 from ...contracts.dataset import Samples
 from ...contracts.figures import Colour, Figure
+from ...contracts.metrics import Metrics
 from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row
 from ...contracts.sample_checks import BadSample, require_labels
-from ...contracts.task import EvaluationStep, ExportParts, Labelled, Metrics, Records, Step, Term
+from ...contracts.task import EvaluationStep, ExportParts, Labelled, Records, Step, Term
 from ...labelling.counts import packed
 from ...labelling.losses import (
     cross_entropies,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.task import Kept, Metrics
+from ...contracts.metrics import Kept, Metrics
 from ...intervals import mean_of_defined, weighted_sums
 from ...parallel import all_gather
 from ...runtime.compiled import compiled

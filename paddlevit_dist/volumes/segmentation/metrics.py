@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.task import Kept, Metrics
+from ...contracts.metrics import Kept, Metrics
 from ...intervals import mean_of_defined, quotient, weighted_sums
 from ...labelling.counts import confusion_of, statistics_of
 from ...runtime.errors import UserError

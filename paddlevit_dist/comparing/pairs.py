@@ -11,7 +11,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .scores import SORTS, Sort
 from .significance import Swapped, mcnemar, permutation
-from .tables import RESULTS, Table
+from .tables import RESULTS, Table, settings_of, that_differ
 
 PERCENT = 95
 _FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # before names of values
@@ -168,6 +168,7 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
         **rows[score],
         "p": float(f"{p:.6g}"),
         "test": test,
+        "settings": that_differ(settings_of(first), settings_of(second), without=("score",)),
         "warnings": warnings(first, second),
         "values": {name: row for name, row in rows.items() if name not in own},
         "classes": classes,

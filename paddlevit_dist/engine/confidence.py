@@ -98,11 +98,11 @@ def intervals_of(
 
 def in_event(intervals: Mapping[str, Interval], names: Iterable[str], confidence: Confidence | None) -> Any:
     """What an evaluation's event says of intervals: percent, and the ends for each of its values that has one, in the
-    order of these names; empty where there are none."""
+    order of these names, None for one without width; empty where there are none."""
     if not intervals or confidence is None:
         return {}
     found = {name: intervals[name].plain() for name in names if name in intervals}
-    ends = {name: [plain["low"], plain["high"]] for name, plain in found.items()}
+    ends = {name: [plain["low"], plain["high"]] if "low" in plain else None for name, plain in found.items()}
     return {"interval": {"percent": confidence.percent, **ends}}
 
 

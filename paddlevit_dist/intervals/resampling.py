@@ -61,8 +61,10 @@ class Interval(NamedTuple):
         return self.high - self.low > _ROUNDING * max(abs(self.low), abs(self.high))
 
     def plain(self) -> dict[str, float]:
-        """For a file: its three numbers by name, with six digits."""
-        return {name: float(f"{number:.6g}") for name, number in self._asdict().items()}
+        """For a file: its three numbers by name, with six digits; the value alone where there is no width, as one of 0
+        says that nothing is known and looks as if all were."""
+        numbers = self._asdict() if self.has_width() else {"value": self.value}
+        return {name: float(f"{number:.6g}") for name, number in numbers.items()}
 
     def ends(self, decimals: int) -> str:
         """Such as "[82.4, 84.0]"."""

@@ -94,7 +94,8 @@ def lines_of(tables: Sequence[Table], comparisons: Sequence[dict[str, Any]], dec
     for other in comparisons:
         heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]
         details = [*settings_told(other), *_class_lines(other, decimals), *_sample_lines(other)]
-        lines += [*heading, *details, *(f"warning: {one_line(warning)}" for warning in other["warnings"])]
+        lines += [*heading, *(f"note: {one_line(note)}" for note in other["notes"]), *details]
+        lines += [f"warning: {one_line(warning)}" for warning in other["warnings"]]
     return lines
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contracts.task import Kept, Metrics
-from ..intervals import Interval, Rated, bootstrap, join
+from ..contracts.truth import samples_of_classes
+from ..intervals import Interval, Rated, bootstrap, join, rough_note
 from ..parallel import all_gather, broadcast_object, is_main
 
 
@@ -63,6 +64,12 @@ class SampleTable(NamedTuple):
             return {}
         values = functools.partial(self.metrics.resampled, self.columns)
         return bootstrap(Rated(values, self.metrics.rates(self.columns)), len(self.indices), *confidence)
+
+    def rough_note(self, found: Mapping[str, Interval], shown: Iterable[str]) -> str | None:
+        """See ``intervals.rough_note``; ``shown`` are the names of an evaluation's values."""
+        kept, rates = self.kept(), self.metrics.rates(self.columns)
+        of_class = samples_of_classes(kept.kind, kept.arrays, kept.classes) if kept else {}
+        return rough_note(len(self.indices), "sample", found, rates, of_class, shown)
 
 
 def intervals_of(

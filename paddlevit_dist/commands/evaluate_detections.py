@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..contracts.scored import UNKNOWN, Origin, Scored
+from ..contracts.truth import samples_of_classes
 from ..intervals import bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
@@ -66,7 +67,9 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     table = scored_files.table_of(annotations, results, kind)
     accumulated = accumulate(table)
     found = {} if options.interval == "off" else _intervals(table, float(options.interval))
-    rough = rough_note(len(table.image_ids), "picture") if found else None
+    scored = _scored(annotations, table, origin, kind)
+    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes)
+    rough = rough_note(len(table.image_ids), scored.sample, found, {}, of_class, STAT_NAMES)
     notices += [rough] if rough else []
     for notice in notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
@@ -83,7 +86,7 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     )
     said.update(stats=stats, per_category=per_class)  # in COCO's order and with its -1 for what is not defined
     if options.output:
-        write(_scored(annotations, table, origin, kind), said, Path(options.output), options.results)
+        write(scored, said, Path(options.output), options.results)
     if options.json:
         print(json.dumps(said))
         return

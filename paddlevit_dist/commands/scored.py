@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import wings
 from ..contracts.scored import Origin, Scored
+from ..contracts.truth import samples_of_classes
 from ..intervals import Interval, Rated, bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written
@@ -120,7 +121,9 @@ def tell(scored: Scored, options: Namespace) -> None:
     whole = {name: float(column[0]) for name, column in scored.recompute(np.ones((1, number))).items()}
     values = {name: value for name, value in whole.items() if not np.isnan(value)}
     found = {} if options.interval == "off" else bootstrap(scored.recompute, number, float(options.interval))
-    rough = rough_note(number, scored.sample) if found else None
+    rates = scored.recompute.rates if isinstance(scored.recompute, Rated) else {}
+    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes)
+    rough = rough_note(number, scored.sample, found, rates, of_class, scored.shown)
     notes = [*scored.notices, *([rough] if rough else [])]
     said = said_of(values, found, options.interval, number, scored.protocol, notes)
     for notice in said["notes"]:

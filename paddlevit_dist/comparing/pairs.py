@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..intervals import Interval, Rated, bootstrap, paired_difference
+from ..contracts.truth import TRUTH, samples_of_classes
+from ..intervals import Interval, Rated, bootstrap, paired_difference, rough_note
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .scores import SORTS, Sort
 from .significance import Swapped, mcnemar, permutation
-from .tables import RESULTS, Table
+from .tables import RESULTS, Table, settings_of, that_differ
 
 PERCENT = 95
 _FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # before names of values
@@ -45,8 +46,8 @@ class Pair(NamedTuple):
         if len(ours["classes"]) != len(theirs["classes"]):
             said = f"{len(ours['classes'])} classes there, {len(theirs['classes'])} here"
             raise UserError(_refused(first, second, said))
-        order, sort = _order(first, second), SORTS[ours["kind"]]
-        differs = (sort.truth(first.arrays) != sort.truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
+        order, sort, truth = _order(first, second), SORTS[ours["kind"]], TRUTH[ours["kind"]]
+        differs = (truth(first.arrays) != truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
         if differs.any():
             name = first.names[int(np.argmax(differs))]
             said = f"{int(differs.sum()):,} of {len(order):,} samples have other labels there, such as {name}"
@@ -168,11 +169,24 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
         **rows[score],
         "p": float(f"{p:.6g}"),
         "test": test,
+        "settings": that_differ(settings_of(first), settings_of(second), without=("score",)),
         "warnings": warnings(first, second),
+        "notes": _notes(pair, found),
         "values": {name: row for name, row in rows.items() if name not in own},
         "classes": classes,
         **_changed(pair),
     }
+
+
+def _notes(pair: Pair, found: dict[str, Interval]) -> list[str]:
+    """The line of an interval that is rough; of the table with fewer errors, where errors are counted."""
+    score, about = pair.first.about["score"], pair.first.about
+    which = max((_FIRST, _SECOND), key=lambda which: found[f"{which}{score}"].value)
+    of_class = samples_of_classes(about["kind"], pair.first.arrays, pair.classes)
+    rates, shown = pair.both().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
+    rate = {name: number for name, number in rates.items() if name.startswith(which)}
+    note = rough_note(len(pair.order), "sample", found, rate, of_class, shown)
+    return [note] if note else []
 
 
 def _row(found: dict[str, Interval], name: str) -> dict[str, Any]:

@@ -56,9 +56,10 @@ class PerSample(Watcher):
         rounded = {name: [_plain(value) for value in column] for name, column in columns.items()}
         write = _parquet if self._target.suffix.lower() == ".parquet" else _csv
         content = write({"name": names, **rounded})
+        replaced = " (replaces an earlier one)" if self._target.exists() else ""
         with atomic_file(self._target) as file:
             file.write(content)
-        self._run.record.say(f"a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}")
+        self._run.record.say(f"a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}")
 
     def _nothing_kept(self) -> str:
         return (

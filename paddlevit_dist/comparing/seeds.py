@@ -285,12 +285,8 @@ def _on_cores(cores: set[int]) -> Any:
 def _told(row: dict[str, Any], group: Group) -> str:
     if "value" not in row:
         return row["state"]
-    best = f"{group.about['score']} {_score(row, decimals_of([row['value']]))}, epoch {row['epoch']}"
+    best = f"{group.about['score']} {ends(row, decimals_of([row['value']]))}, epoch {row['epoch']}"
     return best if row["state"] == FINISHED else f"{row['state']}: {best}"
-
-
-def _score(row: dict[str, Any], decimals: int) -> str:
-    return ends(row, decimals) if "low" in row else number(row["value"], decimals)
 
 
 def lines_of(group: Group) -> list[str]:
@@ -299,7 +295,7 @@ def lines_of(group: Group) -> list[str]:
     decimals = decimals_of(values)
     rows = [["seed", f"best {group.about['score']}", "epoch", ""]]
     for row in group.seeds:
-        found = [_score(row, decimals), str(row["epoch"])] if "value" in row else ["", ""]
+        found = [ends(row, decimals), str(row["epoch"])] if "value" in row else ["", ""]
         rows.append([str(row["seed"]), *found, "" if row["state"] == FINISHED else row["state"]])
     lines = ["", *map(one_line, columns(rows))]
     scores = group.scores
@@ -307,7 +303,7 @@ def lines_of(group: Group) -> list[str]:
         return lines
     lines.append(f"best {group.about['score']} of {len(scores)} seed(s): {groups.in_words(scores, decimals)}")
     if len(scores) > 1:
-        reach = number(groups.noise(scores), decimals)
+        reach = number(groups.inside(group.about["score"], 0.0, groups.noise(scores))[1], decimals)
         lines.append(
             f"by chance alone the means of two such groups differ by up to {reach} ({groups.PERCENT} % of pairs)"
         )

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contracts.metrics import Kept, Metrics
-from ..intervals import Interval, Rated, bootstrap, join
+from ..contracts.truth import samples_of_classes
+from ..intervals import Interval, Rated, bootstrap, join, rough_note
 from ..parallel import all_gather, broadcast_object, is_main
 
 
@@ -64,6 +65,12 @@ class SampleTable(NamedTuple):
         values = functools.partial(self.metrics.resampled, self.columns)
         return bootstrap(Rated(values, self.metrics.rates(self.columns)), len(self.indices), *confidence)
 
+    def rough_note(self, found: Mapping[str, Interval], shown: Iterable[str]) -> str | None:
+        """See ``intervals.rough_note``; ``shown`` are the names of an evaluation's values."""
+        kept, rates = self.kept(), self.metrics.rates(self.columns)
+        of_class = samples_of_classes(kept.kind, kept.arrays, kept.classes) if kept else {}
+        return rough_note(len(self.indices), "sample", found, rates, of_class, shown)
+
 
 def intervals_of(
     metrics: Metrics,
@@ -98,11 +105,11 @@ def intervals_of(
 
 def in_event(intervals: Mapping[str, Interval], names: Iterable[str], confidence: Confidence | None) -> Any:
     """What an evaluation's event says of intervals: percent, and the ends for each of its values that has one, in the
-    order of these names; empty where there are none."""
+    order of these names, None for one without width; empty where there are none."""
     if not intervals or confidence is None:
         return {}
     found = {name: intervals[name].plain() for name in names if name in intervals}
-    ends = {name: [plain["low"], plain["high"]] for name, plain in found.items()}
+    ends = {name: [plain["low"], plain["high"]] if "low" in plain else None for name, plain in found.items()}
     return {"interval": {"percent": confidence.percent, **ends}}
 
 

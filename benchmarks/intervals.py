@@ -23,6 +23,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np  # noqa: E402
 from coco_evaluation import write_files  # noqa: E402
 from rounds import print_machine, print_result, table  # noqa: E402
+from smallest import sized  # noqa: E402
 
 from paddlevit_dist.intervals import bootstrap  # noqa: E402
 
@@ -82,8 +83,8 @@ def landmarks() -> tuple[Any, list[np.ndarray]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--resamples", type=int, default=1000)
-    parser.add_argument("--pictures", type=int, default=5000, help="of COCO")
+    parser.add_argument("--resamples", type=int, default=sized(1000, 3))
+    parser.add_argument("--pictures", type=int, default=sized(5000, 20), help="of COCO")
     options = parser.parse_args()
     print_machine()
     kinds: dict[str, Callable[[], tuple[Any, list[np.ndarray]]]] = {

@@ -168,7 +168,7 @@ def main() -> None:
             start_seconds = time.perf_counter() - started
             each = (arguments.seconds - start_seconds) / max(1, len(chosen)) - 1.5 * start_seconds
             for name, variant in chosen.items():
-                if time.perf_counter() - started > arguments.seconds:
+                if rows and time.perf_counter() - started > arguments.seconds:
                     print(f"  {name}: not measured, the time is over", flush=True)
                     continue
                 kept = {k: v for k, v in plain.items() if not variant.removed or not k.startswith(variant.removed)}

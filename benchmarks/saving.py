@@ -117,8 +117,10 @@ class Script:
             position = {**parts.sampler.state_dict(), **parts.schedule.state_dict()}
             state = checkpoints.RunState(position, parts.checkpointer.optimizer.state_dict(), extra)
             weights, averages = parts.model.state_dict(), parts.ema.state_dict()
-            checkpoints.save(self.folder, checkpoints.update_name(position["update"]), weights, state, averages)
-            checkpoints.prune(self.folder, lambda epoch: False, position["update"], 1)
+            written = checkpoints.save(
+                self.folder, checkpoints.update_name(position["update"]), weights, state, averages
+            )
+            checkpoints.prune(self.folder, lambda epoch: False, position["update"], 1, good=written)
         barrier()
 
 

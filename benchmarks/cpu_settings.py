@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TextIO
 
 import rounds
-from smallest import sized
+from smallest import SHALLOW, sized
 
 from paddlevit_dist.parallel import devices
 
@@ -75,7 +75,7 @@ def make_step(static: str) -> Callable[[], float]:
     if static == "cinn" and not paddle.is_compiled_with_cinn():
         raise RuntimeError("this Paddle is built without CINN")
     paddle.seed(0)
-    model = create_model("vit_tiny_patch16_224")
+    model = create_model("vit_tiny_patch16_224", **SHALLOW)
     if static:
         compile_passes(model)
     return rounds.timed_training_step(model, model.parameters(), BATCH_SIZE)

@@ -18,7 +18,7 @@ import clock
 import rounds
 from process_memory import status_bytes
 from rounds import Spread
-from smallest import sized
+from smallest import SHALLOW, sized
 
 BATCHES = {"vit_small_patch16_224": sized(16, 1), "swin_tiny_patch4_window7_224": 16}
 ROUNDS, STEPS = 5, sized(3, 1)
@@ -35,7 +35,7 @@ def work(name: str, way: str) -> None:
     from paddlevit_dist.parallel import recompute_layers
 
     paddle.seed(1)
-    model = create_model(name, num_classes=1000, drop_path=0.1)
+    model = create_model(name, num_classes=1000, drop_path=0.1, **SHALLOW)
     model.train()
     if way == RECOMPUTED:
         recompute_layers(Classification(config.load([f"MODEL.NAME={name}"]).values).recomputed_layers(model))

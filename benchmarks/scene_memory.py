@@ -38,7 +38,7 @@ import numpy as np
 import sized_scenes
 from process_memory import Memory, files_of, members_of, memory_of
 from rounds import Spread, end, interleave, print_machine, print_result, ratios, start, table, tuned_environment
-from smallest import sized
+from smallest import need, sized
 
 SCENES = sized(1800, 8)
 BATCH, WORKERS, MAX_POINTS = sized(4, 1), 2, 250_000
@@ -326,6 +326,7 @@ def measure_training(folder: Path, scenes: int) -> float:
 
 
 def main(arguments: list[str]) -> None:
+    need("scipy")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenes", type=int, default=SCENES)
     parser.add_argument("--rounds", type=int, default=sized(5, 1))
@@ -337,11 +338,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--ranks", type=int, default=1, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    if given.scenes < 8 * BATCH:
-        parser.error(f"--scenes {given.scenes}: at least {8 * BATCH}, two batches of each rank in a quarter of them")
     if given.feed:
         feed(given.feed, Path(given.folder), given.scenes, given.repeated, given.rank, given.ranks)
         return
+    if given.scenes < 8 * BATCH:
+        parser.error(f"--scenes {given.scenes}: at least {8 * BATCH}, two batches of each rank in a quarter of them")
     print_machine()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "store")

@@ -35,3 +35,6 @@ def need(*packages: str) -> None:
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         raise lacks(f"{', '.join(missing)}: not installed here")
+
+
+SHALLOW = sized({}, {"depth": 1})  # a vision transformer's, for create_model

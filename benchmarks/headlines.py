@@ -236,7 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default=sized("", "dataset_memory"), help="benchmarks whose file's name begins so")
     options = parser.parse_args(arguments)
     rounds.print_machine()
-    rows, failed = [], 0
+    rows, failed, result = [], 0, {}
     for headline in HEADLINES:
         words = (headline.whole if options.all else headline.command).split()
         if not words[0].startswith(options.only):
@@ -244,6 +244,8 @@ def main(arguments: list[str] | None = None) -> int:
         measured = run(words, ALL_SECONDS if options.all else headline.seconds, options.peer_python)
         failed += bool(measured.problem)
         rows.append(row_of(headline, measured))
+        if headline.key in measured.result:
+            result[headline.name] = measured.result[headline.key]
     for command in ONLY_WHOLE if options.all else ():
         words = command.split()
         if words[0].startswith(options.only):
@@ -251,6 +253,7 @@ def main(arguments: list[str] | None = None) -> int:
             failed += bool(measured.problem)
             rows.append([words[0], "", "", "", measured.problem or "see above", f"{measured.seconds:.0f}"])
     rounds.table("Headlines", ["", "now", "goal", "stored", "", "seconds"], rows)
+    rounds.print_result(result)
     return 1 if failed else 0
 
 

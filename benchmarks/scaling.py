@@ -359,7 +359,7 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         print("no --peer-python: measured without torch")
     result: dict[str, float] = {}
-    for part in options.part or PARTS:
+    for part in options.part or sized(list(PARTS), ["core", "loaders", "calculation"]):
         result.update(PARTS[part](options))
     rounds.print_result(result)
 

@@ -53,7 +53,7 @@ class Turns:
         return "with" if block % 4 in (0, 3) else "without"
 
     def _switch(self, is_on: bool) -> None:
-        def nothing(*_: Any) -> None:
+        def nothing(*_: Any, **__: Any) -> None:
             return None
 
         self.steps.meet = self.on["meet"] if is_on else nothing

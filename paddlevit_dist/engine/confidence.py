@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..contracts.sample_groups import Groups
 from ..contracts.task import Kept, Metrics
 from ..intervals import Interval, Rated, bootstrap, join
 from ..parallel import all_gather, broadcast_object, is_main
@@ -37,11 +38,13 @@ class SampleTable(NamedTuple):
         metrics: that have kept it.
         indices: int64 (samples,), ascending.
         columns: see ``Metrics.per_sample``.
+        groups: of these samples; None: each is alone.
     """
 
     metrics: Metrics
     indices: np.ndarray
     columns: list[np.ndarray]
+    groups: Groups | None = None
 
     def kept(self) -> Kept | None:
         """See ``Metrics.kept``."""
@@ -50,7 +53,8 @@ class SampleTable(NamedTuple):
     def without(self, indices: Sequence[int]) -> "SampleTable":
         """The other samples."""
         stays = ~np.isin(self.indices, indices)
-        return SampleTable(self.metrics, self.indices[stays], [column[stays] for column in self.columns])
+        groups = None if self.groups is None else self.groups.chosen(stays)
+        return SampleTable(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
 
     def values(self) -> dict[str, float]:
         """What is defined of ``Metrics.resampled`` for these samples, at least one."""
@@ -62,7 +66,8 @@ class SampleTable(NamedTuple):
         if confidence is None:
             return {}
         values = functools.partial(self.metrics.resampled, self.columns)
-        return bootstrap(Rated(values, self.metrics.rates(self.columns)), len(self.indices), *confidence)
+        groups = None if self.groups is None else self.groups.names
+        return bootstrap(Rated(values, self.metrics.rates(self.columns)), len(self.indices), *confidence, groups)
 
 
 def intervals_of(
@@ -70,6 +75,7 @@ def intervals_of(
     indices: Sequence[int],
     confidence: Confidence | None,
     keep: Callable[[SampleTable], None] | None = None,
+    groups: Groups | None = None,
 ) -> dict[str, Interval]:
     """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
 
@@ -78,6 +84,7 @@ def intervals_of(
     Args:
         indices: of this rank's samples, in the order in which they were evaluated.
         keep: called in the main process with the table of all samples, where there is one.
+        groups: of all samples, by their indices.
     """
     own = metrics.per_sample()
     if own is not None and any(len(column) != len(indices) for column in own):
@@ -89,7 +96,7 @@ def intervals_of(
     if is_main():
         joined, *columns = join([(part, [np.asarray(part, np.int64), *arrays]) for part, arrays in gathered])
         if len(joined):
-            table = SampleTable(metrics, joined, columns)
+            table = SampleTable(metrics, joined, columns, None if groups is None else groups.chosen(joined))
             found = table.intervals(confidence)
             if keep is not None:
                 keep(table)

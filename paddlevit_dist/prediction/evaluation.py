@@ -13,13 +13,13 @@ from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..config import dump_yaml
 from ..contracts.prediction import Entry, PredictionWriter
+from ..contracts.sample_groups import rough
 from ..engine import about
 from ..engine.introduction import start_record
 from ..engine.precision import compile_model
 from ..engine.samples_check import require_held_out
 from ..engine.trainer import Trainer
 from ..engine.watchers import Watchers
-from ..intervals import rough_note
 from ..observe.observer import RunFacts, ends_of
 from ..parallel import LeftEarly, barrier, is_main, rank, world_size
 from ..runtime import signals
@@ -64,9 +64,9 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
         run.observers.evaluated(0, 0, {**values, **ends_of(event)})
         try:
-            rough = rough_note(len(run.evaluated), "sample") if run.evaluation.intervals else None
-            if rough:
-                record.say(f"note: {rough}")
+            if run.evaluation.intervals:
+                for said in rough(run.evaluation.groups, len(run.evaluated), "sample"):
+                    record.say(f"note: {said}")
             watchers.tell("evaluation_done", {"of": weights, "split": split})
         finally:  # what took an hour is said, whatever could not be written of it
             record.say(line)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from ..runtime.errors import UserError
 
+_CASE = -1  # a depth: names of volumes, whose first channel nnU-Net calls CASE_0000.nii.gz
+
 
 class Names:
     """The samples of the truth by their names: as paths that end alike, or without the suffix of the file.
@@ -22,6 +24,7 @@ class Names:
         self._paths = [_plain(name) for name in names]
         self._depth: int | None = None
         self._rows: dict[str, int] = {}
+        self._at_depth: dict[int, dict[str, int]] = {}
 
     def row(self, name: str) -> int | None:
         """Which sample is called like this; None: none.
@@ -35,8 +38,10 @@ class Names:
         return self._rows.get(_end(path, self._depth or 0))
 
     def _decide(self, path: str) -> None:
-        for depth in [*range(path.count("/") + 1, 0, -1), 0]:
-            rows = {_end(own, depth): row for row, own in enumerate(self._paths)}
+        for depth in [*range(path.count("/") + 1, 0, -1), 0, _CASE]:
+            if depth not in self._at_depth:
+                self._at_depth[depth] = {_end(own, depth): row for row, own in enumerate(self._paths)}
+            rows = self._at_depth[depth]
             if _end(path, depth) not in rows:
                 continue
             if len(rows) < len(self.names):
@@ -46,7 +51,7 @@ class Names:
                     f"{self.source}: several {self.kind}s are called {_end(_plain(twice), depth)}, as names like "
                     f"'{path}' go: results need more of the path, such as {twice}"
                 )
-            self._depth, self._rows = depth, rows
+            self._depth, self._rows, self._at_depth = depth, rows, {}
             return
 
 
@@ -55,5 +60,8 @@ def _plain(name: str) -> str:
 
 
 def _end(path: str, depth: int) -> str:
-    """The last ``depth`` parts of a path; 0: its last part without the suffix."""
-    return "/".join(path.split("/")[-depth:]) if depth else os.path.splitext(path.rpartition("/")[2])[0]
+    """The last ``depth`` parts of a path; 0: its last part without the suffix; ``_CASE``: and without a channel's."""
+    if depth > 0:
+        return "/".join(path.split("/")[-depth:])
+    stem = os.path.splitext(path.rpartition("/")[2].removesuffix(".gz"))[0]
+    return stem.removesuffix("_0000") if depth == _CASE else stem

@@ -80,7 +80,7 @@ DATASETS: dict[str, Target] = {
     "voc": "paddlevit_dist.images.detection.data.voc:Voc",
     "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
     "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
-    "segmentation_shapes": "paddlevit_dist.images.segmentation.shapes:SegmentationShapes",
+    "segmentation_shapes": "paddlevit_dist.images.segmentation.data.segmentation_dataset:SegmentationShapes",
     **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",

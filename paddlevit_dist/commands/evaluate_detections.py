@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.sample_groups import FOLDER, rough
+from ..contracts.sample_groups import FOLDER
 from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
@@ -26,6 +26,7 @@ from .scored import (
     data_set,
     groups_of,
     intervals_of,
+    rough_of,
     said_of,
     takes_data,
     write,
@@ -80,7 +81,8 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     scored = _scored(annotations, table, origin, kind)
     groups = groups_of(options, scored.names, FOLDER)
     found = intervals_of(scored.recompute, len(table.image_ids), options.interval, groups) if scored.names else {}
-    notices += rough(groups, len(table.image_ids), "picture") if found else []
+    rough = rough_of(scored, found, groups, STAT_NAMES)
+    notices += [rough] if rough else []
     for notice in notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))

@@ -7,16 +7,17 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import wings
-from ..contracts.sample_groups import Groups, read_groups, rough
+from ..contracts.sample_groups import Groups, drawn, names_of, read_groups
 from ..contracts.scored import Origin, Scored
-from ..intervals import Interval, Rated, bootstrap
+from ..contracts.truth import samples_of_classes
+from ..intervals import Interval, Rated, bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written
 from ..runtime.printing import one_line, shortened
@@ -139,7 +140,14 @@ def intervals_of(recompute: Any, number: int, percent: str, groups: Groups | Non
     """By name; none where they are off."""
     if percent == "off":
         return {}
-    return bootstrap(recompute, number, float(percent), groups=None if groups is None else groups.names)
+    return bootstrap(recompute, number, float(percent), groups=names_of(groups))
+
+
+def rough_of(scored: Scored, found: Mapping[str, Interval], groups: Groups | None, shown: Iterable[str]) -> str | None:
+    """See ``intervals.rough_note``."""
+    rates = scored.recompute.rates if isinstance(scored.recompute, Rated) else {}
+    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes, names_of(groups))
+    return rough_note(*drawn(groups, len(scored.names), scored.sample), found, rates, of_class, shown)
 
 
 def tell(scored: Scored, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
@@ -153,7 +161,8 @@ def tell(scored: Scored, options: Namespace, offered: Mapping[str, str] | None =
     values = {name: value for name, value in whole.items() if not np.isnan(value)}
     groups = groups_of(options, scored.names, offered)
     found = intervals_of(scored.recompute, number, options.interval, groups)
-    notes = [*scored.notices, *(rough(groups, number, scored.sample) if found else [])]
+    rough = rough_of(scored, found, groups, scored.shown)
+    notes = [*scored.notices, *([rough] if rough else [])]
     said = said_of(values, found, options.interval, number, scored.protocol, notes, groups)
     for notice in said["notes"]:
         print(one_line(f"note: {notice}"), file=sys.stderr)

@@ -68,6 +68,8 @@ def _image(pixels: np.ndarray, name: str) -> str:
 def _details(comparison: dict[str, Any], decimals: int, images: Mapping[str, str]) -> list[str]:
     parts = [f"<h2>{html.escape(telling.one_line(comparison['second']))}</h2>"]
     parts += [f"<p>Warning: {html.escape(telling.one_line(line))}</p>" for line in comparison["warnings"]]
+    notes = [f"Note: {telling.one_line(note)}" for note in comparison["notes"]]
+    parts += [f"<p>{html.escape(line)}</p>" for line in [*notes, *telling.settings_told(comparison)]]
     if comparison["classes"]:
         parts.append(f"<h3>Classes</h3>{_table(telling.class_rows(comparison, decimals))}")
     sides = [_gallery(kind, comparison[kind], images) for kind in telling.CHANGES if comparison.get(kind)]

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.sample_groups import Groups, rough
-from ..intervals import Interval, Rated, bootstrap, numbers_of, paired_difference
+from ..contracts.sample_groups import Groups, drawn, names_of
+from ..contracts.truth import TRUTH, samples_of_classes
+from ..intervals import Interval, Rated, bootstrap, numbers_of, paired_difference, rough_note
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .scores import SORTS, Sort
 from .significance import Swapped, mcnemar, permutation
-from .tables import RESULTS, Table
+from .tables import RESULTS, Table, settings_of, that_differ
 
 PERCENT = 95
 _FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # before names of values
@@ -48,8 +49,8 @@ class Pair(NamedTuple):
         if len(ours["classes"]) != len(theirs["classes"]):
             said = f"{len(ours['classes'])} classes there, {len(theirs['classes'])} here"
             raise UserError(_refused(first, second, said))
-        order, sort = _order(first, second), SORTS[ours["kind"]]
-        differs = (sort.truth(first.arrays) != sort.truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
+        order, sort, truth = _order(first, second), SORTS[ours["kind"]], TRUTH[ours["kind"]]
+        differs = (truth(first.arrays) != truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
         if differs.any():
             name = first.names[int(np.argmax(differs))]
             said = f"{int(differs.sum()):,} of {len(order):,} samples have other labels there, such as {name}"
@@ -76,7 +77,7 @@ class Pair(NamedTuple):
     def intervals(self) -> dict[str, Interval]:
         """Those of ``both``; of rates the difference has Newcombe's, where a sample is one thing, and the wider ends of
         both where it, or a group, has several that depend on each other."""
-        groups = None if self.groups is None else self.groups.names
+        groups = names_of(self.groups)
         found = bootstrap(self.both(), len(self.order), PERCENT, groups=groups)
         depends = numbers_of(groups) is not None
         later = {name: array[self.order] for name, array in self.second.arrays.items() if len(array) == len(self.order)}
@@ -176,23 +177,35 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
         "p": float(f"{p:.6g}"),
         "test": test,
         **({} if pair.groups is None else {"groups": pair.groups.plain()}),
-        "warnings": [*warnings(first, second), *_about_groups(pair)],
+        "settings": that_differ(settings_of(first), settings_of(second), without=("score",)),
+        "warnings": [*warnings(first, second), *_other_groups(pair)],
+        "notes": _notes(pair, found),
         "values": {name: row for name, row in rows.items() if name not in own},
         "classes": classes,
         **_changed(pair),
     }
 
 
-def _about_groups(pair: Pair) -> list[str]:
-    """What is odd about groups: few of them, or others in the second table."""
+def _other_groups(pair: Pair) -> list[str]:
+    """The line of groups that are others in the second table."""
     groups, others = pair.groups, pair.second.groups
-    if groups is None:
+    if groups is None or others is None:
         return []
-    lines = rough(groups, len(pair.order), "sample")
-    pairs = zip(groups.names.tolist(), [] if others is None else others.chosen(pair.order).names.tolist())
-    if len(set(pairs)) > groups.number():
-        lines.append(f"groups: other ones in {pair.second.run}, drawn are those of {groups.source}")
-    return lines
+    both = set(zip(groups.names.tolist(), others.chosen(pair.order).names.tolist()))
+    if len(both) == groups.number() == others.number():
+        return []
+    return [f"groups: {pair.second.run} has others, {others}; drawn are those of {pair.first.run}"]
+
+
+def _notes(pair: Pair, found: dict[str, Interval]) -> list[str]:
+    """The line of an interval that is rough; of the table with fewer errors, where errors are counted."""
+    score, about = pair.first.about["score"], pair.first.about
+    which = max((_FIRST, _SECOND), key=lambda which: found[f"{which}{score}"].value)
+    of_class = samples_of_classes(about["kind"], pair.first.arrays, pair.classes, names_of(pair.groups))
+    rates, shown = pair.both().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
+    rate = {name: number for name, number in rates.items() if name.startswith(which)}
+    note = rough_note(*drawn(pair.groups, len(pair.order), "sample"), found, rate, of_class, shown)
+    return [note] if note else []
 
 
 def _row(found: dict[str, Interval], name: str) -> dict[str, Any]:
@@ -202,7 +215,7 @@ def _row(found: dict[str, Interval], name: str) -> dict[str, Any]:
 
 
 def _significance(pair: Pair) -> tuple[float, str]:
-    numbers = numbers_of(None if pair.groups is None else pair.groups.names)
+    numbers = numbers_of(names_of(pair.groups))
     if pair.first.about["score"] != "top-1":
         p, swaps = permutation(pair.swapped(), len(pair.order), pair.sort.swaps, numbers)
         return p, f"permutation test, {swaps:,} swaps"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..contracts.metrics import Metrics
 from ..contracts.sample_groups import GROUP
-from ..contracts.task import Metrics
 from ..engine.watchers import Watcher
 from ..parallel import is_main
 from ..runtime.errors import UserError
@@ -59,9 +59,10 @@ class PerSample(Watcher):
             rounded = {GROUP: table.groups.names.tolist(), **rounded}
         write = _parquet if self._target.suffix.lower() == ".parquet" else _csv
         content = write({"name": names, **rounded})
+        replaced = " (replaces an earlier one)" if self._target.exists() else ""
         with atomic_file(self._target) as file:
             file.write(content)
-        self._run.record.say(f"a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}")
+        self._run.record.say(f"a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}")
 
     def _nothing_kept(self) -> str:
         return (

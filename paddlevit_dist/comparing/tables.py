@@ -1,5 +1,6 @@
 """The samples of an evaluation in a file of the run's folder, beside its intervals."""
 
+import contextlib
 import hashlib
 import json
 import time
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import read_npz
+from ..checkpoint.content import directory_of, read_about, read_about_file, settings_beside
 from ..contracts.sample_groups import GROUP, Groups
 from ..contracts.scored import Scored
 from ..runtime.errors import UserError
@@ -21,6 +23,8 @@ FILES = ("eval_scored_samples.npz", "scored_samples.npz")  # of an evaluation, o
 RESULTS = "results "  # before what results of others are called: nothing is known of their weights
 _FORMAT = 1
 _ABOUT, _NAMES, _INDICES, _GROUPS = "about", "names", "indices", "groups"
+_NOT_COMPARED = ("start", "place", "machine")  # effects of settings that change no score
+_STARTED_FROM = ("MODEL.PRETRAINED", "MODEL.BACKBONE_PRETRAINED")  # but these do
 _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
 
 
@@ -123,6 +127,42 @@ def _joined(names: Sequence[str]) -> bytes:
 
 def _parted(array: np.ndarray) -> list[str]:
     return [name.decode("utf-8", "surrogateescape") for name in array.tobytes().split(b"\0")]
+
+
+def settings_of(table: Table) -> dict[str, Any]:
+    """The configuration of the training that has made the weights of a table; empty where it is not known any more."""
+    of = str(table.about["of"])
+    if of.startswith("epoch "):
+        return settings_in(table.file.parent)
+    with contextlib.suppress(UserError):
+        if Path(of).exists():  # never that of RESULTS
+            folder = directory_of(of)
+            return settings_beside(read_about(str(folder)) or {}, folder / "weights") or {}
+    return {}
+
+
+def settings_in(run: Path) -> dict[str, Any]:
+    """The configuration of the training in a folder; empty where there is none that can be read."""
+    file = run / "config.yaml"
+    with contextlib.suppress(UserError):
+        return read_about_file(file) if file.is_file() else {}
+    return {}
+
+
+def that_differ(ours: dict[str, Any], theirs: dict[str, Any], without: Sequence[str] = ()) -> dict[str, list[Any]]:
+    """By name the values of settings of two trainings that differ, as far as both are known and scores may depend on
+    them.
+
+    Args:
+        without: effects of settings (``config.key.EFFECTS``) that are told elsewhere.
+    """
+    from ..config.table import effects, leaves
+
+    left_out = {None, *_NOT_COMPARED, *without}
+    effect_of = {**effects(), **dict.fromkeys(_STARTED_FROM, "training")}
+    before, now = dict(leaves(ours)), dict(leaves(theirs))
+    shared = [name for name in now if name in before and effect_of.get(name) not in left_out]
+    return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}
 
 
 def read(run: str) -> Table:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..intervals import rough_note
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
 from ..runtime.printing import shortened, text_of_cell
@@ -49,11 +48,14 @@ class Groups(NamedTuple):
         return f"by {self.number():,} groups ({self.by})"
 
 
-def rough(groups: Groups | None, num_samples: int, sample: str) -> list[str]:
-    """The note for intervals of too few groups, or, where each sample is alone, samples; nothing where there are
-    enough."""
-    said = rough_note(num_samples, sample) if groups is None else rough_note(groups.number(), "group")
-    return [said] if said else []
+def names_of(groups: Groups | None) -> np.ndarray | None:
+    """For ``bootstrap``."""
+    return None if groups is None else groups.names
+
+
+def drawn(groups: Groups | None, num_samples: int, sample: str) -> tuple[int, str]:
+    """How many things are drawn, and what one is called."""
+    return (num_samples, sample) if groups is None else (groups.number(), GROUP)
 
 
 def read_groups(
@@ -110,7 +112,8 @@ def _of_name(pattern: str, name: str) -> str:
 def _read(file: str, column: str | None, names: Sequence[str], source: str) -> tuple[str, str, dict[int, str]]:
     """What a group is, the file, and the group of each of the samples that are in it, by its position."""
     rows = _rows(file)
-    heading = [cell.strip() for cell in next(rows, Row(0, [])).cells]
+    first = next(rows, Row(0, []))
+    heading = [cell.strip() for cell in first.cells]
     lowered, finder = [cell.lower() for cell in heading], Names(names, source, "sample")
     own = 0 if _is_coco(file) else next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
     wanted = [place for place, cell in enumerate(heading) if cell == column or (column is None and cell == GROUP)]
@@ -120,13 +123,16 @@ def _read(file: str, column: str | None, names: Sequence[str], source: str) -> t
         there = shortened(", ".join(heading) or "nothing", 120)
         expected = f"a column {column}" if column else f"sample,group; or name the column: -group={file}:COLUMN"
         raise UserError(f"{file} has the columns {there}; expected {expected}")
-    by = heading[wanted[0]]
-    found: dict[int, str] = {}
+    listed = list(rows)
+    short = next((row for row in listed if len(row.cells) <= max(own, wanted[0])), None)
+    if short is not None:
+        raise UserError(f"{file}, line {short.line}: {len(short.cells)} columns, but {len(heading)} in the first")
+    by, found = heading[wanted[0]], dict[int, str]()
+    if not finder.settle(text_of_cell(row.cells[own].strip()) for row in [first, *listed]):
+        return by, file, found
     if finder.row(heading[own]) is not None:  # there are no headings
-        by, rows = GROUP, _rows(file)
-    for line, cells in rows:
-        if len(cells) <= max(own, wanted[0]):
-            raise UserError(f"{file}, line {line}: {len(cells)} columns, but {len(heading)} in the first")
+        by, listed = GROUP, [first, *listed]
+    for line, cells in listed:
         name, group = (text_of_cell(cells[place].strip()) for place in (own, wanted[0]))
         row = finder.row(name)
         if row is not None and found.setdefault(row, group) != group:

@@ -1,7 +1,7 @@
 """Finds samples by the names that somebody else's results give them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..runtime.errors import UserError
 
@@ -24,7 +24,6 @@ class Names:
         self._paths = [_plain(name) for name in names]
         self._depth: int | None = None
         self._rows: dict[str, int] = {}
-        self._at_depth: dict[int, dict[str, int]] = {}
 
     def row(self, name: str) -> int | None:
         """Which sample is called like this; None: none.
@@ -32,17 +31,22 @@ class Names:
         Raises:
             UserError: several are, as far as names of results can tell.
         """
-        path = _plain(name)
         if self._depth is None:
-            self._decide(path)
-        return self._rows.get(_end(path, self._depth or 0))
+            self.settle([name])
+        return self._rows.get(_end(_plain(name), self._depth or 0))
 
-    def _decide(self, path: str) -> None:
-        for depth in [*range(path.count("/") + 1, 0, -1), 0, _CASE]:
-            if depth not in self._at_depth:
-                self._at_depth[depth] = {_end(own, depth): row for row, own in enumerate(self._paths)}
-            rows = self._at_depth[depth]
-            if _end(path, depth) not in rows:
+    def settle(self, called: Iterable[str]) -> bool:
+        """Decide how much of a name counts: as much as one of these has in common with that of a sample; whether one
+        has.
+
+        Raises:
+            UserError: several samples are called alike then.
+        """
+        paths = [_plain(name) for name in called]
+        for depth in [*range(max((path.count("/") for path in paths), default=0) + 1, 0, -1), 0, _CASE]:
+            rows = {_end(own, depth): row for row, own in enumerate(self._paths)}
+            path = next((path for path in paths if _end(path, depth) in rows), None)
+            if path is None:
                 continue
             if len(rows) < len(self.names):
                 last = set(rows.values())
@@ -51,8 +55,9 @@ class Names:
                     f"{self.source}: several {self.kind}s are called {_end(_plain(twice), depth)}, as names like "
                     f"'{path}' go: results need more of the path, such as {twice}"
                 )
-            self._depth, self._rows, self._at_depth = depth, rows, {}
-            return
+            self._depth, self._rows = depth, rows
+            return True
+        return False
 
 
 def _plain(name: str) -> str:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.sample_groups import Groups
-from ..contracts.task import Kept, Metrics
-from ..intervals import Interval, Rated, bootstrap, join
+from ..contracts.metrics import Kept, Metrics
+from ..contracts.sample_groups import Groups, drawn, names_of
+from ..contracts.truth import samples_of_classes
+from ..intervals import Interval, Rated, bootstrap, join, rough_note
 from ..parallel import all_gather, broadcast_object, is_main
 
 
@@ -66,8 +67,14 @@ class SampleTable(NamedTuple):
         if confidence is None:
             return {}
         values = functools.partial(self.metrics.resampled, self.columns)
-        groups = None if self.groups is None else self.groups.names
-        return bootstrap(Rated(values, self.metrics.rates(self.columns)), len(self.indices), *confidence, groups)
+        rated = Rated(values, self.metrics.rates(self.columns))
+        return bootstrap(rated, len(self.indices), *confidence, names_of(self.groups))
+
+    def rough_note(self, found: Mapping[str, Interval], shown: Iterable[str]) -> str | None:
+        """See ``intervals.rough_note``; ``shown`` are the names of an evaluation's values."""
+        kept, rates = self.kept(), self.metrics.rates(self.columns)
+        of_class = samples_of_classes(kept.kind, kept.arrays, kept.classes, names_of(self.groups)) if kept else {}
+        return rough_note(*drawn(self.groups, len(self.indices), "sample"), found, rates, of_class, shown)
 
 
 def intervals_of(
@@ -105,11 +112,11 @@ def intervals_of(
 
 def in_event(intervals: Mapping[str, Interval], names: Iterable[str], confidence: Confidence | None) -> Any:
     """What an evaluation's event says of intervals: percent, and the ends for each of its values that has one, in the
-    order of these names; empty where there are none."""
+    order of these names, None for one without width; empty where there are none."""
     if not intervals or confidence is None:
         return {}
     found = {name: intervals[name].plain() for name in names if name in intervals}
-    ends = {name: [plain["low"], plain["high"]] for name, plain in found.items()}
+    ends = {name: [plain["low"], plain["high"]] if "low" in plain else None for name, plain in found.items()}
     return {"interval": {"percent": confidence.percent, **ends}}
 
 

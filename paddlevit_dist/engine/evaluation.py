@@ -7,8 +7,9 @@ from typing import Any
 import paddle
 
 from .. import wings
+from ..contracts.metrics import Metrics
 from ..contracts.sample_groups import Groups
-from ..contracts.task import EvaluationStep, Metrics, Records, Task
+from ..contracts.task import EvaluationStep, Records, Task
 from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler

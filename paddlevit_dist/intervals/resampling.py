@@ -17,11 +17,13 @@ interval and its correction for bias: B. Efron and R. Tibshirani, "An Introducti
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+
+from ..runtime.printing import shortened
 
 #: from weights, float64 (draws, samples), how often each sample is in each draw, to values by name, float (draws,);
 #: not a number where a value is not defined for a draw. Values of one draw must not depend on the others.
@@ -47,7 +49,8 @@ class Rated:
 RESAMPLES = 1000
 _ROUNDING = 1e-9  # relative; less is no difference
 _NORMAL = NormalDist()
-_FEW = 30  # samples
+_FEW, _RARE = 30, 10  # samples; those that are wrong, or of a class
+_MOST_LISTED = 3
 _SEED = 0  # a constant: an interval is not a matter of luck
 _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
 
@@ -64,8 +67,10 @@ class Interval(NamedTuple):
         return self.high - self.low > _ROUNDING * max(abs(self.low), abs(self.high))
 
     def plain(self) -> dict[str, float]:
-        """For a file: its three numbers by name, with six digits."""
-        return {name: float(f"{number:.6g}") for name, number in self._asdict().items()}
+        """For a file: its three numbers by name, with six digits; the value alone where there is no width, as one of 0
+        says that nothing is known and looks as if all were."""
+        numbers = self._asdict() if self.has_width() else {"value": self.value}
+        return {name: float(f"{number:.6g}") for name, number in numbers.items()}
 
     def ends(self, decimals: int) -> str:
         """Such as "[82.4, 84.0]"."""
@@ -175,10 +180,43 @@ def _groups_with(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
     return found
 
 
-def rough_note(num_samples: int, sample: str) -> str | None:
-    """The line for intervals of so few samples, or groups, that draws know too little of others."""
-    said = f"the interval is rough: {num_samples} {sample}s, and below {_FEW} it covers less than it says"
-    return said if num_samples < _FEW else None
+def rough_note(
+    num_samples: int,
+    sample: str,
+    found: Mapping[str, Interval],
+    rates: Mapping[str, int],
+    of_class: Mapping[str, int],
+    shown: Iterable[str],
+) -> str | None:
+    """The line for intervals of so few samples, so few that are wrong (or right), or so few of a class that draws know
+    too little of others, and for those without width; None without any.
+
+    Args:
+        sample: what one is called, such as "picture".
+        found: all intervals, by name.
+        rates: see ``Rated``; the first one's errors are counted.
+        of_class: by class in how many samples it occurs.
+        shown: names of scores that are told.
+    """
+    if not found:
+        return None
+    reasons = [f"{num_samples} {sample}s (below {_FEW})"] if num_samples < _FEW else []
+    name, number = next(iter(rates.items()), ("", 0))
+    if name in found:
+        right = round(number * found[name].value / 100)
+        few, what = min((number - right, "wrong"), (right, "right"))
+        reasons += [f"{few} {what} (below {_RARE})"] if few < _RARE else []
+    rare = [name for name, number in of_class.items() if 0 < number < _RARE]
+    reasons += [f"{_listed(rare)} in fewer than {_RARE} {sample}s"] if rare else []
+    notes = [f"the interval is rough: {', '.join(reasons)}: it covers less than it says"] if reasons else []
+    alike = [name for name in shown if name in found and not found[name].has_width()]
+    notes += [f"no interval of {_listed(alike)}: every draw gives the same"] if alike else []
+    return "; ".join(notes) or None
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(shortened(name, 40) for name in names[:_MOST_LISTED]) + more
 
 
 def _told_by(count: int, alone: int, least: int, percent: float, drawn: np.ndarray) -> float:

@@ -13,7 +13,6 @@ from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..config import dump_yaml
 from ..contracts.prediction import Entry, PredictionWriter
-from ..contracts.sample_groups import rough
 from ..engine import about
 from ..engine.introduction import start_record
 from ..engine.precision import compile_model
@@ -64,9 +63,9 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
         run.observers.evaluated(0, 0, {**values, **ends_of(event)})
         try:
-            if run.evaluation.intervals:
-                for said in rough(run.evaluation.groups, len(run.evaluated), "sample"):
-                    record.say(f"note: {said}")
+            rough = run.evaluation.table and run.evaluation.table.rough_note(run.evaluation.intervals, values)
+            if rough:
+                record.say(f"note: {rough}")
             watchers.tell("evaluation_done", {"of": weights, "split": split})
         finally:  # what took an hour is said, whatever could not be written of it
             record.say(line)

@@ -8,8 +8,8 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from distributed.test_instance_metrics import NAMES, scene
+from paddlevit_dist.contracts.metrics import Metrics
 from paddlevit_dist.contracts.sample_groups import Groups
-from paddlevit_dist.contracts.task import Metrics
 from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth

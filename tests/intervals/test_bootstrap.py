@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from paddlevit_dist.contracts.truth import samples_of_classes
 from paddlevit_dist.intervals import (
     Classified,
     Rated,
@@ -13,6 +14,7 @@ from paddlevit_dist.intervals import (
     join,
     means,
     paired_difference,
+    rough_note,
     weighted_sums,
     wilson,
 )
@@ -223,6 +225,48 @@ def test_values_that_are_not_defined_are_left_out():
     found = bootstrap(Classified(np.array([0, 0, 2]), np.array([0, 1, 0]), 4, ["a", "b", "c", "d"]), 3)
     assert set(found) == {"top-1", "balanced accuracy", "recall a", "recall c"}
     assert found["balanced accuracy"].value == 75.0 and found["recall c"] == (100.0, 100.0, 100.0)
+
+
+def test_what_makes_an_interval_rough_is_one_line():
+    def note(labels, places, names="ab"):
+        classified = Classified(np.array(labels), np.array(places), len(names), list(names))
+        found = bootstrap(Rated(classified, classified.rates()), len(labels), resamples=100)
+        of_class = samples_of_classes("classes", {"labels": classified.labels}, list(names))
+        return rough_note(len(labels), "picture", found, classified.rates(), of_class, ["top-1", "balanced accuracy"])
+
+    assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
+    few = note([0, 1] * 10, [0, 0, 1, 1] * 5)
+    assert few == "the interval is rough: 20 pictures (below 30): it covers less than it says"
+    assert "rough: 4 wrong (below 10): it" in note([0, 1] * 50, [1] * 4 + [0] * 96)
+    assert "rough: 3 right (below 10): it" in note([0, 1] * 50, [0] * 3 + [1] * 97)
+    rare = note([0] * 80 + [1] * 3 + [2] * 9 + [4] * 8, [0, 1] * 50, "abcdef")
+    assert rare == "the interval is rough: b, c, e in fewer than 10 pictures: it covers less than it says"
+    alike = note([0, 1] * 50, [0] * 100)
+    assert alike.endswith("; no interval of balanced accuracy: every draw gives the same") and "0 wrong" in alike
+    assert rough_note(5, "picture", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
+
+
+def test_an_interval_without_width_is_none_in_files():
+    found = bootstrap(means({"same": np.full(40, 0.3), "other": np.arange(40.0)}), 40)
+    assert found["same"].plain() == {"value": 0.3} and set(found["other"].plain()) == {"value", "low", "high"}
+
+
+def test_how_many_samples_have_a_class_is_counted_for_each_kind():
+    statistics = np.zeros((5, 3, 2), int)
+    statistics[:2, 1, 0] = 7
+    statistics[4, 2, 1] = 3  # taken for it
+    assert samples_of_classes("confusions", {"statistics": statistics}, ["a", "b"]) == {"a": 2, "b": 0}
+    boxes = {
+        "ids": np.array([30, 10, 20]),
+        "image_ids": np.array([10, 20, 30]),
+        "totals": np.zeros((2, 4)),
+        "annotated": np.array([[0, 1, 5, 0, 5, 0], [2, 1, 1, 1, 0, 0]]),
+    }
+    assert samples_of_classes("boxes", boxes, ["a", "b"]) == {"a": 0, "b": 2}
+    sums = np.zeros((4, 2, 7))
+    sums[:3, 1, 0] = 1
+    assert samples_of_classes("landmarks", {"sums": sums}, ["a", "b"]) == {"a": 0, "b": 3}
+    assert samples_of_classes("of somebody", {}, ["a"]) == {}
 
 
 def test_joined_tables_are_ordered_and_padding_counts_once():

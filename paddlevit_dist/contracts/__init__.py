@@ -6,5 +6,4 @@
 - ``figures``: tables, pictures and point sets that a task hands to the report
 - ``prediction``: inputs without labels, and what is written of them and of an evaluation
 - ``sample_checks``: finite numbers, labels in range
-- ``adapter``, ``user_models``: what users registered without these base classes
 """

@@ -12,9 +12,9 @@ import paddle.nn.functional as F
 
 from ... import wings
 from ...contracts.dataset import Samples
+from ...contracts.model import contract_of
 from ...contracts.sample_checks import require_finite, require_label
 from ...contracts.task import Step, Task
-from ...contracts.user_models import contract_of
 from ...models import create_model
 from ...runtime.environment import program
 from ...runtime.errors import UserError

@@ -15,8 +15,8 @@ import paddle
 import paddle.nn.functional as F
 
 from ...checkpoint.load import load_weights
+from ...contracts.model import contract_of
 from ...contracts.task import Step, TaskTraining, Term
-from ...contracts.user_models import contract_of
 from ...models import create_model
 from ...parallel import has_batch_norm, rank
 from ...registry import MODELS

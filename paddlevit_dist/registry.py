@@ -126,15 +126,7 @@ _CONTENTS = {
 }
 
 # Datasets that ship with the package and need no path.
-EMBEDDED = (
-    "digits",
-    "synthetic_rooms",
-    "synthetic_solids",
-    "synthetic_landmarks",
-    "synthetic_organs",
-    "synthetic_shapes",
-    "segmentation_shapes",
-)
+EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_")), "segmentation_shapes")
 
 TASKS = _there(
     {
@@ -248,6 +240,20 @@ def resolve(kind: str, name: str) -> Any:
             f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
             f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
         )
+    return target
+
+
+def derived(target: Any, base: type) -> Any:
+    """``target``, a class that a user has registered or an object of one, if it is derived from ``base``.
+
+    Raises:
+        UserError: it is not.
+    """
+    own = target if isinstance(target, type) else type(target)
+    if not issubclass(own, base):
+        name = getattr(target, "__name__", own.__name__)
+        wanted = f"from {base.__module__} import {base.__name__}"
+        raise UserError(f"{name} is no class derived from {base.__name__}: derive it ('{wanted}')")
     return target
 
 
@@ -372,8 +378,8 @@ def closest(name: str, valid: list[str]) -> str:
 
 
 def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``create_model(name, ...)`` build ``target``: a ``contracts.model.Model``, or any callable to be called as
-    ``target(name, num_classes=..., image_size=..., **options)``; or where to import one, as "module:attribute".
+    """Make ``create_model(name, ...)`` build ``target``: a class derived from ``contracts.model.Model``; or where to
+    import one, as "module:attribute".
 
     Args:
         keys: configuration keys of its own: a list of ``Key``, a ``Table`` of them, or where to import one. None: what
@@ -386,14 +392,15 @@ def register_model(name: str, target: Target, keys: Any = None, replace: bool = 
 
 
 def register_dataset(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``-dataset=name`` build ``target(data_path, split, cache_folder)``; the rest as ``register_model``."""
+    """Make ``-dataset=name`` open ``target``, a class derived from what the task reads, such as ``ImageDataset``; the
+    rest as ``register_model``."""
     _register("dataset", name, target, keys, replace)
 
 
 def register_task(
     name: str, target: Target, tables: Sequence[Any] | None = None, keys: Any = None, replace: bool = False
 ) -> None:
-    """Make ``TASK: name`` build ``target(config)``; the rest as ``register_model``.
+    """Make ``TASK: name`` build ``target(config)``, a ``contracts.task.Task``; the rest as ``register_model``.
 
     Args:
         tables: the key tables it reads in addition to the engine's and to ``keys``, each a ``Table`` or its location,

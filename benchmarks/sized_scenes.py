@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from smallest import sized
 
-DIFFERENT = 32
-MEAN_POINTS, LARGEST_POINTS = 150_000, 450_000
+DIFFERENT = sized(32, 3)
+MEAN_POINTS, LARGEST_POINTS = sized((150_000, 450_000), (3_000, 4_500))
 
 
 def sizes() -> np.ndarray:

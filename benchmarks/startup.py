@@ -22,13 +22,15 @@ from typing import Any, NamedTuple
 
 import rounds
 from rounds import ROOT, Spread
+from smallest import sized
 
 from paddlevit_dist.parallel import tuning
 
 RECIPE = ROOT / "configs" / "vit_digits.yaml"
 ROUNDS = 7
 STEP_TIMEOUT_SECONDS = 60
-SIZES = (1_000, 100_000, 1_281_167)
+SIZES = sized((1_000, 100_000, 1_281_167), (1_000,))
+PROCESSES = sized((1, 2), (1,))
 
 
 def start_ours(processes: int, folder: Path) -> float:
@@ -162,7 +164,7 @@ def measure_first_step(folder: Path) -> dict[str, list[float]]:
 
     contenders = {
         f"{name}_{processes}": functools.partial(fresh, way, processes)
-        for processes in (1, 2)
+        for processes in PROCESSES
         for name, way in (("ours", start_ours), ("by_hand", start_by_hand))
     }
     return rounds.interleave(contenders, ROUNDS)
@@ -171,7 +173,7 @@ def measure_first_step(folder: Path) -> dict[str, list[float]]:
 def show_first_step(seconds: dict[str, list[float]]) -> dict[str, float]:
     """Print the table and return the ratios."""
     rows, result = [], {}
-    for processes in (1, 2):
+    for processes in PROCESSES:
         ours, peer = seconds[f"ours_{processes}"], seconds[f"by_hand_{processes}"]
         ratio = rounds.ratios(ours, peer)
         rows.append([processes, Spread.of(ours).text(), Spread.of(peer).text(), ratio.text()])

@@ -12,7 +12,7 @@ from support.runs import PLAIN, TINY
 
 from paddlevit_dist import config, register_dataset
 from paddlevit_dist.diagnosis import doctor_data, doctor_machine
-from paddlevit_dist.diagnosis.doctor import carry_out, carried_out
+from paddlevit_dist.diagnosis.doctor import carried_out, carry_out
 from paddlevit_dist.diagnosis.doctor_machine import Check, Checkup, driver_problem, memory_of_machine, output_folder
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.parallel import devices, plan_processes

@@ -1,7 +1,7 @@
 """Names of models, datasets and tasks, each with the place it is imported from on first use.
 
 Only tables of names are imported here: listing them does not need Paddle, and a room is loaded when one of its names
-is requested.
+is requested. A subject whose folder has been deleted takes its names along.
 """
 
 import difflib
@@ -21,6 +21,18 @@ _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 _NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
 
 Target = str | Callable[..., Any]
+
+_DELETED = tuple(
+    f"paddlevit_dist.{subject}."
+    for subject in ("points", "volumes", "images.detection", "images.segmentation")
+    if not os.path.isfile(os.path.join(os.path.dirname(__file__), *subject.split("."), "__init__.py"))
+)
+
+
+def _there(rows: dict[str, Target]) -> dict[str, Target]:
+    """The rows whose folder has not been deleted."""
+    return {name: target for name, target in rows.items() if not str(target).startswith(_DELETED)}
+
 
 # Folders with ``variants``, which do not import Paddle -> their model families by class, with the table of their names.
 _FAMILIES = {
@@ -52,14 +64,17 @@ _FAMILIES = {
     },
 }
 
-MODELS: dict[str, Target] = {
-    "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
-    "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
-}
+MODELS = _there(
+    {
+        "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
+        "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
+    }
+)
 for _folder, _families in _FAMILIES.items():
-    for _family, _table in _families.items():
-        MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_table}"), f"{_folder}.{_family}"))
-MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items()})
+    if not f"{_folder}.".startswith(_DELETED):
+        for _family, _table in _families.items():
+            MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_table}"), f"{_folder}.{_family}"))
+MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items() if name in MODELS})
 
 # Layouts of pictures with label maps, all read by one class.
 _LABEL_MAPS = (
@@ -67,32 +82,34 @@ _LABEL_MAPS = (
     *("cvat_masks", "cvat_outlines", "labelme", "yolo_outlines"),
 )
 
-DATASETS: dict[str, Target] = {
-    "digits": "paddlevit_dist.images.data.small_sets:Digits",
-    "mnist": "paddlevit_dist.images.data.small_sets:Mnist",
-    "fashion_mnist": "paddlevit_dist.images.data.small_sets:FashionMnist",
-    "cifar10": "paddlevit_dist.images.data.cifar:Cifar10",
-    "cifar100": "paddlevit_dist.images.data.cifar:Cifar100",
-    "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
-    "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
-    "tar": "paddlevit_dist.images.data.tar:TarImages",
-    "coco": "paddlevit_dist.images.detection.data.coco:Coco",
-    "voc": "paddlevit_dist.images.detection.data.voc:Voc",
-    "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
-    "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
-    "segmentation_shapes": "paddlevit_dist.images.segmentation.shapes:SegmentationShapes",
-    **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
-    "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
-    "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
-    "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
-    "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
-    "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
-    "scenes": "paddlevit_dist.points.data.scenes:Scenes",
-    "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
-    "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",
-    "modelnet10": "paddlevit_dist.points.shapes.data:ModelNet10",
-    "modelnet40": "paddlevit_dist.points.shapes.data:ModelNet40",
-}
+DATASETS = _there(
+    {
+        "digits": "paddlevit_dist.images.data.small_sets:Digits",
+        "mnist": "paddlevit_dist.images.data.small_sets:Mnist",
+        "fashion_mnist": "paddlevit_dist.images.data.small_sets:FashionMnist",
+        "cifar10": "paddlevit_dist.images.data.cifar:Cifar10",
+        "cifar100": "paddlevit_dist.images.data.cifar:Cifar100",
+        "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
+        "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
+        "tar": "paddlevit_dist.images.data.tar:TarImages",
+        "coco": "paddlevit_dist.images.detection.data.coco:Coco",
+        "voc": "paddlevit_dist.images.detection.data.voc:Voc",
+        "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
+        "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
+        "segmentation_shapes": "paddlevit_dist.images.segmentation.data.segmentation_dataset:SegmentationShapes",
+        **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
+        "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
+        "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
+        "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
+        "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
+        "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
+        "scenes": "paddlevit_dist.points.data.scenes:Scenes",
+        "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
+        "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",
+        "modelnet10": "paddlevit_dist.points.shapes.data:ModelNet10",
+        "modelnet40": "paddlevit_dist.points.shapes.data:ModelNet40",
+    }
+)
 
 WHOLE, WITH_BOXES, WITH_LABEL_MAPS = "pictures", "pictures with boxes", "pictures with label maps"
 _CONTENTS = {
@@ -119,16 +136,18 @@ EMBEDDED = (
     "segmentation_shapes",
 )
 
-TASKS: dict[str, Target] = {
-    "classification": "paddlevit_dist.images.classification.task:Classification",
-    "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
-    "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
-    "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
-    "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
-    "shape_classification": "paddlevit_dist.points.shapes.task:ShapeClassification",
-    "detection": "paddlevit_dist.images.detection.task:Detection",
-    "image_segmentation": "paddlevit_dist.images.segmentation.task:ImageSegmentation",
-}
+TASKS = _there(
+    {
+        "classification": "paddlevit_dist.images.classification.task:Classification",
+        "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
+        "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
+        "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
+        "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
+        "shape_classification": "paddlevit_dist.points.shapes.task:ShapeClassification",
+        "detection": "paddlevit_dist.images.detection.task:Detection",
+        "image_segmentation": "paddlevit_dist.images.segmentation.task:ImageSegmentation",
+    }
+)
 
 # Tables of configuration keys: the engine's and those of wings, which every run reads, and the additional ones of each
 # task. A task not listed reads all keys. These modules do not import Paddle.
@@ -150,6 +169,7 @@ TABLES: dict[str, Sequence[str]] = {
     "detection": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.detection.settings:TABLE"],
     "image_segmentation": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
+TABLES = {task: tables for task, tables in TABLES.items() if task in TASKS}
 # Where a table was until it was divided: a program that registers a task may still name it there.
 _FORMER_TABLES = {
     "paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES,

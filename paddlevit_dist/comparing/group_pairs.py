@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config.table import effects, leaves
+from ..intervals import Interval
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line, shortened
-from ..runtime.text_files import read_yaml
 from . import groups
 from .groups import Group
 from .pairs import warnings
-from .tables import read
-from .telling import TOO_FEW, columns, corrected, decimals_of, number, rows_of
-
-_NOT_COMPARED = ("start", "place", "machine")  # effects of settings that change no score
+from .tables import read, settings_in, that_differ
+from .telling import TOO_FEW, columns, corrected, decimals_of, number, rows_of, settings_told
 
 
 def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -36,7 +33,7 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     decimals = decimals_of(first.scores)
     lines = [line for group in read_in for line in _about(group, decimals)]
     lines += _lines(comparisons, decimals) if comparisons else []
-    lines += [line for row in single for line in ("", _told(row, decimals), *_settings_told(row))]
+    lines += [line for row in single for line in ("", _told(row, decimals), *settings_told(row))]
     lines += [f"warning: {one_line(line)}" for other in [*comparisons, *single] for line in other["warnings"]]
     return {"comparisons": comparisons, "single_runs": single}, [one_line(line) for line in lines]
 
@@ -54,43 +51,28 @@ def _require_alike(first: Group, other: Group) -> None:
 
 
 def _compared(first: Group, second: Group) -> dict[str, Any]:
-    names = ("value", "low", "high")
-    both = (first.scores, second.scores)
+    score, both = first.about["score"], (first.scores, second.scores)
     p, test = groups.permutation_of_seeds(*both)
-    means = [dict(zip(names, (statistics.fmean(one), *groups.around(one, 1 / len(one))))) for one in both]
+    ends = [groups.inside(score, *groups.around(one, 1 / len(one))) for one in both]
+    of_first, of_second = (Interval(statistics.fmean(one), *own).plain() for one, own in zip(both, ends))
+    value, *reached = groups.difference(*both)
     return {
         "first": first.run,
         "second": second.run,
-        "score": first.about["score"],
+        "score": score,
         "more_is_better": first.about["more_is_better"],
         "seeds": list(map(len, both)),
         "percent": groups.PERCENT,
-        "of_first": means[0],
-        "of_second": means[1],
-        "difference": dict(zip(names, groups.difference(*both))),
+        "of_first": of_first,
+        "of_second": of_second,
+        "difference": Interval(value, *groups.inside(score, *reached, is_difference=True)).plain(),
+        "noise": groups.inside(score, 0.0, reached[1] - value)[1],
         "p": float(f"{p:.6g}"),
         "smallest_p": groups.smallest_p(*map(len, both)),
         "test": test,
-        "settings": _settings_that_differ(first, second),
+        "settings": that_differ(first.about["settings"], second.about["settings"]),
         "warnings": _warnings(_finished(first), _finished(second)),
     }
-
-
-def _settings_that_differ(first: Group, second: Group) -> dict[str, list[Any]]:
-    return _that_differ(first.about["settings"], second.about["settings"])
-
-
-def _of_run(run: str, group: Group) -> dict[str, list[Any]]:
-    """The settings of one training that are not those of a group; nothing where it has no record of them."""
-    file = Path(run, "config.yaml")
-    return _that_differ(group.about["settings"], read_yaml(file)) if file.is_file() else {}
-
-
-def _that_differ(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, list[Any]]:
-    effect_of = effects()
-    before, now = dict(leaves(ours)), dict(leaves(theirs))
-    shared = [name for name in now if name in before and effect_of.get(name) not in (None, *_NOT_COMPARED)]
-    return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}
 
 
 def _finished(group: Group) -> str:
@@ -121,7 +103,8 @@ def _single(run: str, group: Group) -> dict[str, Any]:
         )
     low, high = groups.inside(group.about["score"], *groups.around(group.scores, 1 + 1 / len(group.scores)))
     where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
-    about = {"seeds_low": low, "seeds_high": high, "where": where, "settings": _of_run(run, group)}
+    about: dict[str, Any] = {"seeds_low": low, "seeds_high": high, "where": where}
+    about["settings"] = that_differ(group.about["settings"], settings_in(Path(run)))
     about["warnings"] = _warnings(_finished(group), run)
     return {"run": run, "group": group.run, **best, **about}
 
@@ -141,24 +124,22 @@ def _lines(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
     tests = ", ".join(dict.fromkeys(other["test"] for other in comparisons))
     lines = ["", *columns(rows), f"{groups.PERCENT} % intervals (Student's, Welch's) and p ({tests}) of the seeds"]
     for other in comparisons:
-        reach = number((other["difference"]["high"] - other["difference"]["low"]) / 2, decimals)
-        lines.append(f"between {other['first']} and {other['second']} a difference of up to {reach} is noise")
+        both = f"{other['first']} and {other['second']}"
+        if other["noise"]:
+            lines.append(f"between {both} a difference of up to {number(other['noise'], decimals)} is noise")
+        else:
+            lines.append(f"no interval: all seeds of {both} score as the others of their group")
         if other["finding"] == TOO_FEW:
             few, least = " and ".join(map(str, other["seeds"])), f"{other['smallest_p']:.2g}"
             lines.append(f"{few} seeds are too few to say more: their smallest possible p is {least}, of 4 and 4 0.029")
-        lines += _settings_told(other)
+        lines += settings_told(other)
     return lines
 
 
-def _settings_told(found: dict[str, Any]) -> list[str]:
-    told = ", ".join(f"{name} {shortened(a, 40)} -> {shortened(b, 40)}" for name, (a, b) in found["settings"].items())
-    return [f"settings that differ: {told}"] if told else []
-
-
 def _told(row: dict[str, Any], decimals: int) -> str:
-    ends = f"[{number(row['seeds_low'], decimals)}, {number(row['seeds_high'], decimals)}]"
+    low, high = (number(row[name], decimals) for name in ("seeds_low", "seeds_high"))
+    best = f"{row['run']}: one run, best {number(row['value'], decimals)} in epoch {row['epoch']}: {row['where']}"
+    if row["seeds_low"] == row["seeds_high"]:
+        return f"{best} {low}, the score of all seeds of {row['group']}, which tell no interval"
     meant = "may be the chance of its seed" if row["where"] == "within" else "hardly the chance of its seed alone"
-    return (
-        f"{row['run']}: one run, best {number(row['value'], decimals)} in epoch {row['epoch']}: {row['where']} {ends}, "
-        f"where {groups.PERCENT} % of single seeds of {row['group']} lie: {meant}"
-    )
+    return f"{best} [{low}, {high}], where {groups.PERCENT} % of single seeds of {row['group']} lie: {meant}"

@@ -151,14 +151,17 @@ def around(scores: Sequence[float], share_of_variance: float) -> tuple[float, fl
     return mean - reach, mean + reach
 
 
-def inside(score: str, low: float, high: float) -> tuple[float, float]:
-    """These ends without what a score of this name cannot be; of names that are not known as they are."""
+def inside(score: str, low: float, high: float, is_difference: bool = False) -> tuple[float, float]:
+    """These ends without what a score of this name, or the difference of two, cannot be; of names that are not known
+    as they are."""
+    most = math.inf
     if score in ("top-1", "balanced accuracy"):
-        return max(low, 0.0), min(high, 100.0)
-    if score.endswith("mm"):
-        return max(low, 0.0), high
-    is_share = score.startswith(("mIoU", "AP", "mask AP", "mean Dice", "Dice"))
-    return (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
+        most = 100.0
+    elif score.startswith(("mIoU", "AP", "mask AP", "mean Dice", "Dice")):
+        most = 1.0
+    elif not score.endswith("mm"):
+        return low, high
+    return max(low, -most if is_difference else 0.0), min(high, most)
 
 
 def noise(scores: Sequence[float]) -> float:

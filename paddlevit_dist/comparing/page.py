@@ -38,12 +38,10 @@ def write_page(
     Raises:
         UserError, OSError: it cannot be written.
     """
-    one = comparisons[0]
     title = html.escape("Comparison: " + ", ".join(telling.one_line(table.run) for table in tables))
     parts = [f"<h1>{title}</h1>", *(f'<p class="note">{html.escape(telling.about(table))}</p>' for table in tables)]
     parts.append(_table(telling.rows_of(comparisons, decimals)))
-    tests = html.escape(", ".join(dict.fromkeys(other["test"] for other in comparisons)))
-    parts.append(f'<p class="note">{one["percent"]} % intervals and p ({tests}) of {one["samples"]:,} samples</p>')
+    parts.append(f'<p class="note">{html.escape(telling.method(comparisons))}</p>')
     if pictures.problem:
         said = f"No pictures of samples: {pictures.problem}. {_REMEDY}"
         parts.append(f'<p class="note">{html.escape(said)}</p>')
@@ -70,6 +68,8 @@ def _image(pixels: np.ndarray, name: str) -> str:
 def _details(comparison: dict[str, Any], decimals: int, images: Mapping[str, str]) -> list[str]:
     parts = [f"<h2>{html.escape(telling.one_line(comparison['second']))}</h2>"]
     parts += [f"<p>Warning: {html.escape(telling.one_line(line))}</p>" for line in comparison["warnings"]]
+    notes = [f"Note: {telling.one_line(note)}" for note in comparison["notes"]]
+    parts += [f"<p>{html.escape(line)}</p>" for line in [*notes, *telling.settings_told(comparison)]]
     if comparison["classes"]:
         parts.append(f"<h3>Classes</h3>{_table(telling.class_rows(comparison, decimals))}")
     sides = [_gallery(kind, comparison[kind], images) for kind in telling.CHANGES if comparison.get(kind)]

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..contracts.truth import Arrays
 from ..images.detection.evaluation import accumulation, resampling
 from ..intervals import Classified, Rated, confusion_scores, means
 from ..intervals.resampling import Recompute
-
-Arrays = Mapping[str, np.ndarray]
 
 
 class Sort(NamedTuple):
@@ -21,7 +20,6 @@ class Sort(NamedTuple):
         recompute: of the arrays of one or several tables, and the names of their classes: a function of weights of the
             samples of all of them, one table after the other.
         fits: whether the arrays of a table are what so many samples and classes need; no others may be computed with.
-        truth: of the arrays of a table, what does not depend on a model: (samples, ...).
         of_class: the name of a class's own score, of which "{}" is its name.
         decimals: that are shown.
         swaps: that a permutation test computes.
@@ -30,7 +28,6 @@ class Sort(NamedTuple):
 
     recompute: Callable[[Sequence[Arrays], Sequence[str]], Recompute]
     fits: Callable[[Arrays, int, int], bool]
-    truth: Callable[[Arrays], np.ndarray]
     of_class: str
     decimals: int = 4
     swaps: int = 10_000
@@ -117,14 +114,6 @@ def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     return lambda weights: metrics.resampled([statistics, losses, tables], weights)
 
 
-def _annotated(arrays: Arrays) -> np.ndarray:
-    """Annotations of each picture, by class and range of areas: int (pictures, classes, areas)."""
-    found = np.zeros((len(arrays["image_ids"]), *arrays["totals"].shape), np.int64)
-    picture, label, *counts = arrays["annotated"].T
-    found[picture, label] = np.stack(counts, axis=1)
-    return found[np.searchsorted(arrays["image_ids"], arrays["ids"])]
-
-
 # ---- what arrays must be: a file may be damaged, and compiled loops do not look ----------------------------------
 
 
@@ -191,26 +180,17 @@ def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:
 
 
 SORTS = {
-    "classes": Sort(_classes, _fit_classes, lambda arrays: arrays["labels"], "recall {}", 2, hits=_class_hits),
-    "confusions": Sort(
-        _confusions,
-        _fit_confusions,
-        lambda arrays: arrays["statistics"][:, 1],
-        "IoU {}",
-    ),
+    "classes": Sort(_classes, _fit_classes, "recall {}", 2, hits=_class_hits),
+    "confusions": Sort(_confusions, _fit_confusions, "IoU {}"),
     "landmarks": Sort(
         _landmarks,
         lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 7),
-        lambda arrays: arrays["sums"][..., 0],
         "{} mre_mm",
         hits=_landmark_hits,
     ),
     "volume classes": Sort(
-        _volume_classes,
-        lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 11),
-        lambda arrays: arrays["sums"][..., 5],
-        "Dice {}",
+        _volume_classes, lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 11), "Dice {}"
     ),
-    "boxes": Sort(_boxes, _fit_boxes, _annotated, "AP {}", swaps=1_000),
-    "instances": Sort(_instances, _fit_instances, lambda arrays: arrays["statistics"][:, 1], "AP {}", swaps=1_000),
+    "boxes": Sort(_boxes, _fit_boxes, "AP {}", swaps=1_000),
+    "instances": Sort(_instances, _fit_instances, "AP {}", swaps=1_000),
 }

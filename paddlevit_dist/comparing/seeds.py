@@ -140,7 +140,7 @@ def _note(group: Group, row: dict[str, Any], code: int, is_stopped: bool, are_ot
         if not are_others and not any(Path(group.run, other["folder"]).exists() for other in group.seeds):
             raise UserError(f"seed {row['seed']} did not begin, as the line above says; no other was started")
     group.write()
-    score = [f"{group.about['score']} {_score(row, decimals_of([row['value']]))}"] if "value" in row else []
+    score = [f"{group.about['score']} {ends(row, decimals_of([row['value']]))}"] if "value" in row else []
     write_line(f"seed {row['seed']}: {', '.join([row['state'], *score])}")
 
 
@@ -189,17 +189,13 @@ def _is_done(folder: Path) -> bool:
     return epochs in evaluated
 
 
-def _score(row: dict[str, Any], decimals: int) -> str:
-    return ends(row, decimals) if "low" in row else number(row["value"], decimals)
-
-
 def lines_of(group: Group) -> list[str]:
     """The table of a group, and what follows from it."""
     values = [row["value"] for row in group.seeds if "value" in row]
     decimals = decimals_of(values)
     rows = [["seed", f"best {group.about['score']}", "epoch", ""]]
     for row in group.seeds:
-        found = [_score(row, decimals), str(row["epoch"])] if "value" in row else ["", ""]
+        found = [ends(row, decimals), str(row["epoch"])] if "value" in row else ["", ""]
         rows.append([str(row["seed"]), *found, "" if row["state"] == FINISHED else row["state"]])
     lines = ["", *map(one_line, columns(rows))]
     scores = group.scores
@@ -207,7 +203,7 @@ def lines_of(group: Group) -> list[str]:
         return lines
     lines.append(f"best {group.about['score']} of {len(scores)} seed(s): {groups.in_words(scores, decimals)}")
     if len(scores) > 1:
-        reach = number(groups.noise(scores), decimals)
+        reach = number(groups.inside(group.about["score"], 0.0, groups.noise(scores))[1], decimals)
         lines.append(
             f"by chance alone the means of two such groups differ by up to {reach} ({groups.PERCENT} % of pairs)"
         )

@@ -9,6 +9,7 @@ from yacs.config import CfgNode
 from .. import wings
 from ..config.key import COMMAND_LINE, Given, Range, Setting, Table, optional
 from ..runtime.errors import UserError
+from ..runtime.files import content_of
 from ..runtime.printing import one_line
 
 _KEYS = (
@@ -48,7 +49,20 @@ def _check_table(given: Given) -> list[str]:
             raise UserError(
                 f"{said}: Parquet needs pyarrow (pip install pyarrow), and {one_line(error)}; .csv needs nothing"
             ) from error
+    if os.path.lexists(target) and not _is_table(target):
+        raise UserError(f"{said}: this file is no table of an earlier evaluation: choose another, or remove it")
     return []
+
+
+def _is_table(file: str) -> bool:
+    """Whether an evaluation has written it, as far as its beginning shows: no spreadsheet of others is replaced."""
+    try:
+        if file.lower().endswith(".csv"):
+            return content_of(file, 8).startswith(b"\xef\xbb\xbfname,")
+        schema = importlib.import_module("pyarrow.parquet").read_schema(file)
+        return schema.names[:1] == ["name"] and not schema.metadata  # pandas leaves some
+    except (OSError, ValueError):
+        return False
 
 
 def _check_seeds(given: Given) -> list[str]:

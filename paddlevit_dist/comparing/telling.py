@@ -46,9 +46,10 @@ def number(value: float, decimals: int, signed: bool = False) -> str:
 
 
 def ends(row: dict[str, float], decimals: int, signed: bool = False) -> str:
-    """Such as "88.06 [84.4, 91.1]": with the sign of each number where it is a difference."""
-    low, high = (number(row[name], decimals, signed) for name in ("low", "high"))
-    return f"{number(row['value'], decimals, signed)} [{low}, {high}]"
+    """Such as "88.06 [84.4, 91.1]": with the sign of each number where it is a difference; without an interval where
+    there is none."""
+    value, *own = (number(row[name], decimals, signed) for name in ("value", "low", "high") if name in row)
+    return f"{value} [{', '.join(own)}]" if own else value
 
 
 def p_of(p: float) -> str:
@@ -67,6 +68,22 @@ def rows_of(comparisons: Sequence[dict[str, Any]], decimals: int) -> list[list[s
     return [[one_line(cell) for cell in row] for row in rows]
 
 
+def method(comparisons: Sequence[dict[str, Any]]) -> str:
+    """How intervals and p were made, and of what."""
+    one, tests = comparisons[0], ", ".join(dict.fromkeys(other["test"] for other in comparisons))
+    groups = [other["groups"] for other in comparisons if "groups" in other]
+    drawn = "".join(dict.fromkeys(f", by {each['number']:,} groups ({each['by']})" for each in groups))
+    return one_line(f"{one['percent']} % intervals and p ({tests}) of the same {one['samples']:,} samples{drawn}")
+
+
+def settings_told(comparison: dict[str, Any]) -> list[str]:
+    """The line of what the trainings were told differently; none where they were not."""
+    told = ", ".join(
+        f"{name} {shortened(a, 40)} -> {shortened(b, 40)}" for name, (a, b) in comparison["settings"].items()
+    )
+    return [one_line(f"settings that differ: {told}")] if told else []
+
+
 def class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
     """A heading and a row for each class, what differs most first; a class that one table knows nothing of has none."""
     rows = [["class", "first", "second", "difference"]]
@@ -78,14 +95,12 @@ def class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
 
 def lines_of(tables: Sequence[Table], comparisons: Sequence[dict[str, Any]], decimals: int) -> list[str]:
     """What the terminal shows."""
-    one = comparisons[0]
-    tests = ", ".join(dict.fromkeys(other["test"] for other in comparisons))
-    lines = [*map(about, tables), "", *columns(rows_of(comparisons, decimals))]
-    lines.append(f"{one['percent']} % intervals and p ({tests}) of the same {one['samples']:,} samples")
+    lines = [*map(about, tables), "", *columns(rows_of(comparisons, decimals)), method(comparisons)]
     for other in comparisons:
         heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]
-        details = [*_class_lines(other, decimals), *_sample_lines(other)]
-        lines += [*heading, *details, *(f"warning: {one_line(warning)}" for warning in other["warnings"])]
+        details = [*settings_told(other), *_class_lines(other, decimals), *_sample_lines(other)]
+        lines += [*heading, *(f"note: {one_line(note)}" for note in other["notes"]), *details]
+        lines += [f"warning: {one_line(warning)}" for warning in other["warnings"]]
     return lines
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ..registry import derived, list_names, resolve, room_of
 from ..runtime.errors import UserError
+from .sample_groups import Groups, read_groups
 
 
 class Dataset:
@@ -33,6 +34,9 @@ class Dataset:
     labelled: bool = True
     #: lines for the log of the run that reads it, known once it is open
     notices: Sequence[str] = ()
+    #: what -group=WORD can draw its samples together by: word -> regular expression whose first group finds, in a
+    #: sample's identity, what it is of
+    groups_by: Mapping[str, str] = {}
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
         """Open ``split``, usually "train" or "val"; any other name may exist. Anything made once goes to
@@ -123,6 +127,16 @@ class Samples:
         """What tells a sample from all others wherever the data are stored, or else its description."""
         dataset = self._dataset()
         return self.describe(index) if dataset is None else dataset.identity(index)
+
+    def groups(self, given: str) -> Groups:
+        """The groups of its samples that -group asks for.
+
+        Raises:
+            UserError: see ``read_groups``.
+        """
+        dataset = self._dataset()
+        words = {} if dataset is None else dataset.groups_by
+        return read_groups(given, list(map(self.name, range(len(self)))), "the data set", words)
 
     def listed_digests(self) -> dict[str, bytes]:
         """A digest of each part of ``Dataset.listed``."""

@@ -55,7 +55,7 @@ def ends_of(evaluation: dict[str, Any]) -> dict[str, float]:
     has, such as "top-1 low" and "top-1 high"; empty where it has none."""
     for name, ends in evaluation.get("interval", {}).items():
         if name != "percent":
-            return dict(zip((f"{name} low", f"{name} high"), ends))
+            return dict(zip((f"{name} low", f"{name} high"), ends or ()))
     return {}
 
 

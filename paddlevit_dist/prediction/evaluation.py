@@ -19,7 +19,6 @@ from ..engine.precision import compile_model
 from ..engine.samples_check import require_held_out
 from ..engine.trainer import Trainer
 from ..engine.watchers import Watchers
-from ..intervals import rough_note
 from ..observe.observer import RunFacts, ends_of
 from ..parallel import LeftEarly, barrier, is_main, rank, world_size
 from ..runtime import signals
@@ -64,7 +63,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
         run.observers.evaluated(0, 0, {**values, **ends_of(event)})
         try:
-            rough = rough_note(len(run.evaluated), "sample") if run.evaluation.intervals else None
+            rough = run.evaluation.table and run.evaluation.table.rough_note(run.evaluation.intervals, values)
             if rough:
                 record.say(f"note: {rough}")
             watchers.tell("evaluation_done", {"of": weights, "split": split})

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -54,6 +55,24 @@ def test_the_terminal_says_what_the_json_has(runs, capsys):
     assert f" {value:+.2f} [" in row and row.endswith(f"  {found['finding']}")
     assert any(line.startswith(f"fixed {len(found['fixed'])} (wrong before, right now): sample ") for line in lines)
     assert not any(line.startswith("warning") for line in lines)
+
+
+def test_settings_of_trainings_that_differ_are_told_also_of_weights_evaluated_again(runs, capsys, tmp_path):
+    for other in runs[1:]:
+        run([runs[0], other])
+        (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("settings that differ")]
+        assert said == "settings that differ: TRAIN.NUM_EPOCHS 1 -> 6"
+    run([runs[1], runs[2], "-json"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert found["settings"] == {}
+    run([runs[0], runs[1], f"-output={tmp_path / 'page.html'}"])
+    assert "<p>settings that differ: TRAIN.NUM_EPOCHS 1 -&gt; 6</p>" in (tmp_path / "page.html").read_text()
+    damaged = tmp_path / "damaged"
+    shutil.copytree(runs[0], damaged, symlinks=True)
+    (damaged / "config.yaml").write_text("TRAIN: [")
+    capsys.readouterr()
+    run([str(damaged), runs[1]])
+    assert "settings that differ" not in capsys.readouterr().out
 
 
 def test_several_runs_are_corrected_and_a_page_is_written(runs, capsys, tmp_path):

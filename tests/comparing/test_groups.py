@@ -111,6 +111,35 @@ def test_two_groups_in_the_terminal_and_as_json(tmp_path, capsys):
     assert "a difference of up to 0.46 is noise" in said
 
 
+def test_ends_are_not_what_a_score_cannot_be(tmp_path, capsys):
+    """Two seeds each: Student's quantile of one degree, 12.7, times a deviation of some percent."""
+    near, far = write_group(tmp_path / "near", [99.0, 97.0]), write_group(tmp_path / "far", [3.0, 1.0])
+    run([far, near, "-json"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert found["of_first"] == {"value": 2.0, "low": 0.0, "high": pytest.approx(2 + 12.7062)}
+    assert found["of_second"] == {"value": 98.0, "low": pytest.approx(98 - 12.7062), "high": 100.0}
+    assert found["difference"] == {"value": 96.0, "low": pytest.approx(96 - 4.30265 * 2**0.5), "high": 100.0}
+    assert found["noise"] == pytest.approx(4.30265 * 2**0.5)  # before the cut
+    run([far, near])
+    assert "a difference of up to 6.08 is noise" in capsys.readouterr().out
+    shares = [write_group(tmp_path / name, ends, score="AP") for name, ends in (("c", [0.1, 0.9]), ("d", [0.2, 0.8]))]
+    run([*shares, "-json"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert [found["of_first"][end] for end in ("low", "high")] == [0.0, 1.0]
+    assert [found["difference"][end] for end in ("low", "high")] == [-1.0, 1.0] and found["noise"] == 1.0
+    assert groups.inside("mre_mm", -3.0, 5.0) == (0.0, 5.0) and groups.inside("mre_mm", -3.0, 5.0, True) == (-3.0, 5.0)
+    assert groups.inside("own", -3.0, 5.0) == groups.inside("own", -3.0, 5.0, True) == (-3.0, 5.0)
+    assert "differ by up to 1.0000 (95 %" in "\n".join(lines_of(groups.read_group(shares[0])))
+
+
+def test_seeds_that_all_score_the_same_have_no_interval(tmp_path, capsys):
+    first, second = write_group(tmp_path / "a", [100.0] * 3), write_group(tmp_path / "b", [98.0] * 3)
+    run([first, second, write_run(tmp_path / "run", 99.0)])
+    said = capsys.readouterr().out
+    assert "[" not in said and "no interval: all seeds of" in said and "is noise" not in said
+    assert "below 100.00, the score of all seeds of" in said
+
+
 def test_the_page_shows_what_is_said_of_its_own_scores(tmp_path, capsys, monkeypatch):
     page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,7 @@ from support import small_runs
 
 from paddlevit_dist import config
 from paddlevit_dist.comparing.per_sample import PerSample
-from paddlevit_dist.contracts.task import Metrics
+from paddlevit_dist.contracts.metrics import Metrics
 from paddlevit_dist.images.detection.detections import Detections, as_written
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.intervals import means
@@ -211,7 +211,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     """The file of samples with these names."""
     target, said = folder / f"table{suffix}", []
     table = SimpleNamespace(
-        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns)
+        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns), groups=None
     )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),
@@ -223,6 +223,8 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     PerSample(run).evaluation_done({})
     assert said == [f"a row for each of {len(names):,} pictures: {target}"]
     assert list(folder.iterdir()) == [target]
+    PerSample(run).evaluation_done({})
+    assert said[1] == f"{said[0]} (replaces an earlier one)"
     return target
 
 
@@ -270,6 +272,21 @@ def test_what_cannot_be_written_is_refused_before_anything_starts(tmp_path, monk
     assert "is for an evaluation: add -eval" in refused(tmp_path / "a.csv", "-epochs=1")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert "needs pyarrow (pip install pyarrow)" in refused(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_replaces_one_of_an_evaluation_and_no_file_of_others(tmp_path, suffix):
+    words = ["-eval", "-pretrained=x"]
+    try:
+        own = written(tmp_path, ["x", "y"], {"truth": ["a", "b"]}, suffix)
+        config.load([f"-per_sample={own}", *words])
+    except ImportError as error:
+        pytest.skip(str(error))
+    for content in (b"name,truth\nx,a\n", b"", b"\xef\xbb\xbfid,truth\r\n"):
+        own.write_bytes(content)
+        with pytest.raises(UserError, match="no table of an earlier evaluation: choose another, or remove it"):
+            config.load([f"-per_sample={own}", *words])
+        assert own.read_bytes() == content
 
 
 def test_metrics_that_know_no_samples_and_samples_without_labels_are_refused():

@@ -16,7 +16,7 @@ from paddlevit_dist import config
 from paddlevit_dist.comparing import tables
 from paddlevit_dist.comparing.command import run
 from paddlevit_dist.config import dump_yaml
-from paddlevit_dist.contracts.task import Kept
+from paddlevit_dist.contracts.metrics import Kept
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 

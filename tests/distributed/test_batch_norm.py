@@ -12,7 +12,8 @@ from support.processes import run_together, run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.contracts.dataset import Samples
-from paddlevit_dist.contracts.task import EvaluationStep, Metrics, Task, Term
+from paddlevit_dist.contracts.metrics import Metrics
+from paddlevit_dist.contracts.task import EvaluationStep, Task, Term
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.registry import register_task

@@ -51,9 +51,7 @@ def test_what_is_in_a_folder_is_continued_only_by_the_same_prediction(tmp_path, 
     writer = writer_of_rank(tmp_path, 0)
     writer.add([Entry(1, [{"class": "a"}], kept="of the writer")])
     writer.close()
-    with pytest.raises(
-        UserError, match=f"predictions of a/b and 2 inputs, with {said} add -restart"
-    ):
+    with pytest.raises(UserError, match=f"predictions of a/b and 2 inputs, with {said} add -restart"):
         begin(tmp_path, {**IDENTITY, **changed}, restart=False)
     assert list(begin(tmp_path, IDENTITY, restart=False)) == [0]
     assert list(entries_of(tmp_path)) == [Entry(1, [{"class": "a"}], kept="of the writer")]

@@ -59,7 +59,8 @@ def test_golden_minkunet(network):
     description, arrays = fixture("minkunet")
     about = description["models"][network]
     state = golden_state(description["seed"], about["state"])
-    model = create_model(OURS[network], num_classes=20, in_channels=3)
+    first, *_, last = about["state"].values()  # (kernel, in, out), and the bias of the classes
+    model = create_model(OURS[network], num_classes=last[-1], in_channels=first[1])
     assert trainable(model) == about["parameters"]
     for mode, weights in (
         ("eval", state),
@@ -92,7 +93,9 @@ def test_golden_minkunet(network):
 def test_golden_pointgroup_backbone(case):
     description, arrays = fixture("pointgroup_unet")
     state = golden_state(description["seed"], description["state"])
-    model = PointGroup(num_classes=20, in_channels=6, width=16)
+    *_, in_channels, width = description["state"]["input_conv.0.weight"]
+    (num_classes,) = description["state"]["linear.bias"]
+    model = PointGroup(num_classes=num_classes, in_channels=in_channels, width=width)
     assert trainable(model) == description["parameters"]["all"]
     score_branch = sum(trainable(part) for name, part in model.named_children() if name.startswith("score_"))
     assert trainable(model) - score_branch == description["parameters"]["without_score_branch"]

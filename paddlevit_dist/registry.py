@@ -79,7 +79,7 @@ MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items() if
 # Layouts of pictures with label maps, all read by one class.
 _LABEL_MAPS = (
     *("label_maps", "ade20k", "cityscapes", "voc_segmentation", "pascal_context", "coco_stuff", "coco_panoptic"),
-    *("cvat_masks", "cvat_outlines", "labelme", "yolo_outlines"),
+    *("labelme", "yolo_outlines"),
 )
 
 DATASETS = _there(
@@ -218,6 +218,11 @@ class Own(NamedTuple):
 
 OWN: dict[tuple[str, str], Own] = {}  # by kind and name
 UNREACHABLE = {  # why a name cannot be used; a worker adds those that its parent knows and it does not
+    **dict.fromkeys(
+        (("dataset", "cvat_masks"), ("dataset", "cvat_outlines")),
+        "CVAT's own forms are not here any more: export 'Segmentation mask' (-dataset=label_maps) or 'Ultralytics YOLO "
+        "Segmentation' (-dataset=yolo_outlines)",
+    ),
     ("observer", "clearml"): "observer 'clearml' is not here any more: let an observer of your own call ClearML's Task",
 }
 _AS_TABLES = "paddlevit_dist.config.own_keys:as_tables"

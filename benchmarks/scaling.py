@@ -43,7 +43,7 @@ FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 MODEL, BATCH = "vit_tiny_patch16_224", sized(8, 1)
 OURS, TORCH, PLAIN = "ours", "torch", "torch-plain"
 NO_MALLOC = "ours, malloc as it is"
-SIZE_PX, FILES, CLASSES = (500, 375), sized(256, 8), 8  # width, height; how many JPEGs in how many folders
+SIZE_PX, FILES, CLASSES = (500, 375), sized(256, 64), 8  # width, height; how many JPEGs in how many folders
 
 
 class Group:

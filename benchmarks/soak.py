@@ -358,7 +358,7 @@ class Soak:
     def finish(self, undisturbed: Path) -> tuple[int, str | None]:
         """Finish an epoch, train up to it in peace, and compare; the epoch and what differs."""
         state = json.loads((self.output / "checkpoints" / "last" / "state.json").read_text(encoding="utf-8"))
-        epoch = state["position"]["epoch"] + 2
+        epoch = state["position"]["epoch"] + sized(2, 1)
         for output, more in ((self.output, ["-resume=auto"]), (undisturbed, [])):
             began = time.monotonic()
             run = Run(output, 0.0, f"-stop_after_epoch={epoch}", *more)

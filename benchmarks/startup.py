@@ -19,6 +19,7 @@ from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import rounds
 from rounds import ROOT, Spread
@@ -121,6 +122,7 @@ def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
     """Build the datasets as the entry does and as the peer does, and pickle what a spawned process is given."""
     from paddlevit_dist import config as configuration
     from paddlevit_dist.images.classification.task import Classification
+    from paddlevit_dist.images.data.inspection import Inspection
 
     write_lists(folder, samples)
     config = configuration.load(
@@ -129,7 +131,8 @@ def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
 
     def ours() -> Any:
         task = Classification(config)
-        return config, task, {split: task.build_dataset(split, folder) for split in ("train", "val")}
+        with mock.patch.object(Inspection, "look", return_value=[]):  # no picture exists
+            return config, task, {split: task.build_dataset(split, folder) for split in ("train", "val")}
 
     def lists() -> Any:
         return config, {split: ListsOfSamples(folder, f"{split}_list.txt") for split in ("train", "val")}

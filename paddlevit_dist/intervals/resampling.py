@@ -133,9 +133,9 @@ def bootstrap(
     taken. Ends are values that draws have, and so never what the score cannot be.
 
     Args:
-        recompute: see ``Recompute``. Of ``Rated`` values and ``Classified``'s shares the interval is ``wilson``'s; where
-            a sample or a group has several things that are right or not, of as many as would tell as much if each were
-            alone.
+        recompute: see ``Recompute``. Of ``Rated`` values and ``Classified``'s shares the interval is ``wilson``'s;
+            where a sample or a group has several things that are right or not, of as many as would tell as much if each
+            were alone.
         num_samples: at least 1.
         percent: how many of a hundred such intervals are to contain the value that all samples in the world would have.
         resamples: draws; 1,000 fix the ends of a 95 % interval to about a twentieth of its width.

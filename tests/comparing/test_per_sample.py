@@ -211,7 +211,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     """The file of samples with these names."""
     target, said = folder / f"table{suffix}", []
     table = SimpleNamespace(
-        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns)
+        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns), groups=None
     )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),

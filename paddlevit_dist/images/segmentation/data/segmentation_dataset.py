@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ....contracts.sample_groups import FOLDER
 from ....runtime.printing import shortened
 from ...data.drawn_shapes import Drawn, DrawnPictures, paint
 from ...data.image_dataset import ImageDataset
@@ -24,6 +25,7 @@ class SegmentationDataset(ImageDataset):
     """
 
     holds = "pictures with label maps"
+    groups_by = FOLDER
     num_classes: int
     #: uint8 (classes, 3), the published colour of each class in RGB; None: ``contracts.figures.class_colours``
     palette: np.ndarray | None = None

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import rounds
+from smallest import sized
 
-BATCH, SIDE, ROUNDS = 8, 224, 7
+BATCH, SIDE, ROUNDS = sized(8, 1), 224, 7
 ENGINES = ("plain", "onednn", "bfloat16")
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import clock
 import rounds
 from rounds import Spread
+from smallest import sized
 
-NAME, BATCH, ROUNDS, PROCESSES = "vit_tiny_patch16_224", 8, 9, 2  # threads as with two processes
+NAME, BATCH, ROUNDS, PROCESSES = "vit_tiny_patch16_224", sized(8, 1), 9, 2  # threads as with two processes
 PLAIN, COMPILED = "as it is", "compiled"
 
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import rounds
+from smallest import sized
 
-ROUNDS, WARM_UP_ROUNDS, BATCH = 9, 2, 8
+ROUNDS, WARM_UP_ROUNDS, BATCH = 9, 2, sized(8, 1)
 OURS, PADDLE, TORCH = "ours", "Paddle's own", "torch"
 PARTS = ("forward", "by input", "by weight")
 SERVES = "--torch-peer"

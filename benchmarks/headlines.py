@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rounds
+from smallest import sized
 
 FOLDER = Path(__file__).resolve().parent
 PEER = "PEER"  # in a command: "--peer-python PYTHON", or nothing
@@ -83,8 +84,8 @@ HEADLINES = (
     Headline("tuned against plain, a step", "cpu_tuning.py", "cpu_tuning.py", "step_speedup", ">= 1.5", 1.94, 140),
     Headline(
         "compiled passes, a training step",
-        "runtime/compiled.py",
-        "runtime/compiled.py",
+        "compiled.py",
+        "compiled.py",
         "training_step_times_as_fast",
         ">= 1",
         1.17,
@@ -232,7 +233,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="every benchmark in full")
     parser.add_argument("--peer-python", default="", help="an interpreter that has torch")
-    parser.add_argument("--only", default="", help="benchmarks whose file's name begins so")
+    parser.add_argument("--only", default=sized("", "dataset_memory"), help="benchmarks whose file's name begins so")
     options = parser.parse_args(arguments)
     rounds.print_machine()
     rows, failed = [], 0

@@ -18,9 +18,10 @@ import clock
 import rounds
 from process_memory import status_bytes
 from rounds import Spread
+from smallest import sized
 
-BATCHES = {"vit_small_patch16_224": 16, "swin_tiny_patch4_window7_224": 16}
-ROUNDS, STEPS = 5, 3
+BATCHES = {"vit_small_patch16_224": sized(16, 1), "swin_tiny_patch4_window7_224": 16}
+ROUNDS, STEPS = 5, sized(3, 1)
 RECOMPUTED, KEPT = "recomputed", "kept"
 
 
@@ -105,4 +106,4 @@ if __name__ == "__main__":
         unknown = set(sys.argv[1:]) - set(BATCHES)
         if unknown:
             raise SystemExit(f"expected {' or '.join(BATCHES)}, not {unknown.pop()}")
-        main(sys.argv[1:] or list(BATCHES))
+        main(sys.argv[1:] or sized(list(BATCHES), list(BATCHES)[:1]))

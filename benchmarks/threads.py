@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO
 
 import rounds
+from smallest import sized
 
-IMAGES = 16  # of a step, over all processes
+IMAGES = sized(16, 2)  # of a step, over all processes
 
 
 def work(folder: str) -> None:

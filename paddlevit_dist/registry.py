@@ -79,7 +79,7 @@ MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items() if
 # Layouts of pictures with label maps, all read by one class.
 _LABEL_MAPS = (
     *("label_maps", "ade20k", "cityscapes", "voc_segmentation", "pascal_context", "coco_stuff", "coco_panoptic"),
-    *("cvat_masks", "cvat_outlines", "labelme", "yolo_outlines"),
+    *("labelme", "yolo_outlines"),
 )
 
 DATASETS = _there(
@@ -126,15 +126,7 @@ _CONTENTS = {
 }
 
 # Datasets that ship with the package and need no path.
-EMBEDDED = (
-    "digits",
-    "synthetic_rooms",
-    "synthetic_solids",
-    "synthetic_landmarks",
-    "synthetic_organs",
-    "synthetic_shapes",
-    "segmentation_shapes",
-)
+EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_")), "segmentation_shapes")
 
 TASKS = _there(
     {
@@ -226,6 +218,11 @@ class Own(NamedTuple):
 
 OWN: dict[tuple[str, str], Own] = {}  # by kind and name
 UNREACHABLE = {  # why a name cannot be used; a worker adds those that its parent knows and it does not
+    **dict.fromkeys(
+        (("dataset", "cvat_masks"), ("dataset", "cvat_outlines")),
+        "CVAT's own forms are not here any more: export 'Segmentation mask' (-dataset=label_maps) or 'Ultralytics YOLO "
+        "Segmentation' (-dataset=yolo_outlines)",
+    ),
     ("observer", "clearml"): "observer 'clearml' is not here any more: let an observer of your own call ClearML's Task",
 }
 _AS_TABLES = "paddlevit_dist.config.own_keys:as_tables"
@@ -248,6 +245,20 @@ def resolve(kind: str, name: str) -> Any:
             f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
             f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
         )
+    return target
+
+
+def derived(target: Any, base: type) -> Any:
+    """``target``, a class that a user has registered or an object of one, if it is derived from ``base``.
+
+    Raises:
+        UserError: it is not.
+    """
+    own = target if isinstance(target, type) else type(target)
+    if not issubclass(own, base):
+        name = getattr(target, "__name__", own.__name__)
+        wanted = f"from {base.__module__} import {base.__name__}"
+        raise UserError(f"{name} is no class derived from {base.__name__}: derive it ('{wanted}')")
     return target
 
 
@@ -372,8 +383,8 @@ def closest(name: str, valid: list[str]) -> str:
 
 
 def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``create_model(name, ...)`` build ``target``: a ``contracts.model.Model``, or any callable to be called as
-    ``target(name, num_classes=..., image_size=..., **options)``; or where to import one, as "module:attribute".
+    """Make ``create_model(name, ...)`` build ``target``: a class derived from ``contracts.model.Model``; or where to
+    import one, as "module:attribute".
 
     Args:
         keys: configuration keys of its own: a list of ``Key``, a ``Table`` of them, or where to import one. None: what
@@ -386,14 +397,15 @@ def register_model(name: str, target: Target, keys: Any = None, replace: bool = 
 
 
 def register_dataset(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``-dataset=name`` build ``target(data_path, split, cache_folder)``; the rest as ``register_model``."""
+    """Make ``-dataset=name`` open ``target``, a class derived from what the task reads, such as ``ImageDataset``; the
+    rest as ``register_model``."""
     _register("dataset", name, target, keys, replace)
 
 
 def register_task(
     name: str, target: Target, tables: Sequence[Any] | None = None, keys: Any = None, replace: bool = False
 ) -> None:
-    """Make ``TASK: name`` build ``target(config)``; the rest as ``register_model``.
+    """Make ``TASK: name`` build ``target(config)``, a ``contracts.task.Task``; the rest as ``register_model``.
 
     Args:
         tables: the key tables it reads in addition to the engine's and to ``keys``, each a ``Table`` or its location,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.table import keys
-from ..runtime import signals
+from ..runtime import limits, signals
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.printing import cell, one_line, without_credentials
@@ -39,7 +39,7 @@ def run(words: list[str]) -> None:
     requested = -1 if options.ngpus is None else options.ngpus
     devices.require_sound_variables(requested)
     tuning.restart_with_environment(requested, True)
-    devices.require_limits(requested, options.num_workers)
+    limits.raise_open_files()
     stale = devices.drop_stale_variables()
 
     from ..observe.lock import own

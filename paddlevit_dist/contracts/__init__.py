@@ -8,5 +8,4 @@
 - ``prediction``: inputs without labels, and what is written of them and of an evaluation
 - ``sample_checks``: finite numbers, labels in range; ``sample_names``: samples by the names that others give them;
   ``sample_groups``: which samples belong together
-- ``adapter``, ``user_models``: what users registered without these base classes
 """

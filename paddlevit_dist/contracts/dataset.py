@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..registry import list_names, resolve, room_of
+from ..registry import derived, list_names, resolve, room_of
 from ..runtime.errors import UserError
-from .adapter import adopt_class
 from .sample_groups import Groups, read_groups
 
 
@@ -19,8 +18,6 @@ class Dataset:
 
     Built in the parent process, by ``open``; then pickled to the workers and forked into their loader processes, where
     ``read`` is called. Its pickle holds names of files and scalars only: what is large is memory-mapped on first use.
-
-    A dataset that was registered without this base class gets these defaults (see ``adapter``).
     """
 
     #: what a sample is: "pictures", "scenes" (of points) or "volumes"; a task refuses a dataset of something else
@@ -259,13 +256,10 @@ def names_of_classes(
 
 
 def dataset_class(config: Any, contract: type[OfTask]) -> type[OfTask]:
-    """The class of the dataset DATA.DATASET, as a subclass of the kind that a task reads.
-
-    Args:
-        contract: that kind; it gives a dataset that was registered without a base class its defaults.
+    """The class of the dataset DATA.DATASET, a subclass of the kind ``contract`` that a task reads.
 
     Raises:
-        UserError: its name is unknown, or it holds something else.
+        UserError: its name is unknown, it holds something else, or is not derived from that kind.
     """
     target = resolve("dataset", config.DATA.DATASET)
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
@@ -280,4 +274,5 @@ def dataset_class(config: Any, contract: type[OfTask]) -> type[OfTask]:
             f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "
             + ", ".join(fitting)
         )
-    return adopt_class(target, contract)
+    found: type[OfTask] = derived(target, contract)
+    return found

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import paddle
 
-from ..registry import resolve
+from ..registry import derived, resolve
 from ..runtime.errors import UserError
-from .adapter import adopt_class
 from .dataset import Samples
 from .figures import Figure
 from .metrics import Metrics
@@ -388,8 +387,7 @@ def make_task(config: Any) -> Task:
     """The task that TASK names.
 
     Raises:
-        UserError: its name is unknown, or the configuration does not fit it.
+        UserError: its name is unknown, it is no ``Task``, or the configuration does not fit it.
     """
-    task = adopt_class(resolve("task", config.TASK), Task)(config)
-    vars(task).setdefault("config", config)  # of a class without our base class, which need not call its __init__
-    return task
+    made: Task = derived(resolve("task", config.TASK), Task)(config)
+    return made

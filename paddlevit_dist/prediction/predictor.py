@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.prediction import Entry, InputSamples, PredictionWriter, Row
 from ..contracts.sample_checks import BadSample
@@ -122,7 +121,6 @@ def predict_share(
     if num_workers is None:
         batches = -(-len(left) // (batch_size * world_size()))  # of this rank
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
-    task, samples = adopt(task, Task), adopt(samples, InputSamples)
     gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
     said = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):

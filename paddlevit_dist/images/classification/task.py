@@ -14,10 +14,10 @@ import paddle.nn.functional as F
 from ... import wings
 from ...contracts.dataset import Samples
 from ...contracts.figures import Figure
+from ...contracts.model import contract_of
 from ...contracts.prediction import InputSamples
 from ...contracts.sample_checks import require_finite, require_label
 from ...contracts.task import ExportParts, Step, Term
-from ...contracts.user_models import contract_of
 from ...labelling.classification import ClassificationMetrics
 from ...labelling.classifier import Classifier, joined
 from ...labelling.classifier_figures import Evaluated

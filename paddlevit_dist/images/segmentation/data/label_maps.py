@@ -19,7 +19,7 @@ from ...data.annotated_files import readable, stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import LabelPixels, numbers_in, numbers_of, read_label_file
-from ...data.map_layouts import CVAT_XML, MAPS, PANOPTIC, YOLO_TEXT, Found, find_layout, folders_of, pairs_of
+from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, Found, find_layout, folders_of, pairs_of
 from ...data.outline_files import draw, labelme_files, labelme_names, list_outlines, read_drawing
 from ...data.reading import (
     Reading,
@@ -34,7 +34,7 @@ from .segmentation_dataset import IGNORED, SegmentationDataset
 
 _LAYOUT = (
     "with pictures and label maps, such as images/train and masks/train, or train/images and train/masks, or with the "
-    "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme, CVAT or YOLO"
+    "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme or YOLO"
 )
 _BACKGROUND = ("background", "_background_")
 _MOST_UNLISTED = 200  # classes that nobody has listed
@@ -142,7 +142,7 @@ class LabelMaps(SegmentationDataset):
             table = LabelTable({}, of_segments, "the segments of COCO's file for this picture have other numbers")
             return table.labels(read_label_file(file, self.reading.max_pixels), file)
         size = size or self._size(index)
-        drawing = read_drawing(self._kind, file, note, size)
+        drawing = read_drawing(self._kind, file, size)
         self._compare(index, size, drawing.size or size)
         try:
             return draw(drawing, size, self._label_of, self._unlabelled)
@@ -239,7 +239,7 @@ class LabelMaps(SegmentationDataset):
             names = _cached(cache_folder, everywhere, labelme_names) if classes is None else classes.names
             spelt = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
         self._name(names, spelt, choices)
-        return _Files(*listed[:3])
+        return _Files(listed.pictures, listed.files, [b""] * len(listed.files))
 
     def _name(self, names: Sequence[str], spelt: Sequence[str], choices: Choices) -> None:
         """Classes of outlines; ``spelt`` is what their files call them. What is outside of all outlines is the class
@@ -253,8 +253,7 @@ class LabelMaps(SegmentationDataset):
             named = self.class_names[self._unlabelled]
             self.notices.append(f"pixels outside of outlines are of class {named} (DATA.UNLABELLED ignored: of none)")
         if self._kind != YOLO_TEXT:
-            without_pixels = "points, lines and boxes" if self._kind == CVAT_XML else "points and lines"
-            self.notices.append(f"{without_pixels} among the outlines have no pixels and are left out")
+            self.notices.append("points and lines among the outlines have no pixels and are left out")
 
 
 def _classes_of(found: Found, choices: Choices) -> ClassList | None:

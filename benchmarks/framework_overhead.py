@@ -23,6 +23,7 @@ from rounds import ROOT, Spread
 from smallest import sized
 
 from paddlevit_dist import config as configuration
+from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.parallel import launch_workers, plan_processes
 from paddlevit_dist.parallel.devices import count_gpus
 
@@ -65,7 +66,7 @@ CASES = {
 }
 
 
-class Repeated:
+class Repeated(Samples):
     """The first ``length`` samples of a dataset that begins again when it ends: one epoch holds all rounds."""
 
     def __init__(self, samples: Any, length: int) -> None:
@@ -82,7 +83,7 @@ class Repeated:
         return self.samples.describe(index % len(self.samples))
 
 
-class Synthetic:
+class Synthetic(Samples):
     """Noise images that cost nothing to read."""
 
     def __init__(self, size_px: int, classes: int = 1000, channels: int = 3, count: int = 64) -> None:

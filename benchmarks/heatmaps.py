@@ -29,6 +29,8 @@ from process_memory import status_bytes
 from rounds import ROOT, Spread, interleave, print_machine, print_result, ratios, run, table, tuned_environment
 from smallest import sized
 
+from paddlevit_dist.contracts.dataset import Samples
+
 LANDMARKS, RADIUS = sized((20, 10), (2, 3))
 SIZES = sized((128, 256), (16,))
 EPOCH_LABELS = sized(("loop", "vectorised", "coordinates"), ("coordinates",))
@@ -284,7 +286,7 @@ def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.nda
     return task
 
 
-class Few:
+class Few(Samples):
     """The first samples of a split."""
 
     def __init__(self, samples: Any, size: int) -> None:

@@ -126,15 +126,7 @@ _CONTENTS = {
 }
 
 # Datasets that ship with the package and need no path.
-EMBEDDED = (
-    "digits",
-    "synthetic_rooms",
-    "synthetic_solids",
-    "synthetic_landmarks",
-    "synthetic_organs",
-    "synthetic_shapes",
-    "segmentation_shapes",
-)
+EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_")), "segmentation_shapes")
 
 TASKS = _there(
     {

@@ -133,14 +133,15 @@ def bootstrap(
     taken. Ends are values that draws have, and so never what the score cannot be.
 
     Args:
-        recompute: see ``Recompute``. Of ``Rated`` values the interval is ``wilson``'s; where a sample or a group has
-            several things that are right or not, of as many as would tell as much if each were alone.
+        recompute: see ``Recompute``. Of ``Rated`` values and ``Classified``'s shares the interval is ``wilson``'s;
+            where a sample or a group has several things that are right or not, of as many as would tell as much if each
+            were alone.
         num_samples: at least 1.
         percent: how many of a hundred such intervals are to contain the value that all samples in the world would have.
         resamples: draws; 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
         groups: (samples,), equal for those that are drawn together; None: each is drawn alone.
     """
-    rates = recompute.rates if isinstance(recompute, Rated) else {}
+    rates = recompute.rates if isinstance(recompute, Rated) else getattr(recompute, "rates", dict)()
     whole, numbers = recompute(np.ones((1, num_samples))), numbers_of(groups)
     parts = [recompute(weights) for weights in _draws(num_samples, resamples, numbers)]
     tail = (1 - percent / 100) / 2

@@ -22,7 +22,7 @@ ABOUT = {
     )
 }
 FLAGS = {
-    "without_leaks": (None, "WITHOUT_LEAKS", "data", "evaluate also without samples of the training set"),
+    "without_leaks": (None, "WITHOUT_LEAKS", "data", "evaluate also without samples seen in training"),
 }
 KEYS = ".leaks.settings:TABLE"
 EVALUATION_WATCHERS = {"WITHOUT_LEAKS": ".leaks.evaluation:WithoutLeaks"}

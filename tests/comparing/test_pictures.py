@@ -46,7 +46,7 @@ def evaluated(folder: Path, digits: list, wrong: list[int], **keys: str) -> str:
         "top": np.array([1]),
     }
     evaluation = SimpleNamespace(
-        table=SimpleNamespace(indices=np.arange(SAMPLES), kept=lambda: Kept("classes", NAMES, arrays)),
+        table=SimpleNamespace(indices=np.arange(SAMPLES), kept=lambda: Kept("classes", NAMES, arrays), groups=None),
         config=values,
         task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
         samples=SimpleNamespace(name="val {}".format),

@@ -294,3 +294,9 @@ def test_a_thousand_classes_are_counted_as_one_by_one():
         assert [found[f"recall {label}"][draw] for label in range(7)] == pytest.approx(recalls)
         assert found["balanced accuracy"][draw] == pytest.approx(np.mean(recalls))
     assert np.isnan(found["recall 7"]).all()
+
+
+def test_shares_of_classified_samples_have_wilsons_interval_without_being_told_so():
+    classified = Classified(np.arange(20) % 2, np.zeros(20, np.int64), 2)
+    found = bootstrap(classified, 20, resamples=10)
+    assert found["top-1"] == wilson(100.0, 20, 95) and found["recall 1"] == wilson(100.0, 10, 95)

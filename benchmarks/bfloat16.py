@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import rounds
+from smallest import SHALLOW, sized
 
-BATCH, SIDE, ROUNDS = 8, 224, 7
+BATCH, SIDE, ROUNDS = sized(8, 1), 224, 7
 ENGINES = ("plain", "onednn", "bfloat16")
 
 
@@ -77,7 +78,7 @@ def measure(name: str) -> dict[str, float]:
     from paddlevit_dist import create_model
 
     paddle.seed(0)
-    model = create_model(name)
+    model = create_model(name, **SHALLOW)
     model.eval()
     pictures = np.random.default_rng(0).standard_normal((BATCH, 3, SIDE, SIDE)).astype(np.float32)
 

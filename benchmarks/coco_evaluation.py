@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from rounds import Spread, clean_environment, end, interleave, print_machine, print_result, ratios, start, table
+from smallest import sized
 
 CLASSES = 80
 DETECTIONS = 100
@@ -114,7 +115,7 @@ def bytes_per_thousand(folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=5000)
+    parser.add_argument("--pictures", type=int, default=sized(5000, 4))
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print_machine()

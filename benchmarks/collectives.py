@@ -21,15 +21,16 @@ from typing import Any
 
 import rounds
 from rounds import Spread
+from smallest import sized
 
 TIMEOUT_SECONDS = 280  # of one number of ranks, started in one way
 STARTS = ("launcher", "spawn")
-ROUNDS = 7
-SMALL_CALLS = 20  # of one round
+ROUNDS = sized(7, 1)
+SMALL_CALLS = sized(20, 1)  # of one round
 METRIC_ROUNDS = 15
-METRIC_STEPS = 100  # of one round
+METRIC_STEPS = sized(100, 20)  # of one round
 REPORT_EVERY = 20
-MEGABYTES = 10
+MEGABYTES = sized(10, 1)
 
 METERS = f"meters, reduced every {REPORT_EVERY} steps"
 REDUCED = "reduce_dict at each step"
@@ -352,7 +353,7 @@ def show(start: str, ranks: int, measured: dict[str, Any]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2], help="numbers of processes (default: 2)")
-    parser.add_argument("--start", choices=STARTS, nargs="+", default=STARTS, help="default: both")
+    parser.add_argument("--start", choices=STARTS, nargs="+", default=sized(STARTS, STARTS[:1]), help="default: both")
     parser.add_argument("--worker", nargs=3, metavar=("START", "RANKS", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:

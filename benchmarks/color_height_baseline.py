@@ -17,6 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.rounds import print_result  # noqa: E402
+from benchmarks.smallest import sized  # noqa: E402
 from paddlevit_dist.points.data.rooms import SyntheticRooms  # noqa: E402
 
 HEIGHT_BIN_M = 0.05
@@ -74,8 +75,8 @@ def baseline(train_rooms: int, val_rooms: int, **options: Any) -> tuple[float, d
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--train_rooms", type=int, default=100)
-    parser.add_argument("--val_rooms", type=int, default=25)
+    parser.add_argument("--train_rooms", type=int, default=sized(100, 2))
+    parser.add_argument("--val_rooms", type=int, default=sized(25, 2))
     options = parser.parse_args()
     best, results = baseline(options.train_rooms, options.val_rooms)
     print_result({"best_miou": best, **results})

@@ -13,8 +13,9 @@ from typing import Any
 import clock
 import rounds
 from rounds import Spread
+from smallest import SHALLOW, sized
 
-NAME, BATCH, ROUNDS, PROCESSES = "vit_tiny_patch16_224", 8, 9, 2  # threads as with two processes
+NAME, BATCH, ROUNDS, PROCESSES = "vit_tiny_patch16_224", sized(8, 1), 9, 2  # threads as with two processes
 PLAIN, COMPILED = "as it is", "compiled"
 
 
@@ -32,7 +33,7 @@ def contenders(training: bool) -> dict[str, Callable[[], float]]:
 
     def of(is_compiled: bool) -> Callable[[], float]:
         paddle.seed(1)
-        model = create_model(NAME, num_classes=1000, drop_path=0.1 if training else 0.0)
+        model = create_model(NAME, num_classes=1000, drop_path=0.1 if training else 0.0, **SHALLOW)
         model.train() if training else model.eval()
         optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters())
         if is_compiled:

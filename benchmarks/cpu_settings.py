@@ -17,11 +17,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TextIO
 
 import rounds
+from smallest import SHALLOW, sized
 
 from paddlevit_dist.parallel import devices
 
-BATCH_SIZE = 8
-MOST_ROUNDS, FEWEST_ROUNDS = 11, 3
+BATCH_SIZE = sized(8, 1)
+MOST_ROUNDS, FEWEST_ROUNDS = sized((11, 3), (1, 1))
 STATIC = "CPU_SETTINGS_TO_STATIC"  # read by a contender: "1" compiles the model's passes, "cinn" through CINN
 NOT_HERE = "not here: "
 
@@ -74,7 +75,7 @@ def make_step(static: str) -> Callable[[], float]:
     if static == "cinn" and not paddle.is_compiled_with_cinn():
         raise RuntimeError("this Paddle is built without CINN")
     paddle.seed(0)
-    model = create_model("vit_tiny_patch16_224")
+    model = create_model("vit_tiny_patch16_224", **SHALLOW)
     if static:
         compile_passes(model)
     return rounds.timed_training_step(model, model.parameters(), BATCH_SIZE)
@@ -146,7 +147,7 @@ def compare(default: Process, name: str, other: Process, until: float) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--contender", help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=float, default=240, help="for all of it, about")
+    parser.add_argument("--seconds", type=float, default=sized(240, 8), help="for all of it, about")
     parser.add_argument("--only", default="", help="beginnings of names, separated by commas")
     arguments = parser.parse_args()
     if arguments.contender is not None:
@@ -167,7 +168,7 @@ def main() -> None:
             start_seconds = time.perf_counter() - started
             each = (arguments.seconds - start_seconds) / max(1, len(chosen)) - 1.5 * start_seconds
             for name, variant in chosen.items():
-                if time.perf_counter() - started > arguments.seconds:
+                if rows and time.perf_counter() - started > arguments.seconds:
                     print(f"  {name}: not measured, the time is over", flush=True)
                     continue
                 kept = {k: v for k, v in plain.items() if not variant.removed or not k.startswith(variant.removed)}

@@ -19,14 +19,15 @@ from typing import Any
 
 import rounds
 from rounds import Spread
+from smallest import sized
 
-ROUNDS = 9
-WARM_UP_ROUNDS = 3
-PRODUCTS = 20  # of one turn
-BATCH_SIZE = 8
+ROUNDS = sized(9, 1)
+WARM_UP_ROUNDS = sized(3, 0)
+PRODUCTS = sized(20, 1)  # of one turn
+BATCH_SIZE = sized(8, 1)
 TIMEOUT_SECONDS = 240
 
-STEP, FAULTS, SIZES = "step", "page faults", (512, 1024)
+STEP, FAULTS, SIZES = "step", "page faults", sized((512, 1024), (64,))
 PLAIN, TUNED = "plain", "tuned"
 MALLOC_ONLY, KERNELS_ONLY = "malloc only", "MKL only"
 

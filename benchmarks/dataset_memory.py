@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 from rounds import Spread, interleave, print_machine, print_result, table
+from smallest import sized
 
-IMAGES = 1_281_167
+IMAGES = sized(1_281_167, 20_000)
 
 
 class TwoLists:
@@ -92,7 +93,7 @@ def measure(kind: Callable[[Path], Any], list_file: Path, receivers: int) -> tup
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--receivers", type=int, default=8)
+    parser.add_argument("--receivers", type=int, default=sized(8, 2))
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args(arguments)
     print_machine()

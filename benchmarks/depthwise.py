@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import rounds
+from smallest import sized
 
-ROUNDS, WARM_UP_ROUNDS, BATCH = 9, 2, 8
+ROUNDS, WARM_UP_ROUNDS, BATCH = 9, 2, sized(8, 1)
 OURS, PADDLE, TORCH = "ours", "Paddle's own", "torch"
 PARTS = ("forward", "by input", "by weight")
 SERVES = "--torch-peer"
@@ -34,7 +35,7 @@ class Case(NamedTuple):
 CASES = [
     *(Case("ConvNeXt-T", 7, channels, side) for channels, side in ((96, 56), (192, 28), (384, 14), (768, 7))),
     *(Case("PVTv2-B2", 3, channels, side) for channels, side in ((512, 56), (1024, 28), (1280, 14), (2048, 7))),
-]
+][: sized(8, 2)]
 
 
 def seconds_of(part: str, layer: Any, x: Any, gradient: Any, wants: Callable[[Any, bool], None], no_grad: Any) -> float:

@@ -24,9 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
-import timm
-import torch
+from smallest import lacks, need, sized
+
+need("onnxruntime", "timm", "torch")
+
+import onnxruntime  # noqa: E402
+import timm  # noqa: E402
+import torch  # noqa: E402
 
 PEERS = {"vit_tiny_patch16_224": "vit_tiny_patch16_224", "pvtv2_b0": "pvt_v2_b0"}
 MODES = ("float32", "float32 with TF32", "float16")
@@ -102,10 +106,14 @@ def shown(values: list[float], form: str = ",.0f") -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--batch", type=int, default=sized(256, 2))
+    parser.add_argument("--rounds", type=int, default=sized(9, 1))
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise lacks("a GPU")
+    if options.folder is None:
+        raise lacks("FOLDER, with exported networks: see -h")
     os.environ.setdefault("ORT_MIN_SEQ_LEN_EFFICIENT_ATTENTION_FP32", "0")  # read when a session is made
     onnxruntime.preload_dlls()  # torch's own CUDA libraries
     gpu, versions = torch.cuda.get_device_name(), f"torch {torch.__version__}, timm {timm.__version__}"

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import rounds
 from gpu_throughput_worker import PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
 from rounds import ROOT, Spread
+from smallest import sized
 from throughput import free_port, group_environment
 
 from paddlevit_dist import config
@@ -227,16 +228,18 @@ def counts_of(gpus: int) -> list[int]:
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", default="", metavar="PYTHON", help="an interpreter that has torch and timm")
-    parser.add_argument("--recipe", default="vit_tiny_patch16_224", help="of configs/, or a file")
+    parser.add_argument("--recipe", default=sized("vit_tiny_patch16_224", "vit_digits"), help="of configs/, or a file")
     parser.add_argument("--peer_model", default="", help="timm's name of the model, if it is not the recipe's")
     parser.add_argument("--gpus", type=int, nargs="+", help="without a GPU: processes; otherwise 1, 2, 4 ... all")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    parser.add_argument("--batch", type=int, help="samples of a device; default: 256 pictures, or the recipe's")
-    parser.add_argument("--image_size", type=int, default=224)
-    parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--updates", type=int, default=20, help="in one turn")
-    parser.add_argument("--rounds", type=int, default=5, help="after one that is not counted")
-    parser.add_argument("--workers", type=int, default=8, help="loader processes of each process, at most")
+    parser.add_argument(
+        "--batch", type=int, default=sized(None, 4), help="samples of a device; default: 256 pictures, or the recipe's"
+    )
+    parser.add_argument("--image_size", type=int, default=sized(224, 28))
+    parser.add_argument("--classes", type=int, default=sized(1000, 10))
+    parser.add_argument("--updates", type=int, default=sized(20, 2), help="in one turn")
+    parser.add_argument("--rounds", type=int, default=sized(5, 1), help="after one that is not counted")
+    parser.add_argument("--workers", type=int, default=sized(8, 1), help="loader processes of each process, at most")
     parser.add_argument("--tf32", choices=("on", "off"), default="on", help="products of float32 on GPUs that have it")
     parser.add_argument("keys", nargs="*", help="keys of the recipe and their values")
     options = parser.parse_args(arguments)

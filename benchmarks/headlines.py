@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rounds
+from smallest import sized
 
 FOLDER = Path(__file__).resolve().parent
 PEER = "PEER"  # in a command: "--peer-python PYTHON", or nothing
@@ -83,8 +84,8 @@ HEADLINES = (
     Headline("tuned against plain, a step", "cpu_tuning.py", "cpu_tuning.py", "step_speedup", ">= 1.5", 1.94, 140),
     Headline(
         "compiled passes, a training step",
-        "runtime/compiled.py",
-        "runtime/compiled.py",
+        "compiled.py",
+        "compiled.py",
         "training_step_times_as_fast",
         ">= 1",
         1.17,
@@ -232,10 +233,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="every benchmark in full")
     parser.add_argument("--peer-python", default="", help="an interpreter that has torch")
-    parser.add_argument("--only", default="", help="benchmarks whose file's name begins so")
+    parser.add_argument("--only", default=sized("", "dataset_memory"), help="benchmarks whose file's name begins so")
     options = parser.parse_args(arguments)
     rounds.print_machine()
-    rows, failed = [], 0
+    rows, failed, result = [], 0, {}
     for headline in HEADLINES:
         words = (headline.whole if options.all else headline.command).split()
         if not words[0].startswith(options.only):
@@ -243,6 +244,8 @@ def main(arguments: list[str] | None = None) -> int:
         measured = run(words, ALL_SECONDS if options.all else headline.seconds, options.peer_python)
         failed += bool(measured.problem)
         rows.append(row_of(headline, measured))
+        if headline.key in measured.result:
+            result[headline.name] = measured.result[headline.key]
     for command in ONLY_WHOLE if options.all else ():
         words = command.split()
         if words[0].startswith(options.only):
@@ -250,6 +253,7 @@ def main(arguments: list[str] | None = None) -> int:
             failed += bool(measured.problem)
             rows.append([words[0], "", "", "", measured.problem or "see above", f"{measured.seconds:.0f}"])
     rounds.table("Headlines", ["", "now", "goal", "stored", "", "seconds"], rows)
+    rounds.print_result(result)
     return 1 if failed else 0
 
 

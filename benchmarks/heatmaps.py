@@ -27,10 +27,12 @@ from typing import Any
 import numpy as np
 from process_memory import status_bytes
 from rounds import ROOT, Spread, interleave, print_machine, print_result, ratios, run, table, tuned_environment
+from smallest import sized
 
-LANDMARKS, RADIUS = 20, 10
-SIZES = (128, 256)
-EPOCH_LABELS = ("loop", "vectorised", "coordinates")
+LANDMARKS, RADIUS = sized((20, 10), (2, 3))
+SIZES = sized((128, 256), (16,))
+EPOCH_LABELS = sized(("loop", "vectorised", "coordinates"), ("coordinates",))
+EPOCH_PROCESSES, PHANTOMS = sized((1, 2), (1,)), sized(32, 4)
 EPOCH_RADIUS = 6
 Shape = tuple[int, int, int]
 
@@ -174,7 +176,7 @@ def measure_labels(rounds: int) -> dict[str, float]:
     return results
 
 
-def measure_losses(rounds: int, size: int = 128) -> dict[str, float]:
+def measure_losses(rounds: int, size: int = SIZES[0]) -> dict[str, float]:
     """Squared error with its gradient, given the prediction: on factors, and on dense maps that are already there."""
     import paddle
 
@@ -222,7 +224,7 @@ def memory(name: str, size: int, out: Path) -> None:
 def measure_memory(size: int) -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in LABELS:
+        for name in sized(list(LABELS), ["coordinates"]):
             out = Path(folder, "growth.json")
             command = [sys.executable, __file__, "--memory", name, str(size), str(out)]
             run(command, tuned_environment(1), timeout=300)
@@ -234,7 +236,7 @@ def measure_memory(size: int) -> None:
 
 
 def train_epochs(label: str, processes: int, output: str) -> None:
-    """Two epochs of 32 phantoms (run in new processes)."""
+    """Two epochs of phantoms (run in new processes)."""
     from paddlevit_dist import config
     from paddlevit_dist.parallel import launch_workers, plan_processes
     from paddlevit_dist.volumes.detection import LandmarkDetection
@@ -243,7 +245,7 @@ def train_epochs(label: str, processes: int, output: str) -> None:
     arguments += ["-epochs=2", "TRAIN.WARMUP_STEPS", "0", "VOLUMES.HEATMAP", "radius", "VOLUMES.RADIUS", EPOCH_RADIUS]
     values = config.load([str(word) for word in arguments]).values
     task = LandmarkDetection(values)
-    datasets = {"train": Few(task.build_dataset("train", Path(output)), 32)}
+    datasets = {"train": Few(task.build_dataset("train", Path(output)), PHANTOMS)}
     datasets["val"] = Few(task.build_dataset("val", Path(output)), 2)
     launch_workers(work, (values, task, datasets, label), plan_processes(processes))
 
@@ -312,14 +314,14 @@ def measure_epochs(rounds: int) -> dict[str, float]:
         f"{label}, {processes} process{'es' * (processes > 1)}": (
             lambda label=label, processes=processes: epoch_seconds(label, processes)
         )
-        for processes in (1, 2)
+        for processes in EPOCH_PROCESSES
         for label in EPOCH_LABELS
     }
     times = interleave(contenders, rounds, warm_up=0)
     ours = times["coordinates, 1 process"]
     rows = [[name, Spread.of(v).text(digits=2), ratios(v, ours).text()] for name, v in times.items()]
     header = ["labels", "seconds", "to coordinates, 1 process"]
-    table(f"epoch of 32 phantoms, radius {EPOCH_RADIUS}, {rounds} rounds", header, rows)
+    table(f"epoch of {PHANTOMS} phantoms, radius {EPOCH_RADIUS}, {rounds} rounds", header, rows)
     return {f"epoch {name}": ratios(values, ours).median for name, values in times.items()}
 
 

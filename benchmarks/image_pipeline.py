@@ -27,8 +27,9 @@ import numpy as np
 from photographs import write_folder
 from PIL import Image
 from rounds import Spread, interleave, print_machine, print_result, ratios, table, tuned_environment
+from smallest import sized
 
-BATCH, SIZE, EPOCHS = 32, 224, 3
+BATCH, SIZE, EPOCHS = sized(32, 4), 224, sized(3, 1)
 RAND_AUGMENT = "rand-m9-mstd0.5-inc1"
 
 
@@ -206,9 +207,11 @@ def prepare(folder: Path, shards: Path, *options: str) -> None:
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--images", type=int, default=sized(500, 20))
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--two_workers", action="store_true", help="not with 0 and 1 loader processes")
+    parser.add_argument(
+        "--two_workers", action="store_true", default=sized(False, True), help="not with 0 and 1 loader processes"
+    )
     options = parser.parse_args(arguments)
     restart_tuned()
     print_machine()

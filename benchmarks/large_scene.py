@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from process_memory import memory_of
 from rounds import print_machine, print_result
+from smallest import sized
 
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import write_lines, write_scene
@@ -81,8 +82,8 @@ def evaluate(folder: Path, arguments: argparse.Namespace) -> tuple[float, float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, default=20_000_000)
-    parser.add_argument("--network", default="minkunet14a")
+    parser.add_argument("--points", type=int, default=sized(20_000_000, 20_000))
+    parser.add_argument("--network", default=sized("minkunet14a", "minkunet_tutorial"))
     parser.add_argument("--voxel_m", type=float, default=0.1)
     parser.add_argument("--block_m", type=float, default=12.0)
     arguments = parser.parse_args()

@@ -21,6 +21,7 @@ from PIL import Image, ImageEnhance
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from photographs import sources
+from smallest import sized
 
 from paddlevit_dist.leaks import comparing, perceptual
 from paddlevit_dist.parallel.devices import cpu_cores
@@ -30,8 +31,8 @@ WINDOW = 400, 300  # pixels
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--val", type=int, default=50_000)
-    parser.add_argument("--train", type=int, default=1_280_000)
+    parser.add_argument("--val", type=int, default=sized(50_000, 20))
+    parser.add_argument("--train", type=int, default=sized(1_280_000, 40))
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     found = {"cores": cpu_cores(), **compare(options.val, options.train)}

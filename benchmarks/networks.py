@@ -26,11 +26,13 @@ from typing import Any
 import numpy as np
 import rounds
 from rounds import Spread
+from smallest import sized
 
 OURS, PLAIN, TORCH = "ours", "Paddle's layers", "torch"
 LANDMARKS, VOLUMES, MINKUNET = "landmarks", "volumes", "minkunet"
-WIDTH, DEPTH, MAPS, CROP, BATCH, WINDOW = 8, 3, 8, (32, 40, 40), 2, (1, 1, 64, 64, 64)
-VOXELS, CLASSES = 8_000, 20
+WIDTH, DEPTH, MAPS, BATCH = 8, 3, 8, 2
+CROP, WINDOW = sized(((32, 40, 40), (1, 1, 64, 64, 64)), ((16, 16, 16), (1, 1, 16, 16, 16)))
+VOXELS, CLASSES = sized(8_000, 300), 20
 DEPTHS_34, WIDTHS_34C = (2, 3, 4, 6, 2, 2, 2, 2), (32, 64, 128, 256, 256, 128, 96, 96)
 
 

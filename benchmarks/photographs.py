@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from smallest import lacks
 
 _SCIKIT_IMAGE = ("astronaut", "chelsea", "coffee", "motorcycle_left", "rocket", "hubble_deep_field", "ihc", "retina")
 _SCIKIT_LEARN = ("china", "flower")
@@ -33,7 +34,7 @@ def write_folder(target: Path, number: int, size: tuple[int, int] = (500, 375), 
     """
     photographs = sources()
     if not photographs:
-        raise SystemExit("needs photographs: pip install scikit-image scikit-learn")
+        raise lacks("skimage or sklearn, for their photographs: not installed here")
     generator = np.random.default_rng(0)
     for count in range(number):
         path = photographs[count % len(photographs)]

@@ -18,9 +18,10 @@ import clock
 import rounds
 from process_memory import status_bytes
 from rounds import Spread
+from smallest import SHALLOW, sized
 
-BATCHES = {"vit_small_patch16_224": 16, "swin_tiny_patch4_window7_224": 16}
-ROUNDS, STEPS = 5, 3
+BATCHES = {"vit_small_patch16_224": sized(16, 1), "swin_tiny_patch4_window7_224": 16}
+ROUNDS, STEPS = 5, sized(3, 1)
 RECOMPUTED, KEPT = "recomputed", "kept"
 
 
@@ -34,7 +35,7 @@ def work(name: str, way: str) -> None:
     from paddlevit_dist.parallel import recompute_layers
 
     paddle.seed(1)
-    model = create_model(name, num_classes=1000, drop_path=0.1)
+    model = create_model(name, num_classes=1000, drop_path=0.1, **SHALLOW)
     model.train()
     if way == RECOMPUTED:
         recompute_layers(Classification(config.load([f"MODEL.NAME={name}"]).values).recomputed_layers(model))
@@ -105,4 +106,4 @@ if __name__ == "__main__":
         unknown = set(sys.argv[1:]) - set(BATCHES)
         if unknown:
             raise SystemExit(f"expected {' or '.join(BATCHES)}, not {unknown.pop()}")
-        main(sys.argv[1:] or list(BATCHES))
+        main(sys.argv[1:] or sized(list(BATCHES), list(BATCHES)[:1]))

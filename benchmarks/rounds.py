@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+for _place in (ROOT, ROOT / "benchmarks"):
+    if str(_place) not in sys.path:
+        sys.path.insert(0, str(_place))
+
+from smallest import IS_SMALLEST  # noqa: E402
 
 from paddlevit_dist.parallel import devices, tuning  # noqa: E402
 from paddlevit_dist.parallel.launch import die_with_parent  # noqa: E402
@@ -52,8 +55,11 @@ def interleave(contenders: Mapping[str, Callable[[], float]], rounds: int, warm_
     """Let all contenders measure themselves once per round, each round beginning with the next of them.
 
     Returns:
-        The measured values of each contender, in the order of the rounds, without the first ``warm_up`` rounds.
+        The measured values of each contender, in the order of the rounds, without the first ``warm_up`` rounds; of a
+        single round in the smallest form.
     """
+    if IS_SMALLEST:
+        rounds, warm_up = min(rounds, 1), 0
     names = list(contenders)
     values: dict[str, list[float]] = {name: [] for name in names}
     for number in range(warm_up + rounds):

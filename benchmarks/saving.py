@@ -23,12 +23,13 @@ from typing import Any, NamedTuple
 import rounds
 from framework_overhead import Repeated, Synthetic
 from rounds import ROOT, Spread
+from smallest import sized
 
 from paddlevit_dist import config as configuration
 from paddlevit_dist.parallel import launch_workers, plan_processes
 
 WARM_UP_ROUNDS = 1
-BEFORE = 6  # updates that nothing disturbs
+BEFORE = sized(6, 1)  # updates that nothing disturbs
 
 
 class Case(NamedTuple):
@@ -46,9 +47,11 @@ class Case(NamedTuple):
 
 
 _RECIPE = "configs/vit_base_patch32_224.yaml"
-_SMALL = "MODEL.EMBED_DIM 384 MODEL.NUM_HEADS 6".split()  # of ViT-S/32: few sums for many weights
+_SMALL = (
+    f"MODEL.EMBED_DIM 384 MODEL.NUM_HEADS 6 MODEL.DEPTH {sized(12, 1)}".split()
+)  # of ViT-S/32: few sums for many weights
 CASES = {
-    "vit_s_1": Case(_SMALL, processes=1, after=30, rounds=7, timeout_seconds=900),
+    "vit_s_1": Case(_SMALL, processes=1, after=sized(30, 2), rounds=sized(7, 1), timeout_seconds=900),
     "vit_s_2": Case(_SMALL, processes=2, after=30, rounds=7, timeout_seconds=1500),
 }
 
@@ -114,8 +117,10 @@ class Script:
             position = {**parts.sampler.state_dict(), **parts.schedule.state_dict()}
             state = checkpoints.RunState(position, parts.checkpointer.optimizer.state_dict(), extra)
             weights, averages = parts.model.state_dict(), parts.ema.state_dict()
-            checkpoints.save(self.folder, checkpoints.update_name(position["update"]), weights, state, averages)
-            checkpoints.prune(self.folder, lambda epoch: False, position["update"], 1)
+            written = checkpoints.save(
+                self.folder, checkpoints.update_name(position["update"]), weights, state, averages
+            )
+            checkpoints.prune(self.folder, lambda epoch: False, position["update"], 1, good=written)
         barrier()
 
 
@@ -173,7 +178,7 @@ def main() -> None:
         return
     rounds.print_machine()
     rows, result = [], {}
-    for name in sys.argv[1:] or CASES:
+    for name in sys.argv[1:] or sized(list(CASES), ["vit_s_1"]):
         noted, size = measure(name)
         stood = [
             call + max(0.0, longer) + left for call, longer, left in zip(*map(noted.get, ("call", "asleep", "left")))

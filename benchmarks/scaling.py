@@ -33,16 +33,17 @@ import numpy as np
 import rounds
 from PIL import Image
 from rounds import Spread
+from smallest import sized
 
 from paddlevit_dist.parallel import devices
 
 WORKER = str(Path(__file__).with_name("scaling_worker.py"))
 READY_SECONDS, ANSWER_SECONDS = 120, 120
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
-MODEL, BATCH = "vit_tiny_patch16_224", 8
+MODEL, BATCH = "vit_tiny_patch16_224", sized(8, 1)
 OURS, TORCH, PLAIN = "ours", "torch", "torch-plain"
 NO_MALLOC = "ours, malloc as it is"
-SIZE_PX, FILES, CLASSES = (500, 375), 256, 8  # width, height; how many JPEGs in how many folders
+SIZE_PX, FILES, CLASSES = (500, 375), sized(256, 64), 8  # width, height; how many JPEGs in how many folders
 
 
 class Group:
@@ -339,8 +340,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", metavar="PYTHON", help="interpreter with torch; without it: ours alone")
     parser.add_argument("--part", choices=PARTS, action="append", help="more than once for several; without it: all")
-    parser.add_argument("--seconds", type=float, default=150, help="for the rounds of a part, beside its starts")
-    parser.add_argument("--most", type=int, help="processes or loader processes at most, instead of by the cores")
+    parser.add_argument(
+        "--seconds", type=float, default=sized(150, 1), help="for the rounds of a part, beside its starts"
+    )
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=sized(None, 1),
+        help="processes or loader processes at most, instead of by the cores",
+    )
     options = parser.parse_args(arguments)
     rounds.print_machine()
     if options.peer_python:
@@ -351,7 +359,7 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         print("no --peer-python: measured without torch")
     result: dict[str, float] = {}
-    for part in options.part or PARTS:
+    for part in options.part or sized(list(PARTS), ["core", "loaders", "calculation"]):
         result.update(PARTS[part](options))
     rounds.print_result(result)
 

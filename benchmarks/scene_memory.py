@@ -38,13 +38,15 @@ import numpy as np
 import sized_scenes
 from process_memory import Memory, files_of, members_of, memory_of
 from rounds import Spread, end, interleave, print_machine, print_result, ratios, start, table, tuned_environment
+from smallest import need, sized
 
-SCENES = 1800
-BATCH, WORKERS, MAX_POINTS = 4, 2, 250_000
-SPEED_BATCHES, MEMORY_BATCHES, TRAINING_BATCHES = 8, 16, 3
+SCENES = sized(1800, 8)
+BATCH, WORKERS, MAX_POINTS = sized(4, 1), 2, 250_000
+SPEED_BATCHES, MEMORY_BATCHES, TRAINING_BATCHES = sized((8, 16, 3), (1, 1, 1))
 SCANNET_SCENES = 1201
 WAYS = ("eager", "lazy in main", "lazy in workers", "ours", "ours with plan")
 RANKS = "ours, 2 ranks"
+SPED, WATCHED = sized((WAYS, (*WAYS, RANKS)), (("ours",), ("ours",)))  # of speed, and of memory
 GB = 2.0**30
 
 
@@ -240,7 +242,7 @@ class Feeder:
 
 def measure_memory(folder: Path, scenes: int, number: int, rounds: int) -> dict[str, dict[int, Memory]]:
     """Peak of each way at three sizes: one repeated scene (size 0), a quarter of the scenes, all of them."""
-    ways = (*WAYS, RANKS)
+    ways = WATCHED
     sizes = (0, scenes // 4, scenes)
     peaks: dict[str, dict[int, list[Memory]]] = {way: {size: [] for size in sizes} for way in ways}
     for turn in range(rounds):
@@ -270,7 +272,7 @@ def measure_speed(folder: Path, scenes: int, rounds: int) -> dict[str, list[floa
     """Seconds per batch of each way, in interleaved rounds."""
     feeders = {}
     try:
-        for way in WAYS:
+        for way in SPED:
             feeders[way] = Feeder(way, folder, scenes if way != "eager" else scenes // 4)
             feeders[way].send(signal.SIGSTOP)
         contenders = {
@@ -281,10 +283,10 @@ def measure_speed(folder: Path, scenes: int, rounds: int) -> dict[str, list[floa
         for feeder in feeders.values():
             feeder.__exit__()
     rows = []
-    for way in WAYS:
+    for way in SPED:
         rate = Spread.of([1 / seconds for seconds in times[way]])
-        rows.append([way, rate.text(), ratios(times["eager"], times[way]).text()])
-    table(f"batches of {BATCH} scenes per second, loader alone", ["way", "batches/s", "to eager"], rows)
+        rows.append([way, rate.text(), ratios(times[SPED[0]], times[way]).text()])
+    table(f"batches of {BATCH} scenes per second, loader alone", ["way", "batches/s", f"to {SPED[0]}"], rows)
     return times
 
 
@@ -324,10 +326,11 @@ def measure_training(folder: Path, scenes: int) -> float:
 
 
 def main(arguments: list[str]) -> None:
+    need("scipy")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenes", type=int, default=SCENES)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory-rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=sized(5, 1))
+    parser.add_argument("--memory-rounds", type=int, default=sized(3, 1))
     parser.add_argument("--batches", type=int, default=MEMORY_BATCHES, help="taken while memory is watched")
     for hidden in ("--feed", "--folder"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
@@ -338,6 +341,8 @@ def main(arguments: list[str]) -> None:
     if given.feed:
         feed(given.feed, Path(given.folder), given.scenes, given.repeated, given.rank, given.ranks)
         return
+    if given.scenes < 8 * BATCH:
+        parser.error(f"--scenes {given.scenes}: at least {8 * BATCH}, two batches of each rank in a quarter of them")
     print_machine()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "store")
@@ -352,21 +357,21 @@ def main(arguments: list[str]) -> None:
         waiting = measure_training(folder, given.scenes)
     sizes = {way: [found[way][size].pss / GB for size in (0, given.scenes // 4, given.scenes)] for way in found}
     above = {way: of_sizes[2] - of_sizes[0] for way, of_sizes in sizes.items()}
-    largest = max(sizes["ours"][2], sizes["ours with plan"][2])
+    ours = [way for way in ("ours", "ours with plan") if way in sizes]
+    peers = [way for way in ("eager", "lazy in main") if way in sizes]
+    largest = max(sizes[way][2] for way in ours)
     print_result(
         {
             **{f"gb_above_{way.replace(', ', '_').replace(' ', '_')}": value for way, value in above.items()},
             **{f"gb_{way.replace(', ', '_').replace(' ', '_')}": values[2] for way, values in sizes.items()},
-            "gb_growth_of_ours": sizes["ours"][2] - sizes["ours"][1],
-            "gb_growth_of_ours_with_plan": sizes["ours with plan"][2] - sizes["ours with plan"][1],
-            "memory_share_of_eager": largest / sizes["eager"][2],
-            "memory_share_of_lazy_in_main": largest / sizes["lazy in main"][2],
+            **{f"gb_growth_of_{way.replace(' ', '_')}": sizes[way][2] - sizes[way][1] for way in ours},
+            **{f"memory_share_of_{peer.replace(' ', '_')}": largest / sizes[peer][2] for peer in peers},
             **{
-                f"speed{of}_to_{peer.replace(' ', '_')}": ratios(
-                    times[peer], times[f"ours{of.replace('_', ' ')}"]
+                f"speed{way.removeprefix('ours').replace(' ', '_')}_to_{peer.replace(' ', '_')}": ratios(
+                    times[peer], times[way]
                 ).median
-                for of in ("", "_with_plan")
-                for peer in ("eager", "lazy in main")
+                for way in ours
+                for peer in peers
             },
             "training_data_wait": waiting,
         }

@@ -19,9 +19,10 @@ import plain_scenes
 from numpy.random import default_rng
 from rounds import Spread, interleave, print_machine, print_result, ratios, table
 from sized_scenes import MEAN_POINTS, make_store, read_plain
+from smallest import sized
 
 ROUNDS = 7
-CROPPED = 120_000
+CROPPED = sized(120_000, 1_000)
 ELASTIC = ((6, 40.0), (20, 160.0))
 
 Stage = tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours

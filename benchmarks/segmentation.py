@@ -31,12 +31,13 @@ import numpy as np
 import rounds
 from PIL import Image
 from rounds import Spread
+from smallest import sized
 
 OURS, THREADS, PROCESSES = "ours", "torch, 2 threads", "torch, 2 processes"
 TRAINING, EVALUATION, LABELS = "training", "evaluation", "labels"
-CLASSES, IGNORED, SIDE, BATCH, CORES = 150, 255, 512, 4, 2
-STORED = (512, 683)  # height and width of a picture
-SAMPLES = 20  # of a round
+CLASSES, IGNORED, SIDE, BATCH, CORES = 150, 255, sized(512, 64), sized(4, 2), 2
+STORED = sized((512, 683), (64, 85))  # height and width of a picture
+SAMPLES = sized(20, 1)  # of a round
 
 
 # ---- training ------------------------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", metavar="PYTHON", help="interpreter with torch; without it: ours alone")
     parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=sized(7, 1))
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.serve == EVALUATION:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from smallest import sized
 
-DIFFERENT = 32
-MEAN_POINTS, LARGEST_POINTS = 150_000, 450_000
+DIFFERENT = sized(32, 3)
+MEAN_POINTS, LARGEST_POINTS = sized((150_000, 450_000), (3_000, 4_500))
 
 
 def sizes() -> np.ndarray:
@@ -31,6 +32,7 @@ def make_store(folder: Path, number: int) -> None:
     from paddlevit_dist.points.data.rooms import make_room
     from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
     from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
+    from paddlevit_dist.points.instances.input import without_gaps
 
     (folder / "scenes").mkdir(parents=True)
     (folder / "plain").mkdir()
@@ -41,6 +43,7 @@ def make_store(folder: Path, number: int) -> None:
             spacing *= 0.9
             room = make_room(3 + 5 * index, (7, 0), spacing, "room")
         room = CropToBudget(int(points))(room, np.random.default_rng(index))
+        room = room._replace(instance=without_gaps(room.instance.astype(np.int32)).astype(room.instance.dtype))
         write_scene(Path(scene_file(folder, f"base{index}")), room)
         colors = room.rgb.astype(np.float32) / 127.5 - 1
         plain = (room.xyz, colors, room.semantic.astype(np.float64), room.instance.astype(np.float64))

@@ -30,13 +30,14 @@ import numpy as np
 import rounds
 from process_memory import members_of, own_memory_of
 from rounds import ROOT
+from smallest import sized
 
 from paddlevit_dist import register_dataset
 from paddlevit_dist.config.table import keys
 from paddlevit_dist.images.data.small_sets import Digits
 
 DELAY = "SOAK_SECONDS_PER_SAMPLE"
-SECONDS_PER_SAMPLE = 0.01
+SECONDS_PER_SAMPLE = sized(0.01, 0.001)
 FLAT = 0.02
 ENDS_WITHIN_SECONDS = 120.0  # after a fault that ends the run
 SHM = Path("/dev/shm")
@@ -44,7 +45,7 @@ TRAINING = [
     *("-dataset=slow_digits", "-ngpus=2", "-batch_size=16", "-num_workers=1", "-epochs=100000", "-seed=7"),
     *("MODEL.EMBED_DIM=32", "MODEL.DEPTH=2", "MODEL.NUM_HEADS=2", "TRAIN.WARMUP_EPOCHS=0"),
     *("TRAIN.LR_SCHEDULER.NAME=constant", "TRAIN.BASE_LR=1e-3", "TRAIN.MODEL_EMA=true"),
-    *("VALIDATE_FREQ=5", "SAVE_FREQ=100000", "SAVE_EVERY_UPDATES=30", "REPORT_FREQ=10"),
+    *("VALIDATE_FREQ=5", "SAVE_FREQ=100000", f"SAVE_EVERY_UPDATES={sized(30, 5)}", "REPORT_FREQ=10"),
 ]
 
 
@@ -325,7 +326,7 @@ class Soak:
 
     def _after_a_fault(self, run: Run, began: float) -> Run:
         if not self._left:  # each kind once, in a new order each time
-            self._left = self.generator.sample(sorted(FAULTS), len(FAULTS))
+            self._left = self.generator.sample(kinds := sized(sorted(FAULTS), ["kill -9 of the group"]), len(kinds))
         name = self._left.pop()
         fault = FAULTS[name]
         self.counts[name] = self.counts.get(name, 0) + 1
@@ -357,7 +358,7 @@ class Soak:
     def finish(self, undisturbed: Path) -> tuple[int, str | None]:
         """Finish an epoch, train up to it in peace, and compare; the epoch and what differs."""
         state = json.loads((self.output / "checkpoints" / "last" / "state.json").read_text(encoding="utf-8"))
-        epoch = state["position"]["epoch"] + 2
+        epoch = state["position"]["epoch"] + sized(2, 1)
         for output, more in ((self.output, ["-resume=auto"]), (undisturbed, [])):
             began = time.monotonic()
             run = Run(output, 0.0, f"-stop_after_epoch={epoch}", *more)
@@ -375,8 +376,8 @@ def _end_of(log: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--interval", type=float, default=60.0, help="seconds between faults")
+    parser.add_argument("--minutes", type=float, default=sized(30.0, 0.02))
+    parser.add_argument("--interval", type=float, default=sized(60.0, 2.0), help="seconds between faults")
     parser.add_argument("--seed", type=int, default=0, help="of the faults")
     options = parser.parse_args()
     rounds.print_machine()

@@ -22,6 +22,7 @@ from typing import Any
 
 import rounds
 from rounds import Spread
+from smallest import sized
 from sparse_layers import CHANNELS as OTHERS_CHANNELS
 from sparse_layers import NAMES, SCENES, Layers
 from sparse_peers import NUM_CLASSES, TorchPeer, paddle_sparse, pairs_by_offset, products_alone, seconds
@@ -30,9 +31,9 @@ from voxel_rooms import room
 from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey
 
 ROUNDS = 7
-SIZES, CHANNELS = (51_000, 151_000), (32, 64)
-OTHERS_VOXELS = 100_000
-SMALL = 8_000  # voxels at which paddle.sparse is measured
+SIZES, CHANNELS = sized(((51_000, 151_000), (32, 64)), ((1_000,), (32,)))
+OTHERS_VOXELS = sized(100_000, 1_000)
+SMALL = sized(8_000, 1_000)  # voxels at which paddle.sparse is measured
 OURS, TORCH, LIMIT, PADDLE_SPARSE = "ours", "torch", "products alone", "paddle.sparse"
 
 

@@ -19,16 +19,19 @@ from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import rounds
 from rounds import ROOT, Spread
+from smallest import sized
 
 from paddlevit_dist.parallel import tuning
 
 RECIPE = ROOT / "configs" / "vit_digits.yaml"
 ROUNDS = 7
 STEP_TIMEOUT_SECONDS = 60
-SIZES = (1_000, 100_000, 1_281_167)
+SIZES = sized((1_000, 100_000, 1_281_167), (1_000,))
+PROCESSES = sized((1, 2), (1,))
 
 
 def start_ours(processes: int, folder: Path) -> float:
@@ -119,6 +122,7 @@ def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
     """Build the datasets as the entry does and as the peer does, and pickle what a spawned process is given."""
     from paddlevit_dist import config as configuration
     from paddlevit_dist.images.classification.task import Classification
+    from paddlevit_dist.images.data.inspection import Inspection
 
     write_lists(folder, samples)
     config = configuration.load(
@@ -127,7 +131,8 @@ def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
 
     def ours() -> Any:
         task = Classification(config)
-        return config, task, {split: task.build_dataset(split, folder) for split in ("train", "val")}
+        with mock.patch.object(Inspection, "look", return_value=[]):  # no picture exists
+            return config, task, {split: task.build_dataset(split, folder) for split in ("train", "val")}
 
     def lists() -> Any:
         return config, {split: ListsOfSamples(folder, f"{split}_list.txt") for split in ("train", "val")}
@@ -162,7 +167,7 @@ def measure_first_step(folder: Path) -> dict[str, list[float]]:
 
     contenders = {
         f"{name}_{processes}": functools.partial(fresh, way, processes)
-        for processes in (1, 2)
+        for processes in PROCESSES
         for name, way in (("ours", start_ours), ("by_hand", start_by_hand))
     }
     return rounds.interleave(contenders, ROUNDS)
@@ -171,7 +176,7 @@ def measure_first_step(folder: Path) -> dict[str, list[float]]:
 def show_first_step(seconds: dict[str, list[float]]) -> dict[str, float]:
     """Print the table and return the ratios."""
     rows, result = [], {}
-    for processes in (1, 2):
+    for processes in PROCESSES:
         ours, peer = seconds[f"ours_{processes}"], seconds[f"by_hand_{processes}"]
         ratio = rounds.ratios(ours, peer)
         rows.append([processes, Spread.of(ours).text(), Spread.of(peer).text(), ratio.text()])

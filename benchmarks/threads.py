@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO
 
 import rounds
+from smallest import SHALLOW, sized
 
-IMAGES = 16  # of a step, over all processes
+IMAGES = sized(16, 2)  # of a step, over all processes
 
 
 def work(folder: str) -> None:
@@ -29,7 +30,7 @@ def work(folder: str) -> None:
     from paddlevit_dist.parallel import data_parallel, rank, world_size
 
     paddle.seed(0)
-    inner = create_model("vit_tiny_patch16_224")
+    inner = create_model("vit_tiny_patch16_224", **SHALLOW)
     model = data_parallel(inner)
     step = rounds.timed_training_step(model, inner.parameters(), IMAGES // world_size())
     step()

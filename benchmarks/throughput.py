@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from smallest import sized
+
 CLASSES = 1000
 NAMES = {
     "vit_tiny_patch16_224": "ViT-Ti/16",
@@ -253,10 +255,10 @@ def compare(mode: str) -> None:
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--peer-python", help="an interpreter with torch and timm")
     parser.add_argument("--paddlevit", help="a checkout of PaddleViT")
-    parser.add_argument("--models", nargs="+", default=list(NAMES))
-    parser.add_argument("--modes", nargs="+", default=["1x1", "1x2", "2x1"], help="processes x threads")
+    parser.add_argument("--models", nargs="+", default=sized(list(NAMES), list(NAMES)[:1]))
+    parser.add_argument("--modes", nargs="+", default=sized(["1x1", "1x2", "2x1"], ["1x1"]), help="processes x threads")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=sized(8, 1))
     arguments = parser.parse_args()
     rounds.print_machine()
     for given, missing in ((arguments.peer_python, "--peer-python: no timm"), (arguments.paddlevit, "--paddlevit")):
@@ -277,7 +279,7 @@ def main() -> None:
     parser.add_argument("kind", choices=["ours", "trainer", "timm", "paddlevit"])
     parser.add_argument("mode", choices=["train", "eval"])
     parser.add_argument("model")
-    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=sized(8, 1))
     parser.add_argument("--paddlevit")
     step = make_step(parser.parse_args())
     step()

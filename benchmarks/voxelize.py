@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 from rounds import Spread, interleave, print_machine, print_result, ratios, table, tuned_environment
+from smallest import sized
 
 ROUNDS, STEP_ROUNDS = 15, 7
-SCENES, POINTS, SPACING_M, VOXEL_SIZE_M = 4, 150_000, 0.02, 0.02
+SCENES, POINTS, SPACING_M, VOXEL_SIZE_M = sized((4, 150_000, 0.02, 0.02), (1, 3_000, 0.1, 0.02))
 NUM_CLASSES = 20
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -16,11 +16,12 @@ from typing import Any
 import rounds
 from framework_overhead import Repeated
 from rounds import ROOT, Spread
+from smallest import sized
 
 from paddlevit_dist import config as configuration
 from paddlevit_dist.parallel import launch_workers, plan_processes, status
 
-BLOCK_UPDATES, BLOCKS, CALLS = 5, 44, 4_000
+BLOCK_UPDATES, BLOCKS, CALLS = sized((5, 44, 4_000), (1, 12, 40))
 BATCH = 32  # per process
 
 
@@ -52,7 +53,7 @@ class Turns:
         return "with" if block % 4 in (0, 3) else "without"
 
     def _switch(self, is_on: bool) -> None:
-        def nothing(*_: Any) -> None:
+        def nothing(*_: Any, **__: Any) -> None:
             return None
 
         self.steps.meet = self.on["meet"] if is_on else nothing
@@ -113,6 +114,7 @@ def main() -> None:
     for name in ("with", "without"):
         print(f"update {name}: {Spread.of(seconds[name]).text(1e3)} ms")
     print(f"notes and meetings: median {percent[len(percent) // 2]:+.2f} % of an update over {len(percent)} rounds")
+    rounds.print_result({"percent_of_an_update": percent[len(percent) // 2], **micros})
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any
 import image_pipeline
 from photographs import write_folder
 from rounds import Spread, interleave, print_machine, print_result, ratios, table, timed_training_step
+from smallest import sized
 
 NETWORKS = {"ViT-Ti/16": "vit_tiny_patch16_224", "Swin-T": "swin_tiny_patch4_window7_224", "PVTv2-B0": "pvtv2_b0"}
 
@@ -88,8 +89,8 @@ def steps(batch_size: int) -> dict[str, tuple[Callable[[], float], Callable[[], 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=300)
-    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--images", type=int, default=sized(300, 20))
+    parser.add_argument("--batch-size", type=int, default=sized(16, 1))
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args(arguments)
     image_pipeline.restart_tuned()

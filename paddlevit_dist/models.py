@@ -4,7 +4,7 @@ import os
 from typing import Any, NamedTuple
 
 from . import wings
-from .registry import MODELS, SPELLINGS, is_of_weights, known_name, resolve
+from .registry import MODELS, SPELLINGS, derived, is_of_weights, known_name, resolve
 from .runtime.errors import UserError
 
 _WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
@@ -83,9 +83,9 @@ def _own_name(name: str) -> str:
 
 
 def _family(name: str) -> Any:
-    from .contracts.user_models import family_of  # not at the top: listing names must not import Paddle
+    from .contracts.model import Model  # not at the top: listing names must not import Paddle
 
-    return family_of(resolve("model", name))
+    return derived(resolve("model", name), Model)
 
 
 class ModelOptions(NamedTuple):

@@ -1,7 +1,7 @@
 """Names of models, datasets and tasks, each with the place it is imported from on first use.
 
 Only tables of names are imported here: listing them does not need Paddle, and a room is loaded when one of its names
-is requested.
+is requested. A subject whose folder has been deleted takes its names along.
 """
 
 import difflib
@@ -21,6 +21,18 @@ _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 _NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
 
 Target = str | Callable[..., Any]
+
+_DELETED = tuple(
+    f"paddlevit_dist.{subject}."
+    for subject in ("points", "volumes", "images.detection", "images.segmentation")
+    if not os.path.isfile(os.path.join(os.path.dirname(__file__), *subject.split("."), "__init__.py"))
+)
+
+
+def _there(rows: dict[str, Target]) -> dict[str, Target]:
+    """The rows whose folder has not been deleted."""
+    return {name: target for name, target in rows.items() if not str(target).startswith(_DELETED)}
+
 
 # Folders with ``variants``, which do not import Paddle -> their model families by class, with the table of their names.
 _FAMILIES = {
@@ -52,47 +64,52 @@ _FAMILIES = {
     },
 }
 
-MODELS: dict[str, Target] = {
-    "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
-    "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
-}
+MODELS = _there(
+    {
+        "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
+        "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
+    }
+)
 for _folder, _families in _FAMILIES.items():
-    for _family, _table in _families.items():
-        MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_table}"), f"{_folder}.{_family}"))
-MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items()})
+    if not f"{_folder}.".startswith(_DELETED):
+        for _family, _table in _families.items():
+            MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_table}"), f"{_folder}.{_family}"))
+MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items() if name in MODELS})
 
 # Layouts of pictures with label maps, all read by one class.
 _LABEL_MAPS = (
     *("label_maps", "ade20k", "cityscapes", "voc_segmentation", "pascal_context", "coco_stuff", "coco_panoptic"),
-    *("cvat_masks", "cvat_outlines", "labelme", "yolo_outlines"),
+    *("labelme", "yolo_outlines"),
 )
 
-DATASETS: dict[str, Target] = {
-    "digits": "paddlevit_dist.images.data.small_sets:Digits",
-    "mnist": "paddlevit_dist.images.data.small_sets:Mnist",
-    "fashion_mnist": "paddlevit_dist.images.data.small_sets:FashionMnist",
-    "cifar10": "paddlevit_dist.images.data.cifar:Cifar10",
-    "cifar100": "paddlevit_dist.images.data.cifar:Cifar100",
-    "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
-    "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
-    "tar": "paddlevit_dist.images.data.tar:TarImages",
-    "coco": "paddlevit_dist.images.detection.data.coco:Coco",
-    "voc": "paddlevit_dist.images.detection.data.voc:Voc",
-    "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
-    "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
-    "segmentation_shapes": "paddlevit_dist.images.segmentation.shapes:SegmentationShapes",
-    **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
-    "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
-    "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
-    "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
-    "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
-    "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
-    "scenes": "paddlevit_dist.points.data.scenes:Scenes",
-    "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
-    "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",
-    "modelnet10": "paddlevit_dist.points.shapes.data:ModelNet10",
-    "modelnet40": "paddlevit_dist.points.shapes.data:ModelNet40",
-}
+DATASETS = _there(
+    {
+        "digits": "paddlevit_dist.images.data.small_sets:Digits",
+        "mnist": "paddlevit_dist.images.data.small_sets:Mnist",
+        "fashion_mnist": "paddlevit_dist.images.data.small_sets:FashionMnist",
+        "cifar10": "paddlevit_dist.images.data.cifar:Cifar10",
+        "cifar100": "paddlevit_dist.images.data.cifar:Cifar100",
+        "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
+        "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
+        "tar": "paddlevit_dist.images.data.tar:TarImages",
+        "coco": "paddlevit_dist.images.detection.data.coco:Coco",
+        "voc": "paddlevit_dist.images.detection.data.voc:Voc",
+        "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
+        "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
+        "segmentation_shapes": "paddlevit_dist.images.segmentation.data.segmentation_dataset:SegmentationShapes",
+        **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
+        "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
+        "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
+        "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
+        "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
+        "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
+        "scenes": "paddlevit_dist.points.data.scenes:Scenes",
+        "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
+        "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",
+        "modelnet10": "paddlevit_dist.points.shapes.data:ModelNet10",
+        "modelnet40": "paddlevit_dist.points.shapes.data:ModelNet40",
+    }
+)
 
 WHOLE, WITH_BOXES, WITH_LABEL_MAPS = "pictures", "pictures with boxes", "pictures with label maps"
 _CONTENTS = {
@@ -109,26 +126,20 @@ _CONTENTS = {
 }
 
 # Datasets that ship with the package and need no path.
-EMBEDDED = (
-    "digits",
-    "synthetic_rooms",
-    "synthetic_solids",
-    "synthetic_landmarks",
-    "synthetic_organs",
-    "synthetic_shapes",
-    "segmentation_shapes",
-)
+EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_")), "segmentation_shapes")
 
-TASKS: dict[str, Target] = {
-    "classification": "paddlevit_dist.images.classification.task:Classification",
-    "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
-    "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
-    "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
-    "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
-    "shape_classification": "paddlevit_dist.points.shapes.task:ShapeClassification",
-    "detection": "paddlevit_dist.images.detection.task:Detection",
-    "image_segmentation": "paddlevit_dist.images.segmentation.task:ImageSegmentation",
-}
+TASKS = _there(
+    {
+        "classification": "paddlevit_dist.images.classification.task:Classification",
+        "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
+        "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
+        "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
+        "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
+        "shape_classification": "paddlevit_dist.points.shapes.task:ShapeClassification",
+        "detection": "paddlevit_dist.images.detection.task:Detection",
+        "image_segmentation": "paddlevit_dist.images.segmentation.task:ImageSegmentation",
+    }
+)
 
 # Tables of configuration keys: the engine's and those of wings, which every run reads, and the additional ones of each
 # task. A task not listed reads all keys. These modules do not import Paddle.
@@ -150,6 +161,7 @@ TABLES: dict[str, Sequence[str]] = {
     "detection": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.detection.settings:TABLE"],
     "image_segmentation": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
+TABLES = {task: tables for task, tables in TABLES.items() if task in TASKS}
 # Where a table was until it was divided: a program that registers a task may still name it there.
 _FORMER_TABLES = {
     "paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES,
@@ -206,6 +218,11 @@ class Own(NamedTuple):
 
 OWN: dict[tuple[str, str], Own] = {}  # by kind and name
 UNREACHABLE = {  # why a name cannot be used; a worker adds those that its parent knows and it does not
+    **dict.fromkeys(
+        (("dataset", "cvat_masks"), ("dataset", "cvat_outlines")),
+        "CVAT's own forms are not here any more: export 'Segmentation mask' (-dataset=label_maps) or 'Ultralytics YOLO "
+        "Segmentation' (-dataset=yolo_outlines)",
+    ),
     ("observer", "clearml"): "observer 'clearml' is not here any more: let an observer of your own call ClearML's Task",
 }
 _AS_TABLES = "paddlevit_dist.config.own_keys:as_tables"
@@ -228,6 +245,20 @@ def resolve(kind: str, name: str) -> Any:
             f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
             f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
         )
+    return target
+
+
+def derived(target: Any, base: type) -> Any:
+    """``target``, a class that a user has registered or an object of one, if it is derived from ``base``.
+
+    Raises:
+        UserError: it is not.
+    """
+    own = target if isinstance(target, type) else type(target)
+    if not issubclass(own, base):
+        name = getattr(target, "__name__", own.__name__)
+        wanted = f"from {base.__module__} import {base.__name__}"
+        raise UserError(f"{name} is no class derived from {base.__name__}: derive it ('{wanted}')")
     return target
 
 
@@ -352,8 +383,8 @@ def closest(name: str, valid: list[str]) -> str:
 
 
 def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``create_model(name, ...)`` build ``target``: a ``contracts.model.Model``, or any callable to be called as
-    ``target(name, num_classes=..., image_size=..., **options)``; or where to import one, as "module:attribute".
+    """Make ``create_model(name, ...)`` build ``target``: a class derived from ``contracts.model.Model``; or where to
+    import one, as "module:attribute".
 
     Args:
         keys: configuration keys of its own: a list of ``Key``, a ``Table`` of them, or where to import one. None: what
@@ -366,14 +397,15 @@ def register_model(name: str, target: Target, keys: Any = None, replace: bool = 
 
 
 def register_dataset(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``-dataset=name`` build ``target(data_path, split, cache_folder)``; the rest as ``register_model``."""
+    """Make ``-dataset=name`` open ``target``, a class derived from what the task reads, such as ``ImageDataset``; the
+    rest as ``register_model``."""
     _register("dataset", name, target, keys, replace)
 
 
 def register_task(
     name: str, target: Target, tables: Sequence[Any] | None = None, keys: Any = None, replace: bool = False
 ) -> None:
-    """Make ``TASK: name`` build ``target(config)``; the rest as ``register_model``.
+    """Make ``TASK: name`` build ``target(config)``, a ``contracts.task.Task``; the rest as ``register_model``.
 
     Args:
         tables: the key tables it reads in addition to the engine's and to ``keys``, each a ``Table`` or its location,

@@ -1,4 +1,5 @@
-"""Each wing is a folder that can be deleted: what it adds is unknown then, and everything else is as before."""
+"""Each wing, and each subject but classification, is a folder that can be deleted: what it adds is unknown then, and
+everything else is as before."""
 
 import json
 import shutil
@@ -60,6 +61,7 @@ UNKNOWN = {
         "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
     },
 }
+SUBJECTS = ("points", "volumes", "images/detection", "images/segmentation")
 
 
 @pytest.mark.parametrize("wing", wings.WINGS)
@@ -74,21 +76,36 @@ def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, wing):
         assert f"{words}: {said}" in ended.out
 
 
+def test_without_all_other_subjects_one_classifies(tmp_path):
+    ended = in_a_copy_without(" ".join(SUBJECTS), tmp_path, words=["train -dataset=coco"])
+    assert ended.code == 0, ended.err
+    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
+    assert "train -dataset=coco: " in ended.out and "'coco'" in ended.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_no_subject_needs_another_to_be_deleted_too(tmp_path, subject):
+    ended = in_a_copy_without(subject, tmp_path, words=[])
+    assert ended.code == 0, ended.err
+
+
 def test_the_test_sees_an_import_of_a_wing_by_the_core(tmp_path):
     ended = in_a_copy_without("comparing", tmp_path, "from ..comparing import scores\n")
     assert ended.code != 0 and "No module named 'paddlevit_dist.comparing'" in ended.err
 
 
-def in_a_copy_without(wing, tmp_path, planted=""):
-    """What ``PROGRAM`` says in a copy of the package without this wing, with a line added to the evaluation."""
+def in_a_copy_without(gone, tmp_path, planted="", words=None):
+    """What ``PROGRAM`` says in a copy of the package without these folders, with a line added to the evaluation."""
     package = tmp_path / "paddlevit_dist"
     shutil.copytree(ROOT / "paddlevit_dist", package)
-    shutil.rmtree(package / wing)
+    for folder in gone.split():
+        shutil.rmtree(package / folder)
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "picture.png")
     if planted:
         with open(package / "engine/evaluation.py", "a", encoding="utf-8") as module:
             module.write(planted)
     # A fresh process, and the repository is in no variable of its environment.
-    command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), *UNKNOWN[wing]]
+    command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), *(UNKNOWN[gone] if words is None else words)]
     return run_command(command, timeout=120, folder=tmp_path, is_copy=False, PYTHONPATH=str(tmp_path))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.user_models import contract_of
+from ..contracts.model import contract_of
 from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened

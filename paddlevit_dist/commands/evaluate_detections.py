@@ -3,6 +3,7 @@
 Needs no Paddle, and no pictures where files of COCO have the truth.
 """
 
+import functools
 import json
 import os
 import sys
@@ -12,13 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from ..contracts.sample_groups import FOLDER
 from ..contracts.scored import UNKNOWN, Origin, Scored
-from ..contracts.truth import samples_of_classes
-from ..intervals import bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .parser import CommandParser, path
-from .scored import MOST_SHOWN, add_data, add_output, data_set, said_of, takes_data, write
+from .scored import (
+    MOST_SHOWN,
+    add_data,
+    add_group,
+    add_output,
+    data_set,
+    groups_of,
+    intervals_of,
+    rough_of,
+    said_of,
+    takes_data,
+    write,
+)
 
 _RULES = "AP: COCO's rules, 100 detections of a picture and category, areas in pixels of the pictures' files"
 
@@ -66,10 +78,10 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     notices = [*annotations.notices, *results.notices]
     table = scored_files.table_of(annotations, results, kind)
     accumulated = accumulate(table)
-    found = {} if options.interval == "off" else _intervals(table, float(options.interval))
     scored = _scored(annotations, table, origin, kind)
-    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes)
-    rough = rough_note(len(table.image_ids), scored.sample, found, {}, of_class, STAT_NAMES)
+    groups = groups_of(options, scored.names, FOLDER)
+    found = intervals_of(scored.recompute, len(table.image_ids), options.interval, groups) if scored.names else {}
+    rough = rough_of(scored, found, groups, STAT_NAMES)
     notices += [rough] if rough else []
     for notice in notices:
         print(one_line(f"note: {notice}"), file=sys.stderr)
@@ -83,10 +95,11 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
         len(table.image_ids),
         protocol or [_RULES],
         notices,
+        groups,
     )
     said.update(stats=stats, per_category=per_class)  # in COCO's order and with its -1 for what is not defined
     if options.output:
-        write(scored, said, Path(options.output), options.results)
+        write(scored, said, Path(options.output), options.results, groups)
     if options.json:
         print(json.dumps(said))
         return
@@ -96,7 +109,8 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     )
     wide = [name for name in ("AP", "AP50", "AP75") if name in found and found[name].has_width()]
     shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
-    of_pictures = [f" {', '.join(shown)}: {options.interval} % intervals over pictures"] if shown else []
+    over = f"{options.interval} % intervals over pictures{f' {groups}' if groups else ''}"
+    of_pictures = [f" {', '.join(shown)}: {over}"] if shown else []
     told = [f" {line}" for line in map(one_line, protocol)]
     for line in summary(accumulated) + of_pictures + told + _per_category(annotations, accumulated):
         print(line)
@@ -120,6 +134,7 @@ def _options(words: list[str]) -> Namespace:
     parser.option(
         "interval", "95", "percent of the intervals by bootstrap over pictures; off: none", choices=("off", "95", "99")
     )
+    add_group(parser)
     parser.add_argument(
         "--json",
         "-json",
@@ -131,29 +146,22 @@ def _options(words: list[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _intervals(table: Any, percent: float) -> dict[str, Any]:
-    """The interval of each of the twelve numbers that is defined, by name."""
+def _scored(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
+    """What intervals and ``compare`` need of the matches."""
     from ..images.detection.evaluation.accumulation import STAT_NAMES
     from ..images.detection.evaluation.resampling import Curves
 
-    if not len(table.image_ids):
-        return {}
-    curves = Curves.of(table)
+    curves = functools.cache(lambda: Curves.of(table))
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(zip(STAT_NAMES, curves.scores(weights)[0].T))
+        return dict(zip(STAT_NAMES, curves().scores(weights)[0].T))
 
-    return bootstrap(recompute, len(table.image_ids), percent)
-
-
-def _scored(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
-    """What ``compare`` needs of the matches."""
     names = [name or f"picture {own}" for name, own in zip(annotations.file_names, annotations.image_ids)]
     return Scored(
         counted="",
         names=names,
         sample="picture",
-        recompute=lambda _: {},
+        recompute=recompute,
         shown={"AP": 4},
         of_class=None,
         classes=annotations.names,

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
+from ..contracts.sample_groups import FOLDER, SUBJECT
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .parser import CommandParser, path
@@ -51,7 +52,7 @@ def run_classes(words: list[str]) -> None:
                 file=sys.stderr,
             )
         truth = Truth(pictures, dataset.labels.astype("int64"), classes, str(origin))
-        tell(score(options.results, truth, options.logits, origin), options)
+        tell(score(options.results, truth, options.logits, origin), options, dataset.groups_by)
 
 
 def run_masks(words: list[str]) -> None:
@@ -82,7 +83,7 @@ def run_masks(words: list[str]) -> None:
     classes = None if options.classes is None else read_class_list(options.classes).by_number()
     ends = options.truth_suffix, options.result_suffix
     rules = Rules(classes, options.ignore, options.reduce_zero_label, *ends)
-    tell(score(options.truth, options.results, rules), options)
+    tell(score(options.truth, options.results, rules), options, FOLDER)
 
 
 def _ignored(text: str) -> int | None:
@@ -111,11 +112,12 @@ def run_scenes(words: list[str]) -> None:
     parser.option("kind", None, "found out if not given", choices=(SEMANTIC, INSTANCES))
     options = parser.parse_args(words)
 
+    from ..points.data.scenes import GROUPS_BY
     from ..points.scored_scenes import score
 
     takes_data(options, is_truth=lambda _: False)
     with scenes_of(options) as truth:
-        tell(score(options.results, truth, options.kind), options)
+        tell(score(options.results, truth, options.kind), options, GROUPS_BY)
 
 
 @contextlib.contextmanager
@@ -170,7 +172,7 @@ def run_landmarks(words: list[str]) -> None:
 
     if not takes_data(options, is_truth=lambda place: os.path.isfile(place) or landmark_files.list_files(place)):
         truth = scored_landmarks.of_files(options.truth)
-        tell(scored_landmarks.score(options.results, truth, options.truth, world=options.world), options)
+        tell(scored_landmarks.score(options.results, truth, options.truth, world=options.world), options, SUBJECT)
         return
     from ..contracts.dataset import dataset_class
     from ..volumes.dataset import VolumeDataset
@@ -180,4 +182,4 @@ def run_landmarks(words: list[str]) -> None:
         identities = list(map(dataset.identity, range(len(dataset))))
         truth, source = scored_landmarks.of_data_set(dataset), str(origin)
         about = dataset.names, options.world, identities, origin
-        tell(scored_landmarks.score(options.results, truth, source, *about), options)
+        tell(scored_landmarks.score(options.results, truth, source, *about), options, dataset.groups_by)

@@ -65,7 +65,7 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
     """
     import paddle
 
-    from ..contracts.user_models import contract_of
+    from ..contracts.model import contract_of
     from ..images.models.counting import cost_of, count_parameters, layers_of
 
     model = create_model(known_name("model", name), num_classes=num_classes, image_size=image_size)

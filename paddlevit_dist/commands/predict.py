@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..config.table import keys
-from ..runtime import signals
+from ..runtime import limits, signals
 from ..runtime.environment import program
 from ..runtime.errors import UserError
-from ..runtime.printing import one_line, without_credentials
+from ..runtime.printing import cell, one_line, without_credentials
 from .parser import CommandParser, at_least, image_size, path, share
 
 _FOLDER = "./predictions"
@@ -39,14 +39,14 @@ def run(words: list[str]) -> None:
     requested = -1 if options.ngpus is None else options.ngpus
     devices.require_sound_variables(requested)
     tuning.restart_with_environment(requested, True)
-    devices.require_limits(requested, options.num_workers)
+    limits.raise_open_files()
     stale = devices.drop_stale_variables()
 
     from ..observe.lock import own
     from ..observe.progress import write_line
     from ..observe.record import output_folder
     from ..parallel import plan_processes
-    from ..prediction.journal import ABOUT
+    from ..prediction.rows import ABOUT, UNREADABLE
     from ..prediction.trained import open_source
 
     names = _names_in(options.class_names)
@@ -62,7 +62,10 @@ def run(words: list[str]) -> None:
     plan = plan_processes(requested)
     for line in [*plan.notices, *stale] if plan.is_main else ():
         write_line(line)
-    with output_folder(options.output, (ABOUT,)) as folder, own(folder, write_line, True, holds=plan.is_main):
+    with (
+        output_folder(options.output, (ABOUT, UNREADABLE)) as folder,
+        own(folder, write_line, True, holds=plan.is_main),
+    ):
         _predict(options, source, plan, folder)
 
 
@@ -148,57 +151,54 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     from ..observe.heartbeat import Heartbeat
     from ..observe.progress import write_line
     from ..parallel import launch_workers
-    from ..prediction.journal import Journal
+    from ..prediction import rows
     from ..prediction.predictor import predicted, prepared_task
 
-    task, journal = prepared_task(source), Journal(folder)
-    with contextlib.ExitStack() as stack:
-        if plan.is_main:
-            cache = stack.enter_context(journal.begun(options.restart))
-        else:  # of another machine, which lists the same inputs by itself
-            cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paddlevit_dist_")))
+    task = prepared_task(source)
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
-            samples = task.open_inputs(options.inputs, cache)
+            samples = task.open_inputs(options.inputs, Path(cache))
             digests = source.digests()
-        left, counts = np.arange(0), None
+        left: Any = np.arange(0)
         if plan.is_main:
             for line in [*task.notices, *samples.notices]:
                 write_line(line)
             of_inputs = {"inputs": len(samples), "inputs_sha256": samples.fingerprint()}
-            counts = journal.open({"source": without_credentials(options.source), **digests, **of_inputs})
-            if counts is not None:
+            identity = {"source": without_credentials(options.source), **digests, **of_inputs}
+            left = rows.begin(folder, identity, options.restart)
+            if left is None:
                 write_line(f"{folder}: all of it is predicted already; -restart predicts it again")
-            else:
-                left = journal.left()
-            if 0 < len(left) < len(samples):
+            elif 0 < len(left) < len(samples):
                 write_line(f"continuing: {len(samples) - len(left):,} of {len(samples):,} are done")
-        arguments = (task, source, samples, left, folder, options.batch_size, options.num_workers)
+        share = np.arange(0) if left is None else left
+        arguments = (task, source, samples, share, folder, options.batch_size, options.num_workers)
         try:
-            if len(left) or plan.launched:
+            if len(share) or plan.launched:
                 launch_workers(worker, arguments, plan, source.config.WATCHDOG_SECONDS)
         except BaseException as error:
-            if plan.is_main and counts is None and not getattr(error, "again", False):
-                _keep(journal, samples)
+            if plan.is_main and left is not None and not getattr(error, "again", False):
+                _keep(folder, samples)
             raise
-        if plan.is_main:
-            if counts is None:
-                counts, lines = predicted(journal, task, samples)
-                for line in lines:
-                    write_line(line)
+        if plan.is_main and left is not None:
+            counts, lines = predicted(folder, task, samples)
+            for line in lines:
+                write_line(line)
             _say(counts, folder, options.inputs)
 
 
-def _keep(journal: Any, samples: Any) -> None:
+def _keep(folder: Path, samples: Any) -> None:
     """Make the tables of what there is, after a prediction was interrupted or has failed."""
     from ..observe.progress import write_line
+    from ..prediction import rows
 
-    with contextlib.suppress(UserError, OSError):  # how the prediction ended is told, and it is all in the journal
-        if journal.is_empty():
-            journal.withdraw()
+    with contextlib.suppress(UserError, OSError):  # how the prediction ended is told, and the rows are all there
+        if next(rows.entries_of(folder), None) is None:
+            rows.withdraw(folder)
             return
-        counts = journal.write_tables(samples)
-        done = f"{counts.predicted:,} of {len(samples):,} predicted so far, in {journal.folder}"
-        write_line(f"{done}; the same command continues")
+        counts = rows.write_tables(folder, samples)
+        write_line(
+            f"{counts.predicted:,} of {len(samples):,} predicted so far, in {folder}; the same command continues"
+        )
 
 
 def _say(counts: Any, folder: Path, inputs: list[str]) -> None:
@@ -208,7 +208,7 @@ def _say(counts: Any, folder: Path, inputs: list[str]) -> None:
         UserError: nothing was predicted, or an input that the command line names could not be read.
     """
     from ..observe.progress import write_line
-    from ..prediction.journal import ROWS_CSV, UNREADABLE, cell, unreadable
+    from ..prediction.rows import ROWS_CSV, UNREADABLE, unreadable
 
     listed = f"listed in {folder / UNREADABLE}"
     bad = f"{counts.unreadable:,} could not be read, {listed}"

@@ -7,13 +7,14 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import wings
+from ..contracts.sample_groups import Groups, drawn, names_of, read_groups
 from ..contracts.scored import Origin, Scored
 from ..contracts.truth import samples_of_classes
 from ..intervals import Interval, Rated, bootstrap, rough_note
@@ -45,6 +46,7 @@ def add_options(parser: CommandParser, truth: str, results: str, sample: str, da
         add_data(parser)
     percents, meaning = ("off", "95", "99"), f"percent of the intervals by bootstrap over {sample}; off: none"
     parser.option("interval", "95", meaning, choices=percents)
+    add_group(parser)
     parser.add_argument("--json", "-json", action="store_true", help="print one line of JSON, with all values")
     add_output(parser)
 
@@ -56,6 +58,12 @@ def add_data(parser: CommandParser) -> None:
     parser.option("dataset", None, "name of the data set (default: that of -cfg, else found out)", metavar="NAME")
     parser.option("data_path", None, "its folder", path)
     parser.option("split", "val", "which of its splits the results are of", metavar="SPLIT")
+
+
+def add_group(parser: CommandParser) -> None:
+    """What says which samples belong together."""
+    meaning = "those of one are drawn together: a file sample,group, FILE:COLUMN, a column of TRUTH, or a word"
+    parser.option("group", None, meaning, path, metavar="COLUMN")
 
 
 def add_output(parser: CommandParser) -> None:
@@ -115,26 +123,56 @@ def takes_data(options: Namespace, is_truth: Any = os.path.isfile) -> bool:
     return False
 
 
-def tell(scored: Scored, options: Namespace) -> None:
-    """Print scores with their intervals, what they depend on, and what is odd; write them where -output says."""
+def groups_of(options: Namespace, names: Sequence[str], offered: Mapping[str, str] | None) -> Groups | None:
+    """Those that -group asks for; None: each sample is alone.
+
+    Args:
+        offered: see ``Dataset.groups_by``.
+    """
+    if options.group is None:
+        return None
+    tables = [options.truth] if options.truth is not None else []
+    tables += [options.results] if options.results.lower().endswith((".csv", ".tsv", ".txt")) else []
+    return read_groups(options.group, names, "the truth", offered, tables)
+
+
+def intervals_of(recompute: Any, number: int, percent: str, groups: Groups | None) -> dict[str, Interval]:
+    """By name; none where they are off."""
+    if percent == "off":
+        return {}
+    return bootstrap(recompute, number, float(percent), groups=names_of(groups))
+
+
+def rough_of(scored: Scored, found: Mapping[str, Interval], groups: Groups | None, shown: Iterable[str]) -> str | None:
+    """See ``intervals.rough_note``."""
+    rates = scored.recompute.rates if isinstance(scored.recompute, Rated) else {}
+    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes, names_of(groups))
+    return rough_note(*drawn(groups, len(scored.names), scored.sample), found, rates, of_class, shown)
+
+
+def tell(scored: Scored, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
+    """Print scores with their intervals, what they depend on, and what is odd; write them where -output says.
+
+    Args:
+        offered: see ``Dataset.groups_by``.
+    """
     number = len(scored.names)
     whole = {name: float(column[0]) for name, column in scored.recompute(np.ones((1, number))).items()}
     values = {name: value for name, value in whole.items() if not np.isnan(value)}
-    found = {} if options.interval == "off" else bootstrap(scored.recompute, number, float(options.interval))
-    rates = scored.recompute.rates if isinstance(scored.recompute, Rated) else {}
-    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes)
-    rough = rough_note(number, scored.sample, found, rates, of_class, scored.shown)
+    groups = groups_of(options, scored.names, offered)
+    found = intervals_of(scored.recompute, number, options.interval, groups)
+    rough = rough_of(scored, found, groups, scored.shown)
     notes = [*scored.notices, *([rough] if rough else [])]
-    said = said_of(values, found, options.interval, number, scored.protocol, notes)
+    said = said_of(values, found, options.interval, number, scored.protocol, notes, groups)
     for notice in said["notes"]:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     if options.output:
-        write(scored, said, Path(options.output), options.results)
+        write(scored, said, Path(options.output), options.results, groups)
     if options.json:
         print(json.dumps(said))
         return
     print(one_line(scored.counted))
-    for line in [*_main_lines(scored, values, found, options.interval), *map(one_line, scored.protocol)]:
+    for line in [*_main_lines(scored, values, found, options.interval, groups), *map(one_line, scored.protocol)]:
         print(line)
     for line in _class_lines(scored, values):
         print(line)
@@ -147,6 +185,7 @@ def said_of(
     samples: int,
     protocol: Sequence[str],
     notes: Sequence[str],
+    groups: Groups | None = None,
 ) -> dict[str, Any]:
     """What -json prints and ``scores.json`` holds, the same of all these commands.
 
@@ -160,13 +199,14 @@ def said_of(
         **({} if percent == "off" else {"percent": float(percent)}),
         "intervals": {name: interval.plain() for name, interval in found.items()},
         "samples": samples,
+        **({} if groups is None else {"groups": groups.plain()}),
         "protocol": list(protocol),
         "notes": list(notes),
     }
 
 
 def _main_lines(
-    scored: Scored, values: Mapping[str, float], found: Mapping[str, Interval], percent: str
+    scored: Scored, values: Mapping[str, float], found: Mapping[str, Interval], percent: str, groups: Groups | None
 ) -> Iterator[str]:
     for name, decimals in scored.shown.items():
         wide = name in found and found[name].has_width()
@@ -174,7 +214,7 @@ def _main_lines(
         yield f"{name} {values[name]:.{decimals}f}{ends}" if name in values else f"{name} is not defined"
     if found:
         rated = ", Wilson's of rates" if isinstance(scored.recompute, Rated) else ""
-        yield f"{percent} % intervals: bootstrap over {scored.sample}s{rated}"
+        yield f"{percent} % intervals: bootstrap over {scored.sample}s{f' {groups}' if groups else ''}{rated}"
 
 
 def _class_lines(scored: Scored, values: Mapping[str, float]) -> list[str]:
@@ -192,7 +232,9 @@ def _class_lines(scored: Scored, values: Mapping[str, float]) -> list[str]:
     return [f"{pattern.format('').strip()} of each:", *rows]
 
 
-def write(scored: Scored | None, said: Mapping[str, Any], folder: Path, results: str) -> None:
+def write(
+    scored: Scored | None, said: Mapping[str, Any], folder: Path, results: str, groups: Groups | None = None
+) -> None:
     """Write ``scores.json`` and, where the wing ``comparing`` is there, the table of the samples, if there is one.
 
     Raises:
@@ -203,4 +245,4 @@ def write(scored: Scored | None, said: Mapping[str, Any], folder: Path, results:
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(said, indent=1) + "\n").encode())
     for make in wings.hooks("results_scored") if scored is not None else ():
-        make(folder / TABLE, scored, results)
+        make(folder / TABLE, scored, results, groups)

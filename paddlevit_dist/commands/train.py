@@ -12,7 +12,7 @@ from .. import config as configuration
 from .. import own_code, wings
 from ..config.key import COMMAND_LINE
 from ..registry import register_observer
-from ..runtime import signals
+from ..runtime import limits, signals
 from ..runtime.environment import restart
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS
@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> None:
 
     devices.require_sound_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
-    devices.require_limits(run.values.NGPUS, run.values.DATA.NUM_WORKERS)
+    limits.raise_open_files()
     stale = devices.drop_stale_variables()
     if other is not None and not run.show:
         wings.imported(other)(run)

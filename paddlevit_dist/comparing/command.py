@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..commands.parser import CommandParser, path
+from ..contracts.sample_groups import read_groups
 from ..observe.record import COMPARED, SEEDS
 from ..runtime import printing
 from ..runtime.errors import UserError
@@ -49,6 +50,8 @@ def run(arguments: list[str]) -> None:
     parser.option(
         "data_path", None, "data that the page takes pictures from; default: DATA_PATH of the first run", path
     )
+    meaning = "samples of one group are drawn together: a file sample,group, or FILE:COLUMN; else as evaluations had it"
+    parser.option("group", None, meaning, path, metavar="FILE")
     given = parser.parse_args(arguments)
     if len(given.runs) < 2:
         parser.error("give two runs or more")
@@ -61,7 +64,7 @@ def run(arguments: list[str]) -> None:
     if any(map(is_group, given.runs)):
         _compare_groups(parser, given)
         return
-    first, *others = tables = [read(folder) for folder in given.runs]
+    first, *others = tables = [_with_groups(read(folder), given.group) for folder in given.runs]
     comparisons = corrected([compare(first, other) for other in others])
     decimals = SORTS[first.about["kind"]].decimals
     if given.json:
@@ -71,6 +74,10 @@ def run(arguments: list[str]) -> None:
     if given.output:
         said = _write(Path(given.output), tables, comparisons, decimals, given.data_path)
         print(printing.one_line(said), file=sys.stderr if given.json else sys.stdout)
+
+
+def _with_groups(table: Table, given: str | None) -> Table:
+    return table if given is None else table._replace(groups=read_groups(given, table.names, table.run))
 
 
 def _write(
@@ -91,5 +98,7 @@ def _write(
 def _compare_groups(parser: CommandParser, given: Any) -> None:
     if given.output:
         parser.error("-output is for runs: 'report GROUP' draws groups of seeds, -json has all numbers")
+    if given.group:
+        parser.error("-group is for samples of runs: groups of seeds are compared by their scores")
     found, lines = compare_groups(given.runs)
     print(json.dumps(found, indent=1) if given.json else "\n".join(lines))

@@ -38,12 +38,10 @@ def write_page(
     Raises:
         UserError, OSError: it cannot be written.
     """
-    one = comparisons[0]
     title = html.escape("Comparison: " + ", ".join(telling.one_line(table.run) for table in tables))
     parts = [f"<h1>{title}</h1>", *(f'<p class="note">{html.escape(telling.about(table))}</p>' for table in tables)]
     parts.append(_table(telling.rows_of(comparisons, decimals)))
-    tests = html.escape(", ".join(dict.fromkeys(other["test"] for other in comparisons)))
-    parts.append(f'<p class="note">{one["percent"]} % intervals and p ({tests}) of {one["samples"]:,} samples</p>')
+    parts.append(f'<p class="note">{html.escape(telling.method(comparisons))}</p>')
     if pictures.problem:
         said = f"No pictures of samples: {pictures.problem}. {_REMEDY}"
         parts.append(f'<p class="note">{html.escape(said)}</p>')

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..contracts.sample_groups import Groups, drawn, names_of
 from ..contracts.truth import TRUTH, samples_of_classes
-from ..intervals import Interval, Rated, bootstrap, paired_difference, rough_note
+from ..intervals import Interval, Rated, bootstrap, numbers_of, paired_difference, rough_note
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .scores import SORTS, Sort
@@ -26,6 +27,7 @@ class Pair(NamedTuple):
     Attributes:
         order: int (samples,), the row of ``second`` that is of the same sample as each row of ``first``.
         classes: their names.
+        groups: of the samples of ``first``, as either knows them; None: each is alone.
     """
 
     first: Table
@@ -33,6 +35,7 @@ class Pair(NamedTuple):
     sort: Sort
     order: np.ndarray
     classes: list[str]
+    groups: Groups | None = None
 
     @classmethod
     def of(cls, first: Table, second: Table) -> "Pair":
@@ -52,7 +55,8 @@ class Pair(NamedTuple):
             name = first.names[int(np.argmax(differs))]
             said = f"{int(differs.sum()):,} of {len(order):,} samples have other labels there, such as {name}"
             raise UserError(_refused(first, second, said))
-        return cls(first, second, sort, order, ours["classes"])
+        others = None if second.groups is None else second.groups.chosen(order)
+        return cls(first, second, sort, order, ours["classes"], first.groups or others)
 
     def both(self) -> Rated:
         """Of weights (draws, samples): the values of each table, and their differences."""
@@ -72,15 +76,18 @@ class Pair(NamedTuple):
 
     def intervals(self) -> dict[str, Interval]:
         """Those of ``both``; of rates the difference has Newcombe's, where a sample is one thing, and the wider ends of
-        both where it has several that depend on each other."""
-        found = bootstrap(self.both(), len(self.order), PERCENT)
+        both where it, or a group, has several that depend on each other."""
+        groups = names_of(self.groups)
+        found = bootstrap(self.both(), len(self.order), PERCENT, groups=groups)
+        depends = numbers_of(groups) is not None
         later = {name: array[self.order] for name, array in self.second.arrays.items() if len(array) == len(self.order)}
         hits = self.sort.hits(self.first.arrays, self.classes)
         for name, others in self.sort.hits({**self.second.arrays, **later}, self.classes).items():
             drawn = found.get(f"{_DIFFERENCE}{name}")
             if drawn is not None:
-                exact = paired_difference(hits[name], others, PERCENT)
-                if len(others) > len(self.order):
+                of_each = [found[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
+                exact = paired_difference(hits[name], others, PERCENT, of_each)
+                if depends or len(others) > len(self.order):
                     exact = exact._replace(low=min(exact.low, drawn.low), high=max(exact.high, drawn.high))
                 found[f"{_DIFFERENCE}{name}"] = exact._replace(value=drawn.value)
         return found
@@ -169,8 +176,9 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
         **rows[score],
         "p": float(f"{p:.6g}"),
         "test": test,
+        **({} if pair.groups is None else {"groups": pair.groups.plain()}),
         "settings": that_differ(settings_of(first), settings_of(second), without=("score",)),
-        "warnings": warnings(first, second),
+        "warnings": [*warnings(first, second), *_other_groups(pair)],
         "notes": _notes(pair, found),
         "values": {name: row for name, row in rows.items() if name not in own},
         "classes": classes,
@@ -178,14 +186,25 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
     }
 
 
+def _other_groups(pair: Pair) -> list[str]:
+    """The line of groups that are others in the second table."""
+    groups, others = pair.groups, pair.second.groups
+    if groups is None or others is None:
+        return []
+    both = set(zip(groups.names.tolist(), others.chosen(pair.order).names.tolist()))
+    if len(both) == groups.number() == others.number():
+        return []
+    return [f"groups: {pair.second.run} has others, {others}; drawn are those of {pair.first.run}"]
+
+
 def _notes(pair: Pair, found: dict[str, Interval]) -> list[str]:
     """The line of an interval that is rough; of the table with fewer errors, where errors are counted."""
     score, about = pair.first.about["score"], pair.first.about
     which = max((_FIRST, _SECOND), key=lambda which: found[f"{which}{score}"].value)
-    of_class = samples_of_classes(about["kind"], pair.first.arrays, pair.classes)
+    of_class = samples_of_classes(about["kind"], pair.first.arrays, pair.classes, names_of(pair.groups))
     rates, shown = pair.both().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
-    note = rough_note(len(pair.order), "sample", found, rate, of_class, shown)
+    note = rough_note(*drawn(pair.groups, len(pair.order), "sample"), found, rate, of_class, shown)
     return [note] if note else []
 
 
@@ -196,12 +215,16 @@ def _row(found: dict[str, Interval], name: str) -> dict[str, Any]:
 
 
 def _significance(pair: Pair) -> tuple[float, str]:
-    if pair.first.about["score"] == "top-1":
-        before, after = pair.right()
-        p = mcnemar(int((after & ~before).sum()), int((before & ~after).sum()))
-        return p, "McNemar's exact test"
-    p, swaps = permutation(pair.swapped(), len(pair.order), pair.sort.swaps)
-    return p, f"permutation test, {swaps:,} swaps"
+    numbers = numbers_of(names_of(pair.groups))
+    if pair.first.about["score"] != "top-1":
+        p, swaps = permutation(pair.swapped(), len(pair.order), pair.sort.swaps, numbers)
+        return p, f"permutation test, {swaps:,} swaps"
+    before, after = pair.right()
+    if numbers is None:
+        return mcnemar(int((after & ~before).sum()), int((before & ~after).sum())), "McNemar's exact test"
+    gained = np.bincount(numbers, after.astype(np.float64) - before)  # of each group
+    p, swaps = permutation(lambda swapped: (1.0 - 2.0 * swapped) @ gained, len(gained), pair.sort.swaps)
+    return p, f"permutation test, {swaps:,} swaps of groups"
 
 
 def _changed(pair: Pair) -> dict[str, Any]:

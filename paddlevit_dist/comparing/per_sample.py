@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.task import Metrics
+from ..contracts.metrics import Metrics
+from ..contracts.sample_groups import GROUP
 from ..engine.watchers import Watcher
 from ..parallel import is_main
 from ..runtime.errors import UserError
@@ -54,6 +55,8 @@ class PerSample(Watcher):
         names = [samples.name(index) for index in table.indices.tolist()]
         columns = table.metrics.columns(table.columns)
         rounded = {name: [_plain(value) for value in column] for name, column in columns.items()}
+        if table.groups is not None:
+            rounded = {GROUP: table.groups.names.tolist(), **rounded}
         write = _parquet if self._target.suffix.lower() == ".parquet" else _csv
         content = write({"name": names, **rounded})
         replaced = " (replaces an earlier one)" if self._target.exists() else ""

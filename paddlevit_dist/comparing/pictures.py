@@ -57,8 +57,6 @@ def draw(table: Table, names: Sequence[str], data_path: str | None) -> Pictures:
 def _drawn(table: Table, names: Sequence[str], data_path: str | None) -> dict[str, np.ndarray]:
     from ..checkpoint.content import read_about_file
     from ..config.table import effects
-    from ..contracts.adapter import adopt
-    from ..contracts.dataset import Samples
     from ..contracts.task import make_task
     from ..observe.record import cache_folder
     from ..prediction.trained import configuration_of
@@ -78,7 +76,7 @@ def _drawn(table: Table, names: Sequence[str], data_path: str | None) -> dict[st
     task = make_task(config)
     if not task.draws_samples:
         raise UserError(f"task {config.TASK} has no pictures of its samples")
-    samples = adopt(task.build_dataset(config.DATA.SPLIT, cache_folder(config)), Samples)
+    samples = task.build_dataset(config.DATA.SPLIT, cache_folder(config))
     places = {samples.name(index): index for index in range(len(samples))}
     drawn = {}
     for name in dict.fromkeys(names):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..contracts.truth import Arrays
-from ..images.detection.evaluation import accumulation, resampling
 from ..intervals import Classified, Rated, confusion_scores, means
 from ..intervals.resampling import Recompute
 
@@ -84,6 +83,8 @@ def _volume_classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
 
 
 def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    from ..images.detection.evaluation import accumulation, resampling
+
     fields, curves = accumulation.MatchTable._fields, {}
     for prefix in ("", "mask "):
         if all(f"{prefix}image_ids" in part for part in parts):
@@ -130,10 +131,10 @@ def _below(numbers: np.ndarray, limit: int) -> bool:
 
 
 def _fit_boxes(arrays: Arrays, samples: int, classes: int) -> bool:
+    from ..images.detection.evaluation.accumulation import MatchTable
+
     return all(
-        _fits_boxes(
-            {name: arrays[f"{prefix}{name}"] for name in accumulation.MatchTable._fields}, arrays["ids"], classes
-        )
+        _fits_boxes({name: arrays[f"{prefix}{name}"] for name in MatchTable._fields}, arrays["ids"], classes)
         and len(arrays["ids"]) == samples
         for prefix in ("", "mask ")
         if f"{prefix}image_ids" in arrays or not prefix
@@ -141,8 +142,10 @@ def _fit_boxes(arrays: Arrays, samples: int, classes: int) -> bool:
 
 
 def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
+    from ..images.detection.evaluation.accumulation import AREA_RANGES
+
     counts, rows = table["counts"], [table[name] for name in ("labels", "scores", "found", "ignored")]
-    annotated, areas = table["annotated"], len(accumulation.AREA_RANGES)
+    annotated, areas = table["annotated"], len(AREA_RANGES)
     return (
         np.array_equal(np.sort(ids), table["image_ids"])
         and bool((np.diff(table["image_ids"]) > 0).all())

@@ -2,12 +2,12 @@
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
 from .. import wings
-from ..config.key import AT_LEAST_1, COMMAND_LINE, Given, Range, Setting, Table, Unused, optional
+from ..config.key import COMMAND_LINE, Given, Range, Setting, Table, optional
 from ..runtime.errors import UserError
 from ..runtime.files import content_of
 from ..runtime.printing import one_line
@@ -23,12 +23,6 @@ _KEYS = (
         "int",
         "train this many times, with SEED, SEED + 1 and so on, in folders of SAVE; the same command again continues",
         Range(low=2, high=1000),
-    ),
-    optional(
-        "SEEDS_AT_ONCE",
-        "int",
-        "SEEDS: how many of them are trained side by side; None: as many as GPUs are enough for, on a CPU one",
-        AT_LEAST_1,
     ),
 )
 
@@ -98,16 +92,13 @@ def _check(given: Given) -> list[str]:
     return _check_table(given) + _check_seeds(given)
 
 
-def _unused(given: Given) -> Iterator[Unused]:
-    if given.values.SEEDS is None and given.values.SEEDS_AT_ONCE is not None:
-        yield Unused(("SEEDS_AT_ONCE",), "SEEDS", "it is for several seeds, and {}")
-
-
 TABLE = Table(
     _KEYS,
-    training=("SEEDS", "SEEDS_AT_ONCE"),
-    effects={"start": ("SEEDS", "SEEDS_AT_ONCE"), "place": ("PER_SAMPLE",)},
+    training=("SEEDS",),
+    effects={"start": ("SEEDS",), "place": ("PER_SAMPLE",)},
     complete=_complete,
     check=_check,
-    unused=_unused,
+    gone={
+        "SEEDS_AT_ONCE": (None, "with -ngpus=1 each GPU that CUDA_VISIBLE_DEVICES names trains a seed; leave it out")
+    },
 )

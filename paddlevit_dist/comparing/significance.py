@@ -28,33 +28,40 @@ def mcnemar(fixed: int, broken: int) -> float:
     return min(1.0, 2 * math.fsum(map(math.exp, logs)))
 
 
-def permutation(swapped: Swapped, num_samples: int, most: int) -> tuple[float, int]:
+def permutation(swapped: Swapped, num_samples: int, most: int, numbers: np.ndarray | None = None) -> tuple[float, int]:
     """The p of a paired permutation test, and how many swaps it is of. If two models were alike, it would not matter
     which of them has given which answer: answers are exchanged at random, each sample's with probability one half, and
     p is the share of swaps with a difference at least as large. All swaps are looked at where they are not more than
     ``most``; else as many as that are drawn, and that nothing is exchanged counts as one more.
+
+    Args:
+        numbers: int (samples,), of each sample's group, whose answers are exchanged together; None: each sample's are
+            by themselves.
 
     Source: B. Phipson and G. Smyth, "Permutation P-values should never be zero", Statistical Applications in Genetics
     and Molecular Biology 9, 2010.
     """
     (found,) = np.abs(swapped(np.zeros((1, num_samples), bool)))
     at_least = found - _ROUNDING * max(abs(found), _ROUNDING)
-    larger = sum(int((np.abs(swapped(swaps)) >= at_least).sum()) for swaps in _swaps(num_samples, most))
-    if 2**num_samples <= most:
-        return larger / 2**num_samples, 2**num_samples
+    coins = num_samples if numbers is None else int(numbers.max()) + 1
+    all_swaps = _swaps(coins, most, num_samples)
+    expanded = all_swaps if numbers is None else (swaps[:, numbers] for swaps in all_swaps)
+    larger = sum(int((np.abs(swapped(swaps)) >= at_least).sum()) for swaps in expanded)
+    if 2**coins <= most:
+        return larger / 2**coins, 2**coins
     return (1 + larger) / (1 + most), most
 
 
-def _swaps(num_samples: int, most: int) -> Iterator[np.ndarray]:
+def _swaps(coins: int, most: int, num_samples: int) -> Iterator[np.ndarray]:
     at_once = max(1, _MOST_SWAPS // num_samples)
-    number = min(most, 2**num_samples)
+    number = min(most, 2**coins)
     generator = np.random.Generator(np.random.PCG64(_SEED))
     for first in range(0, number, at_once):
         rows = np.arange(first, min(first + at_once, number))
-        if 2**num_samples <= most:
-            yield (rows[:, None] >> np.arange(num_samples) & 1).astype(bool)
+        if 2**coins <= most:
+            yield (rows[:, None] >> np.arange(coins) & 1).astype(bool)
         else:
-            yield generator.integers(0, 2, (len(rows), num_samples), np.uint8).astype(bool)
+            yield generator.integers(0, 2, (len(rows), coins), np.uint8).astype(bool)
 
 
 def holm(ps: Sequence[float]) -> list[float]:

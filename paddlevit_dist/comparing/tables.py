@@ -12,6 +12,7 @@ import numpy as np
 
 from ..checkpoint.array_files import read_npz
 from ..checkpoint.content import directory_of, read_about, read_about_file, settings_beside
+from ..contracts.sample_groups import GROUP, Groups
 from ..contracts.scored import Scored
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
@@ -21,7 +22,7 @@ from .scores import SORTS
 FILES = ("eval_scored_samples.npz", "scored_samples.npz")  # of an evaluation, of a training's last one
 RESULTS = "results "  # before what results of others are called: nothing is known of their weights
 _FORMAT = 1
-_ABOUT, _NAMES, _INDICES = "about", "names", "indices"
+_ABOUT, _NAMES, _INDICES, _GROUPS = "about", "names", "indices", "groups"
 _NOT_COMPARED = ("start", "place", "machine")  # effects of settings that change no score
 _STARTED_FROM = ("MODEL.PRETRAINED", "MODEL.BACKBONE_PRETRAINED")  # but these do
 _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
@@ -37,6 +38,7 @@ class Table(NamedTuple):
         names: of the samples, whatever folder the data are in.
         arrays: see ``contracts.task.Kept``.
         file: that it was read from.
+        groups: of the samples; None: each is alone.
     """
 
     run: str
@@ -44,6 +46,7 @@ class Table(NamedTuple):
     names: list[str]
     arrays: dict[str, np.ndarray]
     file: Path
+    groups: Groups | None = None
 
 
 def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> None:
@@ -78,10 +81,10 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
         "input": task.about_input(),
     }
     file = intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))
-    _write(file, about, names, {_INDICES: indices.astype(np.int32), **kept.arrays})
+    _write(file, about, names, {_INDICES: indices.astype(np.int32), **kept.arrays}, evaluation.table.groups)
 
 
-def write_scored(file: Path, scored: Scored, results: str) -> None:
+def write_scored(file: Path, scored: Scored, results: str, groups: Groups | None = None) -> None:
     """Write the table of results that this package did not make, whole or not at all.
 
     Args:
@@ -101,15 +104,29 @@ def write_scored(file: Path, scored: Scored, results: str) -> None:
         "protocol": {},
         "input": {},
     }
-    _write(file, about, scored.names, {_INDICES: np.arange(len(scored.names), dtype=np.int32), **scored.arrays})
+    indices = np.arange(len(scored.names), dtype=np.int32)
+    _write(file, about, scored.names, {_INDICES: indices, **scored.arrays}, groups)
 
 
-def _write(file: Path, about: dict[str, Any], names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> None:
-    joined = b"\0".join(name.encode("utf-8", "surrogateescape") for name in names)
+def _write(
+    file: Path, about: dict[str, Any], names: Sequence[str], arrays: Mapping[str, np.ndarray], groups: Groups | None
+) -> None:
+    joined = _joined(names)
     facts = {"format": _FORMAT, "time": round(time.time(), 3), "digest": hashlib.sha256(joined).hexdigest()}
-    texts = {_ABOUT: json.dumps({**facts, **about}, default=str).encode(), _NAMES: joined}
+    texts = {_NAMES: joined}
+    if groups is not None:
+        facts[GROUP], texts[_GROUPS] = groups.by, _joined(groups.names.tolist())
+    texts[_ABOUT] = json.dumps({**facts, **about}, default=str).encode()
     with atomic_file(file) as out:
         np.savez_compressed(out, **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()}, **arrays)
+
+
+def _joined(names: Sequence[str]) -> bytes:
+    return b"\0".join(name.encode("utf-8", "surrogateescape") for name in names)
+
+
+def _parted(array: np.ndarray) -> list[str]:
+    return [name.decode("utf-8", "surrogateescape") for name in array.tobytes().split(b"\0")]
 
 
 def settings_of(table: Table) -> dict[str, Any]:
@@ -162,9 +179,15 @@ def read(run: str) -> Table:
 def _read(run: str, file: Path) -> Table:
     arrays = dict(read_npz(file))
     try:
-        about, names = parse_json(arrays.pop(_ABOUT).tobytes()), arrays.pop(_NAMES).tobytes().split(b"\0")
-        indices = arrays.pop(_INDICES)
-        if about["format"] != _FORMAT or len(names) != len(indices):
+        about, names, indices = (
+            parse_json(arrays.pop(_ABOUT).tobytes()),
+            _parted(arrays.pop(_NAMES)),
+            arrays.pop(_INDICES),
+        )
+        groups = Groups(about[GROUP], np.array(_parted(arrays.pop(_GROUPS))), str(file)) if _GROUPS in arrays else None
+        if about["format"] != _FORMAT or not len(names) == len(indices) == len(
+            names if groups is None else groups.names
+        ):
             raise ValueError
         if not all(isinstance(about[name], str) for name in _TEXTS) or not isinstance(about["classes"], list):
             raise ValueError
@@ -177,7 +200,7 @@ def _read(run: str, file: Path) -> Table:
             raise ValueError
     except (AttributeError, LookupError, TypeError, ValueError):
         raise UserError(f"compare: {file} is no table of samples of this version; evaluate the run again") from None
-    return Table(run, about, [name.decode("utf-8", "surrogateescape") for name in names], arrays, file)
+    return Table(run, about, names, arrays, file, groups)
 
 
 def _files_of(run: str) -> list[Path]:

@@ -68,6 +68,14 @@ def rows_of(comparisons: Sequence[dict[str, Any]], decimals: int) -> list[list[s
     return [[one_line(cell) for cell in row] for row in rows]
 
 
+def method(comparisons: Sequence[dict[str, Any]]) -> str:
+    """How intervals and p were made, and of what."""
+    one, tests = comparisons[0], ", ".join(dict.fromkeys(other["test"] for other in comparisons))
+    groups = [other["groups"] for other in comparisons if "groups" in other]
+    drawn = "".join(dict.fromkeys(f", by {each['number']:,} groups ({each['by']})" for each in groups))
+    return one_line(f"{one['percent']} % intervals and p ({tests}) of the same {one['samples']:,} samples{drawn}")
+
+
 def settings_told(comparison: dict[str, Any]) -> list[str]:
     """The line of what the trainings were told differently; none where they were not."""
     told = ", ".join(
@@ -87,10 +95,7 @@ def class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
 
 def lines_of(tables: Sequence[Table], comparisons: Sequence[dict[str, Any]], decimals: int) -> list[str]:
     """What the terminal shows."""
-    one = comparisons[0]
-    tests = ", ".join(dict.fromkeys(other["test"] for other in comparisons))
-    lines = [*map(about, tables), "", *columns(rows_of(comparisons, decimals))]
-    lines.append(f"{one['percent']} % intervals and p ({tests}) of the same {one['samples']:,} samples")
+    lines = [*map(about, tables), "", *columns(rows_of(comparisons, decimals)), method(comparisons)]
     for other in comparisons:
         heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]
         details = [*settings_told(other), *_class_lines(other, decimals), *_sample_lines(other)]

@@ -37,6 +37,7 @@ _FLAGS = (
     Flag("dataset", "NAME", "DATA.DATASET", "data", "its registered name; else guessed from its path"),
     Flag("data_path", "PATH", "DATA.DATA_PATH", "data", "folder or file of the dataset"),
     Flag("split", "SPLIT", "DATA.SPLIT", "data", "what -eval evaluates, or predicts if unlabelled"),
+    Flag("group", "FILE", "EVALUATION.GROUP", "data", "sample,group: intervals draw groups; or a word"),
     Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
     Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step"),
     Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data", "the same of evaluations, if it is another"),

@@ -2,15 +2,15 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..registry import list_names, resolve, room_of
+from ..registry import derived, list_names, resolve, room_of
 from ..runtime.errors import UserError
-from .adapter import adopt_class
+from .sample_groups import Groups, read_groups
 
 
 class Dataset:
@@ -18,8 +18,6 @@ class Dataset:
 
     Built in the parent process, by ``open``; then pickled to the workers and forked into their loader processes, where
     ``read`` is called. Its pickle holds names of files and scalars only: what is large is memory-mapped on first use.
-
-    A dataset that was registered without this base class gets these defaults (see ``adapter``).
     """
 
     #: what a sample is: "pictures", "scenes" (of points) or "volumes"; a task refuses a dataset of something else
@@ -36,6 +34,9 @@ class Dataset:
     labelled: bool = True
     #: lines for the log of the run that reads it, known once it is open
     notices: Sequence[str] = ()
+    #: what -group=WORD can draw its samples together by: word -> regular expression whose first group finds, in a
+    #: sample's identity, what it is of
+    groups_by: Mapping[str, str] = {}
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
         """Open ``split``, usually "train" or "val"; any other name may exist. Anything made once goes to
@@ -126,6 +127,16 @@ class Samples:
         """What tells a sample from all others wherever the data are stored, or else its description."""
         dataset = self._dataset()
         return self.describe(index) if dataset is None else dataset.identity(index)
+
+    def groups(self, given: str) -> Groups:
+        """The groups of its samples that -group asks for.
+
+        Raises:
+            UserError: see ``read_groups``.
+        """
+        dataset = self._dataset()
+        words = {} if dataset is None else dataset.groups_by
+        return read_groups(given, list(map(self.name, range(len(self)))), "the data set", words)
 
     def listed_digests(self) -> dict[str, bytes]:
         """A digest of each part of ``Dataset.listed``."""
@@ -245,13 +256,10 @@ def names_of_classes(
 
 
 def dataset_class(config: Any, contract: type[OfTask]) -> type[OfTask]:
-    """The class of the dataset DATA.DATASET, as a subclass of the kind that a task reads.
-
-    Args:
-        contract: that kind; it gives a dataset that was registered without a base class its defaults.
+    """The class of the dataset DATA.DATASET, a subclass of the kind ``contract`` that a task reads.
 
     Raises:
-        UserError: its name is unknown, or it holds something else.
+        UserError: its name is unknown, it holds something else, or is not derived from that kind.
     """
     target = resolve("dataset", config.DATA.DATASET)
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
@@ -266,4 +274,5 @@ def dataset_class(config: Any, contract: type[OfTask]) -> type[OfTask]:
             f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "
             + ", ".join(fitting)
         )
-    return adopt_class(target, contract)
+    found: type[OfTask] = derived(target, contract)
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ..registry import closest
+from ..registry import closest, derived
 from ..runtime.errors import UserError
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -150,6 +150,33 @@ class Model(nn.Layer):
     def learn_from_teacher(self) -> None:
         """Called before training with a teacher: a model with a separate classifier for the teacher's labels
         returns two logits from then on in training mode, the labels' and the teacher's."""
+
+
+# What was once read of networks of any class: nobody who declares it is to get the defaults in silence.
+_DECLARED = ("key_maps", "classifier_layers", "layer_names", "no_weight_decay", "layer_groups", "resize_parameter")
+
+
+class _Undeclared(Model):
+    """A network of another class: it has the defaults of ``Model``."""
+
+    def __init__(self, layer: nn.Layer) -> None:
+        super().__init__()
+        self.named_parameters = layer.named_parameters
+
+
+def contract_of(layer: nn.Layer) -> Model:
+    """What a network declares of itself: itself, if it is a ``Model``; else the defaults, for programs that bring a
+    layer of another kind.
+
+    Raises:
+        UserError: it declares something, and is no ``Model``.
+    """
+    if isinstance(layer, Model):
+        return layer
+    for name in _DECLARED:
+        if hasattr(type(layer), name):
+            derived(layer, Model)
+    return _Undeclared(layer)
 
 
 def groups_by_layers(names: Sequence[str], layers: str, heads: Sequence[str] | None = None) -> list[list[str]]:

@@ -3,10 +3,8 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..runtime.errors import UserError
 from .dataset import Samples
 
 Row = dict[str, Any]  # plain values by the name of their column; the first, "input", is added by the predictor
@@ -110,56 +108,6 @@ class PredictionWriter:
                 they are asked for, so that they need not fit into memory. Those of an evaluation have no rows.
         """
         return []
-
-
-class TaskPrediction:
-    """What a task says of new data, and what is written of it."""
-
-    config: Any
-
-    def predict_step(self, model: Any, batch: dict[str, Any]) -> list[Any]:
-        """One prediction for each sample of a batch, in its order, as numpy arrays and plain values. Labels are not
-        looked at. Called as ``eval_step`` is."""
-        raise NotImplementedError
-
-    def set_up_from(self, learned: Learned) -> None:
-        """In place of ``build_dataset`` where trained weights are used on other data: keep what would follow from the
-        data that they were trained on. Called once, in the parent process, before anything else."""
-
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """What there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
-
-        Called after ``set_up_from``. Inputs that are missing or cannot be listed are in its ``unreadable``.
-
-        Args:
-            inputs: paths as the user gave them, such as files, folders and archives; from Python also what
-                else the task takes, such as pictures in memory.
-            cache_folder: exists; for indices and the like, which are needed until the prediction ends.
-        Raises:
-            UserError: the task cannot predict such inputs at all.
-        """
-        raise UserError(f"predict: task {self.config.TASK} does not predict; use -eval with SAVE_PREDICTIONS true")
-
-    def prediction_rows(self, prediction: Any) -> list[Row]:
-        """What the tables say of one input: usually one row. All rows of a task have the same names, and values that
-        JSON and CSV can hold; the input's name is added before them.
-
-        Args:
-            prediction: what ``predict_step`` returned for it.
-        Raises:
-            BadSample: nothing can be said, as the outputs are not finite; the input is then listed as unreadable.
-        """
-        raise NotImplementedError
-
-    def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
-        """What writes more than the rows of ``predict``, and the predictions of an evaluation (SAVE_PREDICTIONS); by
-        default nothing. Made on each rank, and in the main process at the end.
-
-        Args:
-            folder: for the files; exists.
-            samples: of ``open_inputs``, or those that are evaluated.
-        """
-        return PredictionWriter()
 
 
 def output_names(stems: Sequence[str]) -> list[str]:

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import paddle
 
-from ..intervals import Interval
-from ..registry import resolve
+from ..registry import derived, resolve
 from ..runtime.errors import UserError
-from .adapter import adopt_class
 from .dataset import Samples
 from .figures import Figure
-from .prediction import TaskPrediction
+from .metrics import Metrics
+from .prediction import InputSamples, Learned, PredictionWriter, Row
 from .sample_checks import require_finite
 
 Number: TypeAlias = int | float | paddle.Tensor
@@ -49,84 +48,6 @@ class Step(NamedTuple):
     update: int
     total_updates: int
     micro: int = 0
-
-
-class Kept(NamedTuple):
-    """The samples of an evaluation for a file, from which a comparison computes scores again without the metrics.
-
-    Attributes:
-        kind: of scores; the wing ``comparing`` knows which it can compute of which.
-        classes: names of classes, or of landmarks.
-        arrays: of numbers or booleans, by name.
-    """
-
-    kind: str
-    classes: Sequence[str]
-    arrays: Mapping[str, np.ndarray]
-
-
-class Metrics:
-    """Additive evaluation state: sums and counts that are divided once, after those of all ranks have been added.
-
-    A subclass keeps float64 and int64 tensors or numbers in ``state``. One that gives ``per_sample`` and ``resampled``
-    has intervals beside its values.
-    """
-
-    #: by name of a value, when ``summary`` is called; empty where there are none
-    intervals: Mapping[str, Interval] = {}
-
-    def __init__(self) -> None:
-        self.state: dict[str, Any] = {}
-
-    def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Final values from a state that has been summed over all ranks."""
-        raise NotImplementedError
-
-    def summary(self, values: dict[str, float]) -> str:
-        """The one line that an evaluation ends with. It is also asked for some of the samples: with the values that
-        ``resampled`` gives, and no others."""
-        raise NotImplementedError
-
-    def per_sample(self) -> Sequence[np.ndarray] | None:
-        """What ``resampled`` needs of this rank's samples: arrays (samples, ...) in the order in which they were added,
-        small enough to be gathered from all ranks, of any dtype, also of objects. None: there are no intervals.
-
-        Called on each rank, once, after ``compute``: it may wait for the device, which ``update`` should not.
-        """
-        return None
-
-    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
-        """The values of samples that are drawn several times or not at all, by name, float (draws,); not a number where
-        one is not defined. Called in the main process only.
-
-        Args:
-            table: what ``per_sample`` returned, of all ranks, ordered by the samples' indices.
-            weights: float64 (draws, samples), how often each sample counts.
-        """
-        raise NotImplementedError
-
-    def rates(self, table: Sequence[np.ndarray]) -> Mapping[str, int]:
-        """Names of values that are the share in percent of things of which something is true (samples, those of a
-        class), each with how many things there are: their intervals are Wilson's."""
-        return {}
-
-    def kept(self, table: Sequence[np.ndarray]) -> Kept | None:
-        """The same table for a file. None: it is not kept. Called in the main process only, after ``resampled``."""
-        return None
-
-    def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
-        """What a table for people says of each sample, by column, in the order of ``table``: numbers (an empty cell
-        where one is not finite), booleans or texts; by default the values of the sample alone. Called in the main
-        process only, after ``compute``."""
-        rows = [[column[row : row + 1] for column in table] for row in range(len(table[0]))]
-        alone = [self.resampled(row, np.ones((1, 1))) for row in rows]
-        return {name: [float(values[name][0]) for values in alone] for name in alone[0]}
-
-    def beside(self, name: str, decimals: int) -> str:
-        """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says
-        nothing either: all samples are equal, and others would tell more."""
-        interval = self.intervals.get(name)
-        return f" {interval.ends(decimals)}" if interval is not None and interval.has_width() else ""
 
 
 class EvaluationStep(NamedTuple):
@@ -172,130 +93,7 @@ class ExportParts(NamedTuple):
     output_shape: tuple[int | None, ...] | None = None
 
 
-class TaskTraining:
-    """How a task trains: its losses, what they are divided by, and what a rank does by itself."""
-
-    #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.
-    #: None: ``counts`` says them for each batch.
-    counts_per_sample: dict[str, int] | None = None
-    #: names of the normalisers that ``counts`` returns
-    count_names: tuple[str, ...] = ()
-    #: keys, with the values that switch off what each rank does by itself in a step, so that -selftest can compare
-    #: different numbers of ranks: what it draws, and losses of its own batch as a whole
-    of_each_rank: Mapping[str, Any] = {}
-    #: what TRAIN.BATCH_NORM means when it is not set: "sync" or "local"
-    batch_norm: str = "local"
-    #: GPU: updates between returning unused memory to the device, for batches that differ in size; 0: never
-    empty_cache_freq = 0
-
-    config: Any
-
-    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
-        """Normalisers of loss terms, by term name, that are known before the forward pass; the same names for every
-        batch. Runs in the loader. Not asked for when ``counts_per_sample`` is set."""
-        raise NotImplementedError
-
-    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
-        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
-        raise NotImplementedError
-
-    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
-        """Groups of ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; None for the engine's own:
-        no decay on biases, norms and whatever the model's ``no_weight_decay()`` names."""
-        return None
-
-    def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
-        """The layers whose inner values TRAIN.RECOMPUTE drops; each maps tensors to a tensor."""
-        raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; leave it out")
-
-    def expected_losses(self) -> dict[str, float]:
-        """What terms of the loss are for a model that prefers no class, as it should be before it is trained; for
-        ``doctor``."""
-        return {}
-
-    def finish_epoch(self) -> list[str]:
-        """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""
-        return []
-
-
-class TaskEvaluation:
-    """How a task is scored, and what its report shows."""
-
-    #: name of the metric that chooses the best checkpoint, and whether more is better
-    best_metric: tuple[str, bool] = ("loss", False)
-    #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
-    makes_figures = False
-
-    def build_metrics(self) -> Metrics:
-        """Empty metrics; one on each rank for each evaluation."""
-        raise NotImplementedError
-
-    def eval_step(
-        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
-    ) -> Records | None:
-        """Add one batch to ``step.metrics``, and what it predicts to ``step.writer`` if there is one. Called without
-        gradients, in evaluation mode; ranks may have different numbers of batches, so nothing may be communicated.
-
-        Returns:
-            None; or, which saves a second forward pass where ``step.keeps_records``, a function that gives the
-            ``figure_records`` of this batch. It is called on the same rank once all batches are done: what it holds
-            until then must be small, and it may wait for the device, which this method should not.
-        """
-        raise NotImplementedError
-
-    def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[Any]) -> Sequence[Any]:
-        """What the figures need to know of each sample of a batch: one small picklable record per sample, in its order;
-        None where nothing needs to be kept. Those of a whole split are gathered on the main process and should stay
-        below 50 MB: for pictures a few numbers each, for scenes only those that will be shown.
-
-        Called on each rank, in the evaluation that figures are made of, for batches of which ``eval_step`` returns
-        nothing.
-
-        Args:
-            batch: arrays by name, as ``collate`` made them; each is copied from the device when it is asked for.
-            predictions: what ``predict_step`` returned for it.
-        """
-        raise NotImplementedError
-
-    def figures(self, samples: Samples, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> Sequence[Figure]:
-        """Tables, pictures and point sets about an evaluation, most telling first. Called in the main process only,
-        without gradients and with the model in evaluation mode, while the other ranks wait; an error in here costs the
-        report its figures, nothing else.
-
-        Args:
-            samples: what was evaluated; some may be read again.
-            records: index in ``samples`` and record, ordered by index, of all ranks; without those that are None.
-            model: the evaluated model, for what needs it again.
-        """
-        raise NotImplementedError
-
-
-class TaskExport:
-    """How a task's models are used elsewhere."""
-
-    #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
-    image_size_key = "DATA.IMAGE_SIZE"
-
-    config: Any
-
-    def export_parts(self) -> ExportParts:
-        """What an exported model needs besides its weights. Called after ``set_up_from``.
-
-        Raises:
-            UserError: its models cannot be exported.
-        """
-        raise UserError(f"export: task {self.config.TASK} does not say how its models are used elsewhere")
-
-    def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
-        """A trained model as a function of one tensor that gives one tensor; by default as it is."""
-        return model
-
-    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
-        """The other way round: what ``eval_step`` takes, of such a function; by default as it is."""
-        return function
-
-
-class Task(TaskTraining, TaskEvaluation, TaskPrediction, TaskExport):
+class Task:
     """Base class of all tasks: functions in, values out. Nothing outside sets an attribute of it.
 
     Built in the parent process from the frozen configuration. There ``build_dataset`` is called for each split, and may
@@ -316,6 +114,24 @@ class Task(TaskTraining, TaskEvaluation, TaskPrediction, TaskExport):
     compiles = False
     #: whether its batches, but for the last of an epoch, have one shape: then cuDNN may look for its fastest algorithms
     fixed_shapes = False
+    #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.
+    #: None: ``counts`` says them for each batch.
+    counts_per_sample: dict[str, int] | None = None
+    #: names of the normalisers that ``counts`` returns
+    count_names: tuple[str, ...] = ()
+    #: keys, with the values that switch off what each rank does by itself in a step, so that -selftest can compare
+    #: different numbers of ranks: what it draws, and losses of its own batch as a whole
+    of_each_rank: Mapping[str, Any] = {}
+    #: what TRAIN.BATCH_NORM means when it is not set: "sync" or "local"
+    batch_norm: str = "local"
+    #: GPU: updates between returning unused memory to the device, for batches that differ in size; 0: never
+    empty_cache_freq = 0
+    #: name of the metric that chooses the best checkpoint, and whether more is better
+    best_metric: tuple[str, bool] = ("loss", False)
+    #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
+    makes_figures = False
+    #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
+    image_size_key = "DATA.IMAGE_SIZE"
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -428,13 +244,150 @@ class Task(TaskTraining, TaskEvaluation, TaskPrediction, TaskExport):
         """What to do where weights were trained with the value ``theirs`` of what ``about_input`` calls ``name``."""
         return "use the same settings"
 
+    # ---- training ------------------------------------------------------------------------------------------------
+
+    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
+        """Normalisers of loss terms, by term name, that are known before the forward pass; the same names for every
+        batch. Runs in the loader. Not asked for when ``counts_per_sample`` is set."""
+        raise NotImplementedError
+
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
+        raise NotImplementedError
+
+    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
+        """Groups of ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; None for the engine's own:
+        no decay on biases, norms and whatever the model's ``no_weight_decay()`` names."""
+        return None
+
+    def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
+        """The layers whose inner values TRAIN.RECOMPUTE drops; each maps tensors to a tensor."""
+        raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; leave it out")
+
+    def expected_losses(self) -> dict[str, float]:
+        """What terms of the loss are for a model that prefers no class, as it should be before it is trained; for
+        ``doctor``."""
+        return {}
+
+    def finish_epoch(self) -> list[str]:
+        """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""
+        return []
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    def build_metrics(self) -> Metrics:
+        """Empty metrics; one on each rank for each evaluation."""
+        raise NotImplementedError
+
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Records | None:
+        """Add one batch to ``step.metrics``, and what it predicts to ``step.writer`` if there is one. Called without
+        gradients, in evaluation mode; ranks may have different numbers of batches, so nothing may be communicated.
+
+        Returns:
+            None; or, which saves a second forward pass where ``step.keeps_records``, a function that gives the
+            ``figure_records`` of this batch. It is called on the same rank once all batches are done: what it holds
+            until then must be small, and it may wait for the device, which this method should not.
+        """
+        raise NotImplementedError
+
+    def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[Any]) -> Sequence[Any]:
+        """What the figures need to know of each sample of a batch: one small picklable record per sample, in its order;
+        None where nothing needs to be kept. Those of a whole split are gathered on the main process and should stay
+        below 50 MB: for pictures a few numbers each, for scenes only those that will be shown.
+
+        Called on each rank, in the evaluation that figures are made of, for batches of which ``eval_step`` returns
+        nothing.
+
+        Args:
+            batch: arrays by name, as ``collate`` made them; each is copied from the device when it is asked for.
+            predictions: what ``predict_step`` returned for it.
+        """
+        raise NotImplementedError
+
+    def figures(self, samples: Samples, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> Sequence[Figure]:
+        """Tables, pictures and point sets about an evaluation, most telling first. Called in the main process only,
+        without gradients and with the model in evaluation mode, while the other ranks wait; an error in here costs the
+        report its figures, nothing else.
+
+        Args:
+            samples: what was evaluated; some may be read again.
+            records: index in ``samples`` and record, ordered by index, of all ranks; without those that are None.
+            model: the evaluated model, for what needs it again.
+        """
+        raise NotImplementedError
+
+    # ---- prediction ----------------------------------------------------------------------------------------------
+
+    def predict_step(self, model: Any, batch: dict[str, Any]) -> list[Any]:
+        """One prediction for each sample of a batch, in its order, as numpy arrays and plain values. Labels are not
+        looked at. Called as ``eval_step`` is."""
+        raise NotImplementedError
+
+    def set_up_from(self, learned: Learned) -> None:
+        """In place of ``build_dataset`` where trained weights are used on other data: keep what would follow from the
+        data that they were trained on. Called once, in the parent process, before anything else."""
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """What there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
+
+        Called after ``set_up_from``. Inputs that are missing or cannot be listed are in its ``unreadable``.
+
+        Args:
+            inputs: paths as the user gave them, such as files, folders and archives; from Python also what
+                else the task takes, such as pictures in memory.
+            cache_folder: exists; for indices and the like, which are needed until the prediction ends.
+        Raises:
+            UserError: the task cannot predict such inputs at all.
+        """
+        raise UserError(f"predict: task {self.config.TASK} does not predict; use -eval with SAVE_PREDICTIONS true")
+
+    def prediction_rows(self, prediction: Any) -> list[Row]:
+        """What the tables say of one input: usually one row. All rows of a task have the same names, and values that
+        JSON and CSV can hold; the input's name is added before them.
+
+        Args:
+            prediction: what ``predict_step`` returned for it.
+        Raises:
+            BadSample: nothing can be said, as the outputs are not finite; the input is then listed as unreadable.
+        """
+        raise NotImplementedError
+
+    def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
+        """What writes more than the rows of ``predict``, and the predictions of an evaluation (SAVE_PREDICTIONS); by
+        default nothing. Made on each rank, and in the main process at the end.
+
+        Args:
+            folder: for the files; exists.
+            samples: of ``open_inputs``, or those that are evaluated.
+        """
+        return PredictionWriter()
+
+    # ---- export --------------------------------------------------------------------------------------------------
+
+    def export_parts(self) -> ExportParts:
+        """What an exported model needs besides its weights. Called after ``set_up_from``.
+
+        Raises:
+            UserError: its models cannot be exported.
+        """
+        raise UserError(f"export: task {self.config.TASK} does not say how its models are used elsewhere")
+
+    def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        """A trained model as a function of one tensor that gives one tensor; by default as it is."""
+        return model
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        """The other way round: what ``eval_step`` takes, of such a function; by default as it is."""
+        return function
+
 
 def make_task(config: Any) -> Task:
     """The task that TASK names.
 
     Raises:
-        UserError: its name is unknown, or the configuration does not fit it.
+        UserError: its name is unknown, it is no ``Task``, or the configuration does not fit it.
     """
-    task = adopt_class(resolve("task", config.TASK), Task)(config)
-    vars(task).setdefault("config", config)  # of a class without our base class, which need not call its __init__
-    return task
+    made: Task = derived(resolve("task", config.TASK), Task)(config)
+    return made

@@ -27,13 +27,22 @@ TRUTH: Mapping[str, Callable[[Arrays], np.ndarray]] = {
 }
 
 
-def samples_of_classes(kind: str, arrays: Arrays, classes: Sequence[str]) -> dict[str, int]:
-    """In how many samples each class, or landmark, occurs; empty for kinds of somebody's own."""
+def samples_of_classes(
+    kind: str, arrays: Arrays, classes: Sequence[str], groups: np.ndarray | None = None
+) -> dict[str, int]:
+    """In how many samples each class, or landmark, occurs; empty for kinds of somebody's own.
+
+    Args:
+        groups: names of the samples' groups; groups are counted in place of samples.
+    """
     if kind not in TRUTH:
         return {}
     true = TRUTH[kind](arrays)
     if true.ndim == 1:
-        counts = np.bincount(true, minlength=len(classes))
+        samples, labels = np.arange(len(true)), true.astype(np.int64)
     else:
-        counts = (true.reshape(*true.shape[:2], -1) > 0).any(axis=2).sum(axis=0)
+        samples, labels = np.nonzero((true.reshape(*true.shape[:2], -1) > 0).any(axis=2))
+    if groups is not None:
+        samples = np.unique(groups, return_inverse=True)[1][samples]
+    counts = np.bincount(np.unique(labels * len(true) + samples) // max(len(true), 1), minlength=len(classes))
     return dict(zip(classes, counts.tolist()))

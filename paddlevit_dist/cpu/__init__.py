@@ -5,11 +5,10 @@
 - ``functions.py``, ``branches.py``, ``cross_attention.py``, ``picture_functions.py``, ``enlarging.py``,
   ``volume_functions.py``: differentiable functions of layers, of whole residual branches, of attention to or of few
   tokens, on pictures with channels last, of maps that are enlarged, and a convolution of volumes
-- ``row_loops.py``, ``exponential_loops.py``, ``picture_loops.py``, ``depthwise_loops.py``, ``enlarging_loops.py``,
-  ``volume_loops.py``: their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product
+- ``row_loops.py``, ``exponential_loops.py``, ``picture_loops.py``, ``depthwise_loops.py``, ``enlarging_loops.py``:
+  their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product
 - ``updates.py``, ``update_loops.py``: an update of all parameters in one pass
-- ``transforms.py``, ``operations.py``: pictures of trainings, with ``resize_loops.py``, ``warp_loops.py`` and
-  ``level_loops.py``
+- ``transforms.py``, ``operations.py``: pictures of trainings, with ``resize_loops.py`` and ``warp_loops.py``
 
 The plain layers are the reference: they compute everywhere else (GPUs, other types, automatic mixed precision, static
 graphs, layers with hooks), and the tests compare values and gradients with them. The same holds for updates and

@@ -1,7 +1,6 @@
 """What finds out why a training does not do what it should. A wing: it can be deleted (see ``wings``).
 
-- ``doctor``: checks of machine, data and first steps, with ``doctor_checks``, ``doctor_machine``, ``doctor_data``,
-  ``doctor_training``, ``trial``
+- ``doctor``: checks of machine, data and first steps, with ``doctor_machine`` and ``doctor_data``
 - ``selftest``: the same updates with other numbers of processes
 - ``first_layer``: which layer makes an update that ends the run not finite, with ``layer_watch``
 - ``profile``: where the time of some updates goes; ``settings``: keys
@@ -15,7 +14,7 @@ COMMANDS = {
 }
 ABOUT = {
     "doctor": (
-        "Checks versions, devices, memory and processes; with -cfg or -data_path data, model and steps. "
+        "Checks versions, devices and memory; with -cfg or -data_path also data and some updates. "
         "Exit code: 0, 1 if a check fails, 2 for a mistake.",
         ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2 -json"),
         (("-json", "print one JSON document instead of lines"),),

@@ -5,8 +5,8 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from .. import config as configuration
 from ..config.command_line import parse
 from ..parallel import devices, leftovers, tuning
 from ..runtime import signals
-from ..runtime.errors import UserError
+from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import one_line
-from . import doctor_data, doctor_machine, doctor_training
-from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, CheckProcess, Checkup, Finding, temporary_in
+from . import doctor_data, doctor_machine
+from .doctor_machine import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
 
 # What these set says nothing of data or model.
 _OF_THE_MACHINE = ("SAVE", "NGPUS", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
@@ -41,74 +41,69 @@ def run(arguments: list[str]) -> None:
     if devices.is_launched():
         raise UserError("doctor starts its own processes: run it without Paddle's launcher")
     tuning.restart_with_environment(values.NGPUS, values.CPU_TUNING)
-    looks_at_data = command.cfg is not None or any(s.name not in _OF_THE_MACHINE for s in command.settings)
-    checks = list(doctor_machine.CHECKS)
-    if looks_at_data:
-        checks += [*doctor_data.CHECKS, *doctor_training.CHECKS]
     from ..parallel import plan_processes
 
+    looks_at_data = command.cfg is not None or any(s.name not in _OF_THE_MACHINE for s in command.settings)
+    checks = [*doctor_machine.CHECKS, *(doctor_data.CHECKS if looks_at_data else ())]
     plan = plan_processes(values.NGPUS)
-    with _nothing_left(), temporary_in(values.SAVE) as (folder, unwritable):
-        checkup = Checkup(values, folder, plan.processes, plan.uses_gpu, unwritable)
-        found, seconds = _carry_out(checkup, checks, as_json)
+    token = leftovers.new_token()
+    try:
+        with tempfile.TemporaryDirectory(prefix="paddlevit_dist_doctor_") as folder:
+            checkup = Checkup(values, Path(folder), plan)
+            carry_out(checkup, checks, as_json)
+    finally:  # what processes had in shared memory that were killed
+        leftovers.new_token()
+        leftovers.remove(token, tempfile.gettempdir())
     notices = [*loaded.notices, *plan.notices]
     if as_json:
-        print(json.dumps(_document(found, seconds, notices), indent=1))
+        print(json.dumps(_document(checkup.found, notices), indent=1))
     else:
-        _close(found, notices, looks_at_data)
-    if any(finding.status == FAILURE for finding in found.values()):
+        for notice in notices:
+            print(one_line(f"note: {notice}"))
+        print(_summary(checkup.found))
+        if not looks_at_data:
+            print("With -cfg=FILE, -dataset or -data_path, data and a step of a training are looked at, too.")
+    if any(finding.status == FAILURE for finding in checkup.found.values()):
         raise SystemExit(1)
 
 
-@contextlib.contextmanager
-def _nothing_left() -> Iterator[None]:
-    """Removes from shared memory and the folder for temporary files what processes had there that were killed."""
-    token = leftovers.new_token()
-    try:
-        yield
-    finally:
-        leftovers.new_token()
-        leftovers.remove(token, tempfile.gettempdir())
-
-
-def _carry_out(checkup: Checkup, checks: list[Check], as_json: bool) -> tuple[dict[str, Finding], dict[str, float]]:
+def carry_out(checkup: Checkup, checks: list[Check], as_json: bool) -> None:
+    """Make these checks, one after another, each a line unless ``as_json``; ``checkup.found`` has them."""
     from ..observe.heartbeat import Heartbeat
     from ..observe.progress import Progress, write_line
 
     say: Callable[[str], None] = (lambda text: print(text, file=sys.stderr, flush=True)) if as_json else write_line
-    seconds: dict[str, float] = {}
-    process = CheckProcess(checkup, checks, Path(checkup.folder, "log"))
     bar = Progress(len(checks), "doctor", shown=True)
-    with process, contextlib.closing(bar), Heartbeat(say) as heartbeat:
-        for number, check in enumerate(checks):
+    with contextlib.closing(bar), Heartbeat(say) as heartbeat:
+        for check in checks:
             bar.note(check.name, at_once=True)
             heartbeat.at(f"at the check '{check.name}'")
-            started = time.perf_counter()
-            lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]
-            if lacking:
-                finding = Finding(SKIPPED, f"not looked at: '{lacking[0]}' has to be right first")
-            else:
-                finding = process.carry_out(number)
-            checkup.found[check.name] = finding
-            seconds[check.name] = round(time.perf_counter() - started, 2)
+            checkup.found[check.name] = carried_out(check, checkup)
             bar.step()
             if not as_json:
-                write_line(line_of(check.name, finding))
-    return checkup.found, seconds
+                write_line(line_of(check.name, checkup.found[check.name]))
+
+
+def carried_out(check: Check, checkup: Checkup) -> Finding:
+    """What comes of a check: what it raises is a failure."""
+    lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]
+    if lacking:
+        return Finding(SKIPPED, f"not looked at: '{lacking[0]}' has to be right first")
+    try:
+        return check.function(checkup)
+    except UserError as error:
+        return Finding(FAILURE, str(error))
+    except WorkerFailure as error:
+        return Finding(FAILURE, str(error).partition("\n")[0], facts={"traceback": error.traceback})
+    except Exception as error:  # code of a user's may raise anything
+        text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        return Finding(FAILURE, text, facts={"traceback": traceback.format_exc()})
 
 
 def line_of(name: str, finding: Finding) -> str:
     """A check in one line."""
     mend = f" -> {finding.mend}" if finding.mend else ""
     return one_line(f"{finding.status:8} {name:15} {finding.text}{mend}")
-
-
-def _close(found: dict[str, Finding], notices: list[str], looks_at_data: bool) -> None:
-    for notice in notices:
-        print(one_line(f"note: {notice}"))
-    print(_summary(found))
-    if not looks_at_data:
-        print("With -cfg=FILE, -dataset or -data_path, data, model and a few steps of a training are looked at, too.")
 
 
 def _summary(found: dict[str, Finding]) -> str:
@@ -119,11 +114,10 @@ def _summary(found: dict[str, Finding]) -> str:
     return ", ".join(parts + ([f"{numbers[SKIPPED]} skipped"] if numbers[SKIPPED] else []))
 
 
-def _document(found: dict[str, Finding], seconds: dict[str, float], notices: list[str]) -> dict[str, Any]:
-    checks = [{"name": name, **finding._asdict(), "seconds": seconds[name]} for name, finding in found.items()]
+def _document(found: dict[str, Finding], notices: list[str]) -> dict[str, Any]:
     return {
         "ok": all(finding.status != FAILURE for finding in found.values()),
         "summary": _summary(found),
-        "checks": checks,
+        "checks": [{"name": name, **finding._asdict()} for name, finding in found.items()],
         "notices": notices,
     }

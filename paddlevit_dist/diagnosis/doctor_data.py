@@ -1,28 +1,34 @@
-"""Checks of ``doctor`` that look at the data as a training would read them."""
+"""Checks of ``doctor`` that look at the data as a training would read them, and try an update on each device."""
 
-import functools
+import contextlib
+import json
+import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import wings
 from ..runtime.errors import UserError
-from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
+from .doctor_machine import FAILURE, OK, WARNING, Check, Checkup, Finding
 from .settings import changed
 
 _OPENED = {"train": 100, "val": 20}
 _SHOWN = 5
 _MOST_CLASSES = 20
-_UNBALANCED = 20  # times as many samples in the largest class as in the smallest
-TRAINING, VALIDATION, LABELS, SAMPLES, LEAKS = "training data", "validation data", "labels", "samples", "leaks"
+_UPDATES, _SECONDS = 20, 30.0
+_STAYED = 0.97  # of the first loss
+_NEAR = (0.7, 1.5)  # times what is expected: layers' initial weights prefer some classes a little
+# Without these the first loss is that of the model and its batch.
+_OFF: dict[str, Any] = {
+    **{"TRAIN.WARMUP_EPOCHS": 0, "TRAIN.WARMUP_STEPS": None, "TRAIN.LAST_EPOCH": 0, "DATA.NUM_WORKERS": 0},
+    **{"MODEL.PRETRAINED": None, "MODEL.RESUME": None, "PROFILE": None, "EVAL": False},
+}
 
 
 def task_of(checkup: Checkup) -> Any:
     """The task of a training whose output folder is the temporary one. It goes on where a picture cannot be read, so
-    that one does not hide the next; ``samples`` tells."""
+    that one does not hide the next; ``data`` tells."""
     from ..contracts.task import make_task
 
     values = {"SAVE": str(checkup.folder), "DATA.ON_BAD_SAMPLE": "skip", "EVAL": False, "MODEL.RESUME": None}
@@ -31,88 +37,44 @@ def task_of(checkup: Checkup) -> Any:
 
 def samples_of(checkup: Checkup, split: str) -> Any:
     """The samples of a split. What a run has made of the data is read, and what it has not is thrown away."""
-    from ..contracts.adapter import adopt
-    from ..contracts.dataset import Samples
-
-    cache = _cache(checkup)
-    return checkup.keep(split, lambda: adopt(task_of(checkup).build_dataset(split, cache), Samples))
-
-
-def _cache(checkup: Checkup) -> Path:
     own = Path(checkup.config.DATA.CACHE_FOLDER or Path(checkup.config.SAVE, "data"))
-    cache = own if own.is_dir() else checkup.folder / "data"
-    cache.mkdir(exist_ok=True)
-    return cache
+    cache = own if own.is_dir() else checkup.folder
+    return checkup.keep(split, lambda: task_of(checkup).build_dataset(split, cache))
 
 
-def split_data(checkup: Checkup, split: str) -> Finding:
-    """Whether the samples of a split can be opened, and how many there are."""
-    started = time.perf_counter()
-    task, samples = task_of(checkup), samples_of(checkup, split)
-    facts = {"samples": len(samples), "seconds": round(time.perf_counter() - started, 2)}
-    if not len(samples):
-        return Finding(FAILURE, "there is none", "look at -data_path and -dataset", facts)
-    return Finding(OK, "; ".join([task.describe_samples(samples), *map(str, samples.notices)]), facts=facts)
-
-
-def samples(checkup: Checkup) -> Finding:
-    """Some random samples of both splits: read, transformed and looked at, as a loader process does."""
+def data(checkup: Checkup) -> Finding:
+    """Whether both splits can be opened, and some random samples of them read, transformed and looked at, as a loader
+    process does."""
     from ..loading.loader import described
 
-    task = task_of(checkup)
-    bad: list[str] = []
-    counts: dict[str, np.ndarray] = {}
-    facts: dict[str, Any] = {}
-    usable: list[int] = []
-    opened = 0
+    task, bad, opened, told = task_of(checkup), [], 0, []
+    facts: dict[str, Any] = {"classes": {}}
     for split, number in _OPENED.items():
-        if split != "train" and checkup.found[VALIDATION].status == FAILURE:
-            continue
-        those, labels = samples_of(checkup, split), []
-        generator = np.random.default_rng(checkup.config.SEED)
-        chosen = generator.permutation(len(those))[:number].tolist()
-        seconds = []
+        samples, labels, started = samples_of(checkup, split), [], time.perf_counter()
+        if not len(samples):
+            return Finding(FAILURE, f"{split}: there is none", "look at -data_path and -dataset")
+        chosen = np.random.default_rng(checkup.config.SEED).permutation(len(samples))[:number].tolist()
         for index in chosen:
-            started = time.perf_counter()
-            problem, found = _look(task, those, index, checkup.config.SEED)
-            seconds.append(time.perf_counter() - started)
-            if problem is not None:
-                bad.append(f"{split} {index} ({described(those, index)}): {problem}")
-                continue
-            if split == "train":
-                usable.append(index)
-            if found is not None:
-                labels.append(found)
+            problem, found = _look(task, samples, index, checkup.config.SEED)
+            bad += [f"{split} {index} ({described(samples, index)}): {problem}"] if problem else []
+            labels += [] if found is None else [found]
+        facts[f"{split}_milliseconds"] = round(1000 * (time.perf_counter() - started) / len(chosen), 2)
+        told += [f"{split} {task.describe_samples(samples)}", *map(str, samples.notices)]
         opened += len(chosen)
-        facts[f"{split}_milliseconds"] = round(1000 * float(np.median(seconds)), 2)
         if labels:
-            counts[split] = np.bincount(np.concatenate(labels))
-    # Pictures that cannot be read were replaced by others, and are listed.
-    for line in task.finish_epoch():
-        listed = [row for file in checkup.folder.glob("*.tsv") for row in _rows(file)]
-        bad += listed or [line]
-    facts.update(
-        opened=opened,
-        usable=usable if bad else "all",
-        unreadable=bad,
-        classes={split: number.tolist() for split, number in counts.items()},
-    )
+            facts["classes"][split] = np.bincount(np.concatenate(labels)).tolist()
+    for line in task.finish_epoch():  # pictures that cannot be read were replaced by others, and are listed
+        files = list(checkup.folder.glob("*.tsv"))
+        rows = [row for file in files for row in file.read_text("utf-8", "surrogateescape").splitlines()[1:]]
+        bad += [row.replace("\t", ": ") for row in rows] or [line]
+    facts.update(opened=opened, unreadable=bad)
     if bad:
         text = f"{len(bad)} of {opened} cannot be used: {'; '.join(bad[:_SHOWN])}{'; ...' if len(bad) > _SHOWN else ''}"
         if checkup.config.DATA.get("ON_BAD_SAMPLE") == "skip":
             return Finding(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)", facts)
-        mend = "repair or remove them" + (
-            ", or let DATA.ON_BAD_SAMPLE skip take others" if "ON_BAD_SAMPLE" in checkup.config.DATA else ""
-        )
-        return Finding(FAILURE, text, mend, facts)
-    text = f"{opened} opened at random, {facts['train_milliseconds']:.3g} ms for each of training in one process"
+        return Finding(FAILURE, text, "repair or remove them", facts)
+    text = f"{'; '.join(told)}; {opened} opened at random, {facts['train_milliseconds']:.3g} ms for each of training"
     return Finding(OK, text, facts=facts)
-
-
-def _rows(file: Path) -> list[str]:
-    """What a list of unreadable pictures says: path and reason of each."""
-    rows = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
-    return [row.replace("\t", ": ") for row in rows]
 
 
 def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
@@ -134,98 +96,105 @@ def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
 def labels(checkup: Checkup) -> Finding:
     """Whether all classes are there, in both splits: of all samples where the data set knows, else of those opened."""
     task = task_of(checkup)
-    splits = ["train"] + (["val"] if checkup.found[VALIDATION].status != FAILURE else [])
-    known = {split: task.classes_of(samples_of(checkup, split)) for split in splits}
+    known = {split: task.classes_of(samples_of(checkup, split)) for split in _OPENED}
     about = task.about_data(samples_of(checkup, "train"))
     names, number = about.get("classes"), about.get("number of classes") or len(about.get("classes") or ())
-    opened = checkup.found[SAMPLES].facts.get("classes", {})
-    if all(values is not None for values in known.values()):
-        wrong = _out_of_range(known, number)
-        if wrong:
-            return Finding(FAILURE, wrong, f"labels go from 0 to {number - 1}: repair them, or set -num_classes")
-        counts = {split: np.bincount(values, minlength=number) for split, values in known.items()}
-        of = "samples"
-    elif opened.get("train"):
-        counts = {
-            split: np.bincount(np.arange(len(n)), weights=n, minlength=number).astype(int)
-            for split, n in opened.items()
-        }
-        of = "labels in the samples that were opened"
-    elif checkup.found[SAMPLES].status == FAILURE:
-        return Finding(SKIPPED, "not looked at: they are only known of samples that can be used")
+    if any(values is None for values in known.values()):
+        counts = {split: np.array(found) for split, found in checkup.found[DATA].facts["classes"].items()}
     else:
+        counts = {split: np.bincount(values) for split, values in known.items()}
+    if "train" not in counts:
         return Finding(OK, "no classes: every sample that was opened has what the task wants of it")
-    facts = {"classes": names, **{split: values.tolist() for split, values in counts.items()}}
-    return _judge(counts, names, of, facts)
-
-
-def _out_of_range(known: dict[str, Any], number: int) -> str | None:
-    for split, values in known.items():
-        wrong = values[(values < 0) | (values >= number)] if number else values[values < 0]
-        if len(wrong):
-            return f"{len(wrong):,} labels of {split} are out of range, such as {wrong[0]}"
-    return None
-
-
-def _judge(counts: dict[str, np.ndarray], names: Sequence[str] | None, of: str, facts: dict[str, Any]) -> Finding:
-    train, val = counts["train"], counts.get("val")
+    number = max(number, *map(len, counts.values()))
+    train, val = (np.pad(counts.get(split, [0]), (0, number - len(counts.get(split, [0])))) for split in _OPENED)
 
     def named(classes: np.ndarray) -> str:
         shown = [str(names[c]) if names and c < len(names) else str(c) for c in classes[:_SHOWN].tolist()]
         return ", ".join(shown) + (", ..." if len(classes) > _SHOWN else "")
 
-    present = np.flatnonzero(train)
-    histogram = f"{of}: {_histogram(train, names)}"
-    if len(present) <= 1:
-        one = named(present) or "none"
+    shown = [f"{named(np.array([c]))} {n:,} ({100 * n / train.sum():.0f}%)" for c, n in enumerate(train)]
+    middle = f"{number:,} classes, {train.min():,} to {train.max():,} each, {np.median(train):,.0f} in the middle"
+    histogram = ", ".join(shown) if number <= _MOST_CLASSES else middle
+    facts = {"classes": names, "train": train.tolist(), "val": val.tolist()}
+    if np.count_nonzero(train) <= 1:
         mend = "look at how labels are read: a model cannot learn from this"
-        return Finding(FAILURE, f"all training labels are the same, {one}", mend, facts)
-    unseen = np.setdiff1d(np.flatnonzero(val), present) if val is not None else present[:0]
-    if len(unseen):
-        mend = "no model can predict them: look at the split"
-        return Finding(WARNING, f"in val, but not in train: {named(unseen)} ({histogram})", mend, facts)
-    absent = np.flatnonzero(train == 0)
-    if len(absent):
-        mend = "rare classes need more samples opened than these; else lower -num_classes, or look at the labels"
-        return Finding(WARNING, f"without any in train: {named(absent)} ({histogram})", mend, facts)
-    missing = np.flatnonzero(val == 0) if val is not None and val.any() else absent
-    if len(missing):
-        mend = "the score says nothing about them: look at the split"
-        return Finding(WARNING, f"without any in val: {named(missing)} ({histogram})", mend, facts)
-    if of == "samples" and train.max() > _UNBALANCED * train.min():
-        text = f"{train.max():,} in the largest class, {train.min():,} in the smallest ({histogram})"
-        return Finding(WARNING, text, "DATA.CLASS_BALANCED true, or TRAIN.CLASS_WEIGHTS balanced", facts)
+        return Finding(FAILURE, f"all training labels are the same, {named(np.flatnonzero(train))}", mend, facts)
+    for what, found, mend in (
+        ("in val, but not in train", (train == 0) & (val > 0), "no model can predict them: look at the split"),
+        ("without any in train", train == 0, "lower -num_classes, or look at the labels; rare ones may not be opened"),
+        ("without any in val", (val == 0) & val.any(), "the score says nothing about them: look at the split"),
+    ):
+        if found.any():
+            return Finding(WARNING, f"{what}: {named(np.flatnonzero(found))} ({histogram})", mend, facts)
     return Finding(OK, histogram, facts=facts)
 
 
-def _histogram(counts: np.ndarray, names: Sequence[str] | None) -> str:
-    if len(counts) > _MOST_CLASSES:
-        middle = np.median(counts)
-        return f"{len(counts):,} classes, {counts.min():,} to {counts.max():,} each, {middle:,.0f} in the middle"
-    shown = [str(names[c]) if names and c < len(names) else str(c) for c in range(len(counts))]
-    share = 100 * counts / max(counts.sum(), 1)
-    return ", ".join(f"{name} {number:,} ({part:.0f}%)" for name, number, part in zip(shown, counts, share))
+def step(checkup: Checkup) -> Finding:
+    """Some updates on all devices with one batch of the configuration: the loss of untrained weights, of a classifier
+    near ln(classes), and whether it falls; time and memory."""
+    from ..parallel.launch import launch_workers
+
+    config, plan = changed(checkup.config, {**_OFF, "SAVE": str(checkup.folder)}), checkup.plan
+    target = checkup.folder / "step.json"
+    arguments = (config, task_of(checkup), samples_of(checkup, "train"), str(target))
+    launch_workers(device_step, arguments, plan, config.WATCHDOG_SECONDS, apart=True)
+    facts = json.loads(target.read_text(encoding="utf-8"))
+    losses, memory = facts["losses"], facts["memory_mib"] / 1024
+    expected = task_of(checkup).expected_losses()
+    first = [f"{name} {value:.4g} at start" for name, value in facts["first"].items() if value is not None]
+    first += [f"ln(classes) is {value:.4g}" for name, value in expected.items() if name in facts["first"]]
+    text = (
+        f"{plan.processes} x {'GPU' if plan.uses_gpu else 'CPU process'}, batch {config.DATA.BATCH_SIZE} x "
+        f"{config.TRAIN.ACCUM_ITER}: {', '.join(first)}; after {len(losses) - 1} updates with this batch "
+        f"{losses[-1]:.4g}; {facts['seconds']:.3g} s an update, {memory:.1f} GiB"
+    )
+    if not math.isfinite(losses[0]):
+        mend = "look for values in the data that are huge, and at IMAGENET_MEAN and _STD or VOLUMES.INTENSITY_WINDOW"
+        return Finding(FAILURE, text, mend, facts)
+    if not math.isfinite(losses[-1]):
+        return Finding(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up", facts)
+    if losses[0] > 0 and min(losses[1:]) > _STAYED * losses[0]:
+        mend = "it does not learn: TRAIN.BASE_LR may be far too low or too high; labels; TRAIN.FREEZE?"
+        return Finding(FAILURE, text, mend, facts)
+    if any(
+        not _NEAR[0] * value <= facts["first"].get(name, value) <= _NEAR[1] * value for name, value in expected.items()
+    ):
+        mend = "far from ln(classes): look at labels, class weights and the model's last layer"
+        return Finding(WARNING, text, mend, facts)
+    return Finding(OK, text, facts=facts)
 
 
-def leaks(checkup: Checkup) -> Finding:
-    """Whether samples of the evaluation stand among those of the training, as far as a few seconds tell."""
-    train, val, task = samples_of(checkup, "train"), samples_of(checkup, "val"), task_of(checkup)
-    for look in wings.hooks("find_leaks"):
-        try:
-            number, text, facts = look(val, train, _cache(checkup), task.sample_name)
-        except UserError as error:
-            return Finding(SKIPPED, f"not looked for: {error}")
-        if number:
-            mend = "a score of them says little: inspect leaks shows them, evaluate -without_leaks leaves them out"
-            return Finding(WARNING, text, mend, facts)
-        return Finding(OK, text, facts=facts)
-    return Finding(SKIPPED, "not looked for")
+def device_step(config: Any, task: Any, samples: Any, target: str) -> None:
+    """Make updates with the first batch of the configuration, and write what they took. Every rank must call this."""
+    from ..contracts.task import Step
+    from ..engine import gpu_memory
+    from ..engine.steps import accumulation_groups
+    from ..observe.meters import memory_mib
+    from ..parallel import all_gather, is_main
+    from .selftest import silent_training
+
+    training = silent_training(config, task, samples, Path(target).parent)
+    training.model.train()
+    with contextlib.closing(training.loader.epochs(1, 1)) as batches:
+        group = next(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, 1))
+    losses, seconds, began = [], [], time.perf_counter()
+    first: dict[str, float] = {}
+    while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
+        started = time.perf_counter()
+        with gpu_memory.explained(gpu_memory.of_training(config)):
+            outputs = training.updater([dict(one) for one in group], Step(1, len(losses), 100), config.TRAIN.BASE_LR)
+        means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}
+        gathered = all_gather((means, sum(outputs[0][name].weight * mean for name, mean in means.items())))
+        losses.append(float(np.mean([total for _, total in gathered])))
+        first = first or {name: float(np.mean([of[name] for of, _ in gathered])) for name in means}
+        seconds.append(time.perf_counter() - started)
+        if max(all_gather(time.perf_counter() - began)) > _SECONDS and len(losses) > 1:
+            break
+    memory = max(all_gather(memory_mib() or 0.0))
+    if is_main():
+        facts = {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory}
+        Path(target).write_text(json.dumps(facts), encoding="utf-8")
 
 
-CHECKS = (
-    Check(TRAINING, functools.partial(split_data, split="train")),
-    Check(VALIDATION, functools.partial(split_data, split="val")),
-    Check(SAMPLES, samples, (TRAINING,)),
-    Check(LABELS, labels, (TRAINING,)),
-    *((Check(LEAKS, leaks, (TRAINING, VALIDATION)),) if any("find_leaks" in h for h in wings.offered("HOOKS")) else ()),
-)
+DATA = "data"
+CHECKS = (Check(DATA, data), Check("labels", labels, (DATA,)), Check("a step", step, (DATA,)))

@@ -1,24 +1,71 @@
-"""Checks of ``doctor`` that need no data: versions, devices, memory, disk, processes."""
+"""Checks of ``doctor``; here those that need no data: versions, devices, memory, the output folder."""
 
 import importlib
+import json
 import os
 import re
 import shutil
-import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..parallel import devices, gpu, tuning
 from ..runtime import limits
-from ..runtime.errors import UserError
-from ..runtime.files import why_not_written
-from .doctor_checks import FAILURE, OK, WARNING, Check, Checkup, Finding, seconds_since
 
-GIB, MIB = 1 << 30, 1 << 20
-_PROBE_BYTES = 64 * MIB
-_SLOW_DISK = 50.0  # MiB/s: a checkpoint of ViT-B with its optimizer (1 GiB) takes 20 s
+OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"
+GIB = 1 << 30
 _OLDEST_DRIVER = {"11": 450, "12": 525, "13": 580}  # NVIDIA's table of CUDA's minor version compatibility
+
+
+class Finding(NamedTuple):
+    """What came of a check.
+
+    Attributes:
+        status: "ok", "warning", "failure", or "skipped" where something before it failed.
+        text: what was seen.
+        mend: what to do about it; empty where nothing is to be done.
+        facts: the same as plain values for JSON, and for later checks.
+    """
+
+    status: str
+    text: str
+    mend: str = ""
+    facts: dict[str, Any] = {}
+
+
+@dataclass
+class Checkup:
+    """What the checks work with.
+
+    Attributes:
+        config: the frozen configuration.
+        folder: a temporary one.
+        plan: the processes that a training with this configuration would have on this machine.
+        found: what earlier checks have found, by their names.
+        kept: what earlier checks have made.
+    """
+
+    config: Any
+    folder: Path
+    plan: devices.ProcessPlan
+    found: dict[str, Finding] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def keep(self, name: str, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, made once."""
+        if name not in self.kept:
+            self.kept[name] = make()
+        return self.kept[name]
+
+
+class Check(NamedTuple):
+    """Something to look at: its name, what does it, and the checks without whose success it cannot be done."""
+
+    name: str
+    function: Callable[[Checkup], Finding]
+    needs: tuple[str, ...] = ()
 
 
 def versions(checkup: Checkup) -> Finding:
@@ -34,12 +81,8 @@ def versions(checkup: Checkup) -> Finding:
         mend = "python -m pip uninstall paddlepaddle paddlepaddle-gpu, then install the one that you want"
         return Finding(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend, facts)
     if paddle.__version__.startswith("2.") and int(numpy.__version__.split(".")[0]) > 1:
-        return Finding(
-            FAILURE,
-            f"Paddle {paddle.__version__} was built for NumPy 1, and this is {numpy.__version__}",
-            "python -m pip install 'numpy<2'",
-            facts,
-        )
+        text = f"Paddle {paddle.__version__} was built for NumPy 1, and this is {numpy.__version__}"
+        return Finding(FAILURE, text, "python -m pip install 'numpy<2'", facts)
     try:
         facts["numba"] = importlib.import_module("numba").__version__
     except Exception as error:  # whatever it does not like about the others
@@ -71,55 +114,26 @@ def driver_problem(cuda: str, driver: str | None) -> str | None:
     return f"CUDA {cuda} needs a driver from {oldest} on, and this is {driver}"
 
 
-def processor(checkup: Checkup) -> Finding:
-    """The processor, its tuning, and a product of matrices that is right and the same each time."""
-    tuning.use_threads()
-    cpu = tuning.processor()
-    tuning.check_copies()
-    product = tuning.check_product()
-    settings = tuning.settings()
-    text = (
-        f"{cpu['model'] or 'unknown'}, {devices.cpu_cores()} core(s) usable; product "
-        f"{product['gigaflops']} GFLOP/s, relative error {product['relative_error']:.1e} against float64"
-    )
-    return Finding(OK, text, facts={**product, "cores": devices.cpu_cores(), "tuning": settings})
-
-
 def gpus(checkup: Checkup) -> Finding:
-    """Each GPU: its name and memory, and the same product in the precision of TRAIN.TF32."""
+    """Whether Paddle can use the GPUs that there are."""
     import paddle
 
     driver, usable = devices.expected_gpus(), devices.count_gpus()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
-    if not usable:
-        others = devices.other_accelerators()
-        if others:
-            text = f"none of CUDA's; Paddle reports {others}, which is not used: training on the CPU"
-            return Finding(WARNING, text, "train on NVIDIA's GPUs, or go on with the CPU", {"gpus": []})
-        if not driver:
-            return Finding(OK, "none: training on the CPU", facts={"gpus": []})
-        if not paddle.is_compiled_with_cuda():
-            mend = "install Paddle's GPU build (README), or go on with the CPU"
-            return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend, {"gpus": []})
-        mend = "look at `nvidia-smi`, at the libraries of CUDA, and at CUDA_VISIBLE_DEVICES"
-        text = f"{driver} GPU(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}"
-        return Finding(FAILURE, text, mend, {"gpus": []})
-    found: list[dict[str, Any]] = []
-    try:
-        for number in range(usable):
-            paddle.set_device(f"gpu:{number}")
-            properties = paddle.device.cuda.get_device_properties(number)
-            gpu.prepare(checkup.config.TRAIN.TF32, checkup.config.DETERMINISTIC, fixed_shapes=False)
-            product = {**gpu.check_product(2048), "tf32": gpu.rounds_to_tf32()}
-            memory = round(properties.total_memory / GIB, 1)
-            found.append({"name": paddle.device.cuda.get_device_name(number), "memory_gib": memory, **product})
-    finally:
-        paddle.set_device("cpu")
-    told = "; ".join(
-        f"{one['name']} {one['memory_gib']} GiB, {one['gigaflops']:.0f} GFLOP/s{' in TF32' if one['tf32'] else ''}"
-        for one in found
-    )
-    return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}): {told}", facts={"gpus": found})
+    if usable:
+        return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible})", facts={"gpus": usable})
+    others = devices.other_accelerators()
+    if others:
+        text = f"none of CUDA's; Paddle reports {others}, which is not used: training on the CPU"
+        return Finding(WARNING, text, "train on NVIDIA's GPUs, or go on with the CPU", {"gpus": 0})
+    if not driver:
+        return Finding(OK, "none: training on the CPU", facts={"gpus": 0})
+    if not paddle.is_compiled_with_cuda():
+        mend = "install Paddle's GPU build (README), or go on with the CPU"
+        return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend, {"gpus": 0})
+    mend = "look at `nvidia-smi`, at the libraries of CUDA, and at CUDA_VISIBLE_DEVICES"
+    text = f"{driver} GPU(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}"
+    return Finding(FAILURE, text, mend, {"gpus": 0})
 
 
 def memory(checkup: Checkup) -> Finding:
@@ -129,10 +143,11 @@ def memory(checkup: Checkup) -> Finding:
         return Finding(OK, "unknown: this system does not tell")
     facts = {"total_gib": round(total / GIB, 1), "available_gib": round(available / GIB, 1)}
     text = f"{facts['available_gib']} of {facts['total_gib']} GiB available"
-    needed = checkup.processes * 1.5 * GIB  # as measured: a process of Paddle with a small model
+    needed = checkup.plan.processes * 1.5 * GIB  # as measured: a process of Paddle with a small model
     if available < needed:
         mend = "end other programs, give the container more memory, or lower -ngpus and -num_workers"
-        return Finding(WARNING, f"{text}: {checkup.processes} process(es) take 1.5 GiB each and more", mend, facts)
+        text = f"{text}: {checkup.plan.processes} process(es) take 1.5 GiB each and more"
+        return Finding(WARNING, text, mend, facts)
     return Finding(OK, text, facts=facts)
 
 
@@ -158,66 +173,60 @@ def memory_of_machine() -> tuple[int | None, int | None]:
 
 
 def output_folder(checkup: Checkup) -> Finding:
-    """Whether SAVE can be written, how much fits, and how fast."""
+    """Whether SAVE can be written, and how much fits."""
     save = Path(checkup.config.SAVE).absolute()
-    if checkup.unwritable:
-        raise UserError(f"-output={save} (SAVE) cannot be written: {checkup.unwritable}")
-    free = shutil.disk_usage(checkup.folder).free
-    size = min(_PROBE_BYTES, max(free // 4, 1))
-    block = os.urandom(MIB)  # a file system that compresses is no faster for this
-    started = time.perf_counter()
-    probe = checkup.folder / "probe"
-    try:
-        with open(probe, "wb") as file:
-            for _ in range(max(size // MIB, 1)):
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        mend = "make room, or choose another -output"
-        return Finding(FAILURE, f"{save} cannot be written: {why_not_written(error)}", mend)
-    finally:
-        probe.unlink(missing_ok=True)
-    speed = max(size // MIB, 1) / max(time.perf_counter() - started, 1e-6)
-    facts = {"free_gib": round(free / GIB, 2), "write_mib_per_second": round(speed, 1)}
-    text = f"{save}: {free / GIB:.1f} GiB free, writes {speed:.0f} MiB/s"
-    if free < GIB:
+    there = next(folder for folder in (save, *save.parents) if os.path.lexists(folder))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "is no folder" if not there.is_dir() else "may not be written to"
+        return Finding(FAILURE, f"-output={save} (SAVE): {there} {why}", "choose another -output")
+    free = shutil.disk_usage(there).free / GIB
+    text, facts = f"{save}: {free:.1f} GiB free", {"free_gib": round(free, 2)}
+    if free < 1:
         return Finding(WARNING, f"{text}: little room", "make room, or choose another -output", facts)
-    if speed < _SLOW_DISK:
-        mend = "a local disk makes saving faster (SAVE_IN_BACKGROUND hides it); choose another -output"
-        return Finding(WARNING, f"{text}: slow", mend, facts)
     return Finding(OK, text, facts=facts)
 
 
-def exchange(checkup: Checkup) -> Finding:
-    """Processes that start, add and agree: on all devices, or two on the CPU."""
+def each_device(checkup: Checkup) -> Finding:
+    """Processes as a training has them: each starts, computes a product of matrices that is right and the same each
+    time, and they add and agree."""
     from ..parallel.launch import launch_workers
 
-    processes = max(2, checkup.processes)
-    uses_gpu = checkup.uses_gpu and checkup.processes > 1
-    started = time.perf_counter()
-    launch_workers(_exchange, (), devices.ProcessPlan(processes, uses_gpu, False, []), checkup.config.WATCHDOG_SECONDS)
-    seconds = seconds_since(started)
-    kind = "GPU" if uses_gpu else "CPU"
-    text = f"{processes} {kind} processes started, added and agreed in {seconds:.1f} s"
-    return Finding(OK, text, facts={"seconds": seconds, "processes": processes})
+    plan, target = checkup.plan, checkup.folder / "devices.json"
+    arguments = (checkup.config.TRAIN.TF32, checkup.config.DETERMINISTIC, str(target))
+    # Children that end: the GPUs are free for those of the step, also where one is one process's alone.
+    launch_workers(try_device, arguments, plan, checkup.config.WATCHDOG_SECONDS, apart=True)
+    ranks = json.loads(target.read_text(encoding="utf-8"))
+    told = "; ".join(f"{one['name']}, {one['gigaflops']:.0f} GFLOP/s" for one in ranks)
+    kind = "GPU" if plan.uses_gpu else f"CPU, {devices.cpu_cores()} core(s)"
+    return Finding(OK, f"{len(ranks)} process(es) ({kind}) compute right and agree: {told}", facts={"ranks": ranks})
 
 
-def _exchange() -> None:
-    from ..parallel.collectives import all_gather, reduce_dict
-    from ..parallel.world import rank, world_size
+def try_device(tf32: bool, deterministic: bool, target: str) -> None:
+    """Every rank must call this; what each has found is written by the main one."""
+    import paddle
 
-    expected = world_size() * (world_size() - 1) // 2
+    from ..parallel import all_gather, is_main, rank, reduce_dict, world_size
+
+    gpu.prepare(tf32, deterministic, fixed_shapes=False)
+    if gpu.is_on_gpu():
+        properties = paddle.device.cuda.get_device_properties()
+        name = f"{properties.name} {properties.total_memory / GIB:.1f} GiB{' in TF32' * gpu.rounds_to_tf32()}"
+        product = gpu.check_product(2048)
+    else:
+        tuning.check_copies()
+        name, product = str(tuning.processor()["model"] or "unknown"), tuning.check_product()
+    found, ranks = all_gather({"name": name, **product}), list(range(world_size()))
     total = reduce_dict({"rank": rank()}, average=False)["rank"]
-    if total != expected or all_gather(rank()) != list(range(world_size())):
-        raise RuntimeError(f"the ranks of {world_size()} processes add up to {total}, not to {expected}")
+    if total != sum(ranks) or all_gather(rank()) != ranks:
+        raise RuntimeError(f"the ranks of {world_size()} processes add up to {total}, not to {sum(ranks)}")
+    if is_main():
+        Path(target).write_text(json.dumps(found), encoding="utf-8")
 
 
 CHECKS = (
     Check("versions", versions),
-    Check("processor", processor),
     Check("GPU", gpus),
     Check("memory", memory),
     Check("output", output_folder),
-    Check("processes", exchange, starts_processes=True),
+    Check("devices", each_device),
 )

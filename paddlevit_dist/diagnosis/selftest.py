@@ -20,7 +20,6 @@ import numpy as np
 import paddle
 
 from ..config.table import leaves
-from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.task import Step, Task, Term, make_task
 from ..engine import gpu_memory
@@ -39,6 +38,7 @@ from ..parallel import (
     running_statistics,
     world_size,
 )
+from ..registry import derived
 from ..runtime.errors import UserError
 from .settings import changed
 
@@ -107,7 +107,7 @@ def run_way(config: Any, task: Task, samples: Any, folder: str, perturbed: int =
         samples: the training samples.
         perturbed: so many times they are made again from weights with other last bits, by a single process.
     """
-    task, samples = adopt(task, Task), adopt(samples, Samples)
+    task, samples = derived(task, Task), derived(samples, Samples)
     way = _make_updates(config, task, samples, Path(folder))
     for number in range(perturbed):
         gc.collect()  # a GPU may not have room for two models

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.task import Kept, Metrics
+from ..contracts.metrics import Kept, Metrics
+from ..contracts.sample_groups import Groups, drawn, names_of
 from ..contracts.truth import samples_of_classes
 from ..intervals import Interval, Rated, bootstrap, join, rough_note
 from ..parallel import all_gather, broadcast_object, is_main
@@ -38,11 +39,13 @@ class SampleTable(NamedTuple):
         metrics: that have kept it.
         indices: int64 (samples,), ascending.
         columns: see ``Metrics.per_sample``.
+        groups: of these samples; None: each is alone.
     """
 
     metrics: Metrics
     indices: np.ndarray
     columns: list[np.ndarray]
+    groups: Groups | None = None
 
     def kept(self) -> Kept | None:
         """See ``Metrics.kept``."""
@@ -51,7 +54,8 @@ class SampleTable(NamedTuple):
     def without(self, indices: Sequence[int]) -> "SampleTable":
         """The other samples."""
         stays = ~np.isin(self.indices, indices)
-        return SampleTable(self.metrics, self.indices[stays], [column[stays] for column in self.columns])
+        groups = None if self.groups is None else self.groups.chosen(stays)
+        return SampleTable(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
 
     def values(self) -> dict[str, float]:
         """What is defined of ``Metrics.resampled`` for these samples, at least one."""
@@ -63,13 +67,14 @@ class SampleTable(NamedTuple):
         if confidence is None:
             return {}
         values = functools.partial(self.metrics.resampled, self.columns)
-        return bootstrap(Rated(values, self.metrics.rates(self.columns)), len(self.indices), *confidence)
+        rated = Rated(values, self.metrics.rates(self.columns))
+        return bootstrap(rated, len(self.indices), *confidence, names_of(self.groups))
 
     def rough_note(self, found: Mapping[str, Interval], shown: Iterable[str]) -> str | None:
         """See ``intervals.rough_note``; ``shown`` are the names of an evaluation's values."""
         kept, rates = self.kept(), self.metrics.rates(self.columns)
-        of_class = samples_of_classes(kept.kind, kept.arrays, kept.classes) if kept else {}
-        return rough_note(len(self.indices), "sample", found, rates, of_class, shown)
+        of_class = samples_of_classes(kept.kind, kept.arrays, kept.classes, names_of(self.groups)) if kept else {}
+        return rough_note(*drawn(self.groups, len(self.indices), "sample"), found, rates, of_class, shown)
 
 
 def intervals_of(
@@ -77,6 +82,7 @@ def intervals_of(
     indices: Sequence[int],
     confidence: Confidence | None,
     keep: Callable[[SampleTable], None] | None = None,
+    groups: Groups | None = None,
 ) -> dict[str, Interval]:
     """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
 
@@ -85,6 +91,7 @@ def intervals_of(
     Args:
         indices: of this rank's samples, in the order in which they were evaluated.
         keep: called in the main process with the table of all samples, where there is one.
+        groups: of all samples, by their indices.
     """
     own = metrics.per_sample()
     if own is not None and any(len(column) != len(indices) for column in own):
@@ -96,7 +103,7 @@ def intervals_of(
     if is_main():
         joined, *columns = join([(part, [np.asarray(part, np.int64), *arrays]) for part, arrays in gathered])
         if len(joined):
-            table = SampleTable(metrics, joined, columns)
+            table = SampleTable(metrics, joined, columns, None if groups is None else groups.chosen(joined))
             found = table.intervals(confidence)
             if keep is not None:
                 keep(table)

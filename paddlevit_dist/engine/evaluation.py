@@ -7,7 +7,9 @@ from typing import Any
 import paddle
 
 from .. import wings
-from ..contracts.task import EvaluationStep, Metrics, Records, Task
+from ..contracts.metrics import Metrics
+from ..contracts.sample_groups import Groups
+from ..contracts.task import EvaluationStep, Records, Task
 from ..intervals import Interval
 from ..loading.loader import loader_of
 from ..loading.sampler import EvaluationSampler
@@ -20,6 +22,8 @@ from .confidence import Confidence, SampleTable, as_json, in_event, intervals_of
 from .precision import EvaluationPrecision
 from .watchers import Watchers
 
+_GROUPS = "groups"  # what an event calls them
+
 
 class Evaluation:
     """Evaluates a model on these samples, as often as it is called.
@@ -29,6 +33,7 @@ class Evaluation:
 
     Attributes:
         loader: of this rank's share.
+        groups: of all samples, which intervals draw together; None: each is drawn alone.
         facts: what stands beside its values.
         values: of the last evaluation.
         intervals: of the last evaluation, by name, of values and of more; empty where there are none.
@@ -57,6 +62,8 @@ class Evaluation:
         if samples.protocol:
             self.facts["protocol"] = samples.protocol
         self.confidence = Confidence.of(config)
+        given = config.EVALUATION.GROUP if samples.labelled else None
+        self.groups = None if given is None else samples.groups(given)
         self.values: dict[str, float] = {}
         self.intervals: dict[str, Interval] = {}
         self.keeps_table = self.confidence is not None
@@ -99,10 +106,11 @@ class Evaluation:
         self.intervals, self.table = {}, None
         if self.keeps_table and self.samples.labelled and isinstance(metrics, Metrics):
             indices = self.loader.sampler.indices()
-            metrics.intervals = self.intervals = intervals_of(metrics, indices, self.confidence, self._keep)
+            intervals = intervals_of(metrics, indices, self.confidence, self._keep, self.groups)
+            metrics.intervals = self.intervals = intervals
         if was_training:
             self.model.train()
-        return values, _line(metrics, values, self.facts)
+        return values, _line(metrics, values, self._facts(self.groups))
 
     def _keep(self, table: SampleTable) -> None:
         self.table = table
@@ -118,7 +126,7 @@ class Evaluation:
         """
         values = {name: value for name, value in part.values().items() if name in self.values}
         part.metrics.intervals = intervals = part.intervals(self.confidence)
-        facts = {**self.facts, **facts}
+        facts = {**self._facts(part.groups), **facts}
         event = {**facts, **values, **in_event(intervals, values, self.confidence)}
         return event, _line(part.metrics, values, facts)
 
@@ -145,16 +153,22 @@ class Evaluation:
     def event_of(self, values: dict[str, float]) -> dict[str, Any]:
         """The last evaluation as ``metrics.jsonl`` has it: facts, values, and the ends of their intervals."""
         main_first = sorted(values, key=lambda name: name != self.task.best_metric[0])
-        return {**self.facts, **values, **in_event(self.intervals, main_first, self.confidence)}
+        return {**self._facts(self.groups), **values, **in_event(self.intervals, main_first, self.confidence)}
+
+    def _facts(self, groups: Groups | None) -> dict[str, Any]:
+        """Those that stand beside the values of samples of these groups, intervals included."""
+        return {**({} if groups is None or not self.intervals else {_GROUPS: str(groups)}), **self.facts}
 
     def write_intervals(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
         """Write those of the last evaluation, also of what has no place in ``metrics.jsonl``; nothing without any."""
         if self.intervals:
-            record.file(name, as_json(self.intervals, self.confidence, {**facts, **self.facts}))
+            groups = {} if self.groups is None else {_GROUPS: self.groups.plain()}
+            record.file(name, as_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
         if self.intervals and self.table is not None and record.writes:
             for write in wings.hooks("intervals_written"):
                 write(record.folder / name, self, facts)
 
 
 def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:
-    return " ".join([metrics.summary(values), *(f"({fact})" for fact in facts.values())])
+    told = (fact if name == _GROUPS else f"({fact})" for name, fact in facts.items())
+    return " ".join([metrics.summary(values), *told])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.user_models import contract_of
+from ..contracts.model import contract_of
 from ..registry import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError

@@ -264,6 +264,12 @@ _RUN = (
         "INTERVAL: sets of samples drawn with replacement from those that were evaluated",
         Range(low=100, high=1_000_000),
     ),
+    optional(
+        "EVALUATION.GROUP",
+        "path",
+        "INTERVAL: samples of one patient, video or place are drawn together: a file sample,group, a column of one as "
+        "FILE:COLUMN, or a word of the data set, such as scene of ScanNet's",
+    ),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
     Key(

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import wings
-from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.task import Task
 from ..observe.heartbeat import Heartbeat
 from ..observe.observer import FAILED, FINISHED, STOPPED, Observers, make_observers
 from ..observe.record import RunRecord
 from ..parallel import gpu, is_main
+from ..registry import derived
 from ..runtime import signals
 from ..runtime.errors import Stopped
 from .evaluation import Evaluation
@@ -43,8 +43,8 @@ class Trainer:
         observers: Sequence[Any] = (),
     ) -> None:
         self.config = config
-        self.task = adopt(task, Task)
-        self.datasets = {split: adopt(samples, Samples) for split, samples in datasets.items()}
+        self.task = derived(task, Task)
+        self.datasets = {split: derived(samples, Samples) for split, samples in datasets.items()}
         notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
         precision = EvaluationPrecision(config)
         notices.extend(filter(None, [precision.notice]))

@@ -10,9 +10,9 @@ import paddle
 from ..checkpoint.load import load_weights
 from ..contracts.dataset import names_of_classes
 from ..contracts.figures import Colour
+from ..contracts.model import contract_of
 from ..contracts.prediction import InputSamples, Learned
 from ..contracts.task import Task
-from ..contracts.user_models import contract_of
 from ..models import create_model
 from ..registry import resolve
 from ..runtime.errors import UserError

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..contracts.sample_names import Names
 from ..contracts.scored import Scored
 from ..intervals import confusion_scores
 from ..labelling.counts import boundary_statistics
@@ -12,7 +13,6 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shortened
 from .data.inspection import in_threads
 from .data.label_pixels import read_label_file
-from .result_names import Names
 
 _UNNAMED = 256  # classes, where nobody says how many there are
 

@@ -4,7 +4,17 @@
 - ``scores``: such functions for classes, confusions, and sums of numbers
 """
 
-from .resampling import Interval, Rated, bootstrap, join, paired_difference, rough_note, weighted_sums, wilson
+from .resampling import (
+    Interval,
+    Rated,
+    bootstrap,
+    join,
+    numbers_of,
+    paired_difference,
+    rough_note,
+    weighted_sums,
+    wilson,
+)
 from .scores import Classified, confusion_scores, mean_of_defined, means, quotient
 
 __all__ = [
@@ -16,6 +26,7 @@ __all__ = [
     "join",
     "mean_of_defined",
     "means",
+    "numbers_of",
     "paired_difference",
     "quotient",
     "rough_note",

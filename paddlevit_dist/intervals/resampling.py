@@ -4,8 +4,10 @@ Samples (pictures, scenes, volumes) are drawn with replacement, as many as there
 computed anew. The interval is what lies between two quantiles of these scores. What it covers is the choice of samples:
 not another training, nor labels that are wrong.
 
-Draws depend on the number of samples and on nothing else. So the interval is a function of the table of samples, the
-same for any number of processes, and two models that were evaluated on the same samples are drawn alike.
+Samples that depend on one another, such as frames of one video, are drawn together, as groups.
+
+Draws depend on the number of samples, or of groups, and on nothing else. So the interval is a function of the table of
+samples, the same for any number of processes, and two models that were evaluated on the same samples are drawn alike.
 
 Source: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics 7, 1979; the percentile
 interval and its correction for bias: B. Efron and R. Tibshirani, "An Introduction to the Bootstrap", 1993, sections
@@ -14,7 +16,8 @@ interval and its correction for bias: B. Efron and R. Tibshirani, "An Introducti
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -87,15 +90,20 @@ def wilson(value: float, count: float, percent: float) -> Interval:
     return Interval(value, min(max(low, 0.0), value), max(min(high, 100.0), value))
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray, percent: float) -> Interval:
+def paired_difference(
+    first: np.ndarray, second: np.ndarray, percent: float, of_each: Sequence[Interval] = ()
+) -> Interval:
     """How many percent of the same samples more are right in ``second``, bool (samples,) each, than in ``first``: the
     intervals of both shares, joined by how they depend on each other; it has a width where no answer differs.
+
+    Args:
+        of_each: the two intervals, where they are not those of samples that depend on no other.
 
     Source: R. Newcombe, "Improved confidence intervals for the difference between binomial proportions based on paired
     data", Statistics in Medicine 17, 1998, method 10.
     """
     number, right = len(first), (int(first.sum()), int(second.sum()))
-    before, after = (wilson(100 * count / number, number, percent) for count in right)
+    before, after = of_each or [wilson(100 * count / number, number, percent) for count in right]
     both = int((first & second).sum())
     excess = both * (number - right[0] - right[1] + both) - (right[0] - both) * (right[1] - both)
     spread = math.sqrt(math.prod(count * (number - count) for count in right))
@@ -110,7 +118,11 @@ def paired_difference(first: np.ndarray, second: np.ndarray, percent: float) -> 
 
 
 def bootstrap(
-    recompute: Recompute, num_samples: int, percent: float = 95, resamples: int = RESAMPLES
+    recompute: Recompute,
+    num_samples: int,
+    percent: float = 95,
+    resamples: int = RESAMPLES,
+    groups: Sequence[Hashable] | np.ndarray | None = None,
 ) -> dict[str, Interval]:
     """The interval of each value that is defined for all samples together.
 
@@ -121,26 +133,51 @@ def bootstrap(
     taken. Ends are values that draws have, and so never what the score cannot be.
 
     Args:
-        recompute: see ``Recompute``. Of ``Rated`` values the interval is ``wilson``'s; where a sample has several
-            things that are right or not, of as many as would tell as much if each were alone.
+        recompute: see ``Recompute``. Of ``Rated`` values and ``Classified``'s shares the interval is ``wilson``'s;
+            where a sample or a group has several things that are right or not, of as many as would tell as much if each
+            were alone.
         num_samples: at least 1.
         percent: how many of a hundred such intervals are to contain the value that all samples in the world would have.
         resamples: draws; 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
+        groups: (samples,), equal for those that are drawn together; None: each is drawn alone.
     """
-    rates = recompute.rates if isinstance(recompute, Rated) else {}
-    whole = recompute(np.ones((1, num_samples)))
-    parts = [recompute(weights) for weights in _draws(num_samples, resamples)]
+    rates = recompute.rates if isinstance(recompute, Rated) else getattr(recompute, "rates", dict)()
+    whole, numbers = recompute(np.ones((1, num_samples))), numbers_of(groups)
+    parts = [recompute(weights) for weights in _draws(num_samples, resamples, numbers)]
     tail = (1 - percent / 100) / 2
     found = {}
+    within = {} if numbers is None or not rates else _groups_with(recompute, numbers)
     for name, value in whole.items():
         drawn = np.concatenate([part[name] for part in parts])
         drawn = drawn[~np.isnan(drawn)]
         if len(drawn) and not np.isnan(value[0]):
-            known = rates.get(name)
+            known, mean = rates.get(name), float(value[0])
             if known is None:
-                found[name] = _interval(float(value[0]), drawn, tail)
+                found[name] = _interval(mean, drawn, tail)
             else:
-                found[name] = wilson(float(value[0]), _told_by(known, num_samples, float(value[0]), drawn), percent)
+                told = _told_by(known, within.get(name, num_samples), within.get(name, known), mean, drawn)
+                found[name] = wilson(mean, told, percent)
+    return found
+
+
+def numbers_of(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray | None:
+    """The number of each sample's group, int64 (samples,), in the order in which they come; None where each sample is
+    its own: nothing then depends on anything else."""
+    listed = [] if groups is None else np.asarray(groups).tolist()
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(listed))}
+    if len(number_of) == len(listed):
+        return None
+    return np.array([number_of[name] for name in listed], np.int64)
+
+
+def _groups_with(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
+    """In how many groups each value is defined."""
+    found: Counter[str] = Counter()
+    at_once, end = max(1, _MOST_WEIGHTS // len(numbers)), int(numbers.max()) + 1
+    for first in range(0, end, at_once):
+        own = np.arange(first, min(first + at_once, end))
+        values = recompute((own[:, None] == numbers).astype(np.float64))
+        found.update({name: int((~np.isnan(value)).sum()) for name, value in values.items()})
     return found
 
 
@@ -183,11 +220,19 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(shortened(name, 40) for name in names[:_MOST_LISTED]) + more
 
 
-def _told_by(count: int, num_samples: int, percent: float, drawn: np.ndarray) -> float:
-    """How many things that depend on no other have the deviation of these draws; at most ``count``."""
+def _told_by(count: int, alone: int, least: int, percent: float, drawn: np.ndarray) -> float:
+    """How many things that depend on no other have the deviation of these draws.
+
+    Args:
+        count: of all things; never more.
+        alone: samples or groups that they are of, which depend on no other.
+        least: where all draws are alike.
+    """
     variance = float(drawn.var())
-    if count <= num_samples or variance == 0:
+    if count <= alone:
         return count
+    if variance <= (_ROUNDING * percent) ** 2:
+        return least
     return min(float(count), max(percent * (100 - percent) / variance, 1.0))
 
 
@@ -200,15 +245,17 @@ def _interval(value: float, drawn: np.ndarray, tail: float) -> Interval:
     return Interval(value, min(low, value), max(high, value))
 
 
-def _draws(num_samples: int, resamples: int) -> Iterator[np.ndarray]:
-    """All draws, some at a time: weights, float64 (draws, samples)."""
+def _draws(num_samples: int, resamples: int, numbers: np.ndarray | None = None) -> Iterator[np.ndarray]:
+    """All draws, some at a time: weights, float64 (draws, samples); those of one group, see ``numbers_of``, are
+    alike."""
     generator = np.random.Generator(np.random.PCG64(_SEED))
+    drawn = num_samples if numbers is None else int(numbers.max()) + 1
     at_once = max(1, min(resamples, _MOST_WEIGHTS // num_samples))
     for first in range(0, resamples, at_once):
-        weights = np.empty((min(at_once, resamples - first), num_samples))
+        weights = np.empty((min(at_once, resamples - first), drawn))
         for draw in weights:  # one by one: what is drawn does not depend on how many are drawn at a time
-            draw[:] = np.bincount(generator.integers(0, num_samples, num_samples), minlength=num_samples)
-        yield weights
+            draw[:] = np.bincount(generator.integers(0, drawn, drawn), minlength=drawn)
+        yield weights if numbers is None else weights[:, numbers]
 
 
 def weighted_sums(weights: np.ndarray, statistics: np.ndarray) -> np.ndarray:

@@ -8,9 +8,9 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ..contracts.metrics import Kept, Metrics
 from ..contracts.prediction import Row
 from ..contracts.sample_checks import BadSample
-from ..contracts.task import Kept, Metrics
 from ..intervals import Classified, means
 from ..runtime.transfers import read_later
 

@@ -8,8 +8,8 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..contracts.prediction import Learned, Row, TaskPrediction
-from ..contracts.task import EvaluationStep, Records, TaskEvaluation
+from ..contracts.prediction import Learned, Row
+from ..contracts.task import EvaluationStep, Records, Task
 from ..runtime.transfers import read_later
 from .classification import BEST, best_classes, probabilities
 
@@ -17,8 +17,8 @@ from .classification import BEST, best_classes, probabilities
 RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
 
 
-class Classifier(TaskEvaluation, TaskPrediction):
-    """Base class of their evaluation and prediction; a batch has "labels", int64 (batch,)."""
+class Classifier(Task):
+    """Base class of these tasks: their evaluation and prediction; a batch has "labels", int64 (batch,)."""
 
     best_metric = ("top-1", True)
     makes_figures = True

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.task import Kept, Metrics
+from ..contracts.metrics import Kept, Metrics
 from ..intervals import confusion_scores
 from ..runtime.printing import shortened
 from .counts import statistics_of

@@ -4,7 +4,7 @@
 - ``perceptual``: a hash of pictures, and a second look at two of them; ``comparing``: many hashes with many
 - ``fingerprints``: what is kept of each sample of a data set, also of scenes and volumes
 - ``search``: the pairs of two data sets
-- ``telling``: the command ``inspect leaks``, and what ``inspect data`` and ``doctor`` say
+- ``telling``: the command ``inspect leaks``, and what ``inspect data`` says
 - ``evaluation``: for ``evaluate -without_leaks``; ``settings``: keys
 """
 
@@ -22,12 +22,11 @@ ABOUT = {
     )
 }
 FLAGS = {
-    "without_leaks": (None, "WITHOUT_LEAKS", "data", "evaluate also without samples of the training set"),
+    "without_leaks": (None, "WITHOUT_LEAKS", "data", "evaluate also without samples seen in training"),
 }
 KEYS = ".leaks.settings:TABLE"
 EVALUATION_WATCHERS = {"WITHOUT_LEAKS": ".leaks.evaluation:WithoutLeaks"}
 HOOKS = {
     "data_inspected": ".leaks.telling:show",
-    "find_leaks": ".leaks.telling:look_briefly",
     "evaluation_prepared": ".leaks.evaluation:find_in_training",
 }

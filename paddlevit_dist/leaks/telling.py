@@ -1,4 +1,4 @@
-"""What ``inspect leaks``, ``inspect data`` and ``doctor`` tell of samples of validation that stand in training."""
+"""What ``inspect leaks`` and ``inspect data`` tell of samples of validation that stand in training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -104,23 +104,3 @@ def sheet(search: Search, val: Any, train: Any) -> Image.Image:
             pictures.append((np.asarray(picture), f"{caption}: {name[-_LONGEST_NAME:]}"))
         columns.append((heading, enlarged(pictures)))
     return contact_sheet(columns, Image.new("RGB", (0, 0)))
-
-
-def look_briefly(val: Any, train: Any, cache: Path, sample_name: str) -> tuple[int, str, dict[str, Any]]:
-    """For ``doctor``: as many samples as a few seconds allow.
-
-    Args:
-        val, train: samples.
-        cache: where data sets keep what they have made; what ``inspect data`` has kept there is used.
-    Returns:
-        How many leaks there are, what was seen, and the same as plain values.
-    Raises:
-        UserError: they cannot be compared.
-    """
-    val, train = (getattr(one, "dataset", None) for one in (val, train))
-    search = find(val, train, cache, SECONDS)
-    text = search.summary("val", sample_name)
-    named = [f"{val.describe(pair.val)} = {train.describe(pair.train)}" for pair in search.pairs[:_NAMED]]
-    if named:
-        text += f": {'; '.join(named)}{'; ...' if len(search.pairs) > _NAMED else ''}"
-    return len(search.pairs), text, {"leaks": len(search.pairs), "compared": search.looked, "samples": search.totals}

@@ -1,8 +1,8 @@
 """What a program can learn of a training while it runs.
 
-An observer is a class with some of the methods of ``Observer``. ``register_observer("mine", Mine)`` gives it a name for
-``-log_to=mine``; ``Trainer(..., observers=[Mine()])`` takes it as it is. TensorBoard and VisualDL (``event_logs``),
-Weights & Biases and MLflow (``services``) are observers, too.
+An observer is a class derived from ``Observer`` with some of its methods. ``register_observer("mine", Mine)`` gives it
+a name for ``-log_to=mine``; ``Trainer(..., observers=[Mine()])`` takes it as it is. TensorBoard and VisualDL
+(``event_logs``), Weights & Biases and MLflow (``services``) are observers, too.
 """
 
 import collections
@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..contracts.adapter import adopt, adopt_class
-from ..registry import resolve
+from ..registry import derived, resolve
 from ..runtime import printing
 from ..runtime.errors import UserError
 from .record import recorded_events
@@ -105,7 +104,7 @@ def observers_of(names: Sequence[str]) -> dict[str, Any]:
     """
     found = {name: resolve("observer", name) for name in names}
     for name, target in found.items():
-        needed = adopt_class(target, Observer).requires
+        needed = derived(target, Observer).requires
         missing = [pip for module, pip in needed.items() if not importlib.util.find_spec(module)]
         if missing:
             raise UserError(f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
@@ -114,7 +113,7 @@ def observers_of(names: Sequence[str]) -> dict[str, Any]:
 
 def make_observers(names: Sequence[str]) -> list[Any]:
     """The observers with these names; raises as ``observers_of`` does."""
-    return [adopt_class(make, Observer)() for make in observers_of(names).values()]
+    return [make() for make in observers_of(names).values()]
 
 
 class Observers:
@@ -126,7 +125,7 @@ class Observers:
     """
 
     def __init__(self, observers: Sequence[Any], say: Callable[[str], None]) -> None:
-        self._observers: list[Observer] = [adopt(observer, Observer) for observer in observers]
+        self._observers: list[Observer] = [derived(observer, Observer) for observer in observers]
         self._say = say
         self._saved: collections.deque[Path] = collections.deque()
         self._is_started = False

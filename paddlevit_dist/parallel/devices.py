@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ..runtime import limits
 from ..runtime.errors import UserError
 
 _WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs, whoever made them
@@ -224,23 +223,3 @@ def plan_processes(requested: int, gpus: int | None = None) -> ProcessPlan:
     if processes > cores:
         notices.append(f"{processes} processes share {cores} core(s): expect them to slow one another down")
     return ProcessPlan(processes, False, False, notices)
-
-
-def require_limits(requested: int, workers: int | None) -> None:
-    """See that the shell lets this machine's processes have what they need, where Paddle would end in the middle of a
-    run.
-
-    Args:
-        requested: the value of NGPUS.
-        workers: loader processes of each; None: as many as by default.
-    Raises:
-        UserError: it does not.
-    """
-    limits.raise_open_files()
-    processes = expected_processes(requested)
-    workers = default_workers(processes, cpu_cores()) if workers is None else workers
-    reason = limits.too_low(processes, workers) or limits.home_problem()
-    if reason is None and processes + workers > 1:
-        reason = limits.semaphore_problem()
-    if reason is not None:
-        raise UserError(reason)

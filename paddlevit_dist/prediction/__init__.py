@@ -3,5 +3,5 @@
 - ``evaluation``: a run that only evaluates, and what it saves of what it predicts
 - ``trained``: weights with their configuration and what they know of the data that they were trained on
 - ``predictor``: batches of inputs, those that cannot be read among them; ``Predictor`` for programs
-- ``journal``: what is predicted so far, so that an interrupted prediction goes on, and the tables
+- ``rows``: what is predicted so far, and the tables
 """

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.prediction import Entry, InputSamples, PredictionWriter, Row
 from ..contracts.sample_checks import BadSample
@@ -27,7 +26,7 @@ from ..parallel.devices import cpu_cores, default_workers
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
-from .journal import Counts, Journal, entries_of_rank
+from .rows import Counts, entries_of, finish, write_tables, writer_of_rank
 from .trained import TrainedWeights, build_trained, open_source
 
 _INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch besides the task's
@@ -108,12 +107,11 @@ def predict_share(
     batch_size: int | None = None,
     num_workers: int | None = None,
 ) -> None:
-    """Predict this rank's share of the inputs ``left``, and keep it in the journal of ``folder``. Every rank must call
-    this.
+    """Predict this rank's share of the inputs ``left``, and keep its rows in ``folder``. Every rank must call this.
 
     Args:
         left: indices of the inputs that all ranks together are to predict, ascending.
-        folder: of the journal.
+        folder: of the output, where ``begin`` was called.
         batch_size: None: as in the run's evaluation.
         num_workers: loader processes; None: by the cores of this machine and the number of batches.
     """
@@ -123,7 +121,6 @@ def predict_share(
     if num_workers is None:
         batches = -(-len(left) // (batch_size * world_size()))  # of this rank
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
-    task, samples = adopt(task, Task), adopt(samples, InputSamples)
     gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
     said = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
@@ -134,28 +131,30 @@ def predict_share(
         for line in filter(None, [precision.notice, *task.notices[said:]]):
             write_line(line)
     writer, attempts = task.prediction_writer(folder, samples), Attempts(task, samples, left)
-    loader, journal = attempts_loader(attempts, source.config, batch_size, num_workers), entries_of_rank(folder, rank())
+    loader, out = attempts_loader(attempts, source.config, batch_size, num_workers), writer_of_rank(folder, rank())
     try:
         with _SharedProgress(len(left)) as told, precision.forward_of(model):
             for batch in loader:
                 entries = predict_batch(task, model, batch, writer)
-                journal.add(entries)
+                out.add(entries)
                 told.count(len(entries))
                 signals.check()
-        journal.close()
+        out.close()
     except LeftEarly as early:
         raise signals.Interrupted(signals.number() or signal.SIGTERM) from early
 
 
-def predicted(journal: Journal, task: Task, samples: InputSamples) -> tuple[Counts, list[str]]:
+def predicted(folder: Path, task: Task, samples: InputSamples) -> tuple[Counts, list[str]]:
     """Write the tables and what else the task makes of all inputs, once all ranks are done. In the main process.
 
     Returns:
         The counts, and lines for the user.
     """
-    counts = journal.write_tables(samples)
-    lines = task.prediction_writer(journal.folder, samples).finish(journal.entries())
-    journal.complete(counts)
+    counts = write_tables(folder, samples)
+    if sum(counts) < len(samples):
+        raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have become something")
+    lines = task.prediction_writer(folder, samples).finish(entries_of(folder))
+    finish(folder, counts)
     return counts, lines
 
 

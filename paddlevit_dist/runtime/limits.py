@@ -1,24 +1,15 @@
 """What the shell or the system lets a process have: memory and open files. Needs nothing but Python."""
 
 import errno
-import multiprocessing
-import os
 import resource
-import tempfile
 from pathlib import Path
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _ENOUGH_FILES = 65536  # some programs try every number up to the limit
-_LEAST_ADDRESS_SPACE = 1700 << 20  # measured: a process of Paddle on the CPU takes 1,745 MiB, and fails with 1,460
-_OUT_OF_MEMORY = ("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread", "bad_alloc")
-_OUT_OF_MEMORY += ("failed to map segment", "Unable to allocate", "ResourceExhausted", "Allocation failed")
-_ALSO_WITHOUT_LIMIT = ("bad_alloc", "Unable to allocate", "ResourceExhausted")  # those of them that mean nothing else
-_OUT_OF_FILES = "Too many open files"
-
-
-def open_files() -> int | None:
-    """How many files this process may have open (``ulimit -n``); None: any number."""
-    return _limit("RLIMIT_NOFILE")
+_NUMBERS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_SIGNS = ("bad_alloc", "Unable to allocate", "ResourceExhausted", "Too many open files")
+_SIGNS_OF_A_LIMIT = ("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread")
+_SIGNS_OF_A_LIMIT += ("failed to map segment", "Allocation failed")
 
 
 def raise_open_files() -> None:
@@ -29,82 +20,22 @@ def raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def too_low(processes: int, workers: int) -> str | None:
-    """What to tell a user whose limits stop a run at its start; None if they do not.
-
-    Args:
-        processes: that train together on this machine.
-        workers: loader processes of each.
-    """
-    memory, files = _limit("RLIMIT_AS"), open_files()
-    if memory is not None and memory < _LEAST_ADDRESS_SPACE:
-        return (
-            f"the memory limit of this shell, {memory >> 10} KiB (ulimit -v), is too low: Paddle needs at least "
-            f"{_LEAST_ADDRESS_SPACE >> 10} in each process; raise it (`ulimit -v unlimited`)"
-        )
-    # Counted every 20 ms in runs of 1 to 3 processes with up to 4 loader processes each: 57 for 2 with 2, where 87 were
-    # seen for moments. Half of what was counted is added, and some that a task's own files take.
-    counted = (12 if processes == 1 else 32 + 4 * processes) + 8 * workers
-    needed = counted + counted // 2 + 10
-    if files is not None and files < needed:
-        return (
-            f"the limit of open files, {files} (ulimit -n), is too low: {processes} process(es) with {workers} loader "
-            f"process(es) each need {needed}; raise it (`ulimit -n {max(1024, needed)}`), or lower -ngpus or "
-            "-num_workers"
-        )
-    return None
-
-
-def semaphore_problem() -> str | None:
-    """What to tell a user whose system lets no process make a semaphore, which any work in several processes needs."""
-    try:
-        multiprocessing.get_context().Lock()
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            return None  # what does not fit is told by ``require_semaphores``, which knows how many are needed for what
-        return (
-            f"/dev/shm cannot be written: {error.strerror}; processes need it to work together: make it "
-            "writable, or use -ngpus=1 -num_workers=0"
-        )
-    return None
-
-
-def home_problem() -> str | None:
-    """What to tell a user whose home folder keeps Paddle from being imported: it makes a folder there."""
-    home = os.path.expanduser("~")
-    folder = os.path.join(home, ".cache", "paddle", "dataset")
-    if not os.access(home, os.W_OK):  # it then takes the folder for temporary files
-        folder = os.path.join(tempfile.gettempdir(), ".cache", "paddle", "dataset")
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        return (
-            f"Paddle cannot create its folder {folder}: {error.strerror}; set HOME to a folder that can be written "
-            "and has room"
-        )
-    return None
-
-
 def explain(error: BaseException) -> str | None:
     """One line about an error that a limit of shell, machine or files caused, with what to do; None for others."""
     text = f"{type(error).__name__}: {error}"
     number = error.errno if isinstance(error, OSError) else None
-    if number in (errno.EMFILE, errno.ENFILE) or _OUT_OF_FILES in text:
-        return f"{_first_line(text)}: the limit is {open_files()} (ulimit -n); raise it, or lower -num_workers"
-    memory = _limit("RLIMIT_AS")
-    is_memory = isinstance(error, MemoryError) or number in (errno.ENOMEM, errno.EAGAIN)
-    if memory is not None and (is_memory or any(sign in text for sign in _OUT_OF_MEMORY)):
-        return (
-            f"{_first_line(text)}: the memory limit of this shell, {memory >> 10} KiB for each process (ulimit -v), is "
-            "too low; raise it (`ulimit -v unlimited`), or lower -batch_size or -num_workers"
-        )
-    if isinstance(error, MemoryError) or number == errno.ENOMEM or any(sign in text for sign in _ALSO_WITHOUT_LIMIT):
-        return (
-            f"this machine has too little memory: {_first_line(text)}; lower -image_size, -batch_size or the model's "
-            "sizes (-show_config shows all values and where they are from)"
-        )
+    first = next(line.strip().rstrip(":.") for line in text.splitlines() if line.strip())
     if number == errno.ENAMETOOLONG:
-        return f"{_first_line(text)}: give a shorter path"
+        return f"{first}: give a shorter path"
+    if number == errno.EROFS or (number is not None and ".cache" in text):
+        return f"{first}: Paddle needs a HOME, and several processes need /dev/shm, that can be written"
+    is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    signs = (*_SIGNS, *(_SIGNS_OF_A_LIMIT if is_limited else ()))
+    if isinstance(error, MemoryError) or number in _NUMBERS or any(sign in text for sign in signs):
+        return (
+            f"{first}: the shell or this machine gives too little memory or too few open files (`ulimit -a`, `free`): "
+            "raise that, or lower -ngpus, -num_workers, -batch_size or -image_size"
+        )
     return None
 
 
@@ -158,12 +89,3 @@ def _memory_groups() -> list[Path]:
         if controller in ("", "memory"):
             folders += [CONTROL_GROUPS / controller / path.lstrip("/"), CONTROL_GROUPS / controller]
     return list(dict.fromkeys(folders))
-
-
-def _limit(name: str) -> int | None:
-    soft = resource.getrlimit(getattr(resource, name))[0]
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _first_line(text: str) -> str:
-    return next(line.strip().rstrip(":.") for line in text.splitlines() if line.strip())

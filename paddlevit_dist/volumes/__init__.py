@@ -4,7 +4,7 @@
 - ``dataset``, ``landmarks``, ``phantoms``: datasets; ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``,
   ``geometry``, ``store``: files and voxel geometry
 - ``segmentation``: the task of classes
-- ``samples``, ``variations``, ``intensities``, ``nonzero``, ``mirroring``: training crops; ``sliding_window``,
+- ``samples``, ``intensities``, ``nonzero``, ``mirroring``: training crops; ``sliding_window``,
   ``decoding``: from maps to landmarks
 - ``inputs``, ``predictions``: what ``predict`` reads, and what is written of landmarks; ``pictures``,
   ``landmark_figures``: how they look; ``export``: one function of tensors

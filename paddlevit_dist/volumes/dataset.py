@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contracts.dataset import Dataset
+from ..contracts.sample_groups import SUBJECT
 from .geometry import Geometry
 from .settings import MAX_VOXELS
 from .store import Decoded
@@ -29,6 +30,7 @@ class VolumeDataset(Dataset):
     """Volumes with the positions of landmarks: ``read(index)`` gives ``(Decoded, points)``."""
 
     holds = "volumes"
+    groups_by = SUBJECT
     #: of the landmarks, in the order of the model's outputs
     names: list[str] = []
     #: (depth, height, width), millimetres, of all its volumes

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.task import Kept, Metrics
+from ..contracts.metrics import Kept, Metrics
 from ..intervals import quotient, weighted_sums
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)

@@ -15,9 +15,10 @@ STRIPES = """
 from PIL import Image
 import numpy as np
 from paddlevit_dist import Key, register_dataset
+from paddlevit_dist.images.data.image_dataset import ImageDataset
 from .sizes import SIZE
 
-class Stripes:
+class Stripes(ImageDataset):
     class_names = ["lying", "standing"]
     num_classes = 2
     keys = [Key("DATA.STRIPES.WIDTH", 2, "int", "pixels between stripes")]
@@ -43,11 +44,12 @@ class Stripes:
 MODEL = """
 import paddle
 from paddlevit_dist import register_model
+from paddlevit_dist.contracts.model import Model
 
-class Small(paddle.nn.Layer):
-    def __init__(self, name, num_classes, image_size, **options):
+class Small(Model):
+    def __init__(self, num_classes=2, image_size=16, in_channels=3):
         super().__init__()
-        self.head = paddle.nn.Linear(3 * image_size * image_size, num_classes)
+        self.head = paddle.nn.Linear(in_channels * image_size * image_size, num_classes)
 
     def forward(self, images):
         return self.head(images.flatten(1))
@@ -84,7 +86,7 @@ def project(tmp_path) -> Path:
         ("-import=", "-import needs a value: a module, my_project.things, or a file, my_things.py"),
         (
             "-import=my_model -import=other_model",
-            "-import=other_model: other_model.py:13: model 'small' is registered twice (my_model.py:13): choose "
+            "-import=other_model: other_model.py:14: model 'small' is registered twice (my_model.py:14): choose "
             "another name, or replace=True",
         ),
         (

@@ -293,18 +293,19 @@ def test_the_same_command_goes_on_where_an_earlier_one_has_ended(weights, pictur
     ended = end_early(weights, pictures, tmp_path, 4, name)
     assert ended.code == code, ended.err
     folder = tmp_path / "predictions"
-    done = [json.loads(line)[0] for line in (folder / "unfinished" / "rows-0000.jsonl").read_text().splitlines()]
+    (rows,) = (folder / "unfinished").iterdir()
+    done = [json.loads(line)[0] for line in rows.read_text().splitlines()]
     assert done[:6] == list(range(6)) and len(done) < 12
     if name == "SIGINT":
         assert [row[0] for row in table(folder)[1:]] == [f"{pictures}/{number + 1}.png" for number in done]
-    with open(folder / "unfinished" / "rows-0000.jsonl", "a") as file:
+    with open(rows, "a") as file:
         file.write('[11,[{"class":"bee","sc')  # as a process leaves it that is killed while it writes
     again = well(predict(weights, pictures, "-batch_size=5", folder=tmp_path))
     assert f"continuing: {len(done)} of 12 are done" in again.out and not (folder / "unfinished").exists()
     assert_same(Predictor(weights)(pictures), objects(folder))
     assert [row[0] for row in table(folder)[1:]] == [row["input"] for row in objects(folder)]
     once_more = well(predict(weights, pictures, folder=tmp_path))
-    assert "predicted already" in once_more.out and "12 predicted" in once_more.out
+    assert "predicted already" in once_more.out
 
 
 def assert_same(one: list, other: list) -> None:

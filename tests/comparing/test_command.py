@@ -6,11 +6,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support import small_runs
 from support.processes import run_command
 
+from paddlevit_dist.comparing import tables
 from paddlevit_dist.comparing.command import run
+from paddlevit_dist.contracts.sample_groups import read_groups
 from paddlevit_dist.prediction.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
 
@@ -73,6 +76,51 @@ def test_settings_of_trainings_that_differ_are_told_also_of_weights_evaluated_ag
     capsys.readouterr()
     run([str(damaged), runs[1]])
     assert "settings that differ" not in capsys.readouterr().out
+
+
+def test_samples_of_a_group_are_compared_together(runs, capsys, tmp_path):
+    """Given by a file, and known from the evaluations themselves."""
+    run([*runs[:2], "-json"])
+    (plain,) = json.loads(capsys.readouterr().out)["comparisons"]
+    names, listed = tables.read(runs[0]).names, tmp_path / "videos.csv"
+    changed = [{row["sample"] for row in plain[kind]} for kind in ("fixed", "broken")]
+    gains = [(name in changed[0]) - (name in changed[1]) for name in names]
+    video = np.empty(300, int)
+    video[np.lexsort((np.arange(300) % 3, gains))] = np.arange(300) // 5  # alike in a video
+    listed.write_text("name,video\n" + "".join(f"{name},{v}\n" for name, v in zip(names, video)), encoding="utf-8")
+    run([*runs[:2], "-json", f"-group={listed}"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert found["groups"] == {"by": "video", "number": 60, "source": str(listed)}
+    assert found["test"] == "permutation test, 10,000 swaps of groups" and found["of_first"] != plain["of_first"]
+    gained = np.bincount(video, gains)
+    drawn = np.random.default_rng(1).integers(0, 60, (20_000, 60))
+    low, high = np.quantile(100 * gained[drawn].sum(axis=1) / 300, [0.025, 0.975])
+    ends, ends_of_samples = found["difference"], plain["difference"]
+    assert [ends["low"], ends["high"]] == pytest.approx([low, high], abs=5 / 3)  # one of 60 groups
+    assert ends["high"] - ends["low"] > 1.4 * (ends_of_samples["high"] - ends_of_samples["low"])
+    signs = np.random.default_rng(2).choice([-1, 1], (20_000, 60))
+    assert found["p"] == pytest.approx((np.abs(signs @ gained) >= abs(gained.sum())).mean(), abs=0.015)
+
+    groups = read_groups(str(listed), names, "data")
+    for number, folder in enumerate(runs[:2]):  # as an evaluation with -group leaves it
+        table, kept = tables.read(folder), groups._replace(names=np.roll(groups.names, number))
+        (tmp_path / str(number)).mkdir()
+        arrays = {"indices": np.arange(300), **table.arrays}
+        tables._write(tmp_path / str(number) / tables.FILES[0], table.about, table.names, arrays, kept)
+    run([str(tmp_path / "0"), runs[1], "-json"])
+    (again,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert [again[what] for what in ("difference", "p")] == [found[what] for what in ("difference", "p")]
+    run([runs[1], str(tmp_path / "0")])
+    assert ", by 60 groups (video)\n" in capsys.readouterr().out
+    run([str(tmp_path / "0"), str(tmp_path / "1"), f"-output={tmp_path / 'page.html'}"])
+    shown = capsys.readouterr().out
+    assert (
+        f"warning: groups: {tmp_path / '1'} has others, by 60 groups (video); drawn are those of {tmp_path / '0'}"
+        in shown
+    )
+    assert "of the same 300 samples, by 60 groups (video)" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    with pytest.raises(UserError, match="-group=video: there is no such file or column: expected a file sample,group"):
+        run([*runs[:2], "-group=video"])
 
 
 def test_several_runs_are_corrected_and_a_page_is_written(runs, capsys, tmp_path):

@@ -17,7 +17,7 @@ from support import small_runs
 
 from paddlevit_dist import config
 from paddlevit_dist.comparing.per_sample import PerSample
-from paddlevit_dist.contracts.task import Metrics
+from paddlevit_dist.contracts.metrics import Metrics
 from paddlevit_dist.images.detection.detections import Detections, as_written
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.intervals import means
@@ -211,7 +211,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     """The file of samples with these names."""
     target, said = folder / f"table{suffix}", []
     table = SimpleNamespace(
-        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns)
+        indices=np.arange(len(names)), columns=[], metrics=SimpleNamespace(columns=lambda _: columns), groups=None
     )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),

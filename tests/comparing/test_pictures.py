@@ -16,7 +16,7 @@ from paddlevit_dist import config
 from paddlevit_dist.comparing import tables
 from paddlevit_dist.comparing.command import run
 from paddlevit_dist.config import dump_yaml
-from paddlevit_dist.contracts.task import Kept
+from paddlevit_dist.contracts.metrics import Kept
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 
@@ -46,7 +46,7 @@ def evaluated(folder: Path, digits: list, wrong: list[int], **keys: str) -> str:
         "top": np.array([1]),
     }
     evaluation = SimpleNamespace(
-        table=SimpleNamespace(indices=np.arange(SAMPLES), kept=lambda: Kept("classes", NAMES, arrays)),
+        table=SimpleNamespace(indices=np.arange(SAMPLES), kept=lambda: Kept("classes", NAMES, arrays), groups=None),
         config=values,
         task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
         samples=SimpleNamespace(name="val {}".format),

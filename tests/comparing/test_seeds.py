@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from support.processes import ended_by_itself, run_command, run_main, start_command, wait_until
@@ -16,6 +15,7 @@ from support.runs import DIGITS, events, refused, well
 from paddlevit_dist.comparing import seeds
 from paddlevit_dist.config import load
 from paddlevit_dist.config.command_line import without
+from paddlevit_dist.parallel import devices
 from paddlevit_dist.runtime.errors import UserError
 
 HERE = Path(__file__).parent
@@ -26,26 +26,15 @@ def group_of(folder: Path) -> dict:
     return json.loads((folder / "seeds.json").read_text(encoding="utf-8"))
 
 
-def config_of(**values) -> SimpleNamespace:
-    return SimpleNamespace(**{"SEEDS": 4, "SEEDS_AT_ONCE": None, "NGPUS": 1, **values})
-
-
 def test_a_user_with_four_gpus_gets_four_trainings_of_one_at_once(monkeypatch):
+    monkeypatch.setattr(devices, "count_gpus", lambda: 4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-a,1,0")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    places = seeds.places_of(config_of(), processes=1, gpus=4)
-    assert [place.visible for place in places] == ["3", "GPU-a", "1", "0"]
-    assert [place.cores for place in places] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+    assert seeds.gpus_of(devices.plan_processes(1)) == ["3", "GPU-a", "1", "0"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert [place.visible for place in seeds.places_of(config_of(), 2, gpus=4)] == ["0,1", "2,3"]
-    assert [place.visible for place in seeds.places_of(config_of(SEEDS=2), 1, gpus=4)] == ["0", "1"]
-    assert [place.visible for place in seeds.places_of(config_of(), 4, gpus=4)] == [None]
-    assert [place.visible for place in seeds.places_of(config_of(), 3, gpus=4)] == [None]
-    assert len(seeds.places_of(config_of(), 1, gpus=0)) == 1  # a CPU
-    assert [place.visible for place in seeds.places_of(config_of(SEEDS_AT_ONCE=4), 2, gpus=0)] == [None] * 4
-    for gpus, said in ((4, "5 trainings of 1 process.es. each do not fit on 4 visible GPU"), (0, "fit on 8 core")):
-        with pytest.raises(UserError, match=said):
-            seeds.places_of(config_of(SEEDS_AT_ONCE=5 if gpus else 9), 1, gpus=gpus)
+    assert seeds.gpus_of(devices.plan_processes(1)) == ["0", "1", "2", "3"]
+    assert seeds.gpus_of(devices.plan_processes(2)) == seeds.gpus_of(devices.plan_processes(-1)) == [None]
+    monkeypatch.setattr(devices, "count_gpus", lambda: 0)  # a CPU
+    assert seeds.gpus_of(devices.plan_processes(1)) == [None]
 
 
 def test_the_words_of_a_training_are_those_of_the_group_without_its_own():
@@ -58,15 +47,18 @@ def test_the_words_of_a_training_are_those_of_the_group_without_its_own():
 
 def test_an_evaluation_ignores_how_often_its_recipe_trains(tmp_path):
     recipe = tmp_path / "twice.yaml"
-    recipe.write_text("SEEDS: 2\nSEEDS_AT_ONCE: 2\n")
+    recipe.write_text("SEEDS: 2\n")
     evaluation = load([f"-cfg={recipe}", "-eval", "-pretrained=x"])
     assert load([f"-cfg={recipe}"]).values.SEEDS == 2
     assert evaluation.values.SEEDS is None and evaluation.notices == []
 
 
-def test_a_seed_is_told_nothing_of_keys_that_only_its_group_has():
-    assert load(["SEEDS=None", "SEEDS_AT_ONCE=None"]).notices == []
-    assert "SEEDS_AT_ONCE 2" in load(["SEEDS_AT_ONCE=2"]).notices[0]
+def test_trainings_side_by_side_are_no_key_any_more():
+    assert load(["SEEDS=None", "SEEDS_AT_ONCE=None"]).notices == []  # as earlier runs have recorded it
+    with pytest.raises(
+        UserError, match="SEEDS_AT_ONCE is gone: with -ngpus=1 each GPU that CUDA_VISIBLE_DEVICES names"
+    ):
+        load(["-seeds=2", "SEEDS_AT_ONCE=2"])
 
 
 @pytest.mark.long
@@ -103,7 +95,7 @@ def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_see
     ended = ended_by_itself(group, 60)
     assert ended.code == 75, ended.out[-2000:] + ended.err
     assert "2 of 2 seeds of group are unfinished, what they have trained is saved; the same command" in ended.err
-    assert "seed 1: epoch 1/400 training: " in ended.out
+    assert "seed 1: group/seed_1, GPU 5: see log.txt there" in ended.out and "epoch 1/400" not in ended.out
     assert [row["state"] for row in group_of(tmp_path / "group")["seeds"]] == ["unfinished"] * 2
     for seed in (0, 1):
         assert list((tmp_path / "group" / f"seed_{seed}" / "checkpoints").glob("update_*"))
@@ -112,7 +104,8 @@ def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_see
         state.write_bytes(b"damaged")
     ended = run_command([*program, "TRAIN.STOP_AFTER_EPOCH", "1"], 120, tmp_path, is_copy=False)
     assert ended.code == 2 and "error: failed: seed 0 (exit code 2): see log.txt" in ended.err
-    assert "resumed from group/seed_1/checkpoints/update_" in ended.out
+    said = (tmp_path / "group" / "seed_1" / "log.txt").read_text()
+    assert "resumed from group/seed_1/checkpoints/update_" in said
     assert [row["state"] for row in group_of(tmp_path / "group")["seeds"]] == ["failed", "finished"]
     assert re.search(r"^0 +failed$", ended.out, re.MULTILINE)
 

@@ -43,6 +43,13 @@ def test_of_few_samples_all_swaps_are_enumerated():
     assert permutation(of_sums(first, second), 9, 1000) == (slow_p(first, second), 512)
 
 
+def test_answers_of_a_group_are_exchanged_together():
+    first, second = np.random.default_rng(2).integers(0, 4, (2, 27)).astype(float)
+    numbers = np.repeat(np.arange(9), 3)[np.random.default_rng(3).permutation(27)]
+    sums = [np.bincount(numbers, answers) for answers in (first, second)]
+    assert permutation(of_sums(first, second), 27, 1000, numbers) == (slow_p(*sums), 512)
+
+
 def test_of_more_samples_drawn_swaps_come_near_to_all():
     generator = np.random.default_rng(1)
     first = generator.normal(size=13)

@@ -19,69 +19,65 @@ PADDLEVITS_NAMES = {
     "vit_huge_patch14_224",
 }
 
-each_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
-
 
 def header(recipe):
     lines = recipe.read_text(encoding="utf-8").splitlines()
     return lines[: next(number for number, line in enumerate(lines) if not line.startswith("#"))]
 
 
-@each_recipe
-def test_it_loads_silently_for_training_and_evaluation(recipe):
-    configuration = load([f"-cfg={recipe}"], EXAMPLE)
+def test_it_loads_silently_for_training_and_evaluation():
+    for recipe in RECIPES:
+        configuration = load([f"-cfg={recipe}"], EXAMPLE)
 
-    assert configuration.notices == load([f"-cfg={recipe}", "-eval", "-pretrained=x"], EXAMPLE).notices == []
-    assert configuration.values.MODEL.NAME in registry.MODELS
-    assert configuration.values.DATA.DATASET in registry.DATASETS
-    assert configuration.values.TASK in registry.TASKS
+        evaluated = load([f"-cfg={recipe}", "-eval", "-pretrained=x"], EXAMPLE)
 
-
-@each_recipe
-def test_the_header_says_what_it_is(recipe):
-    lines = header(recipe)
-
-    assert len(lines) >= 5 and re.match(r"# \S.+\.$", lines[0])
-    for tag in ("command", "devices", "effective batch"):
-        assert any(line.startswith(f"# {tag}: ") for line in lines), tag
-    (score,) = [line for line in lines if re.match(r"# (published )?score: \S", line)]
-    if "published" in score:
-        assert "not measured by this project" in " ".join(lines[lines.index(score) :])
-    long = [line for line in recipe.read_text(encoding="utf-8").splitlines() if len(line) > 120]
-    assert long == []
+        assert configuration.notices == evaluated.notices == [], recipe
+        assert configuration.values.MODEL.NAME in registry.MODELS, recipe
+        assert configuration.values.DATA.DATASET in registry.DATASETS, recipe
+        assert configuration.values.TASK in registry.TASKS, recipe
 
 
-@each_recipe
-def test_the_command_of_the_header_loads_this_file(recipe, monkeypatch):
+def test_the_header_says_what_it_is():
+    for recipe in RECIPES:
+        lines = header(recipe)
+
+        assert len(lines) >= 5 and re.match(r"# \S.+\.$", lines[0]), recipe
+        for tag in ("command", "devices", "effective batch"):
+            assert any(line.startswith(f"# {tag}: ") for line in lines), (recipe, tag)
+        (score,) = [line for line in lines if re.match(r"# (published )?score: \S", line)]
+        if "published" in score:
+            assert "not measured by this project" in " ".join(lines[lines.index(score) :]), recipe
+        long = [line for line in recipe.read_text(encoding="utf-8").splitlines() if len(line) > 120]
+        assert long == [], recipe
+
+
+def test_the_command_of_the_header_loads_this_file(monkeypatch):
     monkeypatch.chdir(ROOT)
-    lines = header(recipe)
-    start = next(number for number, line in enumerate(lines) if line.startswith("# command: "))
-    command = lines[start][len("# command: ") :]
-    while command.endswith("\\"):
-        start += 1
-        command = command[:-1] + lines[start][1:]
-    program, entry, *words = shlex.split(command)
+    for recipe in RECIPES:
+        lines = header(recipe)
+        start = next(number for number, line in enumerate(lines) if line.startswith("# command: "))
+        command = lines[start][len("# command: ") :]
+        while command.endswith("\\"):
+            start += 1
+            command = command[:-1] + lines[start][1:]
+        program, entry, *words = shlex.split(command)
 
-    configuration = load(words)
+        configuration = load(words)
 
-    assert (program, entry) == ("python", "main_multi_gpu.py")
-    assert configuration.sources["MODEL.NAME"] == f"configs/{recipe.name}"
+        assert (program, entry) == ("python", "main_multi_gpu.py"), recipe
+        assert configuration.sources["MODEL.NAME"] == f"configs/{recipe.name}"
 
 
-@each_recipe
-def test_the_effective_batch_of_the_header_is_that_of_the_values(recipe):
-    (line,) = [line for line in header(recipe) if line.startswith("# effective batch: ")]
-    total, devices, images, batches = map(
-        int,
-        re.match(
-            r"# effective batch: (\d+) = (\d+) devices x (\d+) (?:image|scene|shape|volume)s x (\d+) batch(?:es)? per",
-            line,
-        ).groups(),
-    )
-    values = load([f"-cfg={recipe}"]).values
+def test_the_effective_batch_of_the_header_is_that_of_the_values():
+    for recipe in RECIPES:
+        (line,) = [line for line in header(recipe) if line.startswith("# effective batch: ")]
+        kinds = "(?:image|scene|shape|volume)s"
+        numbers = re.match(rf"# effective batch: (\d+) = (\d+) devices x (\d+) {kinds} x (\d+) batch(?:es)? per", line)
+        total, devices, images, batches = map(int, numbers.groups())
+        values = load([f"-cfg={recipe}"]).values
 
-    assert total == devices * images * batches
-    assert (images, batches) == (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER)
+        assert total == devices * images * batches, recipe
+        assert (images, batches) == (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER), recipe
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
-"""What models declare about themselves, and what is inferred for users' models without the base class."""
+"""What models declare about themselves."""
 
 import numpy as np
 import pytest
 from paddle import nn
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.contracts.model import Model
-from paddlevit_dist.contracts.user_models import contract_of
+from paddlevit_dist.contracts.model import Model, contract_of
 from paddlevit_dist.engine.optimizer import decay_groups
 from paddlevit_dist.models import create_model, model_options, variant_options
 from paddlevit_dist.registry import MODELS, register_model
@@ -24,16 +23,17 @@ def test_options_and_image_sizes_that_a_model_does_not_have_are_refused():
         create_model("minkunet14a", image_size=64)
 
 
-# Of users, without the base class
+# Of users
 
 
-class Plain(nn.Layer):
+class Plain(Model):
     """Named as in PVT's own code; all that a ``Model`` may say differently."""
 
     key_maps = {"mine": lambda state: {name.replace("theirs", "block1"): value for name, value in state.items()}}
     classifier_layers = ("head",)
+    layer_names = r"block1\.\d+|blocks\.\d+"
     fixed_options = {"patch_size": 4}
-    distilled_training = False
+    variants = {"of_a_user": {"width": 6}}
 
     def __init__(self, width: int = 4, num_classes: int = 3):
         super().__init__()
@@ -51,22 +51,14 @@ class Plain(nn.Layer):
         return value[:, : self.token.shape[1]] if name == "token" else None
 
 
-VARIANTS = {"of_a_user": {"width": 6}}
-
-
-def build_plain(name: str, num_classes: int = 3, image_size=None, **options) -> Plain:
-    """As ``register_model`` asks for."""
-    return Plain(num_classes=num_classes, **{**VARIANTS.get(name, {}), **options})
-
-
 @pytest.fixture
 def registered():
-    register_model("of_a_user", build_plain)
+    register_model("of_a_user", Plain)
     yield "of_a_user"
     del MODELS["of_a_user"]
 
 
-def test_a_function_of_a_users_has_the_options_of_the_class_it_builds(registered):
+def test_a_class_of_a_users_has_its_options_and_variants(registered):
     assert variant_options(registered) == {"width": 6}
     assert model_options(registered) == ({"width": 6}, {"width": 6}, {"patch_size": 4})
     model = create_model(registered, num_classes=5)
@@ -87,32 +79,39 @@ def test_a_users_weights_are_renamed_resized_and_reset_as_its_model_says():
     np.testing.assert_array_equal(model.block1[0].bias.numpy(), state["theirs.0.bias"])
 
 
-def test_a_users_layers_are_known_by_their_usual_names():
+def test_a_users_layers_are_those_that_its_model_names():
     model = Plain()
-    contract = contract_of(model)
-    assert [[name for name in group if not name.endswith("bias")] for group in contract.layer_groups()] == [
+    assert [[name for name in group if not name.endswith("bias")] for group in model.layer_groups()] == [
         ["token", "patch_embed1.weight"],
         ["block1.0.weight", "norm1.weight"],
         ["blocks.0.weight"],
         ["blocks.1.weight"],
         ["head.weight"],
     ]
-    assert contract.recomputed_layers() == list(model.blocks)
+    assert model.recomputed_layers() == [*model.block1, *model.blocks]
     assert "token" in decay_groups(model, 0.1)[1]["names"]
-    contract.learn_from_teacher()
-    assert model.distilled_training and contract.image_size is None
 
 
-def test_a_layer_that_says_nothing_has_the_defaults():
+def test_a_layer_of_another_class_has_the_defaults():
     plain, model = contract_of(nn.Linear(2, 2)), Model()
     assert plain.recomputed_layers() == model.recomputed_layers() == []
     assert (plain.key_maps, plain.classifier_layers) == (model.key_maps, model.classifier_layers) == ({}, ())
     assert plain.no_weight_decay() == model.no_weight_decay() == ()
     assert plain.resize_parameter("weight", np.ones(1)) is model.resize_parameter("weight", np.ones(1)) is None
+    assert plain.layer_groups() == [["weight", "bias"]]
     assert contract_of(model) is model
 
 
-def test_a_class_of_a_users_with_the_base_class_needs_no_function():
+def test_a_layer_that_declares_what_only_models_may_is_refused():
+    class Own(nn.Linear):
+        def no_weight_decay(self):
+            return ("weight",)
+
+    with pytest.raises(UserError, match="Own is no class derived from Model: derive it"):
+        contract_of(Own(2, 2))
+
+
+def test_a_class_of_a_users_is_built_with_its_variant_and_image_size():
     class Mine(Model):
         variants = {"mine": {"width": 2}}
 

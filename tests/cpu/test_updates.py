@@ -6,6 +6,7 @@ import paddle
 import pytest
 from yacs.config import CfgNode
 
+from paddlevit_dist.contracts.model import Model
 from paddlevit_dist.cpu import update_loops, updates
 from paddlevit_dist.engine import fused_optimizers, multi_tensor
 from paddlevit_dist.engine.model_ema import ModelEma
@@ -23,8 +24,10 @@ def compiled_for_any_size(monkeypatch):
     monkeypatch.setattr(updates, "WORTHWHILE", 0)
 
 
-class Blocks(paddle.nn.Layer):
+class Blocks(Model):
     """Sizes on both sides of a block of the loops, a buffer of whole numbers, two groups and three layers."""
+
+    layer_names = r"blocks\.\d+"
 
     def __init__(self):
         super().__init__()

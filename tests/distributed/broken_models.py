@@ -5,6 +5,7 @@ from typing import Any
 
 from paddlevit_dist import rank, register_model, register_task  # before Paddle, for 2.6's sake
 from paddlevit_dist.commands import train
+from paddlevit_dist.contracts.model import Model
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.runtime.errors import run_and_report
 
@@ -12,8 +13,8 @@ from paddlevit_dist.runtime.errors import run_and_report
 import paddle
 
 
-class Linear(paddle.nn.Layer):
-    def __init__(self, num_classes: int, image_size: int) -> None:
+class Linear(Model):
+    def __init__(self, num_classes: int = 10, image_size: int = 8, in_channels: int = 1) -> None:
         super().__init__()
         self.dropout = paddle.nn.Dropout(0.5)
         self.head = paddle.nn.Linear(image_size * image_size, num_classes)
@@ -30,7 +31,7 @@ class WithNoise(Linear):
 class WithBuffer(Linear):
     """Keeps the mean of what it has seen, each rank its own."""
 
-    def __init__(self, num_classes: int, image_size: int) -> None:
+    def __init__(self, num_classes: int = 10, image_size: int = 8, in_channels: int = 1) -> None:
         super().__init__(num_classes, image_size)
         self.register_buffer("seen", paddle.zeros([1]))
 
@@ -46,7 +47,7 @@ class WithLeftOutRank(Linear):
 
 
 class WithBatchNorm(Linear):
-    def __init__(self, num_classes: int, image_size: int) -> None:
+    def __init__(self, num_classes: int = 10, image_size: int = 8, in_channels: int = 1) -> None:
         super().__init__(num_classes, image_size)
         self.norm = paddle.nn.BatchNorm1D(image_size * image_size)
 
@@ -67,7 +68,7 @@ class OfBrightImages(Classification):
 
 
 for kind in (Linear, WithNoise, WithBuffer, WithLeftOutRank, WithBatchNorm):
-    register_model(kind.__name__, lambda name, num_classes, image_size, kind=kind, **_: kind(num_classes, image_size))
+    register_model(kind.__name__, kind)
 register_task("of_bright_images", OfBrightImages)
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ import pytest
 from support.processes import run_together, run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.contracts.task import EvaluationStep, Metrics, Task, Term
+from paddlevit_dist.contracts.dataset import Samples
+from paddlevit_dist.contracts.metrics import Metrics
+from paddlevit_dist.contracts.task import EvaluationStep, Task, Term
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.registry import register_task
@@ -127,7 +129,7 @@ def test_a_rank_without_rows_takes_part_and_gets_zero_gradients():
 # ---- the keys, through the trainer ---------------------------------------------------------------------------------
 
 
-class Rows:
+class Rows(Samples):
     """Row ``index`` with its target; the same for training and evaluation."""
 
     def __len__(self) -> int:

@@ -8,7 +8,8 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from distributed.test_instance_metrics import NAMES, scene
-from paddlevit_dist.contracts.task import Metrics
+from paddlevit_dist.contracts.metrics import Metrics
+from paddlevit_dist.contracts.sample_groups import Groups
 from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
@@ -22,6 +23,7 @@ from paddlevit_dist.volumes.metrics import LandmarkMetrics
 
 SAMPLES, BATCH = 11, 2
 CONFIDENCE = Confidence(95, 100)
+GROUPS = Groups("video", np.array(list("aabbbcadcdd")), "a file")
 
 
 def add_pictures(metrics: ClassificationMetrics, indices: list) -> None:
@@ -89,6 +91,7 @@ def evaluate_share() -> dict:
         values = metrics.compute(reduce_dict(metrics.state, average=False))
         kept: list = []
         found[kind] = intervals_of(metrics, sampler.indices(), CONFIDENCE, kept.append)
+        found[f"{kind} in groups"] = intervals_of(metrics, sampler.indices(), CONFIDENCE, None, GROUPS)
         found[f"what is kept of {kind}"] = broadcast_object(plain(*kept) if is_main() else None)
         for name, interval in found[kind].items():
             assert name not in values or values[name] == pytest.approx(interval.value), name
@@ -111,6 +114,7 @@ def test_intervals_are_of_the_main_numbers_and_their_parts(of_one_process):
     for kind, name in main.items():
         interval = of_one_process[kind][name]
         assert interval.low < interval.value < interval.high, kind
+        assert of_one_process[f"{kind} in groups"] != of_one_process[kind]
     assert {"top-5", "loss", "balanced accuracy", "recall a", "recall 6"} <= set(of_one_process["pictures"])
     assert {"AP50", "AR_100", "AP a"} <= set(of_one_process["boxes"])
     assert {"AP25", "mIoU", "IoU chair", "AP chair"} <= set(of_one_process["scenes"])

@@ -8,6 +8,7 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
+from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.registry import resolve
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
@@ -26,7 +27,7 @@ LOSSES += ["POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10), "-seed=1"]  # with 0 a 
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.WEIGHT_DECAY", "1e-4", "-epochs=2"]
 
 
-class PartlyLabelled:
+class PartlyLabelled(Samples):
     """The rooms, which differ in size by themselves; every fourth one has no labels."""
 
     def __init__(self, samples: Any) -> None:

@@ -11,6 +11,7 @@ from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
 from paddlevit_dist.parallel import data_parallel, rank, world_size
 from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.registry import register_dataset
 
@@ -19,7 +20,7 @@ OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POIN
 OPTIONS += ["POINTS.INSTANCES.CLUSTER_POINTS", "20", "DATA.VOXEL_SIZE_M", "0.05", "POINTS.INSTANCES.RADIUS_M", "0.1"]
 
 
-class TwoBoxes:
+class TwoBoxes(SceneDataset):
     """Scenes of two boxes of points, each an instance of the class "thing"."""
 
     class_names = ["thing"]

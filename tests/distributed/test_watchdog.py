@@ -15,8 +15,6 @@ from support import acting, small_runs
 from support.processes import Finished, ended_by_itself, session_members, start_command, wait_until
 from support.runs import DIGITS, MAIN
 
-from paddlevit_dist.contracts.adapter import adopt
-from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.engine import steps
 from paddlevit_dist.parallel import all_reduce_sum, barrier, launch_workers, plan_processes, rank, status
 from paddlevit_dist.registry import resolve
@@ -162,7 +160,7 @@ class SlowPicture(small_runs.Part):
 
 def train_with_a_slow_picture(output: str, number: str) -> None:
     trainer = small_runs.build(output, "-epochs=1", "-batch_size=16")
-    trainer.datasets["train"] = adopt(SlowPicture(trainer.datasets["train"], 320, int(number)), Samples)
+    trainer.datasets["train"] = SlowPicture(trainer.datasets["train"], 320, int(number))
     started = time.monotonic()
     trainer.train()
     Path(f"{output}.{rank()}").write_text(str(time.monotonic() - started))
@@ -195,7 +193,7 @@ def train_as_on_a_gpu(output: str, how: str) -> None:
     trainer = small_runs.build(output, "-epochs=1", "-batch_size=16", task_class=Hanging)
     if how == "reads":
         SlowPicture.seconds = 2.5 * SECONDS
-        trainer.datasets["train"] = adopt(SlowPicture(trainer.datasets["train"], 320), Samples)
+        trainer.datasets["train"] = SlowPicture(trainer.datasets["train"], 320)
     trainer.train()
 
 

@@ -9,8 +9,14 @@ import pytest
 from support import small_runs
 
 from paddlevit_dist.config import load
+from paddlevit_dist.intervals import bootstrap, means
 from paddlevit_dist.prediction.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
+
+
+def names_of(folder: Path) -> list[str]:
+    samples = small_runs.build(str(folder), val_size=200).evaluation.samples
+    return list(map(samples.name, range(200)))
 
 
 def events_of(folder: Path) -> list[dict]:
@@ -45,6 +51,41 @@ def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path
     assert [written["percent"], written["resamples"]] == [95, 1000]
     assert {"balanced accuracy", "recall 0", "recall 9"} < set(written["values"])
     assert written["values"]["top-1"] == {"value": first["top-1"], "low": low, "high": high}
+
+
+def test_samples_of_a_group_are_drawn_together_and_all_records_say_so(tmp_path):
+    trained, evaluated, listed = tmp_path / "run", tmp_path / "evaluation", tmp_path / "videos.csv"
+    names = names_of(tmp_path / "plain")
+    listed.write_text(
+        "sample,video\n" + "".join(f"{name},{n // 10}\n" for n, name in enumerate(names)), encoding="utf-8"
+    )
+    run = small_runs.build(str(trained), "-epochs=1", "-batch_size=64", f"-group={listed}", val_size=200)
+    run.train()
+    words = [f"-group={listed}:video", f"-per_sample={tmp_path / 'rows.csv'}", "EVALUATION.RESAMPLES", "1000"]
+    evaluate_only(small_runs.build(str(evaluated), "-eval", f"-pretrained={trained}", *words, val_size=200))
+    (first,), (second,) = events_of(trained), events_of(evaluated)
+    assert first["interval"] == second["interval"] and first["groups"] == second["groups"] == "by 20 groups (video)"
+    rows = [row.split(",") for row in (tmp_path / "rows.csv").read_text(encoding="utf-8-sig").splitlines()]
+    assert rows[0][:2] == ["name", "group"] and rows[34][:2] == [names[33], "3"]
+    losses = np.array([row[rows[0].index("loss")] for row in rows[1:]], float)
+    expected = bootstrap(means({"loss": losses.reshape(20, 10).mean(axis=1)}), 20)["loss"]
+    assert first["interval"]["loss"] == pytest.approx([expected.low, expected.high], abs=1e-4)
+    for folder, name in ((trained, "intervals.json"), (evaluated, "eval_intervals.json")):
+        about = json.loads((folder / name).read_text())["groups"]
+        assert about == {"by": "video", "number": 20, "source": str(listed)}
+    log = (evaluated / "log.txt").read_text()
+    assert "note: the interval is rough: 20 groups (below 30)" in log
+    assert log.endswith(f" loss {second['loss']:.4f} by 20 groups (video)\n")
+    best = json.loads((trained / "checkpoints" / "best" / "evaluation.json").read_text())["best"]
+    assert best["line"].endswith(" by 20 groups (video)")
+
+
+def test_groups_that_do_not_fit_are_refused_before_anything_is_computed(tmp_path):
+    listed = tmp_path / "few.csv"
+    names = names_of(tmp_path / "plain")
+    listed.write_text(f"{names[1]},a\n{names[2]},b\n", encoding="utf-8")
+    with pytest.raises(UserError, match="198 of 200 samples have no group in .*few.csv, such as sample 0 of .*; each"):
+        small_runs.build(str(tmp_path / "run"), f"-group={listed}", val_size=200)
 
 
 @pytest.mark.parametrize("words", [["off"], ["False"], ["99", "EVALUATION.RESAMPLES", "300"]])

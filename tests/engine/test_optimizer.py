@@ -5,6 +5,7 @@ import paddle
 import pytest
 from yacs.config import CfgNode
 
+from paddlevit_dist.contracts.model import Model
 from paddlevit_dist.engine.optimizer import (
     OptimizerState,
     build_optimizer,
@@ -17,7 +18,7 @@ from paddlevit_dist.runtime.errors import UserError
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8
 
 
-class Small(paddle.nn.Layer):
+class Small(Model):
     def __init__(self):
         super().__init__()
         self.linear = paddle.nn.Linear(3, 2)
@@ -98,8 +99,10 @@ def test_a_groups_learning_rate_is_a_factor_of_the_schedules():
         np.testing.assert_allclose(moved, RATE * factor * gradients[name], rtol=1e-4, atol=1e-6)
 
 
-class Blocks(paddle.nn.Layer):
+class Blocks(Model):
     """Named as ViTs are: an embedding, two blocks, a head."""
+
+    layer_names, classifier_layers = r"blocks\.\d+", ("head",)
 
     def __init__(self):
         super().__init__()

@@ -6,10 +6,11 @@ import json
 import pytest
 
 from paddlevit_dist.contracts.prediction import Entry, InputSamples
-from paddlevit_dist.prediction.journal import Journal, entries_of_rank
+from paddlevit_dist.prediction.rows import begin, entries_of, write_tables, writer_of_rank
 from paddlevit_dist.runtime.errors import UserError
 
 NAMES = ["=cmd|'/c calc'!A1.png", "+1.png", "-2.png", "@sum.png", "red\x1b[31m.png", "two\nlines.png", "plain ä.png"]
+IDENTITY = {"source": "a/b", "weights_sha256": "w", "settings_sha256": "s", "inputs": 2, "inputs_sha256": "i"}
 
 
 class Named(InputSamples):
@@ -18,13 +19,11 @@ class Named(InputSamples):
 
 
 def test_no_cell_is_a_formula_or_moves_a_cursor_and_the_lines_of_json_are_exact(tmp_path):
-    journal = Journal(tmp_path)
-    with journal.begun(restart=False):
-        journal.open({"inputs": len(NAMES)})
-        writer = entries_of_rank(tmp_path, 0)
-        writer.add([Entry(index, [{"class": "=1+1", "score": -0.5}]) for index in range(len(NAMES))])
-        writer.close()
-        journal.write_tables(Named())
+    begin(tmp_path, {"inputs": len(NAMES)}, restart=False)
+    writer = writer_of_rank(tmp_path, 0)
+    writer.add([Entry(index, [{"class": "=1+1", "score": -0.5}]) for index in range(len(NAMES))])
+    writer.close()
+    write_tables(tmp_path, Named())
     with open(tmp_path / "predictions.csv", encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["input", "class", "score"]
@@ -42,32 +41,31 @@ IDENTITY = {"source": "a/b", "weights_sha256": "w", "settings_sha256": "s", "inp
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"weights_sha256": "v", "source": "c/d"}, r"other weights \(a/b\)"),
-        ({"settings_sha256": "r"}, "these weights with other settings"),
-        ({"inputs": 3, "inputs_sha256": "j"}, r"other inputs \(2 there, 3 now\)"),
-        ({"inputs_sha256": "j"}, "some of them have changed"),
+        ({"weights_sha256": "v", "source": "c/d"}, "other weights:"),
+        ({"settings_sha256": "r"}, "other settings:"),
+        ({"weights_sha256": "v", "inputs": 3, "inputs_sha256": "j"}, "other weights and inputs:"),
     ],
 )
 def test_what_is_in_a_folder_is_continued_only_by_the_same_prediction(tmp_path, changed, said):
-    journal = Journal(tmp_path)
-    with journal.begun(restart=False):
-        assert journal.open(dict(IDENTITY)) is None and list(journal.left()) == [0, 1]
-        writer = entries_of_rank(tmp_path, 0)
-        writer.add([Entry(1, [{"class": "a"}], kept="of the writer")])
-        writer.close()
-    with pytest.raises(UserError, match=f"holds predictions of .*{said}.*add -restart .* or choose another -output"):
-        Journal(tmp_path).open({**IDENTITY, **changed})
-    again = Journal(tmp_path)
-    assert again.open(dict(IDENTITY)) is None and list(again.left()) == [0]
-    assert list(again.entries()) == [Entry(1, [{"class": "a"}], kept="of the writer")]
-    with again.begun(restart=True):
-        assert again.open({**IDENTITY, **changed}) is None
-    assert not again.unfinished.exists()
+    assert list(begin(tmp_path, IDENTITY, restart=False)) == [0, 1]
+    writer = writer_of_rank(tmp_path, 0)
+    writer.add([Entry(1, [{"class": "a"}], kept="of the writer")])
+    writer.close()
+    with pytest.raises(UserError, match=f"predictions of a/b and 2 inputs, with {said} add -restart"):
+        begin(tmp_path, {**IDENTITY, **changed}, restart=False)
+    assert list(begin(tmp_path, IDENTITY, restart=False)) == [0]
+    assert list(entries_of(tmp_path)) == [Entry(1, [{"class": "a"}], kept="of the writer")]
+    other = {**IDENTITY, **changed}
+    assert list(begin(tmp_path, other, restart=True)) == list(range(other["inputs"]))
+    assert list(entries_of(tmp_path)) == []
 
 
 def test_tables_that_nothing_is_known_of_and_files_that_cannot_be_written_are_told(tmp_path):
     (tmp_path / "predictions.csv").write_text("mine")
     with pytest.raises(UserError, match="exists, and no about.json says what it is"):
-        Journal(tmp_path).open(dict(IDENTITY))
+        begin(tmp_path, IDENTITY, restart=False)
     with pytest.raises(UserError, match="cannot write .*the same command continues"):
-        entries_of_rank(tmp_path / "gone", 0)
+        writer_of_rank(tmp_path / "gone", 0)
+    (tmp_path / "about.json").write_text("{")
+    with pytest.raises(UserError, match="about.json cannot be read .*: add -restart"):
+        begin(tmp_path, IDENTITY, restart=False)

@@ -57,11 +57,6 @@ def make_labelme(folder):
     return [folder / "a.json"]
 
 
-def make_cvat(folder):
-    layouts.cvat_outlines(folder)
-    return [folder / "annotations.xml"]
-
-
 def make_yolo(folder):
     layouts.yolo_outlines(folder)
     return [folder / "labels" / "train" / "a.txt", folder / "data.yaml"]

@@ -19,7 +19,7 @@ from paddlevit_dist.comparing.pairs import compare
 from paddlevit_dist.comparing.tables import read as read_samples
 from paddlevit_dist.comparing.tables import write_beside
 from paddlevit_dist.comparing.telling import corrected, lines_of
-from paddlevit_dist.contracts.task import Kept
+from paddlevit_dist.contracts.metrics import Kept
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.observe.record import supersede
 from paddlevit_dist.runtime.errors import UserError

@@ -72,7 +72,6 @@ _TABLE = [
     Reader("label maps with colours", label_maps.make_colours, label_maps.read),
     Reader("COCO's panoptic annotations", label_maps.make_panoptic, label_maps.read, is_text=True),
     Reader("Labelme's outlines", label_maps.make_labelme, label_maps.read, True, least_refused=0.1),
-    Reader("CVAT's outlines", label_maps.make_cvat, label_maps.read, True, least_refused=0.1),
     Reader("YOLO's outlines", label_maps.make_yolo, label_maps.read, is_text=True),
     Reader("lists of classes", label_maps.make_lists, label_maps.read_lists, True, least_refused=0.1),
     Reader("JSON by its elements", boxes.make_json, boxes.read_json, True, refusals=(ValueError,)),

@@ -7,9 +7,8 @@ from points.raw_scenes import legacy, points_of, write_labelled_ply, write_scann
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
 from paddlevit_dist.points.data.scenes import Scenes
-from paddlevit_dist.points.prepare.formats import format_in, reader_of
+from paddlevit_dist.points.prepare.formats import PthReader, format_in, reader_of
 from paddlevit_dist.points.prepare.listing import Choices
-from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.shapes.data import ModelNet40

@@ -9,8 +9,7 @@ from support.small_runs import build
 
 from paddlevit_dist import create_model
 from paddlevit_dist.contracts.task import EvaluationStep
-from paddlevit_dist.images.classification.evaluation import report_figures
-from paddlevit_dist.images.classification.rollout import overlaid, rolled_out
+from paddlevit_dist.images.classification.figures import overlaid, report_figures, rolled_out
 from paddlevit_dist.labelling.classifier import RECORD, joined, record_later
 from paddlevit_dist.labelling.classifier_figures import Evaluated, calibration, tables
 

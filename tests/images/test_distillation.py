@@ -8,8 +8,8 @@ from support.small_runs import DIGITS
 
 from paddlevit_dist import config, create_model
 from paddlevit_dist.contracts.task import Step
+from paddlevit_dist.images.classification.distillation import Teacher, distillation_loss
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.images.classification.training import Teacher, distillation_loss
 from paddlevit_dist.runtime.errors import UserError
 
 SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]

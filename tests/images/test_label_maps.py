@@ -195,3 +195,19 @@ def test_what_is_no_pair_of_label_maps_is_refused(tmp_path, evaluate, spoil, com
         write(tmp_path / "found", [np.zeros((9, 9))] * 5)
     with pytest.raises(UserError, match=complaint):
         evaluate()
+
+
+def test_pictures_of_a_folder_are_drawn_together(tmp_path, evaluate):
+    true, found = drawn(pictures=40)
+    for number in range(4):  # of each video ten
+        chosen = slice(10 * number, 10 * number + 10)
+        write(tmp_path / "true" / f"video{number}", true[chosen])
+        write(tmp_path / "found" / f"video{number}", found[chosen])
+    listed = tmp_path / "videos.csv"
+    listed.write_text("map,video\n" + "".join(f"video{n // 10}/p{n % 10},{n // 10}\n" for n in range(40)))
+    by_word, told = evaluate("-group=folder")
+    assert by_word["groups"] == {"by": "folder", "number": 4, "source": "the truth"} and "4 groups (below 30)" in told
+    with_suffix = listed.read_text().replace(",", ".png,").replace("map.png", "map")
+    listed.write_text(with_suffix)
+    assert evaluate(f"-group={listed}")[0]["intervals"] == by_word["intervals"] != evaluate()[0]["intervals"]
+    evaluate_results.run_masks([str(tmp_path / "true"), str(tmp_path / "found"), "-group=folder"])

@@ -299,3 +299,13 @@ def test_classes_counted_from_1_against_truth_from_0_are_not_scored_in_silence(e
     assert said["scores"]["top-1"] == 12.5
     assert "with classes one lower or higher 6 of 8 would be right, and 1 are: is one side counted from 1?" in told
     assert "counted from 1" not in evaluate(rows(truth), rows([0, 1, 2, 3, 3, 1]))[1]
+
+
+def test_a_column_of_the_truth_says_what_is_drawn_together(evaluate, tmp_path, capsys):
+    rows = [[*row, "video" if n == 0 else f"v{n % 5}"] for n, row in enumerate(truth_rows(LABELS))]
+    said, told = evaluate(rows, score_rows(SCORES), "-group=video")
+    assert said["groups"]["number"] == 5 and "5 groups (below 30)" in told
+    plain, _ = evaluate(rows, score_rows(SCORES))
+    assert said["intervals"]["balanced accuracy"] != plain["intervals"]["balanced accuracy"]
+    evaluate_results.run_classes([str(tmp_path / "truth.csv"), str(tmp_path / "results.csv"), "-group=video"])
+    assert "95 % intervals: bootstrap over pictures by 5 groups (video), Wilson's of rates\n" in capsys.readouterr().out

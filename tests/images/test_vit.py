@@ -13,7 +13,7 @@ from paddlevit_dist.images.models.layers import DropPath
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.models.variants import VIT
 from paddlevit_dist.models import create_model, list_models, variant_options
-from paddlevit_dist.registry import MODELS, OWN, register_model
+from paddlevit_dist.registry import OWN
 from paddlevit_dist.runtime.errors import UserError
 
 SMALL = {"image_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 3, "num_heads": 4}
@@ -71,17 +71,6 @@ def test_an_unknown_option_is_named_with_the_valid_ones():
 def test_an_option_that_is_none_keeps_the_variants_value():
     with_none = create_model("vit_tiny_patch16_224", depth=1, num_heads=None, mlp_ratio=None, attn_head_size=None)
     assert num_parameters(with_none) == num_parameters(create_model("vit_tiny_patch16_224", depth=1))
-
-
-def test_a_registered_function_is_called_with_name_classes_and_size():
-    calls = []
-    register_model("of_a_user", lambda name, **options: calls.append((name, options)))
-    try:
-        create_model("of_a_user", num_classes=3, image_size=8, width=5, depth=None)
-        assert calls == [("of_a_user", {"num_classes": 3, "image_size": 8, "width": 5})]
-        assert variant_options("of_a_user") == {}
-    finally:
-        del MODELS["of_a_user"]
 
 
 # What goes in and comes out

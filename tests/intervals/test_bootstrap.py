@@ -106,6 +106,60 @@ def test_things_of_one_sample_that_agree_count_as_one():
     assert found.low == pytest.approx(alone.low, abs=1.0) and found.high == pytest.approx(alone.high, abs=1.0)
 
 
+VIDEOS, FRAMES = 50, 20
+
+
+def drawn_videos(generator):
+    """Frames of videos of which each is easy or hard, and errors of theirs that agree as much; the share of all
+    frames that are right is 80 %."""
+    easy = generator.beta(0.8, 0.2, VIDEOS)
+    labels, of_video = np.zeros(VIDEOS * FRAMES, int), np.repeat(np.arange(VIDEOS), FRAMES)
+    classified = Classified(labels, (generator.random(VIDEOS * FRAMES) >= easy[of_video]).astype(int), 1)
+    errors = means(
+        {"error": np.repeat(generator.normal(5.0, 1.0, VIDEOS), FRAMES) + generator.normal(0, 1, len(labels))}
+    )
+    recompute = Rated(lambda weights: {**classified(weights), **errors(weights)}, classified.rates())
+    return recompute, len(labels), of_video
+
+
+def test_intervals_cover_where_frames_of_a_video_are_alike_only_if_videos_are_drawn():
+    generator, sets = np.random.default_rng(7), 100
+    hits = {(name, by): 0 for name in ("top-1", "error") for by in ("frames", "videos")}
+    for _ in range(sets):
+        recompute, number, of_video = drawn_videos(generator)
+        for by, groups in (("frames", None), ("videos", of_video)):
+            found = bootstrap(recompute, number, resamples=200, groups=groups)
+            for name, truth in (("top-1", 80.0), ("error", 5.0)):
+                hits[name, by] += found[name].low <= truth <= found[name].high
+    shares = {what: number / sets for what, number in hits.items()}
+    assert all(0.89 <= shares[name, "videos"] <= 0.99 for name in ("top-1", "error")), shares
+    assert all(shares[name, "frames"] < 0.55 for name in ("top-1", "error")), shares
+
+
+def test_groups_of_equal_size_are_drawn_as_samples_with_their_means():
+    generator = np.random.default_rng(3)
+    numbers, order = generator.gamma(2.0, 1.0, (40, 6)), generator.permutation(240)
+    groups = np.repeat(np.arange(40), 6)[order]
+    first = list(dict.fromkeys(groups.tolist()))  # groups are numbered as they come
+    found = bootstrap(means({"mean": numbers.ravel()[order]}), 240, groups=[f"video {one}" for one in groups])
+    assert found["mean"] == pytest.approx(bootstrap(means({"mean": numbers.mean(axis=1)[first]}), 40)["mean"])
+
+
+def test_a_group_of_its_own_for_each_sample_changes_no_bit():
+    recompute, number = drawn_labels(np.random.default_rng(4))
+    alone = np.random.default_rng(5).permutation(number)
+    assert bootstrap(recompute, number, groups=alone) == bootstrap(recompute, number)
+
+
+def test_a_rate_whose_draws_are_all_alike_is_of_as_many_as_there_are_groups():
+    """All of one class are in one video, or right in each."""
+    labels, of_video = np.repeat([0, 1, 1, 1, 1], 20), np.repeat(np.arange(5), 20)
+    places = (np.arange(100) < 4).astype(int)  # 16 of 20 of class 0
+    classified = Classified(labels, places, 2)
+    found = bootstrap(Rated(classified, classified.rates()), 100, groups=of_video)
+    assert found["recall 0"] == wilson(80.0, 1, 95) and found["recall 1"] == wilson(100.0, 4, 95)
+
+
 def test_the_difference_of_paired_shares_is_newcombe_s():
     """The example of his paper, and coverage where nearly all are right."""
     first = np.repeat([True, False, True, False], [36, 12, 2, 0])
@@ -240,3 +294,9 @@ def test_a_thousand_classes_are_counted_as_one_by_one():
         assert [found[f"recall {label}"][draw] for label in range(7)] == pytest.approx(recalls)
         assert found["balanced accuracy"][draw] == pytest.approx(np.mean(recalls))
     assert np.isnan(found["recall 7"]).all()
+
+
+def test_shares_of_classified_samples_have_wilsons_interval_without_being_told_so():
+    classified = Classified(np.arange(20) % 2, np.zeros(20, np.int64), 2)
+    found = bootstrap(classified, 20, resamples=10)
+    assert found["top-1"] == wilson(100.0, 20, 95) and found["recall 1"] == wilson(100.0, 10, 95)

@@ -1,23 +1,18 @@
 """What is found of data sets, what is kept of them, and what commands make of it."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 from support.processes import run_command, succeeded
-from support.runs import PICTURES, TINY, events, refused
+from support.runs import PICTURES
 
-from paddlevit_dist import config
 from paddlevit_dist.commands import inspect_data
-from paddlevit_dist.diagnosis import doctor_data
-from paddlevit_dist.diagnosis.doctor_checks import Checkup
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.leaks import evaluation, fingerprints, search, telling
+from paddlevit_dist.leaks import fingerprints, search, telling
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
@@ -203,96 +198,3 @@ def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(leaking, t
     assert further == "inspect leaks, with the same flags, compares all of them"
     telling.run(words)
     assert "leaks: 9 of 16 images of val stand in train (1 same file" in capsys.readouterr().out
-
-
-def test_the_doctor_warns(leaking, tmp_path):
-    values = config.load([*PICTURES, f"-data_path={leaking}", f"-output={tmp_path / 'none'}"]).values
-    found = doctor_data.leaks(Checkup(values, tmp_path, 1, False))
-    assert found.status == "warning" and found.facts["leaks"] == 9, found
-    assert "9 of 16 images of val" in found.text and "-without_leaks" in found.mend
-    assert doctor_data.LEAKS in [check.name for check in doctor_data.CHECKS]
-
-
-@pytest.fixture(scope="module")
-def weights(leaking, tmp_path_factory) -> Path:
-    output = tmp_path_factory.mktemp("trained") / "run"
-    succeeded(run_command(command("train", leaking, output), timeout=120))
-    return output
-
-
-def command(name: str, data: Path, output: Path, *more: str) -> list[str]:
-    words = [name, *PICTURES, f"-data_path={data}", f"-output={output}", "REPORT", "false", *more]
-    return [sys.executable, "-m", "paddlevit_dist", *words]
-
-
-@pytest.mark.parametrize("processes, more", [(1, ()), (2, ("EVALUATION.INTERVAL", "off"))])
-def test_an_evaluation_prints_the_score_without_them_and_that_of_all(leaking, weights, tmp_path, processes, more):
-    scored = command("evaluate", leaking, tmp_path / "all", f"-pretrained={weights}", f"-ngpus={processes}", *more)
-    plain = succeeded(run_command(scored, timeout=120)).out.splitlines()[-1]
-    again = command("evaluate", leaking, tmp_path / "both", f"-pretrained={weights}", f"-ngpus={processes}", *more)
-    *_, without, last = succeeded(run_command([*again, "-without_leaks"], timeout=120)).out.splitlines()
-    assert last == plain
-    assert without.startswith("without leaks: top-1 ") and "(without 9 of 16 that stand in training)" in without
-    # What remains, as data of its own.
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "train").symlink_to(leaking / "train")
-    for path in (leaking / "val").rglob("[0-9]*.png"):
-        (kept / "val" / path.parent.name).mkdir(parents=True, exist_ok=True)
-        (kept / "val" / path.parent.name / path.name).symlink_to(path)
-    alone = command("evaluate", kept, tmp_path / "alone", f"-pretrained={weights}", "-allow_changes")
-    succeeded(run_command(alone, timeout=120))
-    found, expected = (
-        [event for event in events(tmp_path / name) if event["kind"] == kind][-1]
-        for name, kind in (("both", "evaluation_without_leaks"), ("alone", "evaluation"))
-    )
-    assert (found["left_out"], found["samples"]) == (9, 7)
-    assert found.get("interval") == (None if more else expected["interval"])
-    assert found["top-1"] == expected["top-1"] and found["loss"] == pytest.approx(expected["loss"], abs=1e-5)
-
-
-def test_a_training_set_that_is_elsewhere_is_named(leaking, weights, tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "val").symlink_to(leaking / "val")
-    words = [*PICTURES, f"-data_path={tmp_path / 'data'}", f"-pretrained={weights}", "-without_leaks", "-allow_changes"]
-    said = refused("-eval", *words, f"-output={tmp_path / 'out'}")
-    assert said.startswith("-without_leaks: the training set is not known") and "TRAIN_DATA PATH" in said
-    named = [sys.executable, "-m", "paddlevit_dist", "evaluate", *words, "TRAIN_DATA", str(leaking)]
-    ended = succeeded(run_command([*named, f"-output={tmp_path / 'out'}"], timeout=120))
-    assert "without 9 of 16" in ended.out
-
-
-@pytest.mark.parametrize(
-    "words, said", [((), "is for an evaluation"), (("-eval", "-split=train", "-pretrained=x"), "is the training set")]
-)
-def test_where_it_means_nothing_it_is_refused(words, said):
-    assert said in refused(*TINY, "-dataset=digits", "-cfg=vit_digits", "-without_leaks", *words)
-
-
-def test_metrics_that_keep_nothing_of_single_samples_are_told_in_a_line(tmp_path):
-    class Samples(list):
-        labelled = True
-
-    said: list[str] = []
-    (tmp_path / "leaks.json").write_text('{"pairs": [{"sample": 1}]}')
-    evaluated = SimpleNamespace(samples=Samples("abc"), table=None, keeps_table=False)
-    record = SimpleNamespace(folder=tmp_path, say=said.append)
-    evaluation.WithoutLeaks(SimpleNamespace(evaluation=evaluated, record=record)).evaluation_done({})
-    assert evaluated.keeps_table  # also where no intervals are made
-    (line,) = said
-    assert line == "without leaks: not known: the task's metrics give no 'score' of the other samples alone"
-
-
-def test_copies_of_another_class_are_named(tmp_path, capsys):
-    rng = np.random.default_rng(0)
-    for place in ("train/cat/1", "train/cat/2", "train/dog/1", "val/cat/5", "val/dog/6"):
-        file = tmp_path / "data" / f"{place}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(file)
-    for before, after in (("train/cat/1", "val/dog/8"), ("train/cat/2", "val/cat/9")):
-        shutil.copy(tmp_path / f"data/{before}.png", tmp_path / f"data/{after}.png")
-    words = ["-cfg=finetune_pictures", f"-data_path={tmp_path / 'data'}", f"-output={tmp_path / 'out'}"]
-    telling.run(words)
-    told = capsys.readouterr().out
-    assert "1 of these have another class in train: " in told
-    assert "dog/8.png is dog, " in told and "cat/1.png is cat" in told and "cat/9.png is" not in told

@@ -4,6 +4,8 @@ Those of the entry point are still checked: with -show_config, which reads the r
 builds the model without allocating memory.
 """
 
+from .reading import PAGES
+
 GPU = "needs GPUs, ImageNet and published weights"
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"
@@ -133,7 +135,7 @@ _SESSIONS = tuple(
 # Pages whose commands another test runs, or that are about programs of hours.
 NOT_RUN_PAGES = {
     "docs/finetune.md": PAGE_OF_ITS_OWN,
-    "docs/benchmarks.md": HOURS,
+    **{page: HOURS for page in PAGES if "benchmarks" in page},
     **dict.fromkeys(_SESSIONS, SESSION),
     **dict.fromkeys(("docs/coming_from.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
 }

@@ -32,6 +32,7 @@ PAGES = [
     "docs/reference/keys.md",
     "docs/reference/commands.md",
     "docs/benchmarks.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "benchmarks" / "results").glob("*.md")),
     "docs/development.md",
     "CONTRIBUTING.md",
     "RELEASING.md",

@@ -196,7 +196,7 @@ def test_tests_that_are_said_to_run_commands_exist():
 
 def test_every_page_is_read_by_these_tests():
     pages = {str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]}
-    assert pages - EXPLAINING == {*PAGES, *CHINESE}
+    assert pages - EXPLAINING == {page for page in (*PAGES, *CHINESE) if not page.startswith("benchmarks/")}
     for page in EXPLAINING:
         assert not commands_of(page)
 

@@ -32,7 +32,7 @@ from paddlevit_dist.points.data.augment import (
     select,
 )
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.points.segmentation.input import training_steps
+from paddlevit_dist.points.segmentation.task import training_steps
 from paddlevit_dist.runtime.errors import UserError
 
 TURNED = Affine((Flips(0.5, axes=2), Turn(2, math.pi)))

@@ -19,8 +19,8 @@ from paddlevit_dist.points.data.scene_store import SceneHeader, read_header, rea
 from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.data.voxels import sparse_quantize
 from paddlevit_dist.points.prepare import coordinates
+from paddlevit_dist.points.prepare.formats import PthReader
 from paddlevit_dist.points.prepare.listing import Choices, RawScene
-from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader

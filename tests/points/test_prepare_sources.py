@@ -11,8 +11,8 @@ import pytest
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40
+from paddlevit_dist.points.prepare.formats import PthReader, load_arrays
 from paddlevit_dist.points.prepare.listing import Choices, RawScene
-from paddlevit_dist.points.prepare.pth import PthReader, load_arrays
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.runtime.errors import UserError

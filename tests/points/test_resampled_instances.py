@@ -6,8 +6,7 @@ import pytest
 from distributed.test_instance_metrics import NAMES, scene
 
 from paddlevit_dist.intervals import bootstrap, mean_of_defined
-from paddlevit_dist.points.instances.metrics import InstanceMetrics, ap
-from paddlevit_dist.points.instances.resampling import resampled_precisions
+from paddlevit_dist.points.instances.metrics import InstanceMetrics, ap, resampled_precisions
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 
 

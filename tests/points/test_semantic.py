@@ -9,8 +9,7 @@ from paddlevit_dist.contracts.task import EvaluationStep, Step
 from paddlevit_dist.points.data.samples import join
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.points.segmentation.input import PointSamples
-from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
 from paddlevit_dist.prediction.evaluation import SavedPredictions
 from paddlevit_dist.runtime.errors import UserError
 

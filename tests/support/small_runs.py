@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paddlevit_dist import Trainer, config
+from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.registry import resolve
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
@@ -23,10 +24,8 @@ DIGITS = [
 ]
 
 
-class Part:
+class Part(Samples):
     """The first ``size`` samples of a dataset, read again from the start if it has fewer."""
-
-    notices = ()
 
     def __init__(self, samples: Any, size: int) -> None:
         self.samples, self.size = samples, size

@@ -10,9 +10,8 @@ from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import Geometry, rotation
 from paddlevit_dist.volumes.intensities import Intensities
 from paddlevit_dist.volumes.mirroring import mirror_order
-from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, cut
+from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, blurred, coarsened, cut, with_gamma
 from paddlevit_dist.volumes.store import Decoded
-from paddlevit_dist.volumes.variations import blurred, coarsened, with_gamma
 
 SPACING = np.array([3.0, 2.0, 1.5])
 NAMES = ["left_eye", "nose", "right_eye"]

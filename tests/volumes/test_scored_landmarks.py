@@ -210,3 +210,15 @@ def test_voxels_are_no_millimetres(tmp_path, capsys):
     file.write_text(file.read_text().replace("= LPS", "= IJK"))
     with pytest.raises(UserError, match=r"case0.fcsv: landmarks are in voxels \(IJK\)"):
         evaluate(capsys, tmp_path / "truth", tmp_path / "found")
+
+
+def test_volumes_of_a_patient_are_drawn_together(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "fcsv RAS")
+    lines = table(FOUND, "LPS").splitlines()
+    (tmp_path / "found.csv").write_text(
+        "\n".join([f"{lines[0]},patient", *(f"{one},{one[4] in '012'}" for one in lines[1:])])
+    )
+    said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "found.csv", "-group=patient")
+    assert said["groups"]["number"] == 2 and said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
+    ends = [ERRORS[:3].mean(), ERRORS[3:].mean()]  # both are drawn, or one of them twice
+    assert [said["intervals"]["mre_mm"][end] for end in ("low", "high")] == pytest.approx(sorted(ends), rel=1e-4)

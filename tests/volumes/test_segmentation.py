@@ -18,12 +18,10 @@ from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.volumes.intensities import Intensities
 from paddlevit_dist.volumes.samples import Augmentation, Map, cut_labels
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
-from paddlevit_dist.volumes.segmentation.distances import surface_distances
-from paddlevit_dist.volumes.segmentation.evaluation import on_grid
-from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
+from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_distances
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
 from paddlevit_dist.volumes.segmentation.samples import Place, SegmentedSamples, collate, volumes_of
-from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, on_grid
 from paddlevit_dist.volumes.sliding_window import line_weights, mirrored
 from paddlevit_dist.volumes.store import Decoded
 from paddlevit_dist.volumes.unet3d import UNet3D
@@ -138,7 +136,7 @@ def test_classes_are_found_plane_by_plane_as_of_all_maps(monkeypatch):
     maps = np.random.default_rng(0).standard_normal((1, 3, 6, 7, 8)).astype("float32")
     maps[0, 1, 5, 6, 7] = np.nan
     place = Place(0, (11, 7, 4), (1.0, 2.0, 6.0), (2.0, 2.0, 3.0))
-    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.evaluation._VALUES_AT_ONCE", 3 * 7 * 4 * 2)
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.task._VALUES_AT_ONCE", 3 * 7 * 4 * 2)
     found = task.class_map(lambda windows: paddle.to_tensor(maps), paddle.zeros([1, 6, 7, 8]), place).numpy()
     columns = maps[0, ..., ::2].transpose(0, 2, 3, 1).reshape(-1, 6)
     lines = np.stack([np.interp(np.arange(11) / 2, np.arange(6), line) for line in columns])

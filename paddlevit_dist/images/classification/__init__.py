@@ -1,6 +1,6 @@
 """Classification of pictures.
 
-``task`` opens the data and builds the model, and joins what it is made of: ``training`` (losses, a teacher;
-``class_balance`` makes up for rare classes), ``evaluation`` (scores; ``classifier_figures`` and ``rollout`` for the
-report), ``prediction`` and ``export``. ``settings`` has the keys.
+``task`` has training, evaluation, prediction and export, with ``samples``; ``distillation`` (a teacher),
+``class_balance`` (rare classes), ``figures`` of the report and ``prediction`` (what is drawn) beside it. ``settings``
+has the keys.
 """

@@ -7,45 +7,45 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...contracts.task import ExportParts, TaskExport
-from .prediction import dataset_of, evaluation_transform
+from ...contracts.task import ExportParts
+from .samples import evaluation_transform
 
 _TOP = 5
 
 
-class ClassifierExport(TaskExport):
-    """An exported classifier."""
+def export_parts(data: Any, kind: str, num_classes: int | None) -> ExportParts:
+    """The parts for a classifier trained with this configuration.
 
-    num_classes: int | None
-
-    def export_parts(self) -> ExportParts:
-        data = self.config.DATA
-        kind, channels, size = dataset_of(self.config).kind, data.IMAGE_CHANNELS, data.IMAGE_SIZE
-        mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
-        shorter = None if kind == "glyph" else math.floor(size / data.CROP_PCT)
-        steps: dict[str, Any] = {"mode": "RGB" if channels == 3 else "L"}
-        if data.EXIF_ROTATE:
-            steps["upright"] = "turned as its EXIF orientation says"
-        if shorter is None:
-            steps["resize"] = [size, size]
-        else:
-            steps["resize_shorter_side"] = shorter
-            steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
-            steps["centre_crop"] = [size, size]
-            steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
-        how = data.INTERPOLATION
-        steps.update(interpolation=f"{how}, as PIL's {how.upper()}", divide_by=255)
-        steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
-        about = {
-            "mean": mean,
-            "standard_deviation": deviation,
-            "crop_pct": float(data.CROP_PCT),
-            "preprocessing": steps,
-            "output": "logits of the classes; their softmax is the probability of each",
-        }
-        paddlex = _paddlex(size, shorter, mean, deviation, how) if channels == 3 else None
-        outputs = None if self.num_classes is None else (self.num_classes,)
-        return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
+    Args:
+        data: the configuration's DATA.
+        kind: of pictures, "photo" or "glyph".
+    """
+    channels, size = data.IMAGE_CHANNELS, data.IMAGE_SIZE
+    mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
+    shorter = None if kind == "glyph" else math.floor(size / data.CROP_PCT)
+    steps: dict[str, Any] = {"mode": "RGB" if channels == 3 else "L"}
+    if data.EXIF_ROTATE:
+        steps["upright"] = "turned as its EXIF orientation says"
+    if shorter is None:
+        steps["resize"] = [size, size]
+    else:
+        steps["resize_shorter_side"] = shorter
+        steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
+        steps["centre_crop"] = [size, size]
+        steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
+    how = data.INTERPOLATION
+    steps.update(interpolation=f"{how}, as PIL's {how.upper()}", divide_by=255)
+    steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
+    about = {
+        "mean": mean,
+        "standard_deviation": deviation,
+        "crop_pct": float(data.CROP_PCT),
+        "preprocessing": steps,
+        "output": "logits of the classes; their softmax is the probability of each",
+    }
+    paddlex = _paddlex(size, shorter, mean, deviation, how) if channels == 3 else None
+    outputs = None if num_classes is None else (num_classes,)
+    return ExportParts(channels, about, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
 
 
 def _example(data: Any, kind: str) -> dict[str, np.ndarray]:

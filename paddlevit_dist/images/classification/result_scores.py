@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...contracts.sample_names import Names
 from ...contracts.scored import UNKNOWN, Origin, Scored
 from ...intervals import Classified, Rated, means
 from ...runtime.errors import UserError
 from ...runtime.printing import shortened
-from ..result_names import Names
 from .result_tables import Layout, Row, Truth, layout_of, listed_classes, numbers_of
 
 _BEST = 5

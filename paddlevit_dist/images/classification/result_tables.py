@@ -5,42 +5,27 @@ Kaggle's, timm's (``inference.py``), notebooks' and our own tables are read: com
 columns, with headings or without, UTF-8 or UTF-16 with its mark, any line ends.
 """
 
-import contextlib
-import csv
 import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
-from ...runtime.files import open_regular
 from ...runtime.printing import shortened
+from ...runtime.tables import NAME_HEADINGS, Row, rows_of, separator_of
 
-_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
-_SEPARATORS = ",;\t"
-_NAMES = (
-    "name file filename file_name filepath file_path path image image_id image_name img img_path picture input id "
-    "sample case"
-).split()
 _BEST = (
     "prediction predicted pred predicted_class predicted_label predicted_labels y_pred class label class_name class_id "
     "category index"
 ).split()
 _TRUE = "truth true y_true true_class true_label ground_truth target label class class_name class_id category".split()
-_NO_CLASS = (*_NAMES, *_BEST, *_TRUE)
+_NO_CLASS = (*NAME_HEADINGS, *_BEST, *_TRUE)
 _ROWS = re.compile(r"unnamed: \d+|level_\d+")  # what pandas calls columns with numbers of rows
 _NUMBERED = re.compile(r"(?:(?:prob|probability|logit|score|output|class|label|pred|prediction|p|c)s?[_ ]?)?(\d+)")
 _EXPECTED = (
     "expected a column with the picture's name, such as 'filename', and a column for each class, or one called 'class'"
 )
-
-
-class Row(NamedTuple):
-    """A row of a table, with the number of its line in the file."""
-
-    line: int
-    cells: list[str]
 
 
 class Layout(NamedTuple):
@@ -79,50 +64,6 @@ class Layout(NamedTuple):
             yield row
 
 
-def rows_of(path: str, separator: str) -> Iterator[Row]:
-    """The rows of a table that are not empty, one at a time.
-
-    Raises:
-        UserError: the file cannot be read, or is no table.
-    """
-    with _opened(path) as stream:
-        reader = csv.reader(stream, delimiter=separator)
-        for cells in reader:
-            if any(cells):
-                yield Row(reader.line_num, cells)
-
-
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
-    """A text file in the encoding of its mark, else UTF-8.
-
-    Raises:
-        UserError: it cannot be read, or is none; also of what is inside the block.
-    """
-    try:
-        with open_regular(path, "rb") as head:
-            encoding = _MARKS.get(head.read(2), "utf-8")
-        with open_regular(path, encoding=encoding, newline="") as stream:
-            yield stream
-    except UnicodeError as error:
-        raise UserError(f"{path} is not UTF-8 text; save it as UTF-8") from error
-    except csv.Error as error:
-        raise UserError(f"{path} is not a table: {error}") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _separator_of(path: str) -> str:
-    """What stands most often between the quoted parts of the first line; a space where nothing else does."""
-    with _opened(path) as stream:
-        line = next((line for line in stream if line.strip()), "")
-    if "\0" in line:  # UTF-16 without a mark
-        raise UserError(f"{path} is not UTF-8 text; save it as UTF-8")
-    outside = "".join(line.split('"')[::2])
-    best = max(_SEPARATORS, key=outside.count)
-    return best if best in outside else " "
-
-
 def layout_of(
     path: str, classes: Sequence[str] | None, occurring: Set[str] = frozenset(), of_truth: bool = False
 ) -> Layout:
@@ -135,7 +76,7 @@ def layout_of(
     Raises:
         UserError: it cannot be read, is empty, or has no such columns.
     """
-    separator = _separator_of(path)
+    separator = separator_of(path)
     first = next(rows_of(path, separator), None)
     if first is None:
         raise UserError(f"{path} is empty; {_EXPECTED}")
@@ -154,7 +95,7 @@ def layout_of(
             shown = shortened(", ".join(cells), 80)
             raise UserError(f"{path}, line {first.line}: {shown}: {_EXPECTED}; add a first line with headings")
         return Layout(separator, width, 0, [] if best else columns, None, best, False)
-    name = next((lowered.index(word) for word in _NAMES if word in lowered), 0)
+    name = next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
     best = _ranked(lowered, name, _TRUE if of_truth else _BEST)
     scores = [] if of_truth or len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
     if scores:

@@ -2,6 +2,7 @@
 (from six classes up) top-5."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,84 +13,60 @@ import paddle.nn.functional as F
 
 from ... import wings
 from ...contracts.dataset import Samples
+from ...contracts.figures import Figure
+from ...contracts.model import contract_of
+from ...contracts.prediction import InputSamples
 from ...contracts.sample_checks import require_finite, require_label
-from ...contracts.task import Step, Task
-from ...contracts.user_models import contract_of
+from ...contracts.task import ExportParts, Step, Term
+from ...labelling.classification import ClassificationMetrics
+from ...labelling.classifier import Classifier, joined
+from ...labelling.classifier_figures import Evaluated
 from ...models import create_model
+from ...parallel import has_batch_norm, rank
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.lettering import drawable
 from ...runtime.printing import one_line
+from ...runtime.transfers import to_device
 from .. import expected_input
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
+from ..data.inputs import picture_inputs
 from ..data.inspection import Inspection
 from ..data.parts import PartReader
 from ..data.quarantine import Replacements, merge_quarantine
-from ..data.reading import check_labels
+from ..data.reading import Reading, check_labels
 from ..models.options import configured_options
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
-from ..transforms.on_device import Normaliser, RandomErasing, build_mixing
+from ..transforms.on_device import Mix, Normaliser, RandomErasing, build_mixing, smooth_targets, soft_cross_entropy
 from ..transforms.policies import build_augmentation
-from .class_balance import class_weights, draw_balanced_order, tell_imbalance
-from .evaluation import ClassifierEvaluation
-from .export import ClassifierExport
-from .prediction import ClassifierPrediction, evaluation_transform
-from .training import ClassifierTraining, teacher_of
+from .class_balance import class_weights, tell_imbalance, weighted_cross_entropy
+from .distillation import distillation_loss, teacher_of
+from .export import export_parts
+from .figures import report_figures, rolled_out
+from .prediction import ClassWriter
+from .samples import AsEvaluated, ImageSamples, dataset_of, evaluation_transform
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
 _MOST_CLASSES_TOLD = 20
 
 
-class ImageSamples(Samples):
-    """A dataset of images with its transform: what a loader process reads."""
-
-    def __init__(self, dataset: ImageDataset, transform: Any, erasing: RandomErasing | None = None) -> None:
-        self.dataset = dataset
-        self.notices: list[str] = []
-        self.transform = transform
-        self.erasing = erasing
-        self.reader: Any = dataset.read
-        self.replacements: Replacements | None = None  # replaces unreadable images
-        self.is_balanced = False
-        left_out = dataset.left_out.num_pictures if dataset.left_out else 0
-        self.without = f"without {left_out:,} picture{'s' * (left_out > 1)} not opened here" if left_out else ""
-
-    def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing also what to erase."""
-        picture, label = self._read(index)
-        image = self.transform(picture, generator)
-        if self.erasing is None:
-            return image, label
-        return image, label, self.erasing.draw(image.shape, generator)
-
-    def _read(self, index: int) -> Any:
-        if self.replacements is None:
-            return self.reader(index)
-        return self.replacements.read(self.reader, index, self.dataset)
-
-    def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
-        return draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else None
-
-    @property
-    def class_names(self) -> list[str] | None:
-        """Name of each class, if the dataset knows them."""
-        return self.dataset.class_names
-
-    @property
-    def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
-        return self.dataset.is_share
-
-
-class Classification(ClassifierTraining, ClassifierEvaluation, ClassifierPrediction, ClassifierExport, Task):
-    """Trains and evaluates an image classifier."""
+class Classification(Classifier):
+    """Trains and evaluates an image classifier; losses are summed over a batch."""
 
     sample_name = "images"
     draws_samples = True
     compiles = True
     fixed_shapes = True
+    counts_per_sample = {"loss": 1, "distillation": 1}
+    of_each_rank = {
+        **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
+        "TRAIN.CUTMIX_MINMAX": None,
+        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+    }
+    evaluated_classes: Sequence[str] | None = None  # their names, where the data know them
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -109,6 +86,11 @@ class Classification(ClassifierTraining, ClassifierEvaluation, ClassifierPredict
             self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
         self.model_options, notices = configured_options(config.MODEL)
         self.notices += [*notices, *filter(None, [expected_input.told(config)])]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_inspection": None}
+
+    # ---- data ----------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
         data = self.config.DATA
@@ -241,6 +223,8 @@ class Classification(ClassifierTraining, ClassifierEvaluation, ClassifierPredict
             batch.update(self.erasing.collate(drawn))
         return batch
 
+    # ---- model ---------------------------------------------------------------------------------------------------
+
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         config = self.config
         if self.class_names is None and num_classes == NUM_CLASSES_OF_LISTS:  # of trained weights
@@ -277,8 +261,119 @@ class Classification(ClassifierTraining, ClassifierEvaluation, ClassifierPredict
         """uint8 pixels (batch, channels, height, width) -> float32 of the same shape."""
         return self.normaliser(images)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_inspection": None}
+    # ---- training ------------------------------------------------------------------------------------------------
+
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+        labels = batch["labels"]
+        images, mix = self.training_images(batch, step)
+        outputs = model(images)
+        # A distilled model has two heads, for the labels and for the teacher; each (batch, classes).
+        heads = outputs if isinstance(outputs, tuple) else (outputs, outputs)
+        logits, taught = (head.astype("float32") for head in heads)
+        count = labels.shape[0]
+        with paddle.no_grad():
+            # A mixed image counts as right when its label with the larger share comes first; the training score is
+            # therefore lower than that of whole images.
+            shown = labels if mix is None else mix.dominant(labels)
+            correct = (logits.argmax(axis=-1) == shown).astype("float32").sum()
+        shown_accuracy = Term(100.0 * correct, count, weight=0.0)
+        loss = self._cross_entropy(logits, labels, mix)
+        if self.teacher is None:
+            return {"loss": Term(loss, count), "top-1": shown_accuracy}
+        train = self.config.TRAIN
+        share = train.DISTILLATION_ALPHA
+        lesson = distillation_loss(train.DISTILLATION_TYPE, taught, self.teacher(images), train.DISTILLATION_TAU)
+        return {
+            "loss": Term(loss, count, weight=1.0 - share),
+            "distillation": Term(lesson, count, weight=share),
+            "top-1": shown_accuracy,
+        }
+
+    def training_images(self, batch: dict[str, paddle.Tensor], step: Step) -> tuple[paddle.Tensor, Mix | None]:
+        """The model's input, normalised, erased and mixed, and how it was mixed."""
+        images = self.normaliser(batch["images"])
+        if self.erasing is not None:
+            images = self.erasing.fill(images, batch)
+        mix = self._draw_mix(images.shape, step)
+        return (images if mix is None else mix.images(images)), mix
+
+    def _draw_mix(self, shape: Sequence[int], step: Step) -> Mix | None:
+        """How to mix this process's micro-batch; None: not at all."""
+        if self.mixing is None:
+            return None
+        generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
+        return self.mixing.draw(generator, tuple(shape))
+
+    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: Mix | None) -> paddle.Tensor:
+        """Summed over the batch. Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true
+        label's loss with the mean over all classes."""
+        smoothing = self.config.TRAIN.SMOOTHING
+        if self.class_weights is not None:
+            shares = smooth_targets(labels, logits.shape[-1], 0.0)
+            targets = smooth_targets(labels, logits.shape[-1], smoothing)
+            if mix is not None:
+                shares, targets = mix.targets(shares), mix.targets(targets)
+            return weighted_cross_entropy(logits, shares, targets, to_device(self.class_weights))
+        if mix is not None:
+            return soft_cross_entropy(logits, mix.targets(smooth_targets(labels, logits.shape[-1], smoothing)))
+        true_label = F.cross_entropy(logits, labels, reduction="sum")
+        if not smoothing:
+            return true_label
+        uniform = -F.log_softmax(logits, axis=-1).mean(axis=-1).sum()
+        return (1.0 - smoothing) * true_label + smoothing * uniform
+
+    def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
+        blocks = contract_of(model).recomputed_layers()
+        if not blocks and has_batch_norm(model):
+            raise UserError(
+                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, which would count each batch twice; leave "
+                "it out"
+            )
+        if not blocks:
+            raise UserError(
+                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no LayerList named 'blocks'; leave it out or rename"
+            )
+        return blocks
+
+    def expected_losses(self) -> dict[str, float]:
+        return {} if self.class_weights is not None else {"loss": math.log(self.num_classes)}
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
+        return model(self.normaliser(batch["images"]))
+
+    def build_metrics(self) -> ClassificationMetrics:
+        return ClassificationMetrics(self.num_classes, self.evaluated_classes)
+
+    def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
+        evaluated = Evaluated(*joined(records), self.num_classes, samples.class_names)
+        return report_figures(evaluated, samples, lambda images: rolled_out(model, self.normaliser(images)))
+
+    # ---- prediction and export -----------------------------------------------------------------------------------
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Pictures at paths, or in memory, as an evaluation with this configuration would see them.
+
+        Raises:
+            UserError: paths and pictures in memory are mixed.
+        """
+        data, dataset = self.config.DATA, dataset_of(self.config)
+        transform = AsEvaluated(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+        reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
+        samples = picture_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
+        if dataset is ImageDataset:
+            said = f"note: dataset {data.DATASET} is not registered here: its pictures are taken for photographs"
+            samples.notices = [said, *samples.notices]
+        return samples
+
+    def prediction_writer(self, folder: Path, samples: Samples) -> "ClassWriter":
+        return ClassWriter(folder, samples, self.class_names)
+
+    def export_parts(self) -> ExportParts:
+        return export_parts(self.config.DATA, dataset_of(self.config).kind, self.num_classes)
+
+    # ---- pictures ------------------------------------------------------------------------------------------------
 
     def pictures(self, samples: ImageSamples, batch: dict[str, np.ndarray], epoch: int) -> list[tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""

@@ -39,6 +39,7 @@ class Part(ImageDataset):
         self._labels: np.ndarray | None = None
         self.kind, self.image_mode = dataset.kind, dataset.image_mode
         self.num_classes, self.notices, self.left_out = dataset.num_classes, dataset.notices, dataset.left_out
+        self.groups_by = dataset.groups_by
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_rows": None, "_labels": None, "left_out": None}

@@ -1,5 +1,5 @@
 """Where pictures lie whose pixels have classes, and what says so: label maps of published sets and of one's own, and
-outlines of Labelme, CVAT and YOLO. One table; only names and the beginnings of files are read."""
+outlines of Labelme and YOLO. One table; only names and the beginnings of files are read."""
 
 import functools
 import os
@@ -23,7 +23,7 @@ from .box_layouts import (
 )
 from .formats import SPLIT_WORDS, files_below, is_hidden, readable_suffixes, suffix_of
 
-MAPS, LABELME_JSON, CVAT_XML, YOLO_TEXT, PANOPTIC = "maps", "labelme", "cvat", "yolo", "panoptic"
+MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
 _YEARS = ("", "2017", "2014")  # behind the words of COCO's splits
 _PICTURES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
 _LABELS = (
@@ -41,7 +41,6 @@ _LABELS = (
 )
 _BESIDE = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # behind a split's word: its maps
 _ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
-_CVAT = re.compile(rb"<annotations>\s*<(version|meta)>")
 
 
 class Layout(NamedTuple):
@@ -172,20 +171,16 @@ LAYOUTS = (
         split_words={"train": ("trainaug",)},
         published={"train": 10_582, "val": 1449},
     ),
-    _VOC._replace(
-        dataset="cvat_masks",
-        words="CVAT's label maps",
-        marks=("labelmap.txt",),
-        classes="",
-        split_words={"train": ("train", "default")},  # CVAT calls a task without splits "default"
-        published={},
-    ),
-    _VOC._replace(
-        dataset="label_maps",
-        words="own label maps in Pascal VOC's folders",
-        marks=("classes.txt",),
-        classes="",
-        published={},
+    *(
+        _VOC._replace(
+            dataset="label_maps",
+            words="own label maps in Pascal VOC's folders",
+            marks=(listed,),
+            classes="",
+            split_words={"train": ("train", "default")},  # CVAT calls a task without splits "default"
+            published={},
+        )
+        for listed in ("classes.txt", "labelmap.txt")
     ),
     _VOC,
     *_in_images(_PANOPTIC),
@@ -196,7 +191,6 @@ LAYOUTS = (
     _STUFF_10K._replace(marks=("imageLists/train.txt",)),
 )
 LABELME_LAYOUT = Layout("labelme", "outlines that Labelme has written", kind=LABELME_JSON)
-CVAT_LAYOUT = Layout("cvat_outlines", "outlines that CVAT has written", kind=CVAT_XML)
 YOLO_LAYOUT = Layout("yolo_outlines", "outlines in YOLO's form", kind=YOLO_TEXT)
 
 
@@ -239,17 +233,11 @@ def find_layout(root: str, dataset: str | None = None) -> Found | None:
             is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
             if is_marked and _holds(layout, top):
                 return Found(layout, top)
-    for layout, look in ((LABELME_LAYOUT, find_labelme), (CVAT_LAYOUT, cvat_file), (YOLO_LAYOUT, find_yolo_outlines)):
+    for layout, look in ((LABELME_LAYOUT, find_labelme), (YOLO_LAYOUT, find_yolo_outlines)):
         if dataset in (None, layout.dataset) and look(root):
             return Found(layout, root)
     own = _own_layouts(root) if dataset in (None, "label_maps") else ()
     return next((Found(layout, root) for layout in own if _holds(layout, root)), None)
-
-
-def cvat_file(root: str) -> str | None:
-    """The file in a folder that "CVAT for images" has written."""
-    files = [os.path.join(root, name) for name in first_names(root) if name.lower().endswith(".xml")]
-    return next((file for file in files if _CVAT.search(head_of_text(file))), None)
 
 
 def _own_layouts(root: str) -> Iterator[Layout]:

@@ -1,17 +1,14 @@
-"""Outlines of classes as Labelme, CVAT and YOLO's labels have them, and label maps drawn from them.
+"""Outlines of classes as Labelme and YOLO's labels have them, and label maps drawn from them.
 
 Pixels inside an outline are those that COCO's tools give it (see ``run_lengths``). Later shapes are drawn over earlier
-ones: in the order of the file for Labelme, by z_order for CVAT, and the smaller over the larger for YOLO.
+ones: in the order of the file for Labelme, and the smaller over the larger for YOLO.
 """
 
 import base64
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
-from xml.etree import ElementTree
-from xml.sax.saxutils import unescape
 
 import msgspec
 import numpy as np
@@ -20,22 +17,19 @@ from tqdm import tqdm
 
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
-from ...runtime.files import read_regular
 from ...runtime.text_files import read_bytes
 from ..run_lengths import runs_of
-from .annotated_files import pictures_below, pictures_in, readable
+from .annotated_files import pictures_in, readable
 from .class_lists import FILES
 from .formats import SPLIT_WORDS
 from .label_pixels import read_label_pixels
-from .map_layouts import CVAT_XML, LABELME_JSON, YOLO_TEXT, cvat_file
+from .map_layouts import LABELME_JSON, YOLO_TEXT
 from .yolo_files import description_of, labels_of, names_of, pictures_of
 
 _LARGEST_JSON = 1 << 28
 _LARGEST_LABELS = 1 << 24
 _MOST_CORNERS = 1 << 16  # of a circle
-_CVAT_IMAGE = re.compile(rb"<image\s[^>]*?(?:/>|>.*?</image>)", re.DOTALL)
-_CVAT_LABEL = re.compile(rb"<label>\s*<name>(.*?)</name>", re.DOTALL)
-_NOT_AREAS = ("line", "linestrip", "point", "points", "polyline", "box", "cuboid", "skeleton", "tag", "attribute")
+_NOT_AREAS = ("line", "linestrip", "point", "points")
 
 
 class Shape(NamedTuple):
@@ -76,19 +70,16 @@ class Labelme(msgspec.Struct, rename="camel"):
     image_width: int | None = None
 
 
-def read_drawing(kind: str, file: str, note: bytes, size: tuple[int, int]) -> Drawing:
+def read_drawing(kind: str, file: str, size: tuple[int, int]) -> Drawing:
     """The shapes of one picture.
 
     Args:
-        kind: LABELME_JSON, CVAT_XML or YOLO_TEXT.
-        note: of CVAT: the picture's element of the file.
+        kind: LABELME_JSON or YOLO_TEXT.
         size: height and width of the picture, of which YOLO's numbers are shares.
     Raises:
         UserError: the file cannot be read, or a shape is none.
     """
     with readable(file):
-        if kind == CVAT_XML:
-            return _of_cvat(ElementTree.fromstring(note), file)
         if kind == LABELME_JSON:
             return _of_labelme(read_labelme(file), file)
         content = read_bytes(file, _LARGEST_LABELS) if os.path.exists(file) else b""  # without objects there is none
@@ -169,29 +160,6 @@ def _circle(middle: np.ndarray, radius: float) -> np.ndarray:
     return middle + radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
 
 
-def _of_cvat(image: ElementTree.Element, file: str) -> Drawing:
-    shapes = []
-    for element in sorted(image, key=lambda one: int(one.get("z_order") or 0)):  # which keeps the order of equal ones
-        name, mask = element.get("label") or "", None
-        if element.tag == "polygon":
-            corners = np.array([pair.split(",") for pair in (element.get("points") or "").split(";")], np.float64)
-        elif element.tag == "ellipse":
-            middle, radii = ([float(element.get(key) or 0) for key in keys] for keys in (("cx", "cy"), ("rx", "ry")))
-            corners = middle + (_circle(np.zeros(2), max(radii)) / max(*radii, 1e-9)) * radii
-        elif element.tag == "mask":
-            left, top, width, height = (int(element.get(key) or 0) for key in ("left", "top", "width", "height"))
-            lengths = [int(length) for length in (element.get("rle") or "").split(",")]
-            if sum(lengths) != width * height or min(lengths) < 0:
-                raise ValueError(f"{image.get('name')}: a mask of {width} x {height} has other run lengths")
-            mask = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(height, width)
-            corners = np.array([(left, top)], np.float64)
-        else:
-            continue
-        shapes.append(Shape(name, corners, mask))
-    height, width = int(image.get("height") or 0), int(image.get("width") or 0)
-    return Drawing(shapes, (height, width) if height and width else None)
-
-
 def _of_yolo(content: bytes, height: int, width: int) -> list[Shape]:
     shapes = []
     for number, line in enumerate(content.splitlines(), 1):
@@ -222,14 +190,12 @@ class Outlines(NamedTuple):
     Attributes:
         pictures: their files.
         files: that have the outlines of each.
-        notes: of CVAT: each picture's element of the file.
-        names: of the classes; None: only the outlines themselves say them.
+            names: of the classes; None: only the outlines themselves say them.
         spelt: what the files call these.
     """
 
     pictures: list[str]
     files: list[str]
-    notes: list[bytes]
     names: list[str] | None
     spelt: list[str]
 
@@ -238,7 +204,7 @@ def list_outlines(kind: str, root: str, split: str) -> Outlines:
     """The pictures of a split in a folder, and where their outlines are.
 
     Args:
-        kind: LABELME_JSON, CVAT_XML or YOLO_TEXT.
+        kind: LABELME_JSON or YOLO_TEXT.
     Raises:
         UserError: there are none, or a file cannot be read, or a picture is missing.
     """
@@ -246,48 +212,18 @@ def list_outlines(kind: str, root: str, split: str) -> Outlines:
         described = description_of(root)
         names = described.names if described else names_of(root)
         pictures = pictures_of(root, split, described)
-        notes = [b""] * len(pictures)
-        return Outlines(pictures, list(map(labels_of, pictures)), notes, list(names.values()), list(map(str, names)))
-    listed = _list_labelme(root, split) if kind == LABELME_JSON else _list_cvat(root, split)
+        return Outlines(pictures, list(map(labels_of, pictures)), list(names.values()), list(map(str, names)))
+    listed = _list_labelme(root, split)
     if not listed.pictures:
         helps = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
         raise UserError(f"{root} has no {split} pictures with outlines{helps}")
     return listed
 
 
-def _list_cvat(root: str, split: str) -> Outlines:
-    """Where no picture says its split, all are for training."""
-    file = cvat_file(root) or ""
-    with readable(file):
-        content = read_regular(file)
-        names = _CVAT_LABEL.findall(content.partition(b"<image ")[0])
-        declared = list(dict.fromkeys(unescape(name.decode("utf-8")).strip() for name in names))
-        try:
-            elements = [(ElementTree.fromstring(match[0]), match[0]) for match in _CVAT_IMAGE.finditer(content)]
-        except ElementTree.ParseError as error:
-            raise ValueError(f"it is not XML: {error}") from None
-    if not elements:
-        raise UserError(f"{file} has no <image>: export it as 'CVAT for images', not for video")
-    known = {subset: one for one, words in SPLIT_WORDS.items() for subset in words}
-    of = [known.get((image.get("subset") or "").lower()) for image, _ in elements]
-    wanted = [(image, text) for (image, text), one in zip(elements, of) if (one if any(of) else "train") == split]
-    there: dict[str, list[str]] = {}
-    for path in pictures_below(root):
-        there.setdefault(os.path.basename(path), []).append(path)
-    pictures = []
-    for image, _ in wanted:
-        name = (image.get("name") or "").replace("\\", "/")
-        fitting = [path for path in there.get(os.path.basename(name), []) if f"/{path}".endswith(f"/{name}")]
-        if len(fitting) != 1:
-            raise UserError(f"{file}: picture {name} is {'several times' if fitting else 'not'} in {root}")
-        pictures.append(os.path.join(root, fitting[0]))
-    return Outlines(pictures, [file] * len(pictures), [text for _, text in wanted], declared, declared)
-
-
 def _list_labelme(root: str, split: str) -> Outlines:
     files = [file for file, of in labelme_files(root).items() if of == split]
     there: dict[str, dict[str, str]] = {}
-    return Outlines([_picture_of(file, root, there) for file in files], files, [b""] * len(files), None, [])
+    return Outlines([_picture_of(file, root, there) for file in files], files, None, [])
 
 
 def labelme_files(root: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.task import Kept, Metrics
+from ...contracts.metrics import Kept, Metrics
 from ...parallel import all_gather
 from ...runtime.errors import UserError
 from ..run_lengths import text_of

@@ -9,9 +9,10 @@ import paddle
 
 from ...contracts.dataset import Samples
 from ...contracts.figures import Colour, Figure
+from ...contracts.metrics import Metrics
 from ...contracts.prediction import InputSamples, Learned, PredictionWriter, Row
 from ...contracts.sample_checks import require_finite, require_labels
-from ...contracts.task import EvaluationStep, ExportParts, Metrics, Records, Step, Term
+from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Term
 from ...models import model_options
 from ...runtime.environment import program
 from ...runtime.errors import UserError

@@ -16,8 +16,8 @@ import paddle
 import paddle.nn.functional as F
 
 from ...runtime.transfers import to_device
+from ..models.segmenter import resized
 from .data.segmentation_dataset import IGNORED
-from .training import upsampled
 from .transforms import Size, scaled_size
 
 Network = Callable[[paddle.Tensor], paddle.Tensor]  # pixels (n, 3, h, w), 0 to 255 -> logits (n, classes, h', w')
@@ -146,3 +146,9 @@ def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> 
             best = place
     is_finite = sum((logits * 0).sum() for logits, _ in views) == 0
     return paddle.maximum(best[0], IGNORED * (1 - is_finite.astype(best.dtype))).astype("uint8")
+
+
+def upsampled(logits: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
+    """float32 (N, classes, *size): bilinear between the centres of pixels. It is made float32 before it becomes large:
+    one large tensor, and not two."""
+    return resized(logits.astype("float32"), size)

@@ -93,7 +93,7 @@ _LABELS = (
         "DATA.UNLABELLED",
         "background",
         "text",
-        "pixels outside of all outlines of Labelme, CVAT or YOLO: class background, or ignored",
+        "pixels outside of all outlines of Labelme or YOLO: class background, or ignored",
         choices=("background", "ignored"),
     ),
 )

@@ -1,39 +1,77 @@
-"""Semantic segmentation of pictures: training, evaluation and prediction of any segmenter."""
+"""Semantic segmentation of pictures: training, evaluation, prediction and export of any segmenter."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
+from PIL import Image
 
-from ...contracts.figures import Colour
-from ...contracts.sample_checks import require_labels
-from ...contracts.task import Labelled
+from ...contracts.dataset import Samples
+from ...contracts.figures import Colour, Figure
+from ...contracts.metrics import Metrics
+from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row
+from ...contracts.sample_checks import BadSample, require_labels
+from ...contracts.task import EvaluationStep, ExportParts, Labelled, Records, Step, Term
+from ...labelling.counts import packed
+from ...labelling.losses import (
+    cross_entropies,
+    dice_losses,
+    hardest,
+    lovasz_of_rows,
+    resized_cross_entropy,
+    weights_of,
+)
 from ...registry import WITH_LABEL_MAPS, contents_of
+from ...runtime import autocast
 from ...runtime.environment import program
 from ...runtime.errors import UserError
+from ...runtime.files import atomic_file
 from ...runtime.printing import one_line
-from ..backbone_task import TURNED, is_turned
+from ...runtime.transfers import read_later
+from ..backbone_task import TURNED, BackboneTask, is_turned
+from ..data.class_lists import published_classes
+from ..data.inputs import PICTURES, AnnotatedPictures
 from ..data.picture_samples import opened
-from ..drawing import in_cell, overlaid, palette_of
+from ..drawing import in_cell, overlaid, palette_of, with_legend
 from ..models.segmenter import Segmenter
+from ..transforms.described import described_input, drawn_picture, normalised
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
-from .export import SegmentationExport
-from .prediction import SegmentationPrediction
-from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate
-from .training import SegmentationTraining
-from .transforms import evaluation_transform, training_transform
+from .metrics import SegmentationMetrics, segmentation_figures
+from .protocols import Protocol, class_map, upsampled
+from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, pictures_of
+from .transforms import EvaluationTransform, Size, evaluation_transform, training_transform
+
+MASKS, CLASSES = "masks", "classes.txt"  # folder, and file beside it
+_OF_PIXELS, _OF_CLASSES = ("loss", "auxiliary"), ("dice", "lovasz")  # what terms are divided by
+_NO_LABELS = np.zeros((0, 0), np.uint8)
+_OUTPUT = (
+    "(batch, classes, rows, columns), logits at the network's own resolution: resize them bilinearly between the "
+    "centres of pixels (align_corners false, half_pixel) to the size of the picture; its class is the largest"
+)
 
 
-class ImageSegmentation(SegmentationTraining, SegmentationPrediction, SegmentationExport):
-    """Trains and evaluates a network that gives each pixel of a picture a class."""
+class ImageSegmentation(BackboneTask):
+    """Trains and evaluates a network that gives each pixel of a picture a class.
+
+    Cross-entropy is divided by the labelled pixels of all ranks and micro-batches, or by their classes' weights. Dice
+    and Lovasz losses are of each class in each picture, and divided by how many of these there are. mmsegmentation's
+    authors divide by the pixels of a device, those without a class too. Scores: each picture alone, all of its pixels
+    once, at its stored size; no number depends on batches or processes.
+    """
 
     batch_norm = "sync"
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "SEGMENTATION.OHEM_THRESHOLD": None,
     }
+    best_metric = ("mIoU", True)
+    makes_figures = True
+    image_size_key = "SEGMENTATION.CROP"
+    auxiliary_weight = 0.0  # the model's
+    palette: np.ndarray | None = None
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -114,3 +152,247 @@ class ImageSegmentation(SegmentationTraining, SegmentationPrediction, Segmentati
         model = super().build_model(num_classes)
         self.auxiliary_weight = getattr(model, "auxiliary_weight", Segmenter.auxiliary_weight)  # of a user's own
         return model
+
+    # ---- training ------------------------------------------------------------------------------------------------
+
+    @property
+    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # hard pixels are counted by the step
+        keys = self.config.SEGMENTATION
+        of_classes = _OF_CLASSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
+        return (*_OF_PIXELS[keys.OHEM_THRESHOLD is not None :], *of_classes)
+
+    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+        weights = self.config.SEGMENTATION.CLASS_WEIGHTS
+        of_pictures = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
+        pixels = of_pictures[:, :IGNORED].sum(axis=0)  # (classes,)
+        labelled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
+        present = np.count_nonzero(of_pictures[:, :IGNORED])
+        numbers = {**dict.fromkeys(_OF_PIXELS, labelled), **dict.fromkeys(_OF_CLASSES, present)}
+        return {name: numbers[name] for name in self.count_names}
+
+    def expected_losses(self) -> dict[str, float]:
+        return {"loss": math.log(self.num_classes)}
+
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+        labels = batch["labels"].astype("int64")  # (N, H, W)
+        outputs = model(self.normaliser(batch["images"]))
+        main, *auxiliary = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        with autocast.off():
+            keys, logits = self.config.SEGMENTATION, main.astype("float32")
+            if keys.OHEM_THRESHOLD is not None or keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
+                logits = upsampled(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
+            terms = {"loss": self._cross_entropy(logits, labels, keys.OHEM_THRESHOLD)}
+            rows = logits.flatten(2), labels.flatten(1), IGNORED  # (N, classes, pixels), (N, pixels)
+            if keys.DICE_WEIGHT:
+                terms["dice"] = Term(*dice_losses(*rows), keys.DICE_WEIGHT)
+            if keys.LOVASZ_WEIGHT:
+                terms["lovasz"] = Term(*lovasz_of_rows(*rows), keys.LOVASZ_WEIGHT)
+            for other in auxiliary:
+                term = self._cross_entropy(other.astype("float32"), labels)
+                terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
+        return terms
+
+    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, threshold: float | None = None) -> Term:
+        keys = self.config.SEGMENTATION
+        weights = None if keys.CLASS_WEIGHTS is None else tuple(keys.CLASS_WEIGHTS)
+        counted = (labels != IGNORED).astype("float32") if weights is None else weights_of(labels, IGNORED, weights)
+        if threshold is None:
+            return Term(resized_cross_entropy(logits, labels, IGNORED, weights), counted.sum())
+        losses = cross_entropies(logits, labels, IGNORED, axis=1)
+        counted = counted * hardest(losses, labels, IGNORED, threshold, keys.OHEM_KEPT)
+        return Term((losses * counted).sum(), counted.sum())
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    @property
+    def crop(self) -> Size:
+        """Height and width of a window, and of the input of an exported model."""
+        height, width = self.config.SEGMENTATION.CROP or self.config.DATA.CROP_SIZE
+        return height, width
+
+    @property
+    def protocol(self) -> Protocol:
+        """What SEGMENTATION says of evaluations."""
+        keys, crop = self.config.SEGMENTATION, self.crop
+        stride = tuple(keys.STRIDE or (max(1, 2 * side // 3) for side in crop))
+        more = tuple(keys.SCALES), keys.FLIP, keys.LOGITS_BY == "stored", self.config.DATA.EVAL_DIVISOR
+        return Protocol(crop if keys.PROTOCOL == "slide" else None, stride, *more)
+
+    def protocol_line(self) -> str:
+        """What a score depends on besides the weights and the data."""
+        data, said = self.config.DATA, "stored size"
+        if data.EVAL_SHORTEST_SIDE is not None:
+            said = f"shorter side {data.EVAL_SHORTEST_SIDE}"
+            said += f", longer at most {data.EVAL_LONGEST_SIDE}" if data.EVAL_LONGEST_SIDE is not None else ""
+        said += f", multiples of {data.EVAL_DIVISOR}" if data.EVAL_DIVISOR > 1 else ""
+        return f"{said}{'' if said == 'stored size' else f', bilinear of {data.RESIZE}'}; {self.protocol}"
+
+    def build_metrics(self) -> Metrics:
+        return SegmentationMetrics(self.class_names)
+
+    def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[list[np.ndarray]]:
+        """Class map and labels of each picture of a batch, uint8 (height, width); a device computes the next one while
+        a picture is looked at."""
+
+        def network(pixels: paddle.Tensor) -> paddle.Tensor:
+            return model(self.normaliser(pixels))
+
+        protocol, before = self.protocol, None
+        for picture in pictures_of(batch):
+            found = class_map(network, picture.image, picture.original_size, protocol)
+            later = read_later(found, picture.labels)
+            if before is not None:
+                yield before()
+            before = later
+        if before is not None:
+            yield before()
+
+    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+        predictions, records = [], []
+        for predicted, labels in self.class_maps(model, batch):
+            if not labels.size:  # of a split without label maps
+                labels = np.full_like(predicted, IGNORED)
+            records.append(packed(*step.metrics.update(predicted, labels)))
+            predictions.append(predicted)
+        if step.writer is not None:
+            step.writer.add(predictions)
+        return (lambda: records) if step.keeps_records else None
+
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[np.ndarray]:
+        """The class of each pixel of each picture, uint8 of its stored size; ``IGNORED`` where nothing can be said."""
+        return [predicted for predicted, _ in self.class_maps(model, batch)]
+
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        if not records or not isinstance(samples, SegmentationSamples):
+            return []
+
+        def predict(index: int) -> np.ndarray:
+            return self.predicted_again(samples, index, model)
+
+        return segmentation_figures(samples, records, self.class_names, predict)
+
+    # ---- prediction ----------------------------------------------------------------------------------------------
+
+    def set_up_from(self, learned: Learned) -> None:
+        super().set_up_from(learned)
+        colours = learned.data.get("palette")
+        if isinstance(colours, str):
+            self.palette = np.frombuffer(bytes.fromhex(colours), np.uint8).reshape(-1, 3)
+
+    def name_classes(self, number: int, learned: Learned) -> None:
+        """Take the names from the weights; those that say nothing know the classes of their recipe's published data."""
+        if not learned.class_names:
+            published = published_classes(self.config.DATA.DATASET.removesuffix("_segmentation"), None, 0)
+            if len(published.names) == number:
+                learned, self.palette = learned._replace(class_names=tuple(published.names)), published.palette
+        super().name_classes(number, learned)
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        return self.new_pictures(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config.DATA)))
+
+    def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
+        """The share of each class in the pixels of a picture.
+
+        Raises:
+            BadSample: the outputs are not finite.
+        """
+        counts = np.bincount(prediction.ravel(), minlength=IGNORED + 1)
+        if counts[IGNORED]:
+            raise BadSample("the model's outputs for it are not finite")
+        shares = (counts[: len(self.class_names)] / prediction.size).round(6).tolist()
+        return [{f"share {name}": share for name, share in zip(self.class_names, shares)}]
+
+    def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
+        return MaskWriter(folder, samples, self.class_names, palette_of(self, len(self.class_names)))
+
+    # ---- export --------------------------------------------------------------------------------------------------
+
+    def export_parts(self) -> ExportParts:
+        data, size = self.config.DATA, self.crop
+        resize = "as 'evaluated' says; then windows of the input's size, or all of it where it has this size"
+        about = {
+            **described_input(data, self.turns, resize, f"bilinear of {data.RESIZE}"),
+            "output": _OUTPUT,
+            "evaluated": self.protocol_line(),
+        }
+        picture = drawn_picture(*size)
+        example = {"picture": picture, "input": normalised(picture, data)}
+        shape = (self.num_classes, None, None)
+        return ExportParts(3, about, size, example=example, output_name="logits", output_shape=shape)
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        return OfOneSize(function, self.crop)
+
+
+class AsEvaluated(NamedTuple):
+    """A picture without labels as an evaluation would see it."""
+
+    transform: EvaluationTransform
+
+    def __call__(self, picture: Image.Image, generator: np.random.Generator) -> SegmentationSample:
+        return SegmentationSample(self.transform(picture), _NO_LABELS, -1, (picture.height, picture.width))
+
+
+class MaskWriter(PredictionWriter):
+    """Writes ``masks/NAME.png``, whose pixels are numbers of classes from 0 and which shows their colours, of each
+    picture; and of a new one ``pictures/NAME.jpg`` under these colours, with their names.
+
+    Args:
+        folder: exists.
+        samples: of ``open_inputs``, or of a split.
+        palette: uint8 (classes, 3).
+    """
+
+    writes_evaluations = True
+
+    def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str], palette: np.ndarray) -> None:
+        self.folder, self.samples, self.class_names, self.palette = folder, samples, list(class_names), palette
+        self._pictures = AnnotatedPictures(folder, samples)
+
+    def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
+        name = f"{MASKS}/{self._pictures.name(index)}.png"
+        (self.folder / MASKS).mkdir(exist_ok=True)
+        mask = Image.fromarray(prediction)
+        mask.putpalette(self.palette.tobytes())
+        with atomic_file(self.folder / name) as file:
+            mask.save(file, "PNG")
+        drawn = self._pictures.write(index, lambda picture: self._drawn(picture, prediction))
+        return {"mask": name} if drawn is None else {"mask": name, "picture": drawn}
+
+    def _drawn(self, picture: Image.Image, prediction: np.ndarray) -> Image.Image:
+        found = np.unique(prediction).tolist()
+        entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in found]
+        return with_legend(overlaid(np.asarray(picture), prediction, self.palette), entries)
+
+    def finish(self, entries: Iterable[Entry]) -> list[str]:
+        if not any(True for _ in entries):
+            return []
+        with atomic_file(self.folder / CLASSES) as file:
+            file.write("".join(f"{name}\n" for name in self.class_names).encode())
+        said = f"masks are in {self.folder / MASKS}: the number of a pixel is the line of its class in "
+        lines = [f"{said}{self.folder / CLASSES}, from 0"]
+        if isinstance(self.samples, InputSamples):
+            lines.append(f"pictures under the colours of their classes are in {self.folder / PICTURES}")
+        return lines
+
+
+class OfOneSize(paddle.nn.Layer):
+    """An exported segmenter, whose input has this height and width, in the place of the network."""
+
+    def __init__(self, function: paddle.nn.Layer, size: Size) -> None:
+        super().__init__()
+        self.function, self._size = function, size
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        """
+        Raises:
+            UserError: pictures, or windows of them, have another size.
+        """
+        if tuple(images.shape[2:]) != self._size:
+            own, theirs = ("x".join(map(str, size)) for size in (self._size, images.shape[2:]))
+            raise UserError(
+                f"the exported model takes {own} pixels (height x width), and the network would see {theirs} here: set "
+                f"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP [{own.replace('x', ', ')}], enlarge smaller "
+                "pictures with DATA.EVAL_SHORTEST_SIDE, or export the model for this size (-image_size)"
+            )
+        return self.function(images)

@@ -6,15 +6,15 @@ random scale, crop, mirror half of the pictures, change colours, fill up to the 
 bilinearly, with Pillow's filter or as OpenCV does; labels are those of the nearest pixel.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from ...contracts.sample_checks import BadSample
 from ...registry import resolve
-from ..transforms.own import with_own
-from ..transforms.photometric import with_other_colours
 from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resized, scaled_size
 from .data.segmentation_dataset import IGNORED
 
@@ -145,3 +145,68 @@ def training_transform(data: Any) -> TrainingTransform:
 def evaluation_transform(data: Any) -> EvaluationTransform:
     """What the keys below DATA describe."""
     return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_DIVISOR, data.RESIZE)
+
+
+def with_own(
+    name: str, picture: Image.Image, labels: np.ndarray, generator: np.random.Generator
+) -> tuple[Image.Image, np.ndarray]:
+    """Picture and labels after a user's transform: an object of albumentations, or one that can be seeded as those are
+    (``set_random_seed``), or a function that takes the generator as well.
+
+    Raises:
+        BadSample: it returns something else than a picture and labels of its size.
+    """
+    transform, given = resolve("transform", name), {"image": np.array(picture), "mask": labels}
+    if hasattr(transform, "set_random_seed"):
+        transform.set_random_seed(int(generator.integers(2**31)))
+        made = transform(**given)
+    else:
+        made = transform(**given, generator=generator)
+    if not isinstance(made, Mapping) or not {"image", "mask"} <= set(made):
+        raise BadSample(f"transform {name} returns {type(made).__name__}: expected a dictionary with image and mask")
+    pixels, labels = (np.asarray(made[part]) for part in ("image", "mask"))
+    kinds = (pixels.dtype, pixels.ndim, pixels.shape[2:], labels.dtype, pixels.shape[:2])
+    if kinds != (np.uint8, 3, (3,), np.uint8, labels.shape) or not labels.size:
+        raise BadSample(
+            f"transform {name} returns an image {pixels.dtype} {pixels.shape} and a mask {labels.dtype} "
+            f"{labels.shape}: expected uint8 (height, width, 3) and uint8 (height, width)"
+        )
+    return Image.fromarray(pixels), labels
+
+
+_BRIGHTNESS = 32.0  # levels
+_FACTORS = (0.5, 1.5)  # of contrast and saturation
+_HUE = 18 / 180  # of a whole turn
+
+
+def with_other_colours(pixels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Pixels uint8 (height, width, 3) with brightness, contrast, saturation and hue changed, each with probability 1/2;
+    contrast comes after brightness or at the end.
+
+    Source: order and ranges of mmsegmentation's ``PhotoMetricDistortion``, which are those of W. Liu et al., "SSD:
+    Single Shot MultiBox Detector", 2016 (in its code).
+    """
+    is_early = generator.random() < 0.5
+    if generator.random() < 0.5:
+        pixels = _levels(pixels, 1.0, generator.uniform(-_BRIGHTNESS, _BRIGHTNESS))
+    if is_early and generator.random() < 0.5:
+        pixels = _levels(pixels, generator.uniform(*_FACTORS), 0.0)
+    saturation = generator.uniform(*_FACTORS) if generator.random() < 0.5 else None
+    turn = generator.uniform(-_HUE, _HUE) if generator.random() < 0.5 else None
+    if saturation is not None or turn is not None:
+        hue, colour, value = Image.fromarray(np.ascontiguousarray(pixels)).convert("HSV").split()
+        levels = np.arange(256)
+        if turn is not None:
+            hue = hue.point(((levels + round(256 * turn)) % 256).tolist())
+        if saturation is not None:
+            colour = colour.point(np.clip(np.rint(levels * saturation), 0, 255).astype(int).tolist())
+        pixels = np.asarray(Image.merge("HSV", (hue, colour, value)).convert("RGB"))
+    if not is_early and generator.random() < 0.5:
+        pixels = _levels(pixels, generator.uniform(*_FACTORS), 0.0)
+    return pixels
+
+
+def _levels(pixels: np.ndarray, factor: float, shift: float) -> np.ndarray:
+    """uint8 pixels times ``factor`` plus ``shift``, cut off at 0 and 255."""
+    table = np.clip(np.rint(np.arange(256) * factor + shift), 0, 255).astype(np.uint8)
+    return table[pixels]

@@ -26,6 +26,8 @@ from .scene_store import (
     store_is_centred,
 )
 
+#: scans of one place, as ScanNet calls them; rooms of one area, as S3DIS does
+GROUPS_BY = {"scene": r"(?:^|/)(scene\d{4})_\d\d", "area": r"(?:^|/)(Area_\d+)_"}
 _WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel without neighbours
 
 
@@ -39,6 +41,7 @@ class SceneDataset(Dataset):
     fixed_classes: tuple[str, ...] | None = None
     #: names of the channels that all its scenes have; None: unknown
     channels: tuple[str, ...] | None = None
+    groups_by = GROUPS_BY
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
         """A warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""

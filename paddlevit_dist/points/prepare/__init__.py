@@ -1,6 +1,7 @@
 """Implementation of ``prepare scenes``, ``scannet``, ``ply`` and ``pth``: ``formats`` lists the formats of scenes, each
-with a reader, whose base is in ``listing``: ``scannet``, ``pth``, ``s3dis``, ``semantic_kitti``, ``pointcept``, and
-``tables`` for files of columns (PLY, ``las``, ``pcd``, ``text_tables``, ``numpy_tables``); ``store`` writes them.
+with a reader, whose base is in ``listing``: of PointGroup and Pointcept there, ``scannet``, ``s3dis``,
+``semantic_kitti``, and ``tables`` for files of columns (PLY, ``las``, ``pcd``, ``text_tables``,
+``numpy_tables``); ``store`` writes them.
 
 ``listing`` finds scenes and splits; ``coordinates`` centres scenes and checks for stray points and wrong units.
 """

@@ -1,1 +1,1 @@
-"""Semantic segmentation of point clouds: ``task``, ``settings``, ``input``, ``metrics`` (and losses)."""
+"""Semantic segmentation of point clouds: ``task``, ``settings``, ``metrics``; ``fragments``: scenes seen in parts."""

@@ -1,7 +1,8 @@
 """Semantic segmentation of point clouds: a class for every point, from a network on voxels."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,104 @@ from ...contracts.figures import Figure
 from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...labelling.counts import confusion_of
-from ...labelling.losses import cross_entropies
+from ...labelling.losses import adjusted_losses, cross_entropies, dice_losses_of_scenes, lovasz_softmax, weights_of
 from ...models import create_model
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.transfers import read, to_device
-from ..data.augment import to_metres
-from ..data.features import feature_channels
+from ..data import augment
+from ..data.augment import Sometimes, Turn, to_metres
+from ..data.features import feature_channels, point_features
 from ..data.pictures import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
 from ..data.ply import write_coloured_ply
-from ..data.samples import PointSample, compile_loops, join
+from ..data.samples import PointSample, SceneSamples, View, compile_loops, join
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
+from ..data.voxels import discretize
 from ..inputs import describe_points
 from ..outputs import SceneWriter
 from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, outputs_of, slices_of
 from ..sparse import Plan, SparseTensor, build_plan
 from .fragments import Blocks, scored
-from .input import PointSamples, WholeScene, training_steps
-from .metrics import SemanticMetrics
-from .training import loss_counts, loss_terms
+from .metrics import SemanticMetrics, semantic_terms
+
+_ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, metres
+_DROPOUT = 0.5  # probability of dropping points
+
+
+class WholeScene(PointSample):
+    """A scene that the network sees in fragments."""
+
+
+@dataclass(frozen=True)
+class PointSamples(SceneSamples):
+    """Scenes as segmentation input.
+
+    Args:
+        voxel_size_m: edge of a voxel.
+        color_range: what 0 and 255 are mapped to.
+        rotations: number of rotations about z in which a scene is seen.
+        notices: lines for the log.
+        flips: each rotation is seen a second time, mirrored along x.
+        in_fragments: a scene goes through the network in parts, so its batch has no plan of the whole.
+    """
+
+    voxel_size_m: float
+    color_range: tuple[float, float]
+    rotations: int
+    notices: Sequence[str] = ()
+    flips: bool = False
+    in_fragments: bool = False
+    protocol: str = ""
+
+    def voxelized(self, scene: Scene) -> PointSample:
+        directions = [2 * math.pi * turn / self.rotations for turn in range(self.rotations)]
+        views = [
+            self._seen_from(scene, angle, flip) for angle in directions for flip in (False, True)[: 1 + self.flips]
+        ]
+        return (WholeScene if self.in_fragments else PointSample)(scene, views)
+
+    def _seen_from(self, scene: Scene, angle: float, is_flipped: bool) -> View:
+        matrix = augment.rotation(2, angle)
+        if is_flipped:
+            matrix = matrix * np.array([-1.0, 1.0, 1.0])  # of x, once it is turned
+        if angle != 0.0 or is_flipped:
+            scene = augment.with_turned_normals(scene._replace(xyz=scene.xyz @ matrix.astype(np.float32)), matrix)
+        voxels = discretize(scene.xyz, self.voxel_size_m)  # (P, 3)
+        return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
+
+
+def training_steps(points: Any, dataset: SceneDataset, unit_m: float = 1.0) -> tuple[augment.Step, ...]:
+    """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
+
+    Args:
+        unit_m: metres per unit of the scenes' coordinates.
+
+    Raises:
+        UserError: the scale range is reversed.
+    """
+    keys = points.AUGMENT
+    if keys.SCALE[0] > keys.SCALE[1]:
+        raise UserError(f"POINTS.AUGMENT.SCALE is {list(keys.SCALE)}: expected the smaller factor first")
+    tilt = math.radians(keys.TILT_DEGREES)
+    turns = Turn(0, tilt), Turn(1, tilt), Turn(2, math.radians(keys.ROTATION_DEGREES))
+    # This distortion has no key; its numbers are still drawn so that a seed gives the same scenes as ever.
+    parts = (augment.Distortion(0.0), augment.Flips(keys.FLIP, axes=2), *turns, augment.Scale(*keys.SCALE))
+    wanted = [
+        (True, augment.Affine(parts)),
+        (keys.ELASTIC, Sometimes(keys.ELASTIC, augment.Elastic(_ELASTIC_M))),
+        (keys.JITTER_M, augment.Jitter(keys.JITTER_M)),
+        (keys.DROPOUT, Sometimes(_DROPOUT, augment.Dropout(keys.DROPOUT))),
+        (keys.COLOR_CONTRAST, Sometimes(keys.COLOR_CONTRAST, augment.ColorContrast())),
+        (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.ColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
+        (keys.COLOR_DROP, Sometimes(keys.COLOR_DROP, augment.ColorDrop())),
+    ]
+    # First, so that a large scene is not turned and distorted as a whole.
+    around = () if points.CROP is None else (augment.Crop(points.CROP, points.CROP_SIZE_M),)
+    changes = (*augment.to_metres(unit_m), *around, *(step for is_wanted, step in wanted if is_wanted))
+    crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
+    return (*changes, augment.Mix(dataset, changes, points.MIX_PROB), *crop)
 
 
 class SemanticSegmentation(SceneTask):
@@ -241,3 +319,53 @@ class ClassWriter(SceneWriter):
             legend = legend_of(np.concatenate([*shown.values()]), self.class_names)
             write_png(self.folder / names[-1], sheet(views, legend))
         return names
+
+
+def loss_counts(points: Any, batch: dict[str, Any]) -> dict[str, float]:
+    """Normalisers of a batch: of the cross-entropy the labelled points, or the weights of their classes; of the Dice
+    loss the classes of each scene.
+
+    Args:
+        points: the POINTS keys.
+        batch: ``labels`` int64 (P,) and ``offsets`` int (scenes + 1,), arrays.
+    """
+    labels, weights = batch["labels"], points.CLASS_WEIGHTS
+    if weights is None:
+        labelled = np.count_nonzero(labels != IGNORED)
+    else:
+        numbers = np.bincount(labels[labels != IGNORED], minlength=len(weights))
+        labelled = float(np.dot(numbers, weights))
+    counts = {"loss": labelled}
+    if points.DICE_WEIGHT:
+        parts = np.split(labels, batch["offsets"][1:-1])
+        counts["dice"] = sum(len(np.unique(part[part != IGNORED])) for part in parts)
+    return counts
+
+
+def loss_terms(points: Any, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, Term]:
+    """The terms of a training step.
+
+    Args:
+        points: the POINTS keys.
+        logits: float32 (P, classes), P at least 1.
+        batch: as for ``loss_counts``, tensors.
+    """
+    labels, offsets = batch["labels"], batch["offsets"]
+    terms = dict(zip(("loss", "accuracy"), semantic_terms(logits, labels)))
+    weights = None if points.CLASS_WEIGHTS is None else tuple(points.CLASS_WEIGHTS)
+    if weights is not None or points.LABEL_SMOOTHING or points.FOCAL_GAMMA:
+        losses = adjusted_losses(logits, labels, IGNORED, weights, points.LABEL_SMOOTHING, points.FOCAL_GAMMA)
+        count = terms["loss"].count if weights is None else weights_of(labels, IGNORED, weights).sum()
+        terms["loss"] = Term(losses.sum(), count)
+    if points.LOVASZ_WEIGHT:
+        terms["lovasz"] = Term(*lovasz_softmax(logits, labels, IGNORED), weight=points.LOVASZ_WEIGHT)
+    if points.DICE_WEIGHT:
+        scenes = scenes_of(offsets, labels.shape[0])
+        found = dice_losses_of_scenes(logits, labels, scenes, offsets.shape[0] - 1, IGNORED)
+        terms["dice"] = Term(*found, weight=points.DICE_WEIGHT)
+    return terms
+
+
+def scenes_of(offsets: paddle.Tensor, num_points: int) -> paddle.Tensor:
+    """The scene of each point, int64 (P,), from where the scenes begin, int (scenes + 1,)."""
+    return paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(num_points), right=True)

@@ -12,7 +12,7 @@ from ...contracts.dataset import Samples, dataset_class, names_of_classes
 from ...contracts.figures import Figure
 from ...contracts.prediction import InputSamples, find_inputs
 from ...contracts.sample_checks import BadSample, require_finite, require_label
-from ...contracts.task import Labelled, Step, Task, Term
+from ...contracts.task import Labelled, Step, Term
 from ...labelling.classification import ClassificationMetrics
 from ...labelling.classifier import Classifier, joined
 from ...labelling.classifier_figures import Evaluated, galleries, tables
@@ -108,7 +108,7 @@ class ShapeInputs(InputSamples):
         return sample_of(read_shape(self.names[index]), self.shapes)
 
 
-class ShapeClassification(Classifier, Task):
+class ShapeClassification(Classifier):
     """Trains and evaluates a sparse network that has one output for each shape. The loss is the mean over all shapes of
     all ranks."""
 

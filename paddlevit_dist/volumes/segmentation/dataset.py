@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...contracts.dataset import Dataset
+from ...contracts.sample_groups import SUBJECT
 from ...runtime.errors import UserError
 from ..geometry import Geometry
 from ..reading import Header
@@ -73,6 +74,7 @@ class SegmentedVolumes(Dataset):
     """
 
     holds = "volumes with label maps"
+    groups_by = SUBJECT
     class_names: list[str] = []
     #: the number that files have for each class
     numbers: list[int] = []

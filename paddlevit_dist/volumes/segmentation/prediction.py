@@ -9,31 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ...contracts.dataset import Samples
 from ...contracts.prediction import (
     Entry,
-    Learned,
     PredictionWriter,
     Row,
-    TaskPrediction,
 )
-from ...contracts.sample_checks import BadSample
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ..geometry import as_stored, square
-from ..inputs import Readable, VolumeInputs, find_volumes, read_new
-from ..intensities import Intensities
-from ..nonzero import per_channel, recorded
+from ..inputs import Readable, read_new
 from ..reading import library
 from ..store import Decoded
-from .dataset import IGNORED, LabelMap, Source, VolumeFiles
+from .dataset import LabelMap, Source, VolumeFiles
 from .figures import class_slices
 from .nnunet import grouped
-from .samples import SegmentedSamples
 
-_UNKNOWN = (
-    "the weights do not say which labels they find in which channels at which spacing: give the run's folder, or "
-)
 _CLASSES = "classes.txt"
 
 
@@ -51,47 +41,6 @@ class Segmented(NamedTuple):
     labels: np.ndarray
     volume: np.ndarray
     spacing: np.ndarray
-
-
-class VolumeSegmentationPrediction(TaskPrediction):
-    """Label maps of new volumes."""
-
-    class_names: list[str]
-    numbers: list[int]
-    channels: list[str]
-    spacing: np.ndarray | None
-    within: str | None
-
-    def set_up_from(self, learned: Learned) -> None:
-        known, spacing = learned.input, self.config.VOLUMES.SPACING_MM or learned.input.get("spacing_mm")
-        if not learned.class_names or not spacing or not known.get("channels") or not known.get("label_numbers"):
-            raise UserError(_UNKNOWN + "weights with their about.yaml")
-        self.class_names, self.numbers = list(learned.class_names), list(known["label_numbers"])
-        self.channels, self.spacing = list(known["channels"]), np.array(spacing, dtype=np.float64)
-        self.within = recorded(known)
-
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
-        files, unreadable = find_volumes(list(map(str, inputs)))
-        intensities = Intensities.of(self.config.VOLUMES, len(self.channels), self.within)
-        dataset = NewVolumes(files, self)
-        dataset.within = per_channel(intensities.within, intensities.kinds)
-        return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
-
-    def prediction_rows(self, prediction: Segmented) -> list[Row]:
-        """The millilitres of each class.
-
-        Raises:
-            BadSample: the outputs are not finite.
-        """
-        counts = np.bincount(prediction.labels.ravel(), minlength=IGNORED + 1)
-        if counts[IGNORED]:
-            raise BadSample("the model's outputs for it are not finite")
-        millilitres = (counts * prediction.spacing.prod() / 1000).round(3).tolist()
-        return [{f"ml {name}": own for name, own in zip(self.class_names[1:], millilitres[1:])}]
-
-    def prediction_writer(self, folder: Path, samples: Samples) -> "LabelWriter":
-        library("nibabel", str(folder))
-        return LabelWriter(folder, samples.dataset, self.class_names, self.numbers)
 
 
 class NewVolumes(VolumeFiles):

@@ -1,40 +1,66 @@
-"""The task: a class for each voxel of a volume."""
+"""The task: a class for each voxel of a volume, learned, scored, predicted and exported."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 
-from ...contracts.dataset import dataset_class
+from ...contracts.dataset import Samples, dataset_class
+from ...contracts.figures import Figure
+from ...contracts.metrics import Metrics
+from ...contracts.prediction import Learned, Row
 from ...contracts.sample_checks import BadSample, require_finite
-from ...contracts.task import ExportParts, Task
+from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
+from ...labelling.losses import dice_losses, summed_cross_entropy
 from ...models import create_model
+from ...runtime import autocast
 from ...runtime.errors import UserError
+from ...runtime.transfers import read_later, to_device
 from ..detection import require_same_spacing, three_digits
 from ..export import segmentation_parts
+from ..geometry import between
+from ..inputs import VolumeInputs, find_volumes
 from ..intensities import Intensities
-from ..nonzero import settle
+from ..nonzero import per_channel, recorded, settle
 from ..reading import library
 from ..samples import Augmentation
+from ..sliding_window import mirrored, predict
 from .dataset import IGNORED, SegmentedVolumes
-from .evaluation import VolumeSegmentationEvaluation
-from .figures import class_slices
+from .figures import class_slices, segmentation_figures
 from .fingerprint import fingerprint, misnamed
-from .prediction import VolumeSegmentationPrediction
-from .samples import SegmentedSamples, collate
+from .metrics import VolumeMetrics
+from .prediction import LabelWriter, NewVolumes, Segmented
+from .samples import Place, SegmentedSamples, collate, volumes_of
 from .settings import AXES
-from .training import VolumeSegmentationTraining
+
+_UNKNOWN = (
+    "the weights do not say which labels they find in which channels at which spacing: give the run's folder, or "
+)
+_VALUES_AT_ONCE = 1 << 25  # of outputs that are brought to the stored grid, some 500 MB with what they are made of
 
 
-class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluation, VolumeSegmentationPrediction, Task):
-    """Trains and evaluates a network that gives each voxel of a volume a class."""
+class VolumeSegmentation(Task):
+    """Trains and evaluates a network that gives each voxel of a volume a class.
+
+    Losses: cross-entropy over the labelled voxels of all ranks and micro-batches, and the Dice loss of each class but
+    the background in each crop where it occurs. With deep supervision level k, of half the resolution of level k - 1,
+    has both losses with the weight 1 / 2^k, and weights sum up to 1; its labels are those of every 2^k-th voxel.
+    Scores: each volume alone, each voxel once, as its labels are stored; no number depends on batches or processes.
+
+    Source of the losses: F. Isensee et al., 2021, "nnU-Net: a self-configuring method for deep learning-based
+    biomedical image segmentation", Nature Methods 18, supplementary note 2. There Dice is of all crops of a batch, or
+    of each crop and class whether it occurs or not.
+    """
 
     sample_name = "volumes"
     draws_samples = True
     batch_norm = "sync"
     fixed_shapes = True
+    best_metric = ("Dice", True)
+    makes_figures = True
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -130,6 +156,153 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
             supervised=self.supervised,
         )
 
+    # ---- training ------------------------------------------------------------------------------------------------
+
+    @property
+    def supervised(self) -> int:
+        """Levels below the first that have a loss: all of the way up but the coarsest."""
+        volumes = self.config.VOLUMES
+        return max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
+
+    @property
+    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # they depend on the configuration
+        sorts = ("cross_entropy", "dice") if self.config.VOLUMES.DICE_WEIGHT else ("cross_entropy",)
+        return tuple(named(sort, level) for level in range(self.supervised + 1) for sort in sorts)
+
+    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
+        numbers = {}
+        for level in range(self.supervised + 1):
+            labels = at_level(batch["labels"], level)
+            of_crops = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1)[:IGNORED] for row in labels])
+            numbers[named("cross_entropy", level)] = int(of_crops.sum())
+            numbers[named("dice", level)] = int(np.count_nonzero(of_crops[:, 1:]))
+        return {name: numbers[name] for name in self.count_names}
+
+    def expected_losses(self) -> dict[str, float]:
+        return {"cross_entropy": math.log(len(self.class_names))}
+
+    def train_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: Step) -> dict[str, Term]:
+        outputs = model(batch["volume"])
+        outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+        total = sum(0.5**level for level in range(len(outputs)))
+        terms = {}
+        with autocast.off():
+            for level, maps in enumerate(outputs):
+                labels = at_level(batch["labels"], level).astype("int64").flatten(1)  # (N, voxels)
+                logits = maps.astype("float32").flatten(2)  # (N, classes, voxels)
+                weight, labelled = 0.5**level / total, (labels != IGNORED).astype("float32").sum()
+                loss = summed_cross_entropy(logits, labels, IGNORED, 1)
+                terms[named("cross_entropy", level)] = Term(loss, labelled, weight)
+                if self.config.VOLUMES.DICE_WEIGHT:
+                    dice = dice_losses(logits, labels, IGNORED, 1)
+                    terms[named("dice", level)] = Term(*dice, weight * self.config.VOLUMES.DICE_WEIGHT)
+        return terms
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    def protocol_line(self) -> str:
+        """What a score depends on besides the weights and the data."""
+        volumes = self.config.VOLUMES
+        size = " x ".join(map(str, volumes.CROP_SIZE))
+        mirroring = f", mean of {2 ** len(self._mirrored())} mirror images" if self._mirrored() else ""
+        return f"windows of {size} voxels, overlap {volumes.OVERLAP:g}, {volumes.WINDOW_WEIGHTS} weights{mirroring}"
+
+    def _mirrored(self) -> list[int]:
+        volumes = self.config.VOLUMES
+        return [AXES.index(axis) for axis in volumes.MIRROR_AXES] if volumes.TEST_MIRROR else []
+
+    def build_metrics(self) -> Metrics:
+        return VolumeMetrics(self.class_names, self.config.VOLUMES.SURFACE_DISTANCES)
+
+    def segmented(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[tuple[Segmented, np.ndarray]]:
+        """The classes of each volume's voxels, and its labels; a device computes the next volume while one is looked
+        at."""
+        before = None
+        for place, volume, labels in volumes_of(batch):
+            later = place, read_later(self.class_map(model, volume, place), labels, volume[0])
+            if before is not None:
+                yield _of(*before)
+            before = later
+        if before is not None:
+            yield _of(*before)
+
+    def class_map(self, model: paddle.nn.Layer, volume: paddle.Tensor, place: Place) -> paddle.Tensor:
+        """The class of each voxel, uint8 of the stored labels' shape; ``IGNORED`` where an output is not finite.
+
+        Outputs of windows and their mirror images are averaged, then brought to the stored spacing linearly, and the
+        largest one of a voxel is its class.
+        """
+        volumes = self.config.VOLUMES
+        network = mirrored(lambda windows: model(windows).astype("float32"), self._mirrored())
+        maps = predict(network, volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS)
+        steps, planes = np.array(place.stored_spacing) / np.array(place.spacing), []
+        every = max(1, _VALUES_AT_ONCE // (len(self.class_names) * place.stored[1] * place.stored[2]))
+        for first in range(0, place.stored[0], every):
+            part = on_grid(maps, place.stored, steps, slice(first, first + every))
+            found, finite = part.argmax(axis=0, dtype="int32"), paddle.isfinite(part).all(axis=0)
+            planes.append(paddle.where(finite, found, paddle.full_like(found, IGNORED)).astype("uint8"))
+        return paddle.concat(planes)
+
+    def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+        found, truths, records = [], [], []
+        for predicted, labels in self.segmented(model, batch):
+            if not labels.size:  # of a split without labels
+                labels = np.full_like(predicted.labels, IGNORED)
+            records.append(step.metrics.update(predicted.labels, labels, predicted.spacing))
+            found.append(predicted)
+            truths.append(labels)
+        if step.writer is not None:
+            step.writer.add(found, truths)
+        return (lambda: records) if step.keeps_records else None
+
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Segmented]:
+        """The class of each voxel of each volume."""
+        return [predicted for predicted, _ in self.segmented(model, batch)]
+
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        if not records or not isinstance(samples, SegmentedSamples):
+            return []
+
+        def again(index: int) -> tuple[Segmented, np.ndarray]:
+            batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+            tensors = {name: to_device(own) if isinstance(own, np.ndarray) else own for name, own in batch.items()}
+            return next(self.segmented(model, tensors))
+
+        return segmentation_figures(samples, records, self.class_names, again)
+
+    # ---- prediction and export -----------------------------------------------------------------------------------
+
+    def set_up_from(self, learned: Learned) -> None:
+        known, spacing = learned.input, self.config.VOLUMES.SPACING_MM or learned.input.get("spacing_mm")
+        if not learned.class_names or not spacing or not known.get("channels") or not known.get("label_numbers"):
+            raise UserError(_UNKNOWN + "weights with their about.yaml")
+        self.class_names, self.numbers = list(learned.class_names), list(known["label_numbers"])
+        self.channels, self.spacing = list(known["channels"]), np.array(spacing, dtype=np.float64)
+        self.within = recorded(known)
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
+        files, unreadable = find_volumes(list(map(str, inputs)))
+        intensities = Intensities.of(self.config.VOLUMES, len(self.channels), self.within)
+        dataset = NewVolumes(files, self)
+        dataset.within = per_channel(intensities.within, intensities.kinds)
+        return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
+
+    def prediction_rows(self, prediction: Segmented) -> list[Row]:
+        """The millilitres of each class.
+
+        Raises:
+            BadSample: the outputs are not finite.
+        """
+        counts = np.bincount(prediction.labels.ravel(), minlength=IGNORED + 1)
+        if counts[IGNORED]:
+            raise BadSample("the model's outputs for it are not finite")
+        millilitres = (counts * prediction.spacing.prod() / 1000).round(3).tolist()
+        return [{f"ml {name}": own for name, own in zip(self.class_names[1:], millilitres[1:])}]
+
+    def prediction_writer(self, folder: Path, samples: Samples) -> "LabelWriter":
+        library("nibabel", str(folder))
+        return LabelWriter(folder, samples.dataset, self.class_names, self.numbers)
+
     def export_parts(self) -> ExportParts:
         facts = self.class_names, self.numbers, self.channels, self.spacing
         return segmentation_parts(self.config.VOLUMES, self._intensities(), *facts)
@@ -152,3 +325,41 @@ class VolumeSegmentation(VolumeSegmentationTraining, VolumeSegmentationEvaluatio
     def _seen(self, volume: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, str]:
         found = [self.class_names[label] for label in np.setdiff1d(labels, [0, IGNORED]).tolist()]
         return class_slices(volume, self.spacing, labels, self.class_names), ", ".join(found) or "background"
+
+
+def named(sort: str, level: int) -> str:
+    """The name of a term of the loss."""
+    return sort if not level else f"{sort} 1/{2**level}"
+
+
+def at_level(labels: Any, level: int) -> Any:
+    """Every 2**level-th voxel of labels (N, depth, height, width)."""
+    step = 2**level
+    return labels[:, ::step, ::step, ::step]
+
+
+def _of(place: Place, values: Any) -> tuple[Segmented, np.ndarray]:
+    classes, labels, volume = values()
+    return Segmented(place.index, classes, volume, np.array(place.stored_spacing)), labels
+
+
+def on_grid(maps: paddle.Tensor, shape: Sequence[int], steps: np.ndarray, planes: slice = slice(None)) -> paddle.Tensor:
+    """Maps (classes, depth, height, width) at places 0, step, 2 step and so on along each axis, interpolated linearly;
+    beyond the last voxel they stay as they are there.
+
+    Args:
+        shape: (depth, height, width) of the result.
+        steps: of each axis, in voxels of ``maps``.
+        planes: of the result's depth, those that are wanted.
+    """
+    for axis, (count, step) in enumerate(zip(shape, steps), 1):
+        length, wanted = maps.shape[axis], planes if axis == 1 else slice(None)
+        if count == length and abs(step - 1) < 1e-6:
+            maps = maps[:, planes] if axis == 1 else maps
+            continue
+        lower, share = (line[wanted] for line in between(length, count, step))
+        first, second = (
+            paddle.index_select(maps, to_device(np.minimum(lower + more, length - 1)), axis) for more in (0, 1)
+        )
+        maps = first + to_device(share).reshape([-1 if own == axis else 1 for own in range(4)]) * (second - first)
+    return maps

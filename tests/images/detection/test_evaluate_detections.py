@@ -12,6 +12,7 @@ from images.detection.drawn_detections import NOTHING_FOUND
 from PIL import Image
 
 from paddlevit_dist.commands import evaluate_detections, evaluate_results
+from paddlevit_dist.comparing.tables import read
 from paddlevit_dist.contracts.prediction import Entry, InputSamples
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.prediction import DetectionWriter
@@ -411,3 +412,19 @@ def test_files_that_are_not_there(tmp_path):
     for words in (("a.json", "missing.json"), ("missing.json", "a.json")):
         with pytest.raises(UserError, match="missing.json cannot be read: No such file"):
             evaluate_detections.run([str(tmp_path / word) for word in words])
+
+
+def test_a_field_of_pictures_says_what_they_are_of(evaluate, tmp_path):
+    pictures = [{"id": n, "width": 100, "height": 80, "video_id": n % 3, "file_name": f"{n}.jpg"} for n in range(12)]
+    objects = [dict(ANNOTATIONS["annotations"][0], id=n + 1, image_id=n) for n in range(12)]
+    annotations = {**ANNOTATIONS, "images": pictures, "annotations": objects}
+    results = [
+        dict(RESULTS[0], image_id=n, score=0.9 - n / 100, bbox=[10 + 3 * (n % 3), 11, 40, 41]) for n in range(12)
+    ]
+    plain, _ = evaluate(annotations, results)
+    said, told = evaluate(annotations, results, "-group=video_id", f"-output={tmp_path / 'out'}")
+    assert said["scores"] == plain["scores"] and said["intervals"]["AP"] != plain["intervals"]["AP"]
+    assert said["groups"] == {"by": "video_id", "number": 3, "source": str(tmp_path / "annotations.json")}
+    assert "3 groups (below 30), cup in fewer than 10 groups" in told
+    assert read(str(tmp_path / "out")).groups.names.tolist() == ["0", "1", "2"] * 4
+    evaluate_detections.run([str(tmp_path / "annotations.json"), str(tmp_path / "results.json"), "-group=video_id"])

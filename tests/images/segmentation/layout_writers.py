@@ -174,28 +174,6 @@ def labelme(root):
     return {("train", "a"): truth}
 
 
-def cvat_outlines(root):
-    points = ";".join(f"{x}.0,{y}.0" for x, y in BOX)
-    image = (
-        '<image id="0" name="sub/a &amp; b.jpg" subset="{}" width="9" height="6">'
-        f'<polygon label="road" points="{points}" z_order="1"></polygon>'
-        '<mask label="car" rle="1, 2, 1" left="1" top="1" width="2" height="2" z_order="2"></mask>'
-        '<polygon label="car" points="0,0;9,0;9,6;0,6" z_order="0"></polygon>'
-        '<points label="car" points="3,3" z_order="9"></points></image>'
-    )
-    names = "".join(f"<label><name>{name}</name><color>#aabbcc</color></label>" for name in ("road", "car"))
-    (root / "annotations.xml").write_text(
-        f'<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n<version>1.1</version><meta><task><labels>{names}'
-        f"</labels></task></meta>\n{image.format('Train')}\n"
-        f'<image id="1" name="c.jpg" subset="Validation" width="9" height="6"/></annotations>\n'
-    )
-    photo(root / "images" / "sub" / "a & b.jpg")
-    photo(root / "images" / "c.jpg")
-    truth = box_map(1, around=2)
-    truth[1, 2] = truth[2, 1] = 2
-    return {("train", "a & b"): truth, ("val", "c"): np.zeros(SIZE, int)}
-
-
 def yolo_outlines(root):
     shares = " ".join(f"{x / SIZE[1]} {y / SIZE[0]}" for x, y in BOX)
     whole = "1 0 0 1 0 1 1 0 1"
@@ -217,8 +195,7 @@ LAYOUTS = {
     "pascal_context": (pascal_context, 59, ("aeroplane", "wood")),
     "coco_stuff": (coco_stuff, 171, ("person", "wood")),
     "coco_panoptic": (coco_panoptic, 2, ("person", "rug-merged")),
-    "cvat_masks": (cvat_masks, 3, ("background", "big dog")),
+    "label_maps": (cvat_masks, 3, ("background", "big dog")),
     "labelme": (labelme, 3, ("background", "dog")),
-    "cvat_outlines": (cvat_outlines, 3, ("background", "car")),
     "yolo_outlines": (yolo_outlines, 3, ("background", "soil")),
 }

@@ -7,9 +7,12 @@ from PIL import Image
 
 from paddlevit_dist.contracts.sample_checks import BadSample
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
-from paddlevit_dist.images.segmentation.transforms import EvaluationTransform, TrainingTransform
-from paddlevit_dist.images.transforms.own import with_own
-from paddlevit_dist.images.transforms.photometric import with_other_colours
+from paddlevit_dist.images.segmentation.transforms import (
+    EvaluationTransform,
+    TrainingTransform,
+    with_other_colours,
+    with_own,
+)
 from paddlevit_dist.images.transforms.resizing import fitted_scale, nearest, resized, scaled_size
 from paddlevit_dist.registry import TRANSFORMS, register_transform
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from ....contracts.sample_groups import FOLDER
 from ...data.image_dataset import ImageDataset
 from ...data.odd_data import count
 
@@ -42,6 +43,7 @@ class DetectionDataset(ImageDataset):
     """
 
     holds = "pictures with boxes"
+    groups_by = FOLDER
     #: number of each category in the file that names them, ascending
     category_ids: tuple[int, ...] = ()
     #: whether objects have masks

@@ -3,23 +3,24 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from PIL import Image
 
 from ....loading.path_index import ensure_path_index, make_batch
 from ....runtime.errors import UserError
+from ....runtime.files import read_regular
 from ....runtime.printing import shortened
-from ...data.annotated_files import stamp
+from ...data.annotated_files import readable, stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
-from ...data.label_pixels import numbers_in, read_label_file
-from ...data.map_layouts import CVAT_XML, MAPS, PANOPTIC, YOLO_TEXT, Found, find_layout, folders_of, pairs_of
+from ...data.label_pixels import LabelPixels, numbers_in, numbers_of, read_label_file
+from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, Found, find_layout, folders_of, pairs_of
 from ...data.outline_files import draw, labelme_files, labelme_names, list_outlines, read_drawing
-from ...data.panoptic import read_panoptic
 from ...data.reading import (
     Reading,
     WrongSize,
@@ -29,12 +30,11 @@ from ...data.reading import (
     orientation,
     read_file,
 )
-from .label_tables import LabelTable
 from .segmentation_dataset import IGNORED, SegmentationDataset
 
 _LAYOUT = (
     "with pictures and label maps, such as images/train and masks/train, or train/images and train/masks, or with the "
-    "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme, CVAT or YOLO"
+    "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme or YOLO"
 )
 _BACKGROUND = ("background", "_background_")
 _MOST_UNLISTED = 200  # classes that nobody has listed
@@ -142,7 +142,7 @@ class LabelMaps(SegmentationDataset):
             table = LabelTable({}, of_segments, "the segments of COCO's file for this picture have other numbers")
             return table.labels(read_label_file(file, self.reading.max_pixels), file)
         size = size or self._size(index)
-        drawing = read_drawing(self._kind, file, note, size)
+        drawing = read_drawing(self._kind, file, size)
         self._compare(index, size, drawing.size or size)
         try:
             return draw(drawing, size, self._label_of, self._unlabelled)
@@ -239,7 +239,7 @@ class LabelMaps(SegmentationDataset):
             names = _cached(cache_folder, everywhere, labelme_names) if classes is None else classes.names
             spelt = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
         self._name(names, spelt, choices)
-        return _Files(*listed[:3])
+        return _Files(listed.pictures, listed.files, [b""] * len(listed.files))
 
     def _name(self, names: Sequence[str], spelt: Sequence[str], choices: Choices) -> None:
         """Classes of outlines; ``spelt`` is what their files call them. What is outside of all outlines is the class
@@ -253,8 +253,7 @@ class LabelMaps(SegmentationDataset):
             named = self.class_names[self._unlabelled]
             self.notices.append(f"pixels outside of outlines are of class {named} (DATA.UNLABELLED ignored: of none)")
         if self._kind != YOLO_TEXT:
-            without_pixels = "points, lines and boxes" if self._kind == CVAT_XML else "points and lines"
-            self.notices.append(f"{without_pixels} among the outlines have no pixels and are left out")
+            self.notices.append("points and lines among the outlines have no pixels and are left out")
 
 
 def _classes_of(found: Found, choices: Choices) -> ClassList | None:
@@ -273,3 +272,137 @@ def _cached(cache_folder: Path, files: Sequence[str], find: Callable[[Sequence[s
     what = find.__name__
     index = ensure_path_index(cache_folder, what, stamp(what, files), lambda: [make_batch([], 0)], lambda: find(files))
     return list(index.class_names or ())
+
+
+class LabelTable(NamedTuple):
+    """Which number, or which colour, stands for which class.
+
+    Attributes:
+        numbers: of label maps -> class, or ``IGNORED``.
+        colours: red + 256 green + 65,536 blue -> class, or ``IGNORED``; empty: label maps have numbers.
+        remark: what to do about an unknown label, for the message.
+    """
+
+    numbers: Mapping[int, int]
+    colours: Mapping[int, int]
+    remark: str
+
+    def labels(self, pixels: LabelPixels, path: str) -> np.ndarray:
+        """uint8 (height, width), the class of each pixel or ``IGNORED``.
+
+        Raises:
+            UserError: a pixel has another number or colour; names the file, the row and the column, from 0.
+        """
+        values, is_colour = pixels.values, pixels.is_colour
+        known = self.colours if is_colour else self.numbers
+        if is_colour and not self.colours:
+            values, is_colour, known = numbers_of(pixels, path), False, self.numbers
+        elif not is_colour and self.colours:
+            known, is_colour = self._of_numbers(pixels.palette)
+        found = _of_bytes(values, known) if values.dtype == np.uint8 else _of_any(values, known)
+        if isinstance(found, np.ndarray):
+            return found
+        row, column = found
+        raise UserError(self._unknown(int(values[row, column]), is_colour, path, row, column))
+
+    def _of_numbers(self, palette: np.ndarray | None) -> tuple[Mapping[int, int], bool]:
+        """What numbers stand for where classes have colours: those of the palette; where there is none, grey levels if
+        all colours are grey, else the numbers of the list."""
+        if palette is not None:
+            return {at: self.colours[one] for at, one in enumerate(palette.tolist()) if one in self.colours}, False
+        if all(one == (one & 255) * 0x010101 for one in self.colours):
+            return {one & 255: label for one, label in self.colours.items()}, False
+        return self.numbers, False
+
+    def _unknown(self, value: int, is_colour: bool, path: str, row: int, column: int) -> str:
+        shown = str(_channels(value)) if is_colour else str(value)
+        known = (
+            [str(_channels(one)) for one in self.colours] if is_colour else [str(one) for one in sorted(self.numbers)]
+        )
+        what = "colour" if is_colour else "label"
+        return (
+            f"{path} has the {what} {shown} at row {row}, column {column}, which is not known: {what}s are "
+            f"{shortened(', '.join(known), 80)}; {self.remark}"
+        )
+
+
+def _channels(packed: int) -> tuple[int, int, int]:
+    return packed & 255, packed >> 8 & 255, packed >> 16
+
+
+def _of_bytes(values: np.ndarray, known: Mapping[int, int]) -> np.ndarray | tuple[int, int]:
+    """The classes of numbers up to 255, uint8 (height, width); or row and column of the first that is not known."""
+    raw = bytearray(np.ascontiguousarray(values))
+    if raw.translate(None, bytes(number for number in known if number < 256)):
+        is_known = np.isin(np.arange(256), list(known))
+        row, column = np.argwhere(~is_known[values])[0].tolist()
+        return row, column
+    table = bytes(known.get(number, 0) for number in range(256))
+    return np.frombuffer(raw.translate(table), np.uint8).reshape(values.shape)
+
+
+def _of_any(values: np.ndarray, known: Mapping[int, int]) -> np.ndarray | tuple[int, int]:
+    """The same for whole numbers of any size: looked up once for each run of equal ones."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    starts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(flat[1:] != flat[:-1]) + 1])[: len(flat)]
+    numbers = np.array(sorted(known), np.int64)
+    labels = np.array([known[number] for number in numbers.tolist()], np.uint8)
+    places = np.searchsorted(numbers, flat[starts]).clip(max=len(numbers) - 1)
+    unknown = numbers[places] != flat[starts]
+    if unknown.any():
+        row, column = divmod(int(starts[unknown.argmax()]), values.shape[1])
+        return row, column
+    return np.repeat(labels[places], np.diff(starts, append=len(flat))).reshape(values.shape)
+
+
+class _Category(msgspec.Struct):
+    id: int
+    name: str
+    color: tuple[int, int, int] | None = None
+
+
+class _Segment(msgspec.Struct):
+    id: int
+    category_id: int
+
+
+class _Segments(msgspec.Struct):
+    file_name: str
+    segments_info: list[_Segment]
+
+
+class _Panoptic(msgspec.Struct):
+    annotations: list[_Segments]
+    categories: list[_Category]
+
+
+def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | None, list[bytes]]:
+    """Classes and segments of the label maps of a split, from the JSON file that has the name of their folder.
+
+    Returns:
+        The categories' names; their colours, uint8 (categories, 3), None where the file has none; and for each label
+        map the number and the category's position of each segment, int32 (segments, 2), as bytes.
+    Raises:
+        UserError: there is no such file, or it does not belong to the label maps.
+    """
+    folder, name = os.path.split(os.path.dirname(label_maps[0]))
+    places = [os.path.join(folder, f"{name}.json"), os.path.join(folder, "annotations", f"{name}.json")]
+    file = next(filter(os.path.isfile, places), places[0])
+    with readable(file):
+        try:
+            content = msgspec.json.decode(read_regular(file), type=_Panoptic)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"it is not a panoptic file of COCO's: {error}") from None
+    colours = [category.color for category in content.categories]
+    if any(not 0 <= level <= 255 for colour in colours for level in colour or ()):
+        raise UserError(f"{file} has a category with a colour outside of 0 to 255")
+    label_of = {category.id: label for label, category in enumerate(content.categories)}
+    segments_of = {one.file_name: one.segments_info for one in content.annotations}
+    notes = []
+    for path in label_maps:
+        segments = segments_of.get(os.path.basename(path))
+        if segments is None or any(one.category_id not in label_of or not 0 <= one.id < 1 << 24 for one in segments):
+            raise UserError(f"{file} does not say the category of each segment of {path}: which file belongs to it?")
+        notes.append(np.array([(one.id, label_of[one.category_id]) for one in segments], "<i4").tobytes())
+    palette = np.array(colours, np.uint8) if colours and all(colours) else None
+    return [category.name for category in content.categories], palette, notes

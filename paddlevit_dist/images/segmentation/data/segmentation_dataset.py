@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ....contracts.sample_groups import FOLDER
 from ....runtime.printing import shortened
+from ...data.drawn_shapes import Drawn, DrawnPictures, paint
 from ...data.image_dataset import ImageDataset
 from ...data.inspection import in_threads
 from ...data.reading import UnreadablePicture
@@ -23,6 +25,7 @@ class SegmentationDataset(ImageDataset):
     """
 
     holds = "pictures with label maps"
+    groups_by = FOLDER
     num_classes: int
     #: uint8 (classes, 3), the published colour of each class in RGB; None: ``contracts.figures.class_colours``
     palette: np.ndarray | None = None
@@ -90,3 +93,27 @@ def _counts(dataset: SegmentationDataset, index: int) -> np.ndarray | None:
         return np.bincount(dataset.labels_of(index).ravel(), minlength=IGNORED + 1)
     except UnreadablePicture:
         return None
+
+
+class SegmentationShapes(DrawnPictures, SegmentationDataset):
+    """Drawn pictures, each pixel labelled with the shape that is in front there, or as background, class 0."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.class_names = ["background", *self.categories]
+        self.num_classes = len(self.class_names)
+
+    def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
+        drawn = self.draw(index)
+        return Image.fromarray(paint(drawn)), _labels_of(drawn)
+
+    def labels_of(self, index: int) -> np.ndarray:
+        return _labels_of(self.draw(index))
+
+
+def _labels_of(drawn: Drawn) -> np.ndarray:
+    """uint8 (height, width)."""
+    labels = np.zeros((drawn.height, drawn.width), np.uint8)
+    for label, mask in zip(drawn.labels, drawn.masks):
+        labels[mask] = label + 1
+    return labels

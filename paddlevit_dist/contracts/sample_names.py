@@ -1,9 +1,11 @@
 """Finds samples by the names that somebody else's results give them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..runtime.errors import UserError
+
+_CASE = -1  # a depth: names of volumes, whose first channel nnU-Net calls CASE_0000.nii.gz
 
 
 class Names:
@@ -29,15 +31,22 @@ class Names:
         Raises:
             UserError: several are, as far as names of results can tell.
         """
-        path = _plain(name)
         if self._depth is None:
-            self._decide(path)
-        return self._rows.get(_end(path, self._depth or 0))
+            self.settle([name])
+        return self._rows.get(_end(_plain(name), self._depth or 0))
 
-    def _decide(self, path: str) -> None:
-        for depth in [*range(path.count("/") + 1, 0, -1), 0]:
+    def settle(self, called: Iterable[str]) -> bool:
+        """Decide how much of a name counts: as much as one of these has in common with that of a sample; whether one
+        has.
+
+        Raises:
+            UserError: several samples are called alike then.
+        """
+        paths = [_plain(name) for name in called]
+        for depth in [*range(max((path.count("/") for path in paths), default=0) + 1, 0, -1), 0, _CASE]:
             rows = {_end(own, depth): row for row, own in enumerate(self._paths)}
-            if _end(path, depth) not in rows:
+            path = next((path for path in paths if _end(path, depth) in rows), None)
+            if path is None:
                 continue
             if len(rows) < len(self.names):
                 last = set(rows.values())
@@ -47,7 +56,8 @@ class Names:
                     f"'{path}' go: results need more of the path, such as {twice}"
                 )
             self._depth, self._rows = depth, rows
-            return
+            return True
+        return False
 
 
 def _plain(name: str) -> str:
@@ -55,5 +65,8 @@ def _plain(name: str) -> str:
 
 
 def _end(path: str, depth: int) -> str:
-    """The last ``depth`` parts of a path; 0: its last part without the suffix."""
-    return "/".join(path.split("/")[-depth:]) if depth else os.path.splitext(path.rpartition("/")[2])[0]
+    """The last ``depth`` parts of a path; 0: its last part without the suffix; ``_CASE``: and without a channel's."""
+    if depth > 0:
+        return "/".join(path.split("/")[-depth:])
+    stem = os.path.splitext(path.rpartition("/")[2].removesuffix(".gz"))[0]
+    return stem.removesuffix("_0000") if depth == _CASE else stem

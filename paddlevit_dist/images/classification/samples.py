@@ -1,0 +1,100 @@
+"""Pictures of a classifier: of a split, with their transform, and new ones as an evaluation would see them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ...contracts.dataset import Samples, dataset_class
+from ...contracts.sample_checks import BadSample
+from ...runtime.errors import UserError
+from ..data.image_dataset import ImageDataset
+from ..data.quarantine import Replacements
+from ..transforms.crops import EvaluationTransform, GlyphTransform
+from ..transforms.on_device import RandomErasing
+from .class_balance import draw_balanced_order
+
+
+class ImageSamples(Samples):
+    """A dataset of images with its transform: what a loader process reads."""
+
+    def __init__(self, dataset: ImageDataset, transform: Any, erasing: RandomErasing | None = None) -> None:
+        self.dataset = dataset
+        self.notices: list[str] = []
+        self.transform = transform
+        self.erasing = erasing
+        self.reader: Any = dataset.read
+        self.replacements: Replacements | None = None  # replaces unreadable images
+        self.is_balanced = False
+        left_out = dataset.left_out.num_pictures if dataset.left_out else 0
+        self.without = f"without {left_out:,} picture{'s' * (left_out > 1)} not opened here" if left_out else ""
+
+    def sample(self, index: int, generator: np.random.Generator) -> Any:
+        """``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing also what to erase."""
+        picture, label = self._read(index)
+        image = self.transform(picture, generator)
+        if self.erasing is None:
+            return image, label
+        return image, label, self.erasing.draw(image.shape, generator)
+
+    def _read(self, index: int) -> Any:
+        if self.replacements is None:
+            return self.reader(index)
+        return self.replacements.read(self.reader, index, self.dataset)
+
+    def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
+        return draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else None
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """Name of each class, if the dataset knows them."""
+        return self.dataset.class_names
+
+    @property
+    def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.is_share
+
+
+def dataset_of(config: Any) -> type[ImageDataset]:
+    """The class of the configured dataset; ``ImageDataset`` for one of a user's that is not registered here."""
+    try:
+        return dataset_class(config, ImageDataset)
+    except UserError:
+        return ImageDataset
+
+
+def evaluation_transform(data: Any, kind: str) -> EvaluationTransform | GlyphTransform:
+    """What an evaluation makes of pictures.
+
+    Args:
+        data: the configuration's DATA.
+        kind: "photo" or "glyph".
+    """
+    if kind == "glyph":
+        return GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
+    return EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS, data.INTERPOLATION)
+
+
+class AsEvaluated(NamedTuple):
+    """A picture without a label as an evaluation would see it.
+
+    Attributes:
+        largest: pixels of the scaled picture; a picture so narrow that scaling its shorter side would fill the memory
+            is refused.
+    """
+
+    transform: Any
+    largest: int
+
+    def __call__(self, image: Image.Image, generator: np.random.Generator) -> tuple[np.ndarray, int]:
+        """As a labelled sample, with a label that nobody looks at.
+
+        Raises:
+            BadSample: it would be too large.
+        """
+        if isinstance(self.transform, EvaluationTransform):
+            width, height = self.transform.resized(image.size)
+            if width * height > self.largest:
+                size = "{} x {}".format(*image.size)
+                raise BadSample(f"a picture of {size} pixels would be scaled to {width} x {height}: crop it")
+        return self.transform(image, generator), 0

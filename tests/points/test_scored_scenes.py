@@ -98,6 +98,19 @@ def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, 
     assert row["difference"]["value"] == 0 and row["of_first"]["value"] == pytest.approx(values["AP"], abs=1e-5)
 
 
+def test_scenes_of_one_place_are_drawn_together(scenes, found, capsys, tmp_path, recipe):
+    names = list(map(scenes[1].identity, range(NUMBER)))
+    places = tmp_path / "places.csv"
+    places.write_text("scene,place\n" + "".join(f'"{name}",{number // 2}\n' for number, name in enumerate(names)))
+    alone, _ = evaluate(capsys, recipe, found[0] / "semantic")
+    grouped, said = evaluate(capsys, recipe, found[0] / "semantic", f"-group={places}")
+    assert grouped["scores"] == alone["scores"] and grouped["intervals"]["mIoU"] != alone["intervals"]["mIoU"]
+    assert grouped["groups"]["number"] == 3 and "3 groups" in said
+    with pytest.raises(UserError, match=f"1 of {NUMBER} samples have no group in .*places.csv, such as "):
+        places.write_text("scene,place\n" + "".join(f'"{name}",a\n' for name in names[:-1]))
+        evaluate(capsys, recipe, found[0] / "semantic", f"-group={places}")
+
+
 def test_files_that_are_all_empty_are_an_error_and_nothing_found_is_a_note(found, capsys, tmp_path, recipe):
     for file in (found[0] / "instances").glob("*.txt"):
         (tmp_path / file.name).write_text("")

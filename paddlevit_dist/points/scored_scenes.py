@@ -166,7 +166,7 @@ def _instances(
             f"{len(truth.instance_classes)} classes with instances, where they occur, over all scenes",
             f"instances of fewer than {SMALLEST_INSTANCE} vertices do not count, true or predicted",
         ],
-        notices=[],
+        notices=[] if found else [f"{files.path}: no instance in any file: every AP is 0"],
         task="pointgroup",
         kind="instances",
         arrays=dict(metrics.kept(kept).arrays),

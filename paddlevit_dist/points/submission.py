@@ -57,8 +57,9 @@ def kind_of(files: Files, indices: list[str]) -> str:
     """SEMANTIC or INSTANCES, from what the first file of a scene that says anything holds.
 
     Raises:
-        UserError: there is no such file.
+        UserError: there is no such file, or all are empty.
     """
+    num_empty = 0
     for index in indices:
         try:
             lines = files.read(index, _LARGEST_INDEX).split(b"\n", 1)
@@ -66,7 +67,11 @@ def kind_of(files: Files, indices: list[str]) -> str:
             continue
         if lines[0].strip():
             return INSTANCES if len(lines[0].split()) > 1 else SEMANTIC
-    if indices:  # only scenes without a prediction
+        num_empty += lines == [b""]
+    if indices and num_empty == len(indices):
+        said = f"{files.path}: the files of all {num_empty:,} scenes are empty: there is nothing to score"
+        raise UserError(f"{said}; where no instance was found in any, add -kind={INSTANCES}")
+    if indices:  # what cannot be read is told by who reads it
         return INSTANCES
     raise UserError(
         f"{files.path} has no file such as scene0707_00.txt of any of the scenes: give the folder with the "

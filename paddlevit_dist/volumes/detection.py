@@ -139,7 +139,6 @@ class LandmarkDetection(Task):
             num_classes=num_classes or len(self.names),
             width=volumes.UNET_WIDTH,
             depth=volumes.UNET_DEPTH,
-            blocks=volumes.UNET_BLOCKS,
             **{name: value for name, value in other.items() if value not in ("batch", "relu")},
         )
         if volumes.LOSS == "focal":

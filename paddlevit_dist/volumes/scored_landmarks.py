@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..contracts.scored import UNKNOWN, Origin, Scored
+from ..intervals import Rated
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened, text_of_cell
 from . import landmark_files
@@ -152,7 +153,7 @@ def score(
         counted=f"{len(truth):,} volumes with {int(sums[..., 0].sum()):,} landmarks: {folder}, truth of {source}",
         names=[placed.case for placed in truth] if identities is None else list(identities),
         sample="volume",
-        recompute=lambda weights: metrics.resampled([sums], weights),
+        recompute=Rated(lambda weights: metrics.resampled([sums], weights), metrics.rates([sums])),
         shown={"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
         of_class=("{} mre_mm", 4),
         classes=names,

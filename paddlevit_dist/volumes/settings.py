@@ -91,7 +91,6 @@ _KEYS = (
     ),
     Key("VOLUMES.UNET_WIDTH", 16, "int", "channels of the first level; each further one has twice as many", AT_LEAST_1),
     Key("VOLUMES.UNET_DEPTH", 3, "int", "levels below the first, each of half the resolution", AT_LEAST_1),
-    Key("VOLUMES.UNET_BLOCKS", 1, "int", "residual blocks per level", AT_LEAST_1),
     Key("VOLUMES.UNET_NORM", "batch", "text", "normalisation of the network", choices=("batch", "instance")),
     Key(
         "VOLUMES.UNET_ACTIVATION",
@@ -173,7 +172,7 @@ def _unused(given: Given) -> Iterator[Unused]:
 
 
 _TRAINING = "ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE GAMMA BLUR LOW_RESOLUTION"
-_NETWORK = "UNET_WIDTH UNET_DEPTH UNET_BLOCKS UNET_NORM UNET_ACTIVATION"
+_NETWORK = "UNET_WIDTH UNET_DEPTH UNET_NORM UNET_ACTIVATION"
 
 
 def _named(words: str) -> tuple[str, ...]:
@@ -190,6 +189,7 @@ VOLUMES = Table(
     training=_named(_TRAINING),
     effects={"network": _named(_NETWORK), "neutral": ("VOLUMES.MAX_VOXELS",)},
     unused=_unused_of_all,
+    gone={"VOLUMES.UNET_BLOCKS": (1, "a level has one residual block; leave it out")},
 )
 LANDMARKS = Table(
     _LANDMARK_KEYS,

@@ -24,3 +24,23 @@ def test_another_value_is_an_error_that_says_the_constant(tmp_path):
         load_text(tmp_path, "TRAIN: {LR_SCHEDULER: {NAME: onecycle, DIV_FACTOR: 10}}")
     notices = load_text(tmp_path, "TRAIN: {EMPTY_CACHE_FREQ: 5}").notices
     assert any("EMPTY_CACHE_FREQ does not exist here and is not needed: point clouds" in line for line in notices)
+
+
+CONSTANTS = {
+    "MODEL.FROZEN_STAGES": (None, 1),
+    "MODEL.FROZEN_BATCH_NORM": (None, False),
+    "MODEL.FEEDFORWARD": (None, 1024),
+    "TRAIN.DISTILLATION_TAU": (1.0, 3.0),
+    "VOLUMES.UNET_BLOCKS": (1, 2),
+    "POINTS.INSTANCES.COLOR_NOISE": (0.1, 0.0),
+    "SHAPES.SCALE": ([0.8, 1.25], [1.0, 1.0]),
+    "SHAPES.SHIFT": (0.1, 0.0),
+    "SHAPES.JITTER": (0.01, 0.0),
+}
+
+
+def test_keys_that_are_constants_now_are_read_with_their_value_and_refused_with_another():
+    for name, (recorded, other) in CONSTANTS.items():
+        assert not [line for line in load([name, str(recorded)]).notices if name in line]
+        with pytest.raises(UserError, match=rf"{name} is gone: .*; leave it out"):
+            load([name, str(other)])

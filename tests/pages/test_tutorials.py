@@ -135,7 +135,7 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
     shown = re.search(r"Both print\n\n```text\n(.*?)```", text_of(page), re.DOTALL)[1]
     assert [line for line in one.splitlines() if " of 360" in line] == shown.splitlines()
     assert [line for line in two.splitlines() if " of 360" in line] == shown.splitlines()
-    assert printed[-1].count("Interval(value=") == 4
+    assert printed[-1].count("Interval(value=") == 5
     trained, difference, last = next(out for out in printed if "after the export" in out).splitlines()[-3:]
     assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
     assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; ")

@@ -98,6 +98,15 @@ def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, 
     assert row["difference"]["value"] == 0 and row["of_first"]["value"] == pytest.approx(values["AP"], abs=1e-5)
 
 
+def test_files_that_are_all_empty_are_an_error_and_nothing_found_is_a_note(found, capsys, tmp_path, recipe):
+    for file in (found[0] / "instances").glob("*.txt"):
+        (tmp_path / file.name).write_text("")
+    with pytest.raises(UserError, match="the files of all 5 scenes are empty: .*add -kind=instances"):
+        evaluate(capsys, tmp_path, recipe)
+    said, told = evaluate(capsys, tmp_path, recipe, "-kind=instances")
+    assert said["scores"]["AP"] == 0 and "no instance in any file: every AP is 0\n" in told
+
+
 def test_an_archive_is_read_as_well(found, capsys, tmp_path, recipe):
     folder = found[0] / "semantic"
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:

@@ -83,7 +83,6 @@ _TRAIN = (
         choices=("none", "soft", "hard"),
     ),
     Key("TRAIN.DISTILLATION_ALPHA", 0.5, "float", "share of the teacher in the loss", SHARE),
-    Key("TRAIN.DISTILLATION_TAU", 1.0, "float", "soft: temperature of both distributions", ABOVE_0),
     optional("TRAIN.TEACHER_MODEL", "path", "a registered model, or the path of an exported one without extension"),
     optional("TRAIN.TEACHER_WEIGHTS", "path", "weights of a registered teacher, with or without extension"),
 )
@@ -184,10 +183,8 @@ def _unused(given: Given) -> Iterator[Unused]:
     if policy and train.COLOR_JITTER:
         yield Unused(("TRAIN.COLOR_JITTER",), policy, "{} takes its place")
     if train.DISTILLATION_TYPE == "none":
-        names = ("DISTILLATION_ALPHA", "DISTILLATION_TAU", "TEACHER_MODEL", "TEACHER_WEIGHTS")
+        names = ("DISTILLATION_ALPHA", "TEACHER_MODEL", "TEACHER_WEIGHTS")
         yield Unused(tuple(f"TRAIN.{name}" for name in names), "TRAIN.DISTILLATION_TYPE", "there is no teacher: {}")
-    elif train.DISTILLATION_TYPE == "hard":
-        yield Unused(("TRAIN.DISTILLATION_TAU",), "TRAIN.DISTILLATION_TYPE", "it is for soft, and {}")
     if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
@@ -202,6 +199,7 @@ TABLE = Table(
     complete=_complete,
     check=_check,
     unused=_unused,
+    gone={"TRAIN.DISTILLATION_TAU": (1.0, "it is 1, as in DeiT's and PaddleViT's recipes; leave it out")},
     dropped={
         "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",
     },

@@ -282,7 +282,7 @@ class Classification(Classifier):
             return {"loss": Term(loss, count), "top-1": shown_accuracy}
         train = self.config.TRAIN
         share = train.DISTILLATION_ALPHA
-        lesson = distillation_loss(train.DISTILLATION_TYPE, taught, self.teacher(images), train.DISTILLATION_TAU)
+        lesson = distillation_loss(train.DISTILLATION_TYPE, taught, self.teacher(images))
         return {
             "loss": Term(loss, count, weight=1.0 - share),
             "distillation": Term(lesson, count, weight=share),

@@ -132,17 +132,9 @@ _NETWORKS = (
     ),
     optional("MODEL.BACKBONE", "text", "DETR: the model whose feature map the transformer sees, such as resnet50"),
     optional("MODEL.DILATION", "bool", "DETR: the last stage of the backbone is dilated instead of halved (DC5)"),
-    optional(
-        "MODEL.FROZEN_STAGES",
-        "int",
-        "DETR: parts of the backbone that do not learn: 1 is the stem, 2 the stem and the first stage, ...",
-        AT_LEAST_0,
-    ),
-    optional("MODEL.FROZEN_BATCH_NORM", "bool", "DETR: statistics, scale and shift of every batch norm are fixed"),
     optional("MODEL.NUM_QUERIES", "int", "DETR: the most objects that are found in a picture", AT_LEAST_1),
     optional("MODEL.ENCODER_LAYERS", "int", "DETR: layers of the encoder", AT_LEAST_0),
     optional("MODEL.DECODER_LAYERS", "int", "DETR: layers of the decoder", AT_LEAST_1),
-    optional("MODEL.FEEDFORWARD", "int", "DETR: hidden width of the MLPs in the transformer", AT_LEAST_1),
     Key(
         "TRAIN.DECAY_ALL",
         True,
@@ -240,15 +232,16 @@ _ONLY_TRAINING = tuple(key.name for key in (*_TRANSFORMS, *_FILES) if key.meanin
 TABLE = Table(
     (*_TRANSFORMS, *_FILES, *_NETWORKS),
     effects={
-        "training": (
-            "MODEL.FROZEN_STAGES",
-            "DETECTION.TIGHT_PADDING",
-            "DETECTION.SHOWN_SCORE",
-        ),
+        "training": ("DETECTION.TIGHT_PADDING", "DETECTION.SHOWN_SCORE"),
         "score": ("DETECTION.EXPORT_SIZE",),
     },
     training=(*_ONLY_TRAINING, "TRAIN.", "DETECTION.TIGHT_PADDING"),
     complete=_complete,
     check=_check,
     unused=_unused,
+    gone={
+        "MODEL.FROZEN_STAGES": (None, "DETR's stem and first stage do not learn, as its authors have it; leave it out"),
+        "MODEL.FROZEN_BATCH_NORM": (None, "DETR's are frozen, as its authors have it; leave it out"),
+        "MODEL.FEEDFORWARD": (None, "DETR's is 2048; leave it out"),
+    },
 )

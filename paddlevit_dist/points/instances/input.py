@@ -20,6 +20,7 @@ from ..data.scene import IGNORED, Scene
 _STEP_VOXELS = 32  # by which the crop shrinks on each try
 _SLACK = 0.001
 _REFERENCE_SCALE = 50  # voxels per metre for which the granularities and magnitudes were chosen
+_COLOR_NOISE = 0.1  # deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE; the published program's
 _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of that size
 
 
@@ -136,7 +137,7 @@ def steps_of(points: Any, scale: float, is_training: bool, unit_m: float = 1.0) 
         for granularity, magnitude in _ELASTIC
     ]
     # The original's colours range from -1 to 1.
-    noise = ColorNoise(keys.COLOR_NOISE * (color_range[1] - color_range[0]) / 2)
+    noise = ColorNoise(_COLOR_NOISE * (color_range[1] - color_range[0]) / 2)
     crops = is_training and points.MAX_POINTS is not None
     steps = [
         (is_training, Affine((Distortion(keys.DISTORTION), Flips(keys.FLIP, axes=1), turn), centred=False)),
@@ -144,7 +145,7 @@ def steps_of(points: Any, scale: float, is_training: bool, unit_m: float = 1.0) 
         (is_training and keys.ELASTIC, Elastic(tuple(passes), centred=False)),
         (True, ToOrigin()),
         (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
-        (is_training and keys.COLOR_NOISE, noise),
+        (is_training, noise),
     ]
     return to_metres(unit_m) + tuple(step for is_wanted, step in steps if is_wanted)
 

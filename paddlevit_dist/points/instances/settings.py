@@ -48,13 +48,6 @@ _KEYS = (
     Key("POINTS.INSTANCES.FLIP", 0.5, "float", "training: probability of mirroring x", SHARE),
     Key("POINTS.INSTANCES.ROTATION", True, "bool", "training: turn around z by any angle"),
     Key("POINTS.INSTANCES.ELASTIC", True, "bool", "training: elastic distortion of the voxels, fine and coarse"),
-    Key(
-        "POINTS.INSTANCES.COLOR_NOISE",
-        0.1,
-        "float",
-        "training: standard deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE",
-        AT_LEAST_0,
-    ),
     Key("POINTS.INSTANCES.PREPARE_EPOCHS", 128, "int", "epochs before clusters are formed and scored", AT_LEAST_0),
     Key(
         "POINTS.INSTANCES.RADIUS_M",
@@ -100,11 +93,12 @@ def _check(given: Given) -> list[str]:
 
 
 _TRAINING = """
-FROZEN FULL_SCALE DISTORTION FLIP ROTATION ELASTIC COLOR_NOISE PREPARE_EPOCHS BACKGROUND_IOU FOREGROUND_IOU LOSS_WEIGHTS
+FROZEN FULL_SCALE DISTORTION FLIP ROTATION ELASTIC PREPARE_EPOCHS BACKGROUND_IOU FOREGROUND_IOU LOSS_WEIGHTS
 """
 TABLE = Table(
     _KEYS,
     training=tuple(f"POINTS.INSTANCES.{name}" for name in _TRAINING.split()),
     effects={"network": ("POINTS.INSTANCES.WIDTH", "POINTS.INSTANCES.BLOCKS")},
     check=_check,
+    gone={"POINTS.INSTANCES.COLOR_NOISE": (0.1, "it is 0.1, as in the published program; leave it out")},
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...config.key import AT_LEAST_0, AT_LEAST_1, SHARE_BELOW_1, Given, Key, Range, Table, Unused
+from ...config.key import AT_LEAST_1, SHARE_BELOW_1, Given, Key, Range, Table, Unused
 
 _KEYS = (
     Key(
@@ -36,21 +36,10 @@ _KEYS = (
         choices=("x", "y", "z"),
     ),
     Key("SHAPES.ROTATION_DEGREES", 0.0, "float", "training: largest angle around the axis UP", Range(low=0, high=180)),
-    Key(
-        "SHAPES.SCALE",
-        [0.8, 1.25],
-        "float",
-        "training: range of the factor of all lengths",
-        Range(low=0.01),
-        many=True,
-        length=2,
-    ),
-    Key("SHAPES.SHIFT", 0.1, "float", "training: largest shift along each axis", AT_LEAST_0),
-    Key("SHAPES.JITTER", 0.01, "float", "training: standard deviation of each point's movement", AT_LEAST_0),
     Key("SHAPES.SOLIDS.TRAIN", 640, "int", "synthetic_solids: training shapes", AT_LEAST_1),
     Key("SHAPES.SOLIDS.VAL", 160, "int", "synthetic_solids: validation shapes", AT_LEAST_1),
 )
-_TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES", "SCALE", "SHIFT", "JITTER")
+_TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES")
 
 
 def _unused(given: Given) -> Iterator[Unused]:
@@ -63,4 +52,9 @@ TABLE = Table(
     training=tuple(f"SHAPES.{name}" for name in _TRAINING),
     effects={"training": ("SHAPES.SOLIDS.",)},
     unused=_unused,
+    gone={
+        "SHAPES.SCALE": ([0.8, 1.25], "it is [0.8, 1.25], as PointNet++'s program has it; leave it out"),
+        "SHAPES.SHIFT": (0.1, "it is 0.1, as PointNet++'s program has it; leave it out"),
+        "SHAPES.JITTER": (0.01, "it is 0.01, as PointNet++'s program has it; leave it out"),
+    },
 )

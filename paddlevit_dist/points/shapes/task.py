@@ -29,6 +29,8 @@ from .data import ENDINGS, Shape, ShapeDataset, read_shape
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
 _NO_LABEL = -1
+# PointNet++'s provider.py: range of the factor, largest shift along each axis, deviation of each point's movement.
+_SCALE, _SHIFT, _JITTER = (0.8, 1.25), 0.1, 0.01
 _PICTURE_PX = 80  # so few that voxels touch
 
 
@@ -91,9 +93,9 @@ def _varied(
 ) -> tuple[np.ndarray, np.ndarray]:
     angle = math.radians(keys.ROTATION_DEGREES) * generator.uniform(-1, 1)
     matrix = rotation("xyz".index(keys.UP), angle).astype(np.float32)
-    moved = generator.standard_normal(xyz.shape, np.float32) * np.float32(keys.JITTER)
-    shift = generator.uniform(-keys.SHIFT, keys.SHIFT, 3)
-    return (xyz @ matrix * generator.uniform(*keys.SCALE) + moved + shift).astype(np.float32), normals @ matrix
+    moved = generator.standard_normal(xyz.shape, np.float32) * np.float32(_JITTER)
+    shift = generator.uniform(-_SHIFT, _SHIFT, 3)
+    return (xyz @ matrix * generator.uniform(*_SCALE) + moved + shift).astype(np.float32), normals @ matrix
 
 
 class ShapeInputs(InputSamples):

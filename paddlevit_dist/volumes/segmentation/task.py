@@ -150,7 +150,6 @@ class VolumeSegmentation(Task):
             in_channels=len(self.channels) or 1,
             width=volumes.UNET_WIDTH,
             depth=volumes.UNET_DEPTH,
-            blocks=volumes.UNET_BLOCKS,
             norm=volumes.UNET_NORM,
             activation=volumes.UNET_ACTIVATION,
             supervised=self.supervised,

@@ -26,6 +26,7 @@ from .finite import not_finite, weights_digest
 from .optimizer import OptimizerState
 from .samples_check import listed
 
+_SOON = 10.0  # seconds from one checkpoint to the next: their lines stand after those of their epoch
 _LOWER_BY = 10  # of nice: a tenth of the time of a processor that a training also wants, all of one that nothing wants
 
 
@@ -56,6 +57,7 @@ class Checkpointer:
         self._background = Background(parts.config.SAVE_IN_BACKGROUND)
         self._copies = HostCopies()
         self._saved_at = time.monotonic()
+        self._held: list[str] | None = None  # lines of an epoch of seconds, until its evaluation is told
 
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:
@@ -173,9 +175,18 @@ class Checkpointer:
     def settle(self) -> None:
         """Wait for what this process is writing, whatever becomes of it: before it ends for another reason."""
         self._background.wait()
+        self.tell_held()
+
+    def tell_held(self) -> None:
+        """Say what was held back, as it would have stood between an epoch's lines of training and evaluation."""
+        with printing:
+            held, self._held = self._held or [], None
+            for line in held:
+                self._parts.record.say(line)
 
     def _save(self, name: str, place: str, evaluation_due: bool) -> None:
         self.finish()
+        self._held = [] if evaluation_due and time.monotonic() - self._saved_at < _SOON else None
         windows = [self._parts.reports.window()]
         if world_size() > 1:
             own = weights_digest(host_values(self._parts.model.state_dict())), windows[0]
@@ -237,7 +248,7 @@ class Checkpointer:
             checkpoints.link(self.folder, "last", directory)
             prune()
             with printing:
-                parts.record.say(f"saved {directory}")
+                (parts.record.say if self._held is None else self._held.append)(f"saved {directory}")
             parts.observers.note_saved(directory)
 
         return write

@@ -202,6 +202,7 @@ class Training(TrainingParts):
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
             self.watchers.tell("evaluated", epoch, values, line, is_best)
+            self.checkpointer.tell_held()
         if self.watchers.end_training:
             self.last_epoch = epoch
         return values, line

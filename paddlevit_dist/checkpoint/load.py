@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -273,6 +274,11 @@ def _require_statistics(report: LoadReport) -> None:
         )
 
 
+# Names of transformers 5, whose ``save_pretrained`` writes those that its models have had since version 4.
+_IN_MEMORY = re.compile(r"layers\.\d+\.(blocks\.\d+\.)?attention\.q_proj\.|stages\.\d+\.patch_embeddings\.").search
+_RAW = ". They are a state_dict() of transformers 5: save the model with save_pretrained, and give that folder"
+
+
 def _refuse(report: LoadReport, minimum_loaded: float) -> None:
     reasons = [f"missing {_described(report, report.missing)}"]
     if report.unexpected:
@@ -280,7 +286,7 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
     raise UserError(
         f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
         f"{100 * minimum_loaded:g} % are needed (MODEL.MINIMUM_LOADED): {'; '.join(reasons)}"
-        f"{_fitting(report.source)}"
+        f"{_RAW if any(map(_IN_MEMORY, report.unexpected)) else _fitting(report.source)}"
     )
 
 

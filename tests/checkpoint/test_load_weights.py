@@ -243,6 +243,20 @@ def test_weights_of_another_architecture_are_refused_with_share_and_names():
     assert_unchanged(model, before)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit.layers.0.attention.q_proj.weight",
+        "swin.encoder.layers.0.blocks.0.attention.q_proj.weight",
+        "segformer.stages.0.patch_embeddings.proj.weight",
+    ],
+)
+def test_what_transformers_5_has_in_memory_is_to_be_saved_by_it(name):
+    """Names of ``ViTForImageClassification.state_dict()`` and so on in transformers 5; what it saves has other ones."""
+    with pytest.raises(UserError, match="a state_dict.. of transformers 5: save the model with save_pretrained"):
+        load_weights(small_vit(seed=2), {name: np.zeros((48, 48), np.float32)})
+
+
 def test_the_least_share_can_be_set():
     shallow, deep = small_vit(seed=1, depth=1), small_vit(seed=2, depth=2)
     with pytest.raises(UserError, match="blocks.1"):

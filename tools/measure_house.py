@@ -20,16 +20,16 @@ _WINGS = "cpu diagnosis report exporting comparing leaks intervals labelling"
 # Lines of Python: the aim, and what nothing may pass meanwhile: it is lowered by whoever cuts, and never raised without
 # something that goes in the same commit.
 LINES = {
-    "driver": (_DRIVER, 17_000, 1_000_000),
-    "images": ("images", 19_500, 1_000_000),
-    "points": ("points", 10_800, 1_000_000),
-    "volumes": ("volumes", 5_600, 1_000_000),
-    "extensions, metrics, losses": (_WINGS, 10_500, 1_000_000),
+    "driver": (_DRIVER, 17_000, 23_200),
+    "images": ("images", 19_500, 23_200),
+    "points": ("points", 10_800, 12_020),
+    "volumes": ("volumes", 5_600, 6_390),
+    "extensions, metrics, losses": (_WINGS, 10_500, 13_400),
 }
-PACKAGE_LINES, PACKAGE_FILES = (62_000, 1_000_000), (380, 1_000_000)
-SMALL_FILES = (30, 1_000_000)  # below 60 lines, but for those that say what a package holds
-TEST_LINES = (43_000, 1_000_000)
-PAGES_KB = (260, 1_000_000)  # English, written by hand
+PACKAGE_LINES, PACKAGE_FILES = (62_000, 78_150), (380, 467)
+SMALL_FILES = (30, 30)  # below 60 lines, but for those that say what a package holds
+TEST_LINES = (43_000, 56_500)
+PAGES_KB = (260, 345)  # English, written by hand
 WAYS = {
     "files that a DETR process imports": 130,
     "files that a batch of pictures passes": 25,

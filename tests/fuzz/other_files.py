@@ -102,7 +102,7 @@ def make_samples(folder):
     for kind, (arrays, score) in kinds.items():
         kept = Kept(kind, ["a", "b"], arrays)
         evaluation = SimpleNamespace(
-            table=SimpleNamespace(indices=np.arange(3), kept=lambda kept=kept: kept),
+            table=SimpleNamespace(indices=np.arange(3), kept=lambda kept=kept: kept, groups=None),
             config=CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}}),
             task=SimpleNamespace(best_metric=(score, True), about_input=lambda: {"DATA.IMAGE_SIZE": 16}),
             samples=SimpleNamespace(name=str),

@@ -8,7 +8,7 @@ from PIL import Image
 
 from paddlevit_dist.config import load
 from paddlevit_dist.images.data.inspection import Inspection
-from paddlevit_dist.images.detection.data.detection_dataset import Annotations
+from paddlevit_dist.images.detection.data.detection_dataset import Annotations, DetectionDataset
 from paddlevit_dist.images.detection.data.samples import HOST, DetectionSamples, collate, host_facts, open_samples
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
@@ -119,8 +119,8 @@ def test_keys_that_contradict_one_another_are_named(words, message):
     assert message in str(refused.value)
 
 
-class Plain:
-    """What a user may write, without our base class."""
+class Plain(DetectionDataset):
+    """The least that a user may write."""
 
     class_names = ("left", "right")
     category_ids = (1, 2)

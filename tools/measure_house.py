@@ -26,7 +26,7 @@ LINES = {
     "volumes": ("volumes", 5_600, 6_390),
     "extensions, metrics, losses": (_WINGS, 10_500, 13_400),
 }
-PACKAGE_LINES, PACKAGE_FILES = (62_000, 78_150), (380, 467)
+PACKAGE_LINES, PACKAGE_FILES = (62_000, 78_100), (380, 467)
 SMALL_FILES = (30, 30)  # below 60 lines, but for those that say what a package holds
 TEST_LINES = (43_000, 56_500)
 PAGES_KB = (260, 345)  # English, written by hand

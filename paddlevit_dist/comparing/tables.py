@@ -36,7 +36,7 @@ class Table(NamedTuple):
         about: of the evaluation: "task", "kind", "score" and whether "more_is_better", "classes", "split", "dataset",
             "of" which weights, "digest" of the names, and what a score depends on: "protocol" and "input".
         names: of the samples, whatever folder the data are in.
-        arrays: see ``contracts.task.Kept``.
+        arrays: see ``contracts.metrics.Kept``.
         file: that it was read from.
         groups: of the samples; None: each is alone.
     """

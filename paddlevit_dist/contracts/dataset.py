@@ -176,26 +176,6 @@ class Samples:
         return None
 
 
-class Chosen(Samples):
-    """Those of the samples with these indices.
-
-    Args:
-        indices: of ``samples``, in the order of these.
-    """
-
-    def __init__(self, samples: Any, indices: Sequence[int]) -> None:
-        self.samples, self.indices = samples, list(indices)
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def sample(self, index: int, generator: np.random.Generator) -> Any:
-        return self.samples.sample(self.indices[index], generator)
-
-    def describe(self, index: int) -> str:
-        return self.samples.describe(self.indices[index])
-
-
 def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
     """uint64 (names,), each name's BLAKE2b of 8 bytes: evenly distributed, and practically never equal by chance (for
     any two of a million names 3e-8).

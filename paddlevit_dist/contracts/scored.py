@@ -41,7 +41,7 @@ class Scored(NamedTuple):
         protocol: what scores depend on, one line each.
         notices: what is odd, one line each.
         task: whose table this is: one of the registry, or of this command.
-        kind, arrays: see ``task.Kept``.
+        kind, arrays: see ``metrics.Kept``.
         more_is_better: of the main value.
         origin: of the truth.
     """

@@ -1,4 +1,4 @@
-"""What the arrays of scored samples (``task.Kept``, ``scored.Scored``) hold of the truth, by their kind. Needs no
+"""What the arrays of scored samples (``metrics.Kept``, ``scored.Scored``) hold of the truth, by their kind. Needs no
 Paddle."""
 
 from collections.abc import Callable, Mapping, Sequence

@@ -95,20 +95,6 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
 
-def count_vertices(path: str | Path) -> int:
-    """How many vertices the header of a file announces.
-
-    Raises:
-        UserError: the file cannot be read, or is no PLY file with vertices.
-    """
-    with told_if_damaged(path, "PLY"):
-        _, elements, _ = _read_header(content_of(path, _LONGEST_HEADER))
-    for element in elements:
-        if element.name == "vertex":
-            return element.count
-    raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
-
-
 def write_points(path: Path, columns: dict[str, np.ndarray], comments: Sequence[str] = ()) -> None:
     """Atomically write vertices as a binary little-endian PLY file.
 

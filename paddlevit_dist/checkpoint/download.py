@@ -117,16 +117,13 @@ def from_hub(
         UserError: it cannot be fetched or stored, or its checksum differs.
     """
     from huggingface_hub import hf_hub_download  # only now: most runs fetch nothing
-    from huggingface_hub.errors import LocalEntryNotFoundError
 
     from .content import fingerprint
 
-    for library in ("huggingface_hub", "httpx", "httpx2"):  # Paddle shows what is logged: requests and retries
-        logging.getLogger(library).setLevel(logging.ERROR)
     address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}", sha256)
     file, is_spoilt = file.partition("#")[0], False
-    with contextlib.suppress(LocalEntryNotFoundError):
-        path = Path(hf_hub_download(repository, file, local_files_only=True))
+    path = kept_of_hub(repository, file)
+    if path is not None:
         found = fingerprint(path)["sha256"]
         is_spoilt = expected not in (None, found)
         if not is_spoilt:
@@ -135,6 +132,38 @@ def from_hub(
     with _one_line(address):
         path = Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_spoilt))
     return Copy(path, _compared(fingerprint(path)["sha256"], address, expected))
+
+
+def kept_of_hub(repository: str, file: str) -> Path | None:
+    """The copy of a file of a repository of Hugging Face in the cache of its library; None without one."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    with contextlib.suppress(LocalEntryNotFoundError):
+        return Path(hf_hub_download(repository, file, local_files_only=True))
+    return None
+
+
+def small_of_hub(repository: str, file: str, endpoint: str) -> Path | None:
+    """A file that a repository of Hugging Face may have beside its weights, from that cache or fetched without a word;
+    None where it has none.
+
+    Raises:
+        UserError: that cannot be found out.
+    """
+    from huggingface_hub import _CACHED_NO_EXIST, errors, hf_hub_download, try_to_load_from_cache
+
+    kept = try_to_load_from_cache(repository, file)
+    if kept is not None:
+        return None if kept is _CACHED_NO_EXIST else Path(kept)
+    try:
+        with _one_line(f"{endpoint}/{repository}/resolve/main/{file}"):
+            return Path(hf_hub_download(repository, file, endpoint=endpoint))
+    except UserError as error:
+        cause = error.__cause__
+        if isinstance(cause, errors.EntryNotFoundError) and not isinstance(cause, errors.LocalEntryNotFoundError):
+            return None
+        raise
 
 
 @contextlib.contextmanager
@@ -146,6 +175,8 @@ def _one_line(address: str) -> Iterator[None]:
     """
     from huggingface_hub import errors
 
+    for library in ("huggingface_hub", "httpx", "httpx2"):  # Paddle shows what is logged: requests and retries
+        logging.getLogger(library).setLevel(logging.ERROR)
     try:
         yield
     except Exception as error:

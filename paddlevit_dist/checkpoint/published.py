@@ -6,12 +6,15 @@ PaddleViT's users, whose own weights are often called so: what is not there must
 """
 
 import difflib
+import functools
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from .download import Copy, from_hub, local_copy, silent
+from ..runtime.errors import UserError
+from .download import Copy, from_hub, kept_of_hub, local_copy, silent, small_of_hub
 
 ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
 _ENDPOINT = "https://huggingface.co"
@@ -82,7 +85,7 @@ def published(source: Any) -> Published | None:
     """The row that ``source`` names, None for a path that exists and for anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
-    return PUBLISHED.get(source.partition("#")[0].lower())
+    return PUBLISHED.get(source.partition("#")[0].lower().removeprefix("hf:timm/"))
 
 
 def published_for(model: str) -> Published | None:
@@ -134,6 +137,28 @@ def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], N
         return None
     _, mark, checksum = source.partition("#")
     return from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, say)
+
+
+def file_beside(source: Any, name: str, is_asked: bool) -> tuple[Path | None, str]:
+    """A small file of the repository at Hugging Face that holds the weights called ``source``.
+
+    Args:
+        is_asked: the hub is, where no copy of the file is kept.
+    Returns:
+        Where its copy is, None without one; and why it is not known whether there is such a file, empty otherwise.
+    """
+    repository = _repository(source)
+    if repository is None:
+        return None, ""
+    return _fetched_once(repository, name) if is_asked else (kept_of_hub(repository, name), "")
+
+
+@functools.cache  # where nobody answers that takes its time
+def _fetched_once(repository: str, name: str) -> tuple[Path | None, str]:
+    try:
+        return small_of_hub(repository, name, _endpoint()), ""
+    except UserError as error:
+        return None, str(error)
 
 
 def similar_names(source: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import Published, published, published_for
+from ..checkpoint.published import Published, file_beside, published, published_for
 from ..registry import SPELLINGS, known_name
 from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
@@ -30,9 +30,12 @@ def weights_of(values: CfgNode) -> Published | None:
     return weights if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean) else None
 
 
-def input_of(values: CfgNode) -> tuple[ExpectedInput, str] | None:
+def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
     """What the weights of this configuration expect, and who says so: published weights by their name, the files of
     timm and Hugging Face beside weights, or the model's variant. None: nobody does.
+
+    Args:
+        is_hub_asked: for those files of weights that are kept at Hugging Face, where no copies are here.
 
     Raises:
         UserError: a file beside the weights is damaged, or says what pictures are not prepared by here.
@@ -46,14 +49,14 @@ def input_of(values: CfgNode) -> tuple[ExpectedInput, str] | None:
         size = (of_variant or ExpectedInput()).image_size
         row = ExpectedInput(weights.mean, weights.std, weights.crop_pct, weights.interpolation, size)
         return row, weights.name
-    described = _described(values.MODEL.PRETRAINED, model, of_variant or ExpectedInput())
+    described = _described(values.MODEL.PRETRAINED, model, of_variant or ExpectedInput(), is_hub_asked)
     return described or (of_variant and (of_variant, model))
 
 
 def told(values: CfgNode) -> str | None:
     """The line for the start of a run whose pictures are normalised as its weights expect; None where the configuration
     says it, or nobody does."""
-    found = input_of(values)
+    found = input_of(values, is_hub_asked=False)
     if found is None:
         return None
     expected, source = found
@@ -63,21 +66,40 @@ def told(values: CfgNode) -> str | None:
     return f"images normalised with mean {mean} and deviation {std} ({source})"
 
 
-def _described(source: Any, model: str, otherwise: ExpectedInput) -> tuple[ExpectedInput, str] | None:
+def not_known(values: CfgNode) -> str | None:
+    """A note where weights are kept at Hugging Face, and what they expect could not be asked; else None."""
+    source = values.MODEL.PRETRAINED
+    found = input_of(values)
+    if weights_of(values) is not None or (found is not None and os.path.isfile(found[1])):
+        return None
+    reason = next(filter(None, (file_beside(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
+    return reason and f"note: what {source} expects of images is not known: {reason}"
+
+
+def _described(
+    source: Any, model: str, otherwise: ExpectedInput, is_hub_asked: bool
+) -> tuple[ExpectedInput, str] | None:
     """What timm's or Hugging Face's file beside weights says; None without one, or where it is of another model."""
-    if not isinstance(source, str):
-        return None
-    folder = source if os.path.isdir(source) else os.path.dirname(source)
-    if folder != source and os.path.basename(source) not in _WEIGHTS:
-        return None
-    if os.path.isfile(file := os.path.join(folder, _TIMM)):
+    file = _beside(source, _TIMM, is_hub_asked)
+    if file is not None:
         content = _read(file)
         found = content.get("pretrained_cfg", content)
         if isinstance(found, Mapping) and "mean" in found and _is_of(content.get("architecture"), model):
             return _of_timm(found, file, otherwise), file
-    if os.path.isfile(file := os.path.join(folder, _HUGGING_FACE)):
-        return _of_hugging_face(_read(file), file, otherwise), file
-    return None
+    file = _beside(source, _HUGGING_FACE, is_hub_asked)
+    return None if file is None else (_of_hugging_face(_read(file), file, otherwise), file)
+
+
+def _beside(source: Any, name: str, is_hub_asked: bool) -> str | None:
+    """The path of a file of this name beside weights, here or at Hugging Face; None without one."""
+    if not isinstance(source, str):
+        return None
+    folder = source if os.path.isdir(source) else os.path.dirname(source)
+    if folder == source or os.path.basename(source) in _WEIGHTS:
+        file = os.path.join(folder, name)
+        return file if os.path.isfile(file) else None
+    found = file_beside(source, name, is_hub_asked)[0]
+    return None if found is None else str(found)
 
 
 def _read(file: str) -> Mapping[str, Any]:

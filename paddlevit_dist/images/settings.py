@@ -25,7 +25,7 @@ from ..config.key import (
 )
 from ..registry import TABLES
 from ..runtime.errors import UserError
-from .expected_input import input_of
+from .expected_input import input_of, not_known
 from .models.variants import IMAGENET_MEAN, IMAGENET_STD
 
 CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # of shapes that can be drawn
@@ -107,11 +107,14 @@ _MODEL = (
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
     """Mean and deviation are those that the weights expect, and otherwise fit any number of channels."""
     notices = _pair_model_and_weights(values, settings)
-    found = input_of(values)
-    of_weights = {} if found is None else {"DATA.IMAGENET_MEAN": found[0].mean, "DATA.IMAGENET_STD": found[0].std}
+    names = ("DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD")
+    is_said = all(name in settings for name in names)
+    found = input_of(values, is_hub_asked=not is_said)
+    of_weights = {} if found is None else dict(zip(names, (found[0].mean, found[0].std)))
+    notices += [] if is_said else filter(None, [not_known(values)])
     for key in _DATA:
         section, name = key.name.split(".")
-        if name in ("IMAGENET_MEAN", "IMAGENET_STD") and key.name not in settings:
+        if key.name in names and key.name not in settings:
             values[section][name] = list(of_weights.get(key.name) or key.default[:1] * values.DATA.IMAGE_CHANNELS)
     return notices
 

@@ -1,6 +1,7 @@
 """Weights by name, from a local server in Hugging Face's place."""
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -14,9 +15,11 @@ from support.servers import Server
 
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.published import PUBLISHED, published
+from paddlevit_dist.checkpoint.published import PUBLISHED, _fetched_once, published
 from paddlevit_dist.checkpoint.weights import read_weights
+from paddlevit_dist.config import load
 from paddlevit_dist.exporting.command import load_trained
+from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.prediction.trained import open_source
 from paddlevit_dist.registry import MODELS
 from paddlevit_dist.runtime.errors import UserError
@@ -36,13 +39,16 @@ def weights(tmp_path):
 
 @pytest.fixture
 def hub(weights, tmp_path, monkeypatch):
-    """A server of one file that speaks the hub's protocol; ``refusal`` is the status and error code of its answers."""
+    """A server of one file that speaks the hub's protocol, and of what a test puts into ``beside``: path -> content;
+    ``refusal`` is the status and error code of its answers."""
     server = Server(weights.read_bytes())
     server.refusal = server.end = server.token = None
+    server.beside = {}
 
     def answer(handler):
         server.token = handler.headers.get("Authorization")
-        if server.refusal is not None or not handler.path.endswith(PATH):
+        content = server.content if handler.path.endswith(PATH) else server.beside.get(handler.path)
+        if server.refusal is not None or content is None:
             status, code = server.refusal or (404, "EntryNotFound")
             handler.send_response(status)
             handler.send_header("X-Error-Code", code)
@@ -50,12 +56,12 @@ def hub(weights, tmp_path, monkeypatch):
             return handler.end_headers()
         start = int((handler.headers.get("Range") or "bytes=0-")[len("bytes=") :].partition("-")[0])
         handler.send_response(206 if start else 200)
-        handler.send_header("Content-Length", str(len(server.content) - start))
+        handler.send_header("Content-Length", str(len(content) - start))
         handler.send_header("X-Repo-Commit", "0123456789" * 4)
-        handler.send_header("ETag", f'"{hashlib.sha256(server.content).hexdigest()}"')
+        handler.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
         handler.end_headers()
         if handler.command == "GET":
-            handler.wfile.write(server.content[start : server.end])
+            handler.wfile.write(content[start : server.end])
             server.end = None
 
     server.answer = answer
@@ -65,8 +71,10 @@ def hub(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(home))
     monkeypatch.setenv("HF_ENDPOINT", server.address(""))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    _fetched_once.cache_clear()
     with server:
         yield server
+    _fetched_once.cache_clear()
 
 
 @pytest.mark.parametrize("source", [NAME, NAME.upper(), f"hf:timm/{NAME}", f"hf-hub:timm/{NAME}"])
@@ -195,6 +203,41 @@ def test_predict_and_export_take_a_name_as_training_does(source, hub, tmp_path):
         with pytest.raises(UserError, match="name the (recipe|model)") as error:
             command()
         assert "no weights at" not in str(error.value)
+
+
+OWN = "hf:somebody/own_resnet18"
+WORDS = ["-dataset=folder", "MODEL.NAME", "resnet18", f"-pretrained={OWN}"]
+
+
+def test_what_the_repository_of_somebody_says_of_its_images_is_the_default(hub, monkeypatch):
+    about = {"architecture": "resnet18", "pretrained_cfg": {"mean": [0.1, 0.2, 0.3], "std": [1, 1, 1], "crop_pct": 0.5}}
+    file = "/somebody/own_resnet18/resolve/main/config.json"
+    hub.beside[file] = json.dumps(about).encode()
+    data = load(WORDS).values.DATA
+    assert (data.IMAGENET_MEAN, data.IMAGENET_STD, data.CROP_PCT) == ([0.1, 0.2, 0.3], [1, 1, 1], 0.5)
+    asked = [path for path in hub.requests if path.endswith("preprocessor_config.json")]
+    assert hub.requests.count(file) == 1 and len(asked) <= 1
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # from here on the copy is read
+    _fetched_once.cache_clear()
+    configuration = load([*WORDS, "DATA.IMAGENET_STD", "[2,2,2]"])
+    assert configuration.values.DATA.IMAGENET_MEAN == [0.1, 0.2, 0.3]
+    assert "config.json)" in Classification(load(WORDS).values).notices[0]
+
+
+def test_where_the_hub_cannot_be_asked_a_note_says_that_the_variants_numbers_are_taken(hub):
+    hub.refusal = 501, ""
+    configuration = load(WORDS)
+    assert configuration.values.DATA.IMAGENET_MEAN == [0.485, 0.456, 0.406]
+    (note,) = [line for line in configuration.notices if OWN in line]
+    assert note.startswith(f"note: what {OWN} expects of images is not known: ") and "501" in note
+    recorded = ["DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]", "DATA.CROP_PCT", "1", "-image_size=32"]
+    asked = len(hub.requests)
+    _fetched_once.cache_clear()
+    assert not any(OWN in line for line in load([*WORDS, *recorded]).notices) and len(hub.requests) == asked
+
+
+def test_a_repository_without_such_files_is_the_variants(hub):
+    assert load(WORDS).values.DATA.CROP_PCT == 0.95 and not any(OWN in line for line in load(WORDS).notices)
 
 
 def test_a_mistyped_name_gets_the_one_that_was_meant(tmp_path, monkeypatch):

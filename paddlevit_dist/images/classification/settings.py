@@ -132,15 +132,13 @@ _AUGMENT = (
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
     """Pictures are evaluated at the size, with the crop and by the resize that the weights expect."""
-    found = input_of(values)
-    if found is None:
-        return []
     names = ["IMAGE_SIZE", "CROP_PCT"]
     # Runs that were recorded before the key existed, and PaddleViT's files, state a crop and resized bicubically.
     names += [] if "DATA.CROP_PCT" in settings else ["INTERPOLATION"]
-    for name in names:
-        if f"DATA.{name}" not in settings:
-            values.DATA[name] = getattr(found[0], name.lower())
+    names = [name for name in names if f"DATA.{name}" not in settings]
+    found = input_of(values, is_hub_asked=bool(names))
+    for name in names if found is not None else ():
+        values.DATA[name] = getattr(found[0], name.lower())
     return []
 
 

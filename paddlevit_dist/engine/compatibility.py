@@ -324,7 +324,7 @@ class Compatibility:
 
     def _of_first_split(self, name: str) -> Any:
         """What it says of the first split of which it says it, else None."""
-        return next((said[name] for said in self._said("data").values() if said.get(name)), None)
+        return next((said[name] for said in self._said("data").values() if said and said.get(name)), None)
 
     def files(self, split: str, samples: Any) -> list[str]:
         """Compare held-out ``samples`` with those that it was trained on and those that it held out."""

@@ -120,13 +120,10 @@ def of_machine(config: Any, task: Task, datasets: dict[str, Any]) -> dict[str, A
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": np.__version__, "Python": python}
     found.update({name: Fact("start", version) for name, version in versions.items()})
-    found.update({name: Fact(kind, _placeless(value)) for name, (kind, value) in of_settings(config).items()})
+    for name, (kind, value) in of_settings(config).items():
+        is_path = isinstance(value, str) and "/" in value  # which may be another on each machine
+        found[name] = Fact(kind, "a path" if is_path else value)
     return {name: value for name, (kind, value) in found.items() if _stops("join", kind)}
-
-
-def _placeless(value: Any) -> Any:
-    """A path may be another on each machine."""
-    return "a path" if isinstance(value, str) and "/" in value else value
 
 
 def epochs_by_size(config: Any) -> int | None:

@@ -134,7 +134,7 @@ class Counted(Task):
     ],
 )
 def test_classes_are_compared_by_name_where_both_have_names_else_by_number(checkpoint, there, here, said):
-    source = checkpoint({"data": {"train": {"samples": 10}, "val": there}})
+    source = checkpoint({"data": {"test": None, "train": {"samples": 10}, "val": there}})
     if said is None:
         assert compared_classes(source, CONFIG, here) == []
         return

@@ -144,7 +144,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
 def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str, Any]) -> Any:
     """The configuration with batch, epochs and warm-up that fit the training set."""
     from ..config.course import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
-    from ..engine.about import epochs_by_size
+    from ..engine.compatibility import epochs_by_size
 
     if not run.values.EVAL:
         samples = len(datasets["train"])

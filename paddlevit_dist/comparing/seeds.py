@@ -152,18 +152,18 @@ def _begun(config: Any, folder: str) -> Group:
     """
     from ..checkpoint.finding import another_run, holds_any
     from ..contracts.task import make_task
-    from ..engine import about
+    from ..engine.compatibility import altering, compare, of_settings, settings_of
 
     if holds_any(Path(folder, "checkpoints")) or Path(folder, "run.json").exists():
         raise another_run(folder)
     score, more_is_better = make_task(config).best_metric
-    settings = about.settings_of(config)
+    settings = settings_of(config)
     if groups.is_group(folder):
-        changes = about.changed_settings(groups.read_group(folder).about["settings"], settings)
-        altering = [f"{c.name} {about.shown(c.before)} -> {about.shown(c.now)}" for c in changes if c.alters]
-        if altering and not config.ALLOW_CHANGES:
+        begun = of_settings(groups.read_group(folder).about["settings"])
+        changed = altering(compare("resume", begun, of_settings(settings)))
+        if changed and not config.ALLOW_CHANGES:
             raise UserError(
-                f"-output={folder} holds seeds of another configuration: {'; '.join(altering)}: choose another "
+                f"-output={folder} holds seeds of another configuration: {changed}: choose another "
                 "-output, or set these back"
             )
     described = {"task": config.TASK, "dataset": str(config.DATA.DATASET), "score": score}

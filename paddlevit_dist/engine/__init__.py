@@ -3,9 +3,9 @@
 - ``trainer``: model, record and what is asked for; ``parts``: what a training computes with; ``training``: its loop;
   ``watchers``: who is told of it; ``reports``, ``gpu_memory``: some of them
 - ``steps``: one update; ``evaluation``; ``finite``: what is not finite changes nothing
-- ``checkpointer``, ``resumption``: what is saved, without waiting for it, and restored; ``about``, ``samples_check``:
-  what a checkpoint says of itself, and which samples it was trained on
+- ``checkpointer``, ``resume``: what is saved, without waiting for it, and restored; ``compatibility``: whether the run
+  fits a checkpoint and the other machines
 - ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``, ``settings_checks``: their keys
 - ``fused_optimizers``, ``multi_tensor``: an update of all parameters at once
-- ``introduction``: the first lines of a run, and that all machines are about to do the same
+- ``startup_log``: the first lines of a run
 """

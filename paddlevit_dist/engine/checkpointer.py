@@ -21,10 +21,9 @@ from ..checkpoint.weights import read_state
 from ..observe.heartbeat import printing
 from ..parallel import Agreement, all_gather, broadcast_object, is_main, world_size
 from ..runtime.errors import UserError
-from . import about
+from .compatibility import describe, listed
 from .finite import not_finite, weights_digest
 from .optimizer import OptimizerState
-from .samples_check import listed
 
 _SOON = 10.0  # seconds from one checkpoint to the next: their lines stand after those of their epoch
 _LOWER_BY = 10  # of nice: a tenth of the time of a processor that a training also wants, all of one that nothing wants
@@ -219,7 +218,7 @@ class Checkpointer:
         else:
             optimizer = self.optimizer.state_dict()
         position = {**parts.sampler.state_dict(), **parts.schedule.state_dict()}
-        described = about.describe(self._config, parts.task, parts.datasets)
+        described = describe(self._config, parts.task, parts.datasets)
         extra = {
             "scaler": parts.precision.state_dict(),
             "best": self.best,

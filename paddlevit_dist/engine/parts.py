@@ -21,7 +21,7 @@ from ..parallel import (
     world_size,
 )
 from ..runtime.errors import UserError
-from . import resumption
+from . import resume
 from .checkpointer import Checkpointer
 from .finite import SkippedUpdates
 from .model_ema import ModelEma
@@ -97,7 +97,7 @@ class TrainingParts:
         has_scaler = self.precision.scaler is not None
         self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.say)
         self.checkpointer = Checkpointer(self)
-        self.start = resumption.load(self)
+        self.start = resume.load(self)
         self.updater = self._updater()
 
     def keeps(self, epoch: int) -> bool:

@@ -15,10 +15,11 @@ from ..parallel import gpu, is_main
 from ..registry import derived
 from ..runtime import signals
 from ..runtime.errors import Stopped
+from .compatibility import require_same_everywhere
 from .evaluation import Evaluation
-from .introduction import first_lines, require_same_everywhere
 from .parts import build_model
 from .precision import EvaluationPrecision
+from .startup_log import first_lines
 from .training import Training
 
 

@@ -12,9 +12,9 @@ from ..observe.record import recorded_events
 from ..parallel import LeftEarly, broadcast_object, broadcast_statistics, is_main, stops, world_size
 from ..runtime.errors import Stopped, UserError
 from .gpu_memory import EmptyingCache
-from .introduction import introduce
 from .parts import TrainingParts
 from .reports import Reports, require_finite
+from .startup_log import introduce
 from .steps import accumulation_groups
 from .watchers import Update, Watcher, Watchers
 

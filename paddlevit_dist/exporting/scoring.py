@@ -10,7 +10,7 @@ from paddle.nn import functional as F
 
 from ..config.key import value_of
 from ..contracts.task import EvaluationStep, ExportParts, Task
-from ..engine.about import Change, differing, shown
+from ..engine.compatibility import Change, judge_changes, shown
 from ..engine.parts import build_model
 from ..engine.watchers import Watcher
 from ..parallel import all_gather, gpu, reduce_dict
@@ -215,11 +215,11 @@ def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: Any)
     if not there:
         return [f"note: {model.source} does not say how its input is prepared; it gets: {shown_steps(here)}"]
     changes = [
-        Change(f"preprocessing.{name}", there.get(name), here.get(name), alters=True)
+        Change(f"preprocessing.{name}", there.get(name), here.get(name), "input")
         for name in dict.fromkeys([*here, *there])
         if there.get(name) != here.get(name)
     ]
-    return differing(model.source, "expects other input", changes, config, must_match=True)
+    return judge_changes("evaluate", model.source, "expects other input", changes, config)
 
 
 def shown_steps(steps: Mapping[str, Any]) -> str:
@@ -235,8 +235,8 @@ def _compare_names(model: Exported, ours: Sequence[str] | None, config: Any) -> 
     theirs = model.function.about.get("landmarks") or model.function.about.get("classes")
     if not isinstance(theirs, list) or not ours or list(map(str, theirs)) == list(map(str, ours)):
         return []
-    changes = [Change("names", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), alters=True)]
-    return differing(model.source, "has other outputs", changes, config, must_match=True, remedy="use the same names")
+    changes = [Change("names", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), "classes")]
+    return judge_changes("evaluate", model.source, "has other outputs", changes, config, "use the same names")
 
 
 class _Replayed(paddle.nn.Layer):

@@ -13,10 +13,9 @@ from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..config import dump_yaml
 from ..contracts.prediction import Entry, PredictionWriter
-from ..engine import about
-from ..engine.introduction import start_record
+from ..engine.compatibility import Compatibility
 from ..engine.precision import compile_model
-from ..engine.samples_check import require_held_out
+from ..engine.startup_log import start_record
 from ..engine.trainer import Trainer
 from ..engine.watchers import Watchers
 from ..observe.observer import RunFacts, ends_of
@@ -90,11 +89,10 @@ def load_trained(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
         UserError: there are none, or they do not fit.
     """
     config, task, source = run.config, run.task, _source(run)
-    lines = about.compare_settings(str(source), config, must_match=True)
-    lines += about.compare(str(source), config, task, must_match=True)
+    fits = Compatibility("evaluate", source, config, task)
+    lines = [*fits.settings(), *fits.input()]
     report = load_weights(model, source, strict=True, part=config.MODEL.PRETRAINED_PART)
-    lines += about.require_same_classes(source, config, task, run.evaluated)
-    lines += require_held_out(source, config, task, config.DATA.SPLIT, run.evaluated)
+    lines += [*fits.classes(run.evaluated), *fits.files(config.DATA.SPLIT, run.evaluated)]
     compile_model(config, task, model)
     run.record.file("eval_load_report.json", report.json())
     return source, [f"weights {source}: {report.summary()}", *lines]

@@ -17,7 +17,7 @@ from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, loca
 from ..config.table import keys_of
 from ..contracts.prediction import Learned
 from ..contracts.task import Task
-from ..engine.about import settings_of
+from ..engine.compatibility import settings_of
 from ..models import prepared
 from ..registry import room_of
 from ..runtime.errors import UserError

@@ -21,7 +21,7 @@ LANDMARKS = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "VOLUMES.UNET_WIDTH", 
 
 def untrained(folder, arguments):
     """Weights beside what a run says of them."""
-    from paddlevit_dist.engine.about import describe
+    from paddlevit_dist.engine.compatibility import describe
 
     folder.mkdir()
     values = config.load([*arguments, f"-output={folder}"]).values

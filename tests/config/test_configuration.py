@@ -12,7 +12,7 @@ import yaml
 import paddlevit_dist.config
 from paddlevit_dist.config import dump_yaml, load
 from paddlevit_dist.config.course import with_fitting_batch, with_fitting_epochs
-from paddlevit_dist.engine.about import settings_of
+from paddlevit_dist.engine.compatibility import settings_of
 
 ROOT = Path(paddlevit_dist.config.__file__).parents[2]
 

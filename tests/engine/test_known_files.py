@@ -13,7 +13,7 @@ from volumes.volume_files import voxels, world, write_landmarks, write_volume
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.dataset import Dataset, Samples
 from paddlevit_dist.contracts.task import make_task
-from paddlevit_dist.engine.samples_check import differing, listed
+from paddlevit_dist.engine.compatibility import compare_files, listed
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import CLASSES_FILE, list_file, scene_file, write_lines, write_scene
 
@@ -97,9 +97,9 @@ def test_the_files_of_val_are_known_wherever_they_are(tmp_path, kind):
     )
     assert not any(name.startswith("/") for name in names)
     moved = opened(write, tmp_path / "b", train=TRAIN, val=VAL)
-    assert [differing(lists, split, samples.identities())[1] for split, samples in moved.items()] == ["", ""]
+    assert [compare_files(lists, split, samples.identities())[1] for split, samples in moved.items()] == ["", ""]
     others = opened(write, tmp_path / "c", train=TRAIN[1:], val=["000001", "000006", "000008"])["val"]
-    crossed, said = differing(lists, "val", others.identities())
+    crossed, said = compare_files(lists, "val", others.identities())
     assert said == ("1 trained on, 1 new, 2 gone" if is_named_alike else "2 new, 2 gone")
     assert crossed.tolist() == [0] * is_named_alike
 

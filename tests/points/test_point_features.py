@@ -8,7 +8,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.engine.about import compare
+from paddlevit_dist.engine.compatibility import Compatibility
 from paddlevit_dist.parallel import BatchNorm, set_batch_norm_momentum
 from paddlevit_dist.points.data.scannet_classes import COLOURS
 from paddlevit_dist.points.data.scene import AS_GIVEN
@@ -137,13 +137,13 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
         other = make(name, *value)
         other.build_dataset("val", None)
         with pytest.raises(UserError, match=f"{name} .* there, .* here; use the same settings, or add -allow_changes"):
-            compare("weights", other.config, other, must_match=True)
+            Compatibility("evaluate", "weights", other.config, other).input()
     same = make("POINTS.VOXEL_FEATURES", seen["POINTS.VOXEL_FEATURES"])  # said or not
     same.build_dataset("val", None)
-    assert compare("weights", same.config, same, must_match=True) == []
+    assert Compatibility("evaluate", "weights", same.config, same).input() == []
     seen["coordinates"] = "elsewhere"
     with pytest.raises(UserError, match="coordinates elsewhere there, as given here"):
-        compare("weights", same.config, same, must_match=True)
+        Compatibility("evaluate", "weights", same.config, same).input()
 
 
 @pytest.mark.parametrize("momentum, expected", (("0.02", 1), ("0.49", 1), ("0.5", 0), ("0.98", 0)))

@@ -9,7 +9,7 @@ import paddle
 import yaml
 
 from paddlevit_dist import config
-from paddlevit_dist.engine.about import settings_of
+from paddlevit_dist.engine.compatibility import settings_of
 from paddlevit_dist.models import create_model
 
 from .runs import PLAIN

@@ -14,7 +14,7 @@ from support.small_runs import Part
 from volumes.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.engine import about
+from paddlevit_dist.engine.compatibility import Compatibility
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry
@@ -148,7 +148,7 @@ def check_what_weights_say(data: Path, weights: Path, arguments: list[str]) -> N
         values = config.load([*arguments, *more]).values
         task = resolve("task", values.TASK)(values)
         task.build_dataset("val", data / "cache")
-        return about.compare(str(weights), values, task, must_match=True)
+        return Compatibility("evaluate", weights, values, task).input()
 
     assert yaml.safe_load((weights / "about.yaml").read_text())["input"] == {
         "orientation": "RAS",

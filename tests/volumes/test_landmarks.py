@@ -8,7 +8,7 @@ import yaml
 from volumes.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
 from paddlevit_dist.config import load
-from paddlevit_dist.engine.about import compare
+from paddlevit_dist.engine.compatibility import Compatibility
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.detection import LandmarkDetection
 from paddlevit_dist.volumes.landmarks import Landmarks, Options
@@ -230,7 +230,7 @@ def test_a_data_set_that_never_names_a_landmark_of_the_weights_gets_the_key_that
         theirs = {**task.about_input(), "landmarks": ["chin", "ear lobe", "nose"]}
         (tmp_path / "about.yaml").write_text(yaml.safe_dump({"input": theirs}))
         (tmp_path / "state.json").write_text("{}")
-        return compare(str(tmp_path), task.config, task, must_match=True)
+        return Compatibility("evaluate", tmp_path, task.config, task).input()
 
     with pytest.raises(UserError) as error:
         compared()

@@ -8,7 +8,7 @@ from PIL import Image
 
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.prediction import Learned
-from paddlevit_dist.engine import about
+from paddlevit_dist.engine import compatibility
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.task import Detection
@@ -108,9 +108,9 @@ def test_checkpoints_are_compared_by_what_was_turned(tmp_path, monkeypatch, thei
     config = configured(tmp_path / "data", "yolo", tmp_path)
     task = Detection(config)
     task.build_dataset("train", tmp_path)
-    monkeypatch.setattr(about.checkpoints, "read_about", lambda _: {"input": {"train turned by EXIF": theirs}})
+    monkeypatch.setattr(compatibility.checkpoints, "read_about", lambda _: {"input": {"train turned by EXIF": theirs}})
     if theirs:
-        assert about.compare("old", config, task, must_match=True) == []
+        assert compatibility.Compatibility("evaluate", "old", config, task).input() == []
         return
     with pytest.raises(UserError, match="DATA.EXIF_ROTATE false reads pictures as they were"):
-        about.compare("old", config, task, must_match=True)
+        compatibility.Compatibility("evaluate", "old", config, task).input()

@@ -14,13 +14,7 @@ from paddlevit_dist.checkpoint import store
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.dataset import Samples, digests
 from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.engine.samples_check import (
-    changed_samples,
-    differing,
-    listed,
-    require_held_out,
-    tell_unlisted,
-)
+from paddlevit_dist.engine.compatibility import Compatibility, compare_files, listed
 from paddlevit_dist.registry import resolve
 
 STRICT, LOOSE = SimpleNamespace(ALLOW_CHANGES=False), SimpleNamespace(ALLOW_CHANGES=True)
@@ -60,8 +54,12 @@ def source(tmp_path):
     return str(store.save(tmp_path, store.epoch_name(1), weights, state, about={"input": {}}, samples=lists))
 
 
-def checked(source, names, config=STRICT, **options):
-    return require_held_out(source, config, TASK, options.pop("split", "val"), Listed(names), **options)
+def checked(source, names, config=STRICT, split="val", use="evaluate"):
+    return Compatibility(use, source, config, TASK).files(split, Listed(names))
+
+
+def resumed(source):
+    return Compatibility("resume", source, STRICT, TASK)
 
 
 def test_counts_are_those_of_sets():
@@ -71,7 +69,7 @@ def test_counts_are_those_of_sets():
     lists["val"] = set(names[:100]) - lists["train"]
     for split, other, side in (("train", "val", "held out there"), ("val", "train", "trained on")):
         here = generator.choice(names, 150, False).tolist()
-        crossed, said = differing({name: digests(sorted(one)) for name, one in lists.items()}, split, digests(here))
+        crossed, said = compare_files({name: digests(sorted(one)) for name, one in lists.items()}, split, digests(here))
         assert {here[index] for index in crossed} == set(here) & lists[other]
         new, gone = len(set(here) - lists["train"] - lists["val"]), len(lists[split] - set(here))
         assert said.endswith(f"{len(crossed)} {side}, {new} new, {gone} gone")
@@ -93,8 +91,10 @@ def test_of_a_split_that_is_not_listed_what_was_trained_on_counts(source):
 
 def test_what_a_run_had_on_both_sides_is_its_own(tmp_path):
     lists = listed({"train": Listed(TRAINED), "val": Listed(TRAINED[:3])}, {})
-    assert differing(lists, "val", digests(TRAINED[:3]))[1] == differing(lists, "train", digests(TRAINED))[1] == ""
-    assert differing(lists, "val", digests(TRAINED[:4]))[1] == "1 trained on"
+    assert (
+        compare_files(lists, "val", digests(TRAINED[:3]))[1] == compare_files(lists, "train", digests(TRAINED))[1] == ""
+    )
+    assert compare_files(lists, "val", digests(TRAINED[:4]))[1] == "1 trained on"
 
 
 def test_an_evaluation_of_what_was_trained_on_stops_unless_allowed(source):
@@ -106,30 +106,32 @@ def test_an_evaluation_of_what_was_trained_on_stops_unless_allowed(source):
 
 
 def test_a_training_that_starts_from_the_weights_is_told_what_they_have_seen(source):
-    assert "1 trained on" in checked(source, [*HELD_OUT, "ant/3"], must_match=False)[0]
-    assert checked(source, ["fly/0"], must_match=False) == []
+    assert "1 trained on" in checked(source, [*HELD_OUT, "ant/3"], use="start")[0]
+    assert checked(source, ["fly/0"], use="start") == []
 
 
 def test_a_resumed_training_has_changed_where_its_files_have(source):
     datasets = {"train": Listed([*TRAINED[1:], "bee/0"]), "val": Listed([*HELD_OUT[1:], "ant/0"])}
-    changes = {change.name: (change.before, change.now, change.alters) for change in changed_samples(source, datasets)}
+    changes = {
+        change.name: (change.before, change.now, change.alters) for change in resumed(source).changed_files(datasets)
+    }
     assert changes == {
         "train files": (20, "1 held out there, 1 gone", True),
         "val files": (5, "1 trained on, 1 gone", True),
     }
-    assert changed_samples(source, {"train": Listed(TRAINED), "val": Unlisted()}) == []
+    assert resumed(source).changed_files({"train": Listed(TRAINED), "val": Unlisted()}) == []
 
 
 def test_a_checkpoint_without_lists_is_told_where_the_data_are_divided(source, tmp_path):
     (tmp_path / "epoch_0001" / "samples.npz").unlink()
     (note,) = checked(source, HELD_OUT)
     assert "does not list what it was trained on: how many of these 5 samples" in note
-    assert [note] == tell_unlisted(source, TASK, Listed(HELD_OUT))
-    assert tell_unlisted(source, TASK, Unlisted()) == [] == changed_samples(source, {"val": Unlisted()})
-    (change,) = changed_samples(source, {"train": Listed(TRAINED), "val": Listed(HELD_OUT)})
+    assert [note] == resumed(source).unlisted(Listed(HELD_OUT))
+    assert resumed(source).unlisted(Unlisted()) == [] == resumed(source).changed_files({"val": Unlisted()})
+    (change,) = resumed(source).changed_files({"train": Listed(TRAINED), "val": Listed(HELD_OUT)})
     assert change.alters and change.before == "not listed" and len(change.now) <= 60  # where messages cut it
     assert "does not list" in checked(str(tmp_path / "weights.pth"), HELD_OUT)[0]  # nothing but weights
-    assert checked(str(tmp_path / "weights.pth"), HELD_OUT, must_match=False) == []
+    assert checked(str(tmp_path / "weights.pth"), HELD_OUT, use="start") == []
 
 
 def test_a_run_lists_what_is_known_by_a_name(tmp_path):
@@ -181,7 +183,7 @@ def start(tmp_path):
 
 def evaluate(trainer, tmp_path, epoch):
     source = str(tmp_path / "run" / "checkpoints" / f"epoch_{epoch:04d}")
-    return require_held_out(source, STRICT, TASK, "val", trainer.datasets["val"])
+    return Compatibility("evaluate", source, STRICT, TASK).files("val", trainer.datasets["val"])
 
 
 def test_resuming_with_another_seed_does_not_hide_what_was_trained_on(start, tmp_path):

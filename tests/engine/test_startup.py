@@ -13,8 +13,8 @@ from volumes import volume_files
 
 from paddlevit_dist import UserError, config
 from paddlevit_dist.contracts.task import make_task
-from paddlevit_dist.engine import introduction
-from paddlevit_dist.engine.introduction import describe_training
+from paddlevit_dist.engine import compatibility
+from paddlevit_dist.engine.startup_log import describe_training
 from paddlevit_dist.points.data.scene_store import write_scene
 
 
@@ -76,10 +76,10 @@ def compare(monkeypatch, tmp_path):
         for folder in ("here", "far/away"):
             (tmp_path / folder).mkdir(parents=True)
         ours = machine(tmp_path / "here", write, unchanged, *common)
-        theirs = introduction.facts(*machine(tmp_path / "far" / "away", write, change, *common, *options))
-        monkeypatch.setattr(introduction, "world_size", lambda: 2)
-        monkeypatch.setattr(introduction, "all_gather", lambda own: [own, ("node2", {**theirs, **facts})])
-        introduction.require_same_everywhere(*ours)
+        theirs = compatibility.of_machine(*machine(tmp_path / "far" / "away", write, change, *common, *options))
+        monkeypatch.setattr(compatibility, "world_size", lambda: 2)
+        monkeypatch.setattr(compatibility, "all_gather", lambda own: [own, ("node2", {**theirs, **facts})])
+        compatibility.require_same_everywhere(*ours)
 
     return compare
 

@@ -12,9 +12,7 @@ from ..checkpoint.weights import evaluated_weights
 from ..observe.record import FOUND_LATER, supersede
 from ..parallel import broadcast_object, is_main
 from ..runtime.errors import UserError
-from . import about
-from .about import Change, as_event, changed_settings, shown, table_of
-from .samples_check import changed_samples, require_held_out, tell_unlisted
+from .compatibility import Change, Compatibility, altering, shown
 
 
 class Start(NamedTuple):
@@ -92,28 +90,25 @@ def _load_pretrained(parts: Any) -> None:
     minimum, part = model.MINIMUM_LOADED, model.PRETRAINED_PART
     report = load_weights(parts.model, source, minimum_loaded=minimum, part=part)
     parts.record.say(f"pretrained weights {source}: {report.summary()}")
-    lines = about.compare_settings(str(source), parts.config, must_match=False)
-    lines += about.compare(str(source), parts.config, parts.task, must_match=False)
+    fits = Compatibility("start", source, parts.config, parts.task)
+    lines = [*fits.settings(), *fits.input()]
     for split, samples in parts.datasets.items():  # a self-test has no val
-        lines += require_held_out(str(source), parts.config, parts.task, split, samples, must_match=False)
+        lines += fits.files(split, samples)
+    if not report.reinitialised:
+        lines += fits.classes(parts.datasets["train"])
     for line in lines:
         parts.record.say(line)
-    others = about.differing_classes(str(source), parts.task, parts.datasets["train"])
-    if others is not None and not report.reinitialised:
-        parts.record.say(
-            f"note: {source} was trained on other classes, whose classifier is where this one starts: {others}"
-        )
     parts.record.file("load_report.json", report.json())
 
 
 def _load_checkpoint(parts: Any, directory: Path) -> Start:
     state = checkpoints.read(directory)
     report = parts.checkpointer.load_weights(directory)
-    changes = _require_same_run(parts, directory, state)
+    fits = Compatibility("resume", directory, parts.config, parts.task)
+    changes = _require_same_run(parts, fits, state.extra["global_batch_size"])
     parts.checkpointer.load(directory, state)
-    samples = checkpoints.read_samples(str(directory))
     due, means = state.extra["evaluation_due"], state.extra.get("training_means")
-    start = Start(state.position, directory, changes, due, samples, means)
+    start = Start(state.position, directory, changes, due, fits.lists, means)
     parts.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
     for line in _changed_decay(directory, state.extra.get("undecayed"), parts.undecayed):
         parts.record.say(line)
@@ -135,28 +130,23 @@ def _changed_decay(directory: Path, before: list[str] | None, now: list[str]) ->
     return [f"note: {directory} {said} {names}; from here on TRAIN.WEIGHT_DECAY's rule of this version holds"]
 
 
-def _require_same_run(parts: Any, directory: Path, state: checkpoints.RunState) -> list[Change]:
+def _require_same_run(parts: Any, fits: Compatibility, global_batch_size: int) -> list[Change]:
     """Report how this run differs from the checkpoint's, and stop if that alters the training."""
-    for line in [
-        *about.compare(str(directory), parts.config, parts.task, must_match=True),
-        *tell_unlisted(str(directory), parts.task, parts.datasets["val"]),
-    ]:
-        parts.record.say(line)
-    changes = changed_settings(about.earlier_settings(str(directory)), about.settings_of(parts.config))
-    saved, ours = state.extra["global_batch_size"], parts.sampler.global_batch_size
-    if saved != ours:
-        changes.append(Change("effective batch", saved, ours, alters=True))
-    changes += about.changed_data(str(directory), parts.task, parts.datasets)
-    changes += changed_samples(str(directory), parts.datasets)
+    say = parts.record.say
+    for line in [*fits.input(), *fits.unlisted(parts.datasets["val"])]:
+        say(line)
+    changes = fits.changes(parts.datasets, (global_batch_size, parts.sampler.global_batch_size))
     if not changes:
         return []
-    parts.record.say(f"settings that differ from those of {directory}:")
-    for line in table_of(changes):
-        parts.record.say(line)
-    altering = [f"{c.name} {shown(c.before)} -> {shown(c.now)}" for c in changes if c.alters]
-    if altering and not parts.config.ALLOW_CHANGES:
+    say(f"settings that differ from those of {fits.source}:")
+    rows = [("setting", "before", "now", "")]
+    rows += [(c.name, shown(c.before), shown(c.now), "alters the run" if c.alters else "") for c in changes]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        say("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
+    if altering(changes) and not parts.config.ALLOW_CHANGES:
         raise UserError(
-            f"-resume={directory}: {'; '.join(altering)}: the resumed training would run differently; set "
+            f"-resume={fits.source}: {altering(changes)}: the resumed training would run differently; set "
             "these back, or add -allow_changes"
         )
     return changes
@@ -185,8 +175,8 @@ def tell(parts: Any) -> None:
         epochs = ", ".join(map(str, history.evaluations))
         parts.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
     source = None if start.directory is None else str(start.directory)
-    values = {"epoch": epoch, "update": update, "from": source, "changes": as_event(start.changes)}
-    parts.record.event("resume", values)
+    changes = {change.name: [change.before, change.now] for change in start.changes}
+    parts.record.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
 
 
 def _place(position: dict[str, int]) -> str:

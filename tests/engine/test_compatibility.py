@@ -8,7 +8,7 @@ import yaml
 from paddlevit_dist import UserError
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.engine.about import changed_settings, compare, compare_settings, require_same_classes, settings_of
+from paddlevit_dist.engine.compatibility import Compatibility, compare, of_settings, settings_of
 
 CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
 
@@ -31,35 +31,48 @@ def checkpoint(tmp_path):
     return write
 
 
+def compared(source, config, use="evaluate"):
+    return Compatibility(use, source, config, Turned(config)).input()
+
+
+def compared_settings(source, config, use="evaluate"):
+    return Compatibility(use, source, config, Task(config)).settings()
+
+
+def compared_classes(source, config, facts):
+    return Compatibility("evaluate", source, config, Counted(facts)).classes(None)
+
+
 @pytest.mark.parametrize("content", [None, {}, {"input": {}}, {"input": None}])
 def test_a_checkpoint_without_a_description_is_told(checkpoint, content):
-    (unchecked,) = compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True)
+    (unchecked,) = compared(checkpoint(content), CONFIG)
     assert "cannot be checked" in unchecked
 
 
 def test_equal_input_is_silent_also_as_lists_and_with_further_names(checkpoint):
     source = checkpoint({"input": {"orientation": "RAS", "spacing": [1.0, 2.0], "of another version": 3}})
-    assert compare(source, CONFIG, Turned(CONFIG), must_match=True) == []
-    assert compare(source + "/model", CONFIG, Turned(CONFIG), must_match=True) == []
+    assert compared(source, CONFIG) == []
+    assert compared(source + "/model", CONFIG) == []
 
 
 def test_other_input_is_an_error_that_shows_both_sides_or_a_note(checkpoint):
     source = checkpoint({"input": {"orientation": "LPS", "spacing": [1.0, 2.0]}})
-    with pytest.raises(UserError, match="orientation LPS there, RAS here; .*-allow_changes"):
-        compare(source, CONFIG, Turned(CONFIG), must_match=True)
-    for config, must_match in ((SimpleNamespace(ALLOW_CHANGES=True), True), (CONFIG, False)):
-        (note,) = compare(source, config, Turned(config), must_match=must_match)
+    for use in ("evaluate", "resume"):
+        with pytest.raises(UserError, match="orientation LPS there, RAS here; .*-allow_changes"):
+            compared(source, CONFIG, use)
+    for config, use in ((SimpleNamespace(ALLOW_CHANGES=True), "evaluate"), (CONFIG, "start")):
+        (note,) = compared(source, config, use)
         assert "orientation LPS there, RAS here" in note
 
 
 def test_weights_from_elsewhere_are_not_compared(tmp_path):
-    assert compare(str(tmp_path / "weights.pth"), CONFIG, Turned(CONFIG), must_match=True) == []
+    assert compared(str(tmp_path / "weights.pth"), CONFIG) == []
 
 
 @pytest.mark.parametrize("content", ["[1, 2", "- a\n- b", "a: !!python/object/apply:os.getcwd []"])
 def test_a_damaged_description_is_named(checkpoint, content):
     with pytest.raises(UserError, match="about.yaml"):
-        compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True)
+        compared(checkpoint(content), CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -77,25 +90,25 @@ def test_an_evaluation_has_the_network_of_the_run(checkpoint, recipe, there, her
     before, now = load([f"-cfg={recipe}", *there]).values, load([f"-cfg={recipe}", *here]).values
     source = checkpoint({"input": {}, "settings": settings_of(before)})
     with pytest.raises(UserError, match=f"is of another network: .*{said}.*-allow_changes"):
-        compare_settings(source, now, must_match=True)
-    assert said in compare_settings(source, now, must_match=False)[0]
+        compared_settings(source, now)
+    assert said in compared_settings(source, now, "start")[0]
     allowed = load([f"-cfg={recipe}", *here, "-allow_changes"]).values
-    assert said in compare_settings(source, allowed, must_match=True)[0]
+    assert said in compared_settings(source, allowed)[0]
 
 
 def test_what_no_score_depends_on_is_not_compared_and_ways_of_evaluating_are_told(checkpoint):
     before = load(["-cfg=minkunet14_synthetic_rooms"]).values
     source = checkpoint({"input": {}, "settings": settings_of(before)})
     words = ["-cfg=minkunet14_synthetic_rooms", "-eval", "-pretrained=x", "-batch_size=3", "-seed=9", "-ngpus=2"]
-    assert compare_settings(source, load(words).values, must_match=True) == []
-    (note,) = compare_settings(source, load([*words, "POINTS.TEST_ROTATIONS", "4"]).values, must_match=True)
+    assert compared_settings(source, load(words).values) == []
+    (note,) = compared_settings(source, load([*words, "POINTS.TEST_ROTATIONS", "4"]).values)
     assert "was evaluated otherwise in its training: POINTS.TEST_ROTATIONS 1 there, 4 here" in note
-    (note,) = compare_settings(source, load([*words, "TRAIN.TF32", "False"]).values, must_match=True)
+    (note,) = compared_settings(source, load([*words, "TRAIN.TF32", "False"]).values)
     assert "was evaluated otherwise in its training: TRAIN.TF32 True there, False here" in note
     digits = load(["-cfg=vit_digits", "MODEL.DROPPATH", "0.3", "MODEL.NUM_CLASSES", "10"]).values
     source = checkpoint({"input": {}, "settings": settings_of(digits)})
-    assert compare_settings(source, load(["-cfg=vit_digits", "-eval", "-pretrained=x"]).values, must_match=True) == []
-    assert compare_settings("weights.pth", digits, must_match=True) == []
+    assert compared_settings(source, load(["-cfg=vit_digits", "-eval", "-pretrained=x"]).values) == []
+    assert compared_settings("weights.pth", digits) == []
 
 
 class Counted(Task):
@@ -121,27 +134,27 @@ class Counted(Task):
     ],
 )
 def test_classes_are_compared_by_name_where_both_have_names_else_by_number(checkpoint, there, here, said):
-    source = checkpoint({"data": {"train": {"samples": 10}, "val": there}})
+    source = checkpoint({"data": {"test": None, "train": {"samples": 10}, "val": there}})
     if said is None:
-        assert require_same_classes(source, CONFIG, Counted(here), None) == []
+        assert compared_classes(source, CONFIG, here) == []
         return
     with pytest.raises(UserError, match=said):
-        require_same_classes(source, CONFIG, Counted(here), None)
-    (note,) = require_same_classes(source, SimpleNamespace(ALLOW_CHANGES=True), Counted(here), None)
+        compared_classes(source, CONFIG, here)
+    (note,) = compared_classes(source, SimpleNamespace(ALLOW_CHANGES=True), here)
     assert said in note
 
 
 @pytest.mark.parametrize("source", ["weights.pth", "checkpoint of another program"])
 def test_weights_that_do_not_name_their_classes_are_told_beside_the_score(tmp_path, source):
-    (note,) = require_same_classes(str(tmp_path / source), CONFIG, Counted({"classes": ["ant", "bee"]}), None)
+    (note,) = compared_classes(str(tmp_path / source), CONFIG, {"classes": ["ant", "bee"]})
     assert "classes unknown: " in note and "does not name its 2 classes" in note and "(ant, bee)" in note
-    assert require_same_classes(str(tmp_path / source), CONFIG, Counted({"number of classes": 2}), None) == []
+    assert compared_classes(str(tmp_path / source), CONFIG, {"number of classes": 2}) == []
 
 
 def test_precision_alters_a_training_and_is_read_by_evaluations():
     before = {"TRAIN": {"TF32": True, "BUCKET_MEGABYTES": 25}, "DETERMINISTIC": False, "NGPUS": 1, "SAVE": "a"}
     now = {"TRAIN": {"TF32": False, "BUCKET_MEGABYTES": 9}, "DETERMINISTIC": True, "NGPUS": 2, "SAVE": "b"}
-    altering = {change.name: change.alters for change in changed_settings(before, now)}
+    altering = {change.name: change.alters for change in compare("resume", of_settings(before), of_settings(now))}
     neutral = dict.fromkeys(("TRAIN.BUCKET_MEGABYTES", "DETERMINISTIC", "NGPUS"), False)
     assert altering == {"TRAIN.TF32": True, **neutral}  # SAVE belongs to one start
     read = load(["-eval", "-pretrained=x", "TRAIN.TF32", "False", "DETERMINISTIC", "True"])

@@ -1,36 +1,23 @@
-"""What a run says before its first update: which data, which model, which devices, the size of an update; its record's
-first facts; and that all machines are about to do the same.
-
-A launcher on each machine has its own command line, package and copy of the data. Nothing in a training step compares
-them: a machine without one of the classes would train along, and the score would be wrong.
-"""
+"""What a run says before its first update: which data, which model, which devices, the size of an update; and its
+record's first facts."""
 
 import math
-import platform
-import socket
 from typing import Any
 
-import numpy as np
 import paddle
 
-from .. import __version__, wings
+from .. import wings
 from ..checkpoint.load import statistics_in
 from ..config import dump_yaml
 from ..config.course import effective_batch_size
-from ..config.table import effects, leaves
 from ..contracts.task import Task
 from ..observe.observer import RunFacts
 from ..observe.record import RunRecord
-from ..parallel import all_gather, gpu, tuning, world_size
+from ..parallel import gpu, tuning, world_size
 from ..registry import room_of
-from ..runtime import signals
-from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
-from . import resumption
-from .about import shown
+from . import resume
 from .schedule import describe_rates
-
-_MOST_TOLD = 5
 
 
 def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
@@ -121,59 +108,10 @@ def introduce(training: Any) -> None:
     """Say and write down what a ``training.Training`` is, once it is sure to begin."""
     config, record = training.config, training.record
     start_record(config, record, training.task, training.datasets)
-    resumption.tell(training)
+    resume.tell(training)
     facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": training.updates_per_epoch}
     facts["update"] = training.schedule.update
     training.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))
     record.say(describe_training(config, training.task, training.model, training.sampler))
     if training.precision.notice:
         record.say(training.precision.notice)
-
-
-def require_same_everywhere(config: Any, task: Task, datasets: dict[str, Any]) -> None:
-    """Compare data, versions and settings of all ranks, before anything is computed. Every rank must call this.
-
-    Ranks that one process has started have all of it from that process: nothing is compared then.
-
-    Raises:
-        UserError: on every rank alike; names a rank, its machine, and what differs from rank 0's.
-    """
-    if world_size() == 1 or signals.has_parent():
-        return
-    everybody = all_gather((socket.gethostname(), facts(config, task, datasets)))
-    first_host, expected = everybody[0]
-    for rank, (host, found) in enumerate(everybody):
-        names = [name for name in dict.fromkeys([*expected, *found]) if expected.get(name) != found.get(name)]
-        if names:
-            said = "; ".join(_told(name, found.get(name), expected.get(name)) for name in names[:_MOST_TOLD])
-            more = f"; and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
-            raise UserError(
-                f"rank {rank} on {host} differs from rank 0 on {first_host}: {said}{more}; give all machines the same "
-                "data, versions and settings"
-            )
-
-
-def facts(config: Any, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
-    """What all ranks must have alike, by name; data first, as much of the settings follows from them."""
-    found: dict[str, Any] = {}
-    for split, samples in datasets.items():
-        for name, value in task.about_data(samples).items():
-            items = enumerate(value) if isinstance(value, list) else [("", value)]
-            found.update({f"{split} {name} {number}".strip(): item for number, item in items})
-        found.update({f"{split} {name}": digest for name, digest in samples.listed_digests().items()})
-    python = ".".join(platform.python_version_tuple()[:2])
-    versions = {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": np.__version__, "Python": python}
-    effect_of = effects()
-    settings = {n: _placeless(value) for n, value in leaves(config) if effect_of[n] not in ("machine", "place")}
-    return {**found, **versions, **settings}
-
-
-def _placeless(value: Any) -> Any:
-    """A path may be another on each machine."""
-    return "a path" if isinstance(value, str) and "/" in value else value
-
-
-def _told(name: str, found: Any, expected: Any) -> str:
-    if isinstance(found, bytes) or isinstance(expected, bytes):  # digests
-        return f"its {name} are others"
-    return f"{name} {shown(found)} instead of {shown(expected)}"

@@ -48,8 +48,8 @@ def refused_operations() -> dict[str, str]:
     return said
 
 
-def engine_of(folder: str, kind: str, pictures: np.ndarray) -> Callable[[], np.ndarray]:
-    """The exported model in Paddle's inference engine, as a function that returns the logits of ``pictures``."""
+def engine_of(folder: str, kind: str, images: np.ndarray) -> Callable[[], np.ndarray]:
+    """The exported model in Paddle's inference engine, as a function that returns the logits of ``images``."""
     from paddle import inference
 
     program = next(path for path in Path(folder).iterdir() if path.suffix in (".json", ".pdmodel"))
@@ -64,7 +64,7 @@ def engine_of(folder: str, kind: str, pictures: np.ndarray) -> Callable[[], np.n
     given = engine.get_input_handle(engine.get_input_names()[0])
 
     def compute() -> np.ndarray:
-        given.copy_from_cpu(pictures)
+        given.copy_from_cpu(images)
         engine.run()
         return engine.get_output_handle(engine.get_output_names()[0]).copy_to_cpu()
 
@@ -80,11 +80,11 @@ def measure(name: str) -> dict[str, float]:
     paddle.seed(0)
     model = create_model(name, **SHALLOW)
     model.eval()
-    pictures = np.random.default_rng(0).standard_normal((BATCH, 3, SIDE, SIDE)).astype(np.float32)
+    images = np.random.default_rng(0).standard_normal((BATCH, 3, SIDE, SIDE)).astype(np.float32)
 
     def as_it_is() -> np.ndarray:
         with paddle.no_grad():
-            return model(paddle.to_tensor(pictures)).numpy()
+            return model(paddle.to_tensor(images)).numpy()
 
     expected = as_it_is()
     contenders, errors = {"model": as_it_is}, {"model": "0"}
@@ -93,7 +93,7 @@ def measure(name: str) -> dict[str, float]:
         paddle.jit.save(model, f"{folder}/model", input_spec=specification)
         for kind in ENGINES:
             try:
-                compute = engine_of(folder, kind, pictures)
+                compute = engine_of(folder, kind, images)
                 error = np.abs(compute() - expected).max() / np.abs(expected).max()
                 contenders[kind], errors[kind] = compute, f"{error:.1e}"
             except (RuntimeError, ValueError) as problem:

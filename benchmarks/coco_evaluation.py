@@ -1,10 +1,10 @@
-"""COCO's evaluation of 5,000 pictures with 100 detections each: ours against pycocotools, from the same two files.
+"""COCO's evaluation of 5,000 images with 100 detections each: ours against pycocotools, from the same two files.
 
-    python benchmarks/coco_evaluation.py [--pictures N] [--rounds N]
+    python benchmarks/coco_evaluation.py [--images N] [--rounds N]
 
 Both are new processes that read the files, match, accumulate and print the twelve numbers, which must be equal. Seconds
 are of processor time, because a process that waits for others on a shared machine is not slow; memory is the largest
-that the process had resident, libraries included. The bytes are what a rank sends of 1,000 of these pictures.
+that the process had resident, libraries included. The bytes are what a rank sends of 1,000 of these images.
 """
 
 import argparse
@@ -38,13 +38,13 @@ print(json.dumps({"stats": evaluation.stats.tolist()}))
 """
 
 
-def write_files(folder: Path, pictures: int) -> None:
-    """Annotations as dense as COCO's (7.3 in a picture), and results of which a third lie near one."""
+def write_files(folder: Path, originals: int) -> None:
+    """Annotations as dense as COCO's (7.3 in an image), and results of which a third lie near one."""
     rng = np.random.default_rng(0)
     images, annotations = [], []
     with open(folder / "results.json", "w", encoding="ascii") as results:
         results.write("[")
-        for number in range(pictures):
+        for number in range(originals):
             image_id = 3 * number + 1
             images.append({"id": image_id, "width": 640, "height": 480, "file_name": f"{image_id:012d}.jpg"})
             classes = rng.integers(0, CLASSES, 4)
@@ -115,17 +115,15 @@ def bytes_per_thousand(folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=sized(5000, 4))
+    parser.add_argument("--images", type=int, default=sized(5000, 4))
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print_machine()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_files(folder, options.pictures)
+        write_files(folder, options.images)
         size = (folder / "results.json").stat().st_size / 1e6
-        print(
-            f"{options.pictures:,} pictures, {DETECTIONS} detections each, {CLASSES} classes; results of {size:.0f} MB"
-        )
+        print(f"{options.images:,} images, {DETECTIONS} detections each, {CLASSES} classes; results of {size:.0f} MB")
         ways = {
             "ours": Contender(
                 [sys.executable, "-m", "paddlevit_dist", "evaluate", "detections", "-interval=off", "-json"], folder
@@ -144,12 +142,12 @@ def main() -> None:
     ]
     table("Reading, matching and accumulating", ["", "processor, s", "clock, s", "largest memory, MB"], rows)
     print(f"pycocotools / ours: {ratio.text()}; all twelve numbers equal; AP {ways['ours'].stats[0]:.4f}")
-    print(f"between ranks: {crossing / 1e6:.3f} MB per 1,000 pictures")
+    print(f"between ranks: {crossing / 1e6:.3f} MB per 1,000 images")
     print_result({
         "times_as_fast": ratio.median,
         "largest_memory_mb": max(ways["ours"].megabytes),
         "memory_pycocotools_over_ours": max(ways["pycocotools"].megabytes) / max(ways["ours"].megabytes),
-        "mb_between_ranks_per_1000_pictures": crossing / 1e6,
+        "mb_between_ranks_per_1000_images": crossing / 1e6,
     })  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/depthwise.py [--peer-python /path/to/an/interpreter/with/torch]
 
-Forward without gradients, the backward pass for the input alone, and for weight and bias alone. Ours takes pictures
+Forward without gradients, the backward pass for the input alone, and for weight and bias alone. Ours takes images
 with channels last; the peers, Paddle's own convolution and torch's where there is an interpreter that has it, take them
 as Paddle's and timm's models do, channels first.
 """
@@ -58,7 +58,7 @@ def of_paddle(case: Case, is_ours: bool) -> Callable[[str], float]:
     """Seconds of a part."""
     import paddle
 
-    from paddlevit_dist.cpu.layers import DepthwiseConvolution
+    from paddlevit_dist.cpu_kernels.layers import DepthwiseConvolution
 
     channels, side, size = case.channels, case.side, case.kernel_size
     if is_ours:

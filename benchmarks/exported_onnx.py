@@ -7,7 +7,7 @@ PRECISION float32 and float16):
 
     python -m paddlevit_dist export WEIGHTS FOLDER/NAME.PRECISION -model=NAME -format=onnxruntime -precision=PRECISION
 
-Needs onnxruntime-gpu, torch with CUDA and timm; not Paddle. Both sides read pictures that are on the GPU already and
+Needs onnxruntime-gpu, torch with CUDA and timm; not Paddle. Both sides read images that are on the GPU already and
 leave their logits there, onnxruntime by IO binding. A turn is some batches of one contender; the contenders take turns,
 and the one that begins changes from round to round. float32 is measured twice, with TF32 in products and convolutions
 switched off on both sides, and switched on. onnxruntime's fused attention is allowed for short sequences in float32,
@@ -37,16 +37,16 @@ MODES = ("float32", "float32 with TF32", "float16")
 BATCHES_IN_A_TURN, WARM_UP = 10, 5
 
 
-def ours(file: Path, pictures: torch.Tensor, uses_tf32: bool) -> Callable[[], Any]:
+def ours(file: Path, images: torch.Tensor, uses_tf32: bool) -> Callable[[], Any]:
     """Computes one batch of the exported model and waits for it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     provider = {"prefer_nhwc": "1", "use_tf32": str(int(uses_tf32))}
     session = onnxruntime.InferenceSession(str(file), options, providers=[("CUDAExecutionProvider", provider)])
     (source,), (target,) = session.get_inputs(), session.get_outputs()
-    logits = torch.empty(len(pictures), target.shape[1], device="cuda")
+    logits = torch.empty(len(images), target.shape[1], device="cuda")
     binding = session.io_binding()
-    for bind, name, tensor in ((binding.bind_input, source.name, pictures), (binding.bind_output, target.name, logits)):
+    for bind, name, tensor in ((binding.bind_input, source.name, images), (binding.bind_output, target.name, logits)):
         kind = np.float16 if tensor.dtype == torch.float16 else np.float32
         bind(name, "cuda", 0, kind, tuple(tensor.shape), tensor.data_ptr())
 
@@ -57,20 +57,20 @@ def ours(file: Path, pictures: torch.Tensor, uses_tf32: bool) -> Callable[[], An
     return compute
 
 
-def theirs(name: str, pictures: torch.Tensor, uses_tf32: bool) -> Callable[[], Any]:
+def theirs(name: str, images: torch.Tensor, uses_tf32: bool) -> Callable[[], Any]:
     """Computes one batch with timm's model."""
-    model = timm.create_model(name).cuda().eval().to(pictures.dtype)
+    model = timm.create_model(name).cuda().eval().to(images.dtype)
 
     def compute() -> torch.Tensor:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = uses_tf32
         with torch.inference_mode():
-            return model(pictures)
+            return model(images)
 
     return compute
 
 
 def rate(compute: Callable[[], Any], batch: int) -> float:
-    """Pictures per second of one turn."""
+    """Images per second of one turn."""
     torch.cuda.synchronize()
     started = time.perf_counter()
     for _ in range(BATCHES_IN_A_TURN):
@@ -83,11 +83,11 @@ def compare(folder: Path, name: str, mode: str, batch: int, rounds: int) -> dict
     """Rates of both contenders, one for each round."""
     precision = mode.split()[0]
     generator = torch.Generator("cuda").manual_seed(0)
-    pictures = torch.randn(batch, 3, 224, 224, device="cuda", generator=generator).to(getattr(torch, precision))
+    images = torch.randn(batch, 3, 224, 224, device="cuda", generator=generator).to(getattr(torch, precision))
     uses_tf32 = mode != "float32"
     contenders = {
-        "ours": ours(folder / f"{name}.{precision}.onnx", pictures, uses_tf32),
-        "timm": theirs(PEERS[name], pictures, uses_tf32),
+        "ours": ours(folder / f"{name}.{precision}.onnx", images, uses_tf32),
+        "timm": theirs(PEERS[name], images, uses_tf32),
     }
     for compute in contenders.values():
         for _ in range(WARM_UP):

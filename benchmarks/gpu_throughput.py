@@ -9,7 +9,7 @@ For each number of GPUs and each precision four contenders take turns, of so man
 - trainer: the recipe by ``Trainer.train()``, each update on the same batch, which is on the device as the loader has
   put it there: what the engine costs
 - recipe: the same with the recipe's dropout, and each batch from the run's own loader: processes that hand over uint8
-  pictures of noise, which nobody has to decode or transform. A training on files is no faster than its files are read
+  images of noise, which nobody has to decode or transform. A training on files is no faster than its files are read
 - timm: timm's model in a plain loop of torch, on one batch that is on the device, by PYTHON, which has both
 
 plain, trainer and timm drop nothing (dropout and stochastic depth are off), so that they compute the same. Keys at the
@@ -42,8 +42,8 @@ from rounds import ROOT, Spread
 from smallest import sized
 from throughput import free_port, group_environment
 
-from paddlevit_dist import config
-from paddlevit_dist.parallel.devices import count_gpus, cpu_cores, default_workers
+from paddlevit_dist import settings
+from paddlevit_dist.distributed.devices import count_gpus, cpu_cores, default_workers
 
 WORKER = str(Path(__file__).with_name("gpu_throughput_worker.py"))
 READY_SECONDS, TURN_SECONDS = 180, 300
@@ -233,7 +233,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, nargs="+", help="without a GPU: processes; otherwise 1, 2, 4 ... all")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument(
-        "--batch", type=int, default=sized(None, 4), help="samples of a device; default: 256 pictures, or the recipe's"
+        "--batch", type=int, default=sized(None, 4), help="samples of a device; default: 256 images, or the recipe's"
     )
     parser.add_argument("--image_size", type=int, default=sized(224, 28))
     parser.add_argument("--classes", type=int, default=sized(1000, 10))
@@ -246,7 +246,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     named = ROOT / "configs" / f"{options.recipe}.yaml"
     options.recipe = str(named if named.exists() else Path(options.recipe).resolve())
     options.peer_model = options.peer_model or Path(options.recipe).stem
-    values = config.load([f"-cfg={options.recipe}", *options.keys]).values
+    values = settings.load([f"-cfg={options.recipe}", *options.keys]).values
     options.classifies = values.TASK == "classification"
     if not options.classifies:
         options.peer_python, options.batch = "", options.batch or values.DATA.BATCH_SIZE
@@ -280,7 +280,7 @@ def main(arguments: list[str] | None = None) -> int:
             found = ratios_of(cells, precision)
             name = f"{processes}x {precision}"
             many = f"{options.rounds} rounds of {options.updates} updates"
-            size = f" pictures of {options.image_size} px" if options.classifies else " samples"
+            size = f" images of {options.image_size} px" if options.classifies else " samples"
             title = f"{Path(options.recipe).stem}, {name}, {options.batch}{size} each, {many}"
             show(f"{title}, TF32 {options.tf32}", cells, processes * options.batch, found)
             failed |= any(cell.problem for cell in cells.values())

@@ -28,12 +28,12 @@ PRECISIONS = {
 # Without them all contenders compute the same: timm's models have none unless they are asked for.
 NO_DROPPING = ("MODEL.DROPOUT", "0.0", "MODEL.ATTENTION_DROPOUT", "0.0", "MODEL.DROPPATH", "0.0")
 
-# The pictures are noise that needs no transform; what is erased of one is drawn with its transform.
+# The images are noise that needs no transform; what is erased of one is drawn with its transform.
 # A run's end, its evaluations and its checkpoints are not measured: they do not come.
 ENDLESS = (
     "TRAIN.NUM_EPOCHS 9999 VALIDATE_FREQ 9999 SAVE_FREQ 9999 TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0".split()
 )
-PICTURES_AS_THEY_ARE = ("TRAIN.RANDOM_ERASE_PROB", "0.0")
+IMAGES_AS_THEY_ARE = ("TRAIN.RANDOM_ERASE_PROB", "0.0")
 
 
 class Turns:
@@ -78,18 +78,18 @@ def words_of(options: dict[str, Any], precision: str, drops: bool) -> list[str]:
         words.append(f"-batch_size={options['batch']}")
     if options["classifies"]:
         words += [f"-image_size={options['image_size']}", "MODEL.NUM_CLASSES", str(options["classes"])]
-        words += [*PICTURES_AS_THEY_ARE, *([] if drops else NO_DROPPING)]
+        words += [*IMAGES_AS_THEY_ARE, *([] if drops else NO_DROPPING)]
     return words + (["-amp", "AMP_LEVEL", level, "AMP_DTYPE", dtype] if dtype else []) + options["keys"]
 
 
 def work(kind: str, address: str, precision: str, options: dict[str, Any], folder: str) -> None:
     """Every process of a Paddle contender."""
-    from paddlevit_dist import config, rank
-    from paddlevit_dist.observe.record import make_folder
-    from paddlevit_dist.parallel import gpu
+    from paddlevit_dist import rank, settings
+    from paddlevit_dist.distributed import gpu
+    from paddlevit_dist.logging.record import make_folder
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
-    values = config.load([*words_of(options, precision, kind == RECIPE), f"-output={folder}"]).values
+    values = settings.load([*words_of(options, precision, kind == RECIPE), f"-output={folder}"]).values
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
     run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
@@ -105,9 +105,9 @@ def samples_of(values: Any, task: Any) -> dict[str, Any]:
         folder = Path(values.SAVE, f"cache_{rank()}")
         folder.mkdir()
         return {split: task.build_dataset(split, folder) for split in ("train", "val")}
-    pictures = Synthetic(values.DATA.IMAGE_SIZE, values.MODEL.NUM_CLASSES, values.DATA.IMAGE_CHANNELS)
-    endless = Repeated(pictures, 100 * values.DATA.BATCH_SIZE * world_size())
-    return {"train": endless, "val": Repeated(pictures, values.DATA.BATCH_SIZE)}
+    images = Synthetic(values.DATA.IMAGE_SIZE, values.MODEL.NUM_CLASSES, values.DATA.IMAGE_CHANNELS)
+    endless = Repeated(images, 100 * values.DATA.BATCH_SIZE * world_size())
+    return {"train": endless, "val": Repeated(images, values.DATA.BATCH_SIZE)}
 
 
 def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
@@ -115,9 +115,9 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     import paddle
 
     from paddlevit_dist import world_size
-    from paddlevit_dist.contracts.task import make_task
+    from paddlevit_dist.distributed import gpu
     from paddlevit_dist.engine.precision import Precision
-    from paddlevit_dist.parallel import gpu
+    from paddlevit_dist.tasks.task import make_task
 
     paddle.seed(0)
     task = make_task(values)
@@ -160,8 +160,8 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     import numpy as np
     import paddle
 
-    from paddlevit_dist.contracts.task import Step
     from paddlevit_dist.engine.steps import loss_of
+    from paddlevit_dist.tasks.task import Step
 
     generator = np.random.default_rng(0)
     chosen = [samples.sample(index, generator) for index in range(values.DATA.BATCH_SIZE)]
@@ -180,7 +180,7 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
             which is on the device.
     """
     from paddlevit_dist import Trainer
-    from paddlevit_dist.contracts.task import make_task
+    from paddlevit_dist.tasks.task import make_task
 
     task = make_task(values)
 
@@ -261,7 +261,7 @@ def main(kind: str, address: str, precision: str, given: str) -> None:
     if kind == TIMM:
         timm_loop(address, precision, options)
         return
-    from paddlevit_dist.parallel import launch_workers, plan_processes
+    from paddlevit_dist.distributed import launch_workers, plan_processes
 
     plan = plan_processes(options["processes"])
     launch_workers(work, (kind, address, precision, options, f"{address}.run"), plan)

@@ -8,7 +8,7 @@ Contenders, each through ``paddle.io.DataLoader`` with 0, 1 and 2 worker process
 - exact: ours with Pillow, uint8 samples, normalised on the device
 - fast: ours with OpenCV
 - prepared: exact on tar shards of JPEGs whose shorter side is 320
-- pages: exact on tar shards of the same pictures as they are, decoded (``--store pages``)
+- pages: exact on tar shards of the same images as they are, decoded (``--store pages``)
 - RandAugment (rand-m9-mstd0.5-inc1) added to exact, fast and pages
 
 ``timm`` with the torch loader joins if both are installed. Needs scikit-image, scikit-learn and OpenCV beside the
@@ -110,13 +110,13 @@ def paddlevit_round(dataset: Any, workers: int, augment: bool = False) -> Callab
 
 def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset: str = "folder") -> Callable[[], float]:
     """Our loader on this folder, with the normalisation that the task does on the device."""
-    from paddlevit_dist import config
-    from paddlevit_dist.loading.loader import Loader
-    from paddlevit_dist.loading.sampler import TrainingSampler
+    from paddlevit_dist import settings
+    from paddlevit_dist.data.loader import Loader
+    from paddlevit_dist.data.sampler import TrainingSampler
     from paddlevit_dist.registry import resolve
 
     arguments = [f"-dataset={dataset}", f"-data_path={folder}", f"-image_size={SIZE}", f"-batch_size={BATCH}"]
-    values = config.load([*arguments, *overrides]).values
+    values = settings.load([*arguments, *overrides]).values
     task = resolve("task", values.TASK)(values)
     samples = task.build_dataset("train", cache)
     transform = samples.transform

@@ -56,7 +56,7 @@ def inject(phase: str, way: str, marker: str) -> None:
 
     from paddlevit_dist.engine import checkpointer, trainer
     from paddlevit_dist.images.classification import task
-    from paddlevit_dist.observe import meters
+    from paddlevit_dist.logging import meters
 
     holder, name = {
         "joined": (trainer.Trainer, "__init__"),
@@ -73,9 +73,9 @@ def inject(phase: str, way: str, marker: str) -> None:
 
 def _inject_into_workers() -> None:
     """A worker knows its rank only when it joins the group, so this is where the fault is put in place."""
-    from paddlevit_dist.parallel import joining
+    from paddlevit_dist.distributed import rendezvous
 
-    join_group = joining.join_group
+    join_group = rendezvous.join_group
     phase, rank, way, marker = os.environ[VARIABLE].split(" ", 3)
 
     def join_with_fault(*arguments: Any, **named: Any) -> None:
@@ -86,7 +86,7 @@ def _inject_into_workers() -> None:
         if is_meant:
             inject(phase, way, marker)
 
-    joining.join_group = join_with_fault
+    rendezvous.join_group = join_with_fault
 
 
 if VARIABLE in os.environ and __name__ == "__mp_main__":  # what a spawned worker calls this file

@@ -1,9 +1,9 @@
 """What the intervals of an evaluation take on one core, with 1,000 resamples, and how often they hold the truth.
 
-    python benchmarks/intervals.py [--resamples N] [--pictures N]
+    python benchmarks/intervals.py [--resamples N] [--images N]
     python benchmarks/intervals.py --coverage [--sets N]
 
-Of sets as large as those that people evaluate on: ImageNet's 50,000 pictures of 1,000 classes, COCO's 5,000 with 100
+Of sets as large as those that people evaluate on: ImageNet's 50,000 images of 1,000 classes, COCO's 5,000 with 100
 detections each (those of coco_evaluation.py), ScanNet's 312 scenes, and 150 volumes with 19 landmarks. COCO's numbers
 are all twelve and the AP of each of 80 classes, exact in each resample: the goal is 30 s. The megabytes are what all
 ranks together send for the intervals; of COCO, matches are sent for its scores in any case. Seconds are of processor
@@ -40,7 +40,7 @@ CLASSES, POPULATION = 5, sized(4000, 50)
 
 
 def classification() -> tuple[Any, list[np.ndarray]]:
-    from paddlevit_dist.labelling.classification import ClassificationMetrics
+    from paddlevit_dist.metrics.classification import ClassificationMetrics
 
     rng = np.random.default_rng(0)
     places = rng.geometric(0.8, 50_000) - 1
@@ -48,13 +48,13 @@ def classification() -> tuple[Any, list[np.ndarray]]:
     return ClassificationMetrics(1000), [labels.astype("i4"), places.astype("i4"), losses.astype("f4")]
 
 
-def detection(pictures: int) -> tuple[Any, list[np.ndarray]]:
+def detection(images: int) -> tuple[Any, list[np.ndarray]]:
     from paddlevit_dist.images.detection.evaluation import scored_files
     from paddlevit_dist.images.detection.metrics import DetectionMetrics
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_files(folder, pictures)
+        write_files(folder, images)
         annotations = scored_files.read_annotations(folder / "annotations.json")
         results = scored_files.read_results(folder / "results.json", annotations)
     matched = scored_files.table_of(annotations, results, "bbox")
@@ -109,8 +109,8 @@ def coverage_of_top1(share: float, number: int) -> float:
 
 
 def population_of_maps(quality: float) -> np.ndarray:
-    """Pixels of each picture and class that are right, true and taken for the class: int64 (pictures, 3, classes). Each
-    picture has about half of the classes, in sizes that differ by much, and is easy or hard as a whole."""
+    """Pixels of each image and class that are right, true and taken for the class: int64 (images, 3, classes). Each
+    image has about half of the classes, in sizes that differ by much, and is easy or hard as a whole."""
     rng = np.random.default_rng(0)
     true = (rng.gamma(0.5, 4000, (POPULATION, CLASSES)) * (rng.random((POPULATION, CLASSES)) < 0.5)).astype(np.int64)
     right = rng.binomial(true, rng.beta(6 * quality, 6 * (1 - quality), (POPULATION, 1)))
@@ -133,7 +133,7 @@ def coverage_of_miou(quality: float, number: int, sets: int, resamples: int) -> 
 
 
 def population_of_boxes(quality: float) -> list[Any]:
-    """The matches of each picture: about four objects, found with probability ``quality``, the better the surer, and
+    """The matches of each image: about four objects, found with probability ``quality``, the better the surer, and
     false detections of lower scores."""
     from paddlevit_dist.images.detection.detections import Detections
     from paddlevit_dist.images.detection.evaluation.matching import Truth, match
@@ -201,7 +201,7 @@ def coverage(sets: int, resamples: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--resamples", type=int, default=sized(1000, 3))
-    parser.add_argument("--pictures", type=int, default=sized(5000, 20), help="of COCO")
+    parser.add_argument("--images", type=int, default=sized(5000, 20), help="of COCO")
     parser.add_argument(
         "--coverage", action="store_true", help="how many intervals hold the truth, in place of seconds"
     )
@@ -214,7 +214,7 @@ def main() -> None:
         return
     kinds: dict[str, Callable[[], tuple[Any, list[np.ndarray]]]] = {
         "top-1, top-5, 1,000 recalls": classification,
-        "COCO": lambda: detection(options.pictures),
+        "COCO": lambda: detection(options.images),
         "ScanNet AP and mIoU": scenes,
         "landmarks": landmarks,
     }

@@ -1,10 +1,10 @@
-"""How long it takes to compare many hashes of pictures, and which copies are found among photographs.
+"""How long it takes to compare many hashes of images, and which copies are found among photographs.
 
-Usage: python benchmarks/leaks.py [--val 50000] [--train 1280000] [--folder PICTURES]
+Usage: python benchmarks/leaks.py [--val 50000] [--train 1280000] [--folder IMAGES]
 
 The hashes are random, a thousandth of those of val near one of train. The rates are those of windows of the photographs
-that come with scikit-image and scikit-learn, or of the pictures in a folder, each changed in seven ways. A false pair
-is one of a changed picture and another than its own; pictures of one folder that are alike count as false too.
+that come with scikit-image and scikit-learn, or of the images in a folder, each changed in seven ways. A false pair
+is one of a changed image and another than its own; images of one folder that are alike count as false too.
 """
 
 import argparse
@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from photographs import sources
 from smallest import sized
 
-from paddlevit_dist.leaks import comparing, perceptual
-from paddlevit_dist.parallel.devices import cpu_cores
+from paddlevit_dist.distributed.devices import cpu_cores
+from paddlevit_dist.leakage import comparing, perceptual
 
 WINDOW = 400, 300  # pixels
 
@@ -64,47 +64,47 @@ def compare(val: int, train: int) -> dict[str, float]:
 
 
 def windows(files: list[Path]) -> Iterator[Image.Image]:
-    """Parts of pictures that do not overlap."""
+    """Parts of images that do not overlap."""
     for file in files:
-        picture = Image.open(file).convert("RGB")
-        for top in range(0, max(picture.height - WINDOW[1], 0) + 1, WINDOW[1]):
-            for left in range(0, max(picture.width - WINDOW[0], 0) + 1, WINDOW[0]):
-                yield picture.crop((left, top, *np.minimum([left + WINDOW[0], top + WINDOW[1]], picture.size)))
+        image = Image.open(file).convert("RGB")
+        for top in range(0, max(image.height - WINDOW[1], 0) + 1, WINDOW[1]):
+            for left in range(0, max(image.width - WINDOW[0], 0) + 1, WINDOW[0]):
+                yield image.crop((left, top, *np.minimum([left + WINDOW[0], top + WINDOW[1]], image.size)))
 
 
-def stored(picture: Image.Image, kind: str, quality: int) -> Image.Image:
+def stored(image: Image.Image, kind: str, quality: int) -> Image.Image:
     file = io.BytesIO()
-    picture.save(file, kind, quality=quality)
+    image.save(file, kind, quality=quality)
     return Image.open(file)
 
 
-def cropped(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
-    width, height = round(picture.width * 0.95), round(picture.height * 0.95)
-    left, top = generator.integers(0, [picture.width - width, picture.height - height], endpoint=True).tolist()
-    return picture.crop((left, top, left + width, top + height))
+def cropped(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    width, height = round(image.width * 0.95), round(image.height * 0.95)
+    left, top = generator.integers(0, [image.width - width, image.height - height], endpoint=True).tolist()
+    return image.crop((left, top, left + width, top + height))
 
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
 CHANGES: dict[str, Change] = {
-    "half size": lambda picture, _: picture.resize((picture.width // 2, picture.height // 2)),
-    "square": lambda picture, _: picture.resize((224, 224)),
-    "jpeg 30": lambda picture, _: stored(picture, "JPEG", 30),
-    "webp 50": lambda picture, _: stored(picture, "WEBP", 50),
-    "brighter": lambda picture, _: ImageEnhance.Brightness(picture).enhance(1.3),
-    "darker": lambda picture, _: ImageEnhance.Brightness(picture).enhance(0.7),
+    "half size": lambda image, _: image.resize((image.width // 2, image.height // 2)),
+    "square": lambda image, _: image.resize((224, 224)),
+    "jpeg 30": lambda image, _: stored(image, "JPEG", 30),
+    "webp 50": lambda image, _: stored(image, "WEBP", 50),
+    "brighter": lambda image, _: ImageEnhance.Brightness(image).enhance(1.3),
+    "darker": lambda image, _: ImageEnhance.Brightness(image).enhance(0.7),
     "cropped 5 %": cropped,
 }
 
 
-def rates(pictures: list[Image.Image]) -> dict[str, float]:
+def rates(images: list[Image.Image]) -> dict[str, float]:
     """The share of copies that are found, for each change, and of pairs that are none and are taken for one."""
     generator = np.random.default_rng(0)
-    thumbs = [perceptual.thumbnail(picture) for picture in pictures]
+    thumbs = [perceptual.thumbnail(image) for image in images]
     told = [n for n, thumb in enumerate(thumbs) if perceptual.grey(thumb).std() >= perceptual.PLAIN]
     theirs = np.array([perceptual.hashes(perceptual.grey(thumbs[n]), 1)[0] for n in told])
     found, false = {}, 0
     for name, change in CHANGES.items():
-        copies = [perceptual.thumbnail(change(pictures[n], generator)) for n in told]
+        copies = [perceptual.thumbnail(change(images[n], generator)) for n in told]
         hashed = np.array([perceptual.hashes(perceptual.grey(copy), perceptual.NUM_VARIANTS) for copy in copies])
         hits = 0
         for row, (copy, near) in enumerate(zip(copies, comparing.nearest(hashed, theirs)[0].tolist())):
@@ -114,8 +114,7 @@ def rates(pictures: list[Image.Image]) -> dict[str, float]:
         found[name] = round(hits / len(told), 4)
     pairs = len(CHANGES) * len(told) * (len(told) - 1)
     print(
-        f"{len(told)} pictures of {len(pictures)} (the others are plain), found: {found}; "
-        f"false pairs: {false} of {pairs:,}"
+        f"{len(told)} images of {len(images)} (the others are plain), found: {found}; false pairs: {false} of {pairs:,}"
     )
     mean = round(sum(found.values()) / len(found), 4)
     return {"pictures": len(told), "found": mean, "found_least": min(found.values()), "false_share": false / pairs}

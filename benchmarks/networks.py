@@ -204,7 +204,7 @@ def serve(library: str, name: str, folder: Path) -> None:
 def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
     from scaling import Group, group_environments, started
 
-    from paddlevit_dist.cpu.accelerate import PLAIN_LAYERS
+    from paddlevit_dist.cpu_kernels.accelerate import PLAIN_LAYERS
 
     pythons = {OURS: sys.executable, **({} if name == MINKUNET else {PLAIN: sys.executable})}
     if options.peer_python:

@@ -38,12 +38,12 @@ def write_folder(target: Path, number: int, size: tuple[int, int] = (500, 375), 
     generator = np.random.default_rng(0)
     for count in range(number):
         path = photographs[count % len(photographs)]
-        picture = Image.open(path).convert("RGB")
+        image = Image.open(path).convert("RGB")
         share = generator.uniform(0.6, 1.0)
-        width, height = int(picture.width * share), int(picture.height * share)
-        left = int(generator.integers(0, picture.width - width, endpoint=True))
-        top = int(generator.integers(0, picture.height - height, endpoint=True))
-        window = picture.crop((left, top, left + width, top + height)).resize(size, Image.Resampling.LANCZOS)
+        width, height = int(image.width * share), int(image.height * share)
+        left = int(generator.integers(0, image.width - width, endpoint=True))
+        top = int(generator.integers(0, image.height - height, endpoint=True))
+        window = image.crop((left, top, left + width, top + height)).resize(size, Image.Resampling.LANCZOS)
         split = "val" if count // len(photographs) % val_every == 0 else "train"
         folder = target / split / path.stem
         folder.mkdir(parents=True, exist_ok=True)

@@ -30,15 +30,15 @@ def work(name: str, way: str) -> None:
     import numpy as np
     import paddle
 
-    from paddlevit_dist import config, create_model
+    from paddlevit_dist import create_model, settings
+    from paddlevit_dist.distributed import recompute_layers
     from paddlevit_dist.images.classification.task import Classification
-    from paddlevit_dist.parallel import recompute_layers
 
     paddle.seed(1)
     model = create_model(name, num_classes=1000, drop_path=0.1, **SHALLOW)
     model.train()
     if way == RECOMPUTED:
-        recompute_layers(Classification(config.load([f"MODEL.NAME={name}"]).values).recomputed_layers(model))
+        recompute_layers(Classification(settings.load([f"MODEL.NAME={name}"]).values).recomputed_layers(model))
     optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters())
     generator = np.random.default_rng(0)
 

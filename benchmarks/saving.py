@@ -3,7 +3,7 @@
     python benchmarks/saving.py             # all cases
     python benchmarks/saving.py vit_s_1     # one of them
 
-A whole ``Trainer.train()`` on noise pictures. A round has some updates that nothing disturbs, a checkpoint written in
+A whole ``Trainer.train()`` on noise images. A round has some updates that nothing disturbs, a checkpoint written in
 the background, some updates more, and the same again with the peer: the same files written while the training waits.
 The training stands still while the call takes, and while its thread sleeps longer in the updates after it than in those
 before: it waits for the interpreter, which one thread has at a time. Sleep is what is left of the clock's time without
@@ -25,8 +25,8 @@ from framework_overhead import Repeated, Synthetic
 from rounds import ROOT, Spread
 from smallest import sized
 
-from paddlevit_dist import config as configuration
-from paddlevit_dist.parallel import launch_workers, plan_processes
+from paddlevit_dist import settings as configuration
+from paddlevit_dist.distributed import launch_workers, plan_processes
 
 WARM_UP_ROUNDS = 1
 BEFORE = sized(6, 1)  # updates that nothing disturbs
@@ -109,7 +109,7 @@ class Script:
         """The same content, flushed and hashed in the same way, by a training that waits for it."""
         from paddlevit_dist import is_main
         from paddlevit_dist.checkpoint import store as checkpoints
-        from paddlevit_dist.parallel import barrier
+        from paddlevit_dist.distributed import barrier
 
         parts = self.training
         if is_main():
@@ -139,7 +139,7 @@ def scripted_task(config: Any, script: Script) -> Any:
 def work(name: str, folder: str) -> None:
     """Every process of one case."""
     from paddlevit_dist import Trainer, is_main, world_size
-    from paddlevit_dist.observe.record import make_folder
+    from paddlevit_dist.logging.record import make_folder
 
     case = CASES[name]
     make_folder(f"{folder}/run")

@@ -35,7 +35,7 @@ from PIL import Image
 from rounds import Spread
 from smallest import sized
 
-from paddlevit_dist.parallel import devices
+from paddlevit_dist.distributed import devices
 
 WORKER = str(Path(__file__).with_name("scaling_worker.py"))
 READY_SECONDS, ANSWER_SECONDS = 120, 120
@@ -221,7 +221,7 @@ def measure_processes(options: argparse.Namespace) -> dict[str, float]:
 # ---- loaders -------------------------------------------------------------------------------------------------
 
 
-def write_pictures(folder: Path) -> None:
+def write_images(folder: Path) -> None:
     """JPEGs (quality 90) that are as rough as photographs: noise whose amplitude falls with its frequency."""
     generator = np.random.default_rng(0)
     width, height = SIZE_PX
@@ -239,13 +239,13 @@ def write_pictures(folder: Path) -> None:
 
 
 def measure_loaders(options: argparse.Namespace) -> dict[str, float]:
-    """Pictures per second in the training process, by the number of loader processes."""
+    """Images per second in the training process, by the number of loader processes."""
     most = options.most or devices.cpu_cores() - 1
     counts = sorted({count for count in (1, 2, 4, 8, 15) if count <= most} | {min(most, 15)})
     kinds = [OURS, NO_MALLOC, *([TORCH] if options.peer_python else [])]
     rows, result = [], {}
     with tempfile.TemporaryDirectory(prefix="benchmark_") as name:
-        write_pictures(Path(name))
+        write_images(Path(name))
         size = sum(file.stat().st_size for file in Path(name).rglob("*.jpg")) / (FILES + CLASSES)
         print(f"{FILES} JPEGs of {SIZE_PX[0]} x {SIZE_PX[1]}, {size / 1000:.0f} kB on average", flush=True)
         for workers in counts:
@@ -253,9 +253,7 @@ def measure_loaders(options: argparse.Namespace) -> dict[str, float]:
             # Loaders run ahead while others have their turn: each turn begins with what drains that.
             turn = max(1.0, options.seconds / len(counts) / len(kinds) / (FEWEST_ROUNDS + 2))
             with started(groups):
-                contenders = {
-                    kind: functools.partial(pictures_per_second, group, turn) for kind, group in groups.items()
-                }
+                contenders = {kind: functools.partial(images_per_second, group, turn) for kind, group in groups.items()}
                 rates = interleave_for(contenders, options.seconds / len(counts))
             for kind in kinds:
                 ratio = rounds.ratios(rates[OURS], rates[kind])
@@ -277,7 +275,7 @@ def loader_group(kind: str, folder: str, workers: int, options: argparse.Namespa
     return Group(python_of(kind, options), words, [environment])
 
 
-def pictures_per_second(group: Group, seconds: float) -> float:
+def images_per_second(group: Group, seconds: float) -> float:
     (answer,) = group.ask(warm_up=seconds / 2, seconds=seconds / 2)
     return answer["images"] / answer["seconds"]
 

@@ -1,4 +1,4 @@
-"""One process of ``scaling.py``: training steps of one rank, evaluations, or a loader of pictures.
+"""One process of ``scaling.py``: training steps of one rank, evaluations, or a loader of images.
 
     python benchmarks/scaling_worker.py steps {ours,torch,torch-plain} MODEL BATCH {train,eval}
     python benchmarks/scaling_worker.py loads {ours,torch} FOLDER WORKERS
@@ -28,7 +28,7 @@ Answer = Callable[[dict[str, Any]], dict[str, float]]
 # ---- steps ---------------------------------------------------------------------------------------------------
 
 
-def pictures(batch: int, rank: int) -> Any:
+def random_images(batch: int, rank: int) -> Any:
     """Images (batch, 3, 224, 224) float32 and labels (batch,) int64, the same for every contender."""
     import numpy as np
 
@@ -81,7 +81,7 @@ def torch_answer(name: str, batch: int, trains: bool, plain: bool) -> Answer:
 
     torch.set_num_threads(1)
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    images, labels = (torch.from_numpy(values) for values in pictures(batch, int(os.environ.get("RANK", "0"))))
+    images, labels = (torch.from_numpy(values) for values in random_images(batch, int(os.environ.get("RANK", "0"))))
     if plain or not importlib.util.find_spec("timm"):
         model = plain_torch_model(name)
     else:
@@ -112,11 +112,11 @@ def our_answer(name: str, batch: int, trains: bool) -> Answer:
     import paddle
 
     from paddlevit_dist import create_model
-    from paddlevit_dist.parallel import data_parallel
-    from paddlevit_dist.parallel.joining import join_group
+    from paddlevit_dist.distributed import data_parallel
+    from paddlevit_dist.distributed.rendezvous import join_group
 
     join_group(uses_gpu=False, spawned=False)
-    images, labels = (paddle.to_tensor(x) for x in pictures(batch, int(os.environ.get("PADDLE_TRAINER_ID", "0"))))
+    images, labels = (paddle.to_tensor(x) for x in random_images(batch, int(os.environ.get("PADDLE_TRAINER_ID", "0"))))
     paddle.seed(0)
     inner = create_model(name, num_classes=CLASSES)
     inner.train() if trains else inner.eval()
@@ -158,13 +158,13 @@ def our_loads(folder: str, workers: int) -> Answer:
     """Our loader with Pillow, uint8 samples, normalised in this process."""
     from pathlib import Path
 
-    from paddlevit_dist import config
-    from paddlevit_dist.loading.loader import Loader
-    from paddlevit_dist.loading.sampler import TrainingSampler
+    from paddlevit_dist import settings
+    from paddlevit_dist.data.loader import Loader
+    from paddlevit_dist.data.sampler import TrainingSampler
     from paddlevit_dist.registry import resolve
 
     given = ["-dataset=folder", f"-data_path={folder}", f"-image_size={SIZE}", f"-batch_size={LOADED_BATCH}"]
-    values = config.load(given).values
+    values = settings.load(given).values
     task = resolve("task", values.TASK)(values)
     cache = tempfile.mkdtemp(dir=folder)
     samples = task.build_dataset("train", Path(cache))
@@ -179,8 +179,8 @@ def our_loads(folder: str, workers: int) -> Answer:
     return counted(next_batch)
 
 
-class TorchPictures:
-    """The pictures of a folder as timm reads and transforms them, with Pillow: a random resized crop, bicubic, and a
+class TorchImages:
+    """The images of a folder as timm reads and transforms them, with Pillow: a random resized crop, bicubic, and a
     flip, as uint8 (3, 224, 224)."""
 
     def __init__(self, folder: str) -> None:
@@ -202,8 +202,8 @@ class TorchPictures:
         from PIL import Image
 
         path, label = self.files[index % len(self.files)]
-        picture = Image.open(path).convert("RGB")
-        width, height = picture.size
+        image = Image.open(path).convert("RGB")
+        width, height = image.size
         box = (0, 0, width, height)
         for _ in range(10):
             area = width * height * random.uniform(0.08, 1.0)
@@ -213,10 +213,10 @@ class TorchPictures:
                 left, top = random.randint(0, width - w), random.randint(0, height - h)
                 box = (left, top, left + w, top + h)
                 break
-        picture = picture.crop(box).resize((SIZE, SIZE), Image.Resampling.BICUBIC)
+        image = image.crop(box).resize((SIZE, SIZE), Image.Resampling.BICUBIC)
         if random.random() < 0.5:
-            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1)), label
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)), label
 
 
 def fast_collate(samples: list[Any]) -> Any:
@@ -233,7 +233,7 @@ def torch_loads(folder: str, workers: int) -> Answer:
 
     torch.set_num_threads(1)
     loader = torch.utils.data.DataLoader(
-        TorchPictures(folder), LOADED_BATCH, shuffle=True, num_workers=workers, collate_fn=fast_collate
+        TorchImages(folder), LOADED_BATCH, shuffle=True, num_workers=workers, collate_fn=fast_collate
     )
     batches = iter(loader)
     mean, deviation = (torch.tensor([value] * 3).view(1, 3, 1, 1) for value in (127.5, 127.5))
@@ -245,7 +245,7 @@ def torch_loads(folder: str, workers: int) -> Answer:
 
 
 def counted(next_batch: Callable[[], Any]) -> Answer:
-    """Pictures and the seconds that they took, after the given seconds of running in."""
+    """Images and the seconds that they took, after the given seconds of running in."""
 
     def answer(request: dict[str, Any]) -> dict[str, float]:
         end = time.perf_counter() + request["warm_up"]

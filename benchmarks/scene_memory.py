@@ -118,9 +118,9 @@ class Repeated:
 
 def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
     """Batches without end of our loader: with the original's fields, or what a network of this ``PlanSpec`` reads."""
-    from paddlevit_dist import config
-    from paddlevit_dist.loading.loader import Loader
-    from paddlevit_dist.loading.sampler import TrainingSampler
+    from paddlevit_dist import settings
+    from paddlevit_dist.data.loader import Loader
+    from paddlevit_dist.data.sampler import TrainingSampler
     from paddlevit_dist.points.data.samples import compile_loops, join
     from paddlevit_dist.points.data.scenes import ScanNet
     from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
@@ -133,7 +133,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     cache.mkdir(exist_ok=True)
     scenes = Repeated(ScanNet(str(folder), "train", cache), numbers)
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
-    points = config.load([*words, "POINTS.MAX_POINTS", str(MAX_POINTS)]).values.POINTS
+    points = settings.load([*words, "POINTS.MAX_POINTS", str(MAX_POINTS)]).values.POINTS
     samples = InstanceSamples(scenes, steps_of(points, 50.0, is_training=True), "mean", use_positions=True)
     sampler = TrainingSampler(samples, BATCH, rank=rank, world_size=ranks, accumulation_steps=1, seed=0, repeats=1)
 
@@ -294,12 +294,12 @@ def measure_training(folder: Path, scenes: int) -> float:
     """Share of a short training's time that it waits for our loader."""
     import paddle
 
-    from paddlevit_dist import config
-    from paddlevit_dist.contracts.task import Step
+    from paddlevit_dist import settings
     from paddlevit_dist.points.instances.task import InstanceSegmentation
+    from paddlevit_dist.tasks.task import Step
 
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
-    task = InstanceSegmentation(config.load([*words, "DATA.VOXEL_SIZE_M", "0.02"]).values)
+    task = InstanceSegmentation(settings.load([*words, "DATA.VOXEL_SIZE_M", "0.02"]).values)
     (folder / "cache0").mkdir(exist_ok=True)
     task.build_dataset("train", folder / "cache0")
     model = task.build_model()

@@ -30,7 +30,7 @@ Stage = tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
 
 def stages(folder: Path) -> list[Stage]:
     """Each step with what the step before has given, plain and ours."""
-    from paddlevit_dist import config
+    from paddlevit_dist import settings
     from paddlevit_dist.points.data.augment import displace, grid_shape, mapped
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file
     from paddlevit_dist.points.instances.batches import collate_scenes
@@ -66,7 +66,7 @@ def stages(folder: Path) -> list[Stage]:
     plain_batch = [plain_scenes.prepare(plain, 10**6, default_rng(4))] * 4
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
     samples = InstanceSamples(
-        None, steps_of(config.load(words).values.POINTS, 50.0, is_training=True), "mean", use_positions=True
+        None, steps_of(settings.load(words).values.POINTS, 50.0, is_training=True), "mean", use_positions=True
     )
     batch = [samples.sample_of(scene, default_rng(4))] * 4
     placed = Placement(50.0, (-1.0, 1.0))(scene, None)._replace(xyz=moved)

@@ -1,13 +1,13 @@
-"""Segmentation of pictures: a training step of SegFormer-B0 against torch, and what label maps cost.
+"""Segmentation of images: a training step of SegFormer-B0 against torch, and what label maps cost.
 
     python benchmarks/segmentation.py [--peer-python PYTHON] [--only {training,evaluation,labels}] [--rounds 7]
 
-- training: SegFormer-B0 with 150 classes on noise of 512 pixels, 4 pictures an update on 2 cores: forward,
-  cross-entropy at the labels' size, backward, AdamW. Ours are 2 processes with one thread and 2 pictures each; the peer
+- training: SegFormer-B0 with 150 classes on noise of 512 pixels, 4 images an update on 2 cores: forward,
+  cross-entropy at the labels' size, backward, AdamW. Ours are 2 processes with one thread and 2 images each; the peer
   is the same network of torch's own layers (``segmentation_peer.py``), as one process with two threads and as two
   processes with one; the faster one counts. Where other programs run, what both cores have computed says more
-- evaluation: what share of an evaluation's time the confusion matrix takes, of pictures of 512 x 683 and 150 classes
-- labels: decoding, and scaling, of a label map against those of its picture
+- evaluation: what share of an evaluation's time the confusion matrix takes, of images of 512 x 683 and 150 classes
+- labels: decoding, and scaling, of a label map against those of its image
 
 PYTHON has torch and NumPy. Each side is a process of its own, with the variables of a tuned run.
 """
@@ -36,7 +36,7 @@ from smallest import sized
 OURS, THREADS, PROCESSES = "ours", "torch, 2 threads", "torch, 2 processes"
 TRAINING, EVALUATION, LABELS = "training", "evaluation", "labels"
 CLASSES, IGNORED, SIDE, BATCH, CORES = 150, 255, sized(512, 64), sized(4, 2), 2
-STORED = sized((512, 683), (64, 85))  # height and width of a picture
+STORED = sized((512, 683), (64, 85))  # height and width of an image
 SAMPLES = sized(20, 1)  # of a round
 
 
@@ -56,9 +56,9 @@ def our_step(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
     import paddle
 
     from paddlevit_dist import create_model
-    from paddlevit_dist.labelling.losses import resized_cross_entropy
-    from paddlevit_dist.parallel import data_parallel
-    from paddlevit_dist.parallel.joining import join_group
+    from paddlevit_dist.distributed import data_parallel
+    from paddlevit_dist.distributed.rendezvous import join_group
+    from paddlevit_dist.losses import resized_cross_entropy
 
     join_group(uses_gpu=False, spawned=False)
     paddle.seed(0)
@@ -66,10 +66,10 @@ def our_step(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
     inner.train()
     model = data_parallel(inner)
     optimizer = paddle.optimizer.AdamW(1e-4, parameters=inner.parameters(), weight_decay=0.01)
-    pictures, truth = paddle.to_tensor(images), paddle.to_tensor(labels)
+    originals, truth = paddle.to_tensor(images), paddle.to_tensor(labels)
 
     def step() -> None:
-        (resized_cross_entropy(model(pictures), truth, IGNORED) / truth.size).backward()
+        (resized_cross_entropy(model(originals), truth, IGNORED) / truth.size).backward()
         optimizer.step()
         optimizer.clear_grad(set_to_zero=False)
 
@@ -120,7 +120,7 @@ def measure_training(options: argparse.Namespace) -> dict[str, float]:
         ]
         for kind, taken in times.items()
     ]
-    title = f"SegFormer-B0, {SIDE} pixels, {BATCH} pictures an update on {CORES} cores, {options.rounds} rounds"
+    title = f"SegFormer-B0, {SIDE} pixels, {BATCH} images an update on {CORES} cores, {options.rounds} rounds"
     rounds.table(title, ["", "ms", "times ours", "both cores' ms", "times ours"], rows)
     result = {"training_ms": 1e3 * Spread.of(times[OURS]).median}
     if options.peer_python:
@@ -154,29 +154,30 @@ def measure_evaluation(options: argparse.Namespace) -> dict[str, float]:
         for name, taken in seconds.items()
     ]
     title = (
-        f"Evaluation of a picture of {STORED[0]} x {STORED[1]}, {CLASSES} classes, one thread, {options.rounds} rounds"
+        f"Evaluation of an image of {STORED[0]} x {STORED[1]}, {CLASSES} classes, one thread, {options.rounds} rounds"
     )
-    rounds.table(title, ["", "ms", "% of the picture"], rows)
+    rounds.table(title, ["", "ms", "% of the image"], rows)
     return {"confusion_percent": 1e2 * rounds.ratios(seconds["confusion"], seconds["picture"]).median}
 
 
 def serve_evaluation(number: int) -> None:
-    """Print the seconds of each evaluated picture, and of them those of the confusion matrix and of the boundaries."""
+    """Print the seconds of each evaluated image, and of them those of the confusion matrix and of the boundaries."""
     import paddle
 
-    from paddlevit_dist import config, create_model
-    from paddlevit_dist.contracts.task import EvaluationStep
+    from paddlevit_dist import create_model
+    from paddlevit_dist import settings as config
     from paddlevit_dist.images.segmentation import metrics
     from paddlevit_dist.images.segmentation.samples import SegmentationSample
     from paddlevit_dist.registry import resolve
+    from paddlevit_dist.tasks.task import EvaluationStep
 
     values = config.load(["-cfg=segformer_b0_shapes", f"-num_classes={CLASSES}"]).values
     task = resolve("task", values.TASK)(values)
     task.class_names = [f"class {label}" for label in range(CLASSES)]
     model = create_model("segformer_b0", num_classes=CLASSES)
     model.eval()
-    picture, labels = made_picture()
-    sample = SegmentationSample(np.ascontiguousarray(picture.transpose(2, 0, 1)), labels, 0, STORED)
+    image, labels = made_image()
+    sample = SegmentationSample(np.ascontiguousarray(image.transpose(2, 0, 1)), labels, 0, STORED)
     batch = {
         name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value
         for name, value in task.collate([sample]).items()
@@ -214,8 +215,8 @@ def _timed(module: Any, name: str) -> list[float]:
 # ---- label maps ----------------------------------------------------------------------------------------------
 
 
-def made_picture() -> tuple[np.ndarray, np.ndarray]:
-    """A picture as rough as a photograph, uint8 (height, width, 3): noise whose amplitude falls with its frequency; and
+def made_image() -> tuple[np.ndarray, np.ndarray]:
+    """An image as rough as a photograph, uint8 (height, width, 3): noise whose amplitude falls with its frequency; and
     labels uint8 (height, width) of a dozen classes in patches with uneven edges."""
     generator = np.random.default_rng(0)
     fields = generator.standard_normal((3 + 12, *STORED))
@@ -230,14 +231,14 @@ def made_picture() -> tuple[np.ndarray, np.ndarray]:
 
 def measure_labels(options: argparse.Namespace) -> dict[str, float]:
     """By a profile of the samples of a training with the settings for ADE20K."""
-    from paddlevit_dist import config
+    from paddlevit_dist import settings as config
     from paddlevit_dist.registry import resolve
 
     with tempfile.TemporaryDirectory(prefix="benchmark_") as name:
         root = Path(name)
         for kind in ("images", "labels"):
             (root / kind / "train").mkdir(parents=True)
-        pixels, labels = made_picture()
+        pixels, labels = made_image()
         Image.fromarray(pixels).save(root / "images" / "train" / "0.jpg", quality=90)
         Image.fromarray(labels).save(root / "labels" / "train" / "0.png")
         (root / "classes.txt").write_text("".join(f"class {label}\n" for label in range(CLASSES)))
@@ -259,7 +260,7 @@ def measure_labels(options: argparse.Namespace) -> dict[str, float]:
         [sum(parts) for parts in zip(*(seconds[f"{side}, {part}"] for part in ("decoded", "scaled")))]
         for side in ("labels", "picture")
     ]
-    return {"labels_over_picture": rounds.ratios(*sides).median}
+    return {"labels_over_image": rounds.ratios(*sides).median}
 
 
 def _parts_of(profile: cProfile.Profile) -> dict[str, float]:
@@ -269,8 +270,8 @@ def _parts_of(profile: cProfile.Profile) -> dict[str, float]:
         taken[Path(file).name, function] += cumulative
     labels = taken["label_maps.py", "_labels"]
     return {
-        "picture, decoded": taken["label_maps.py", "read"] - labels,
-        "picture, scaled": taken["resizing.py", "resized"],
+        "image, decoded": taken["label_maps.py", "read"] - labels,
+        "image, scaled": taken["resizing.py", "resized"],
         "labels, decoded": labels,
         "labels, scaled": taken["transforms.py", "_taken"] + taken["resizing.py", "nearest"],
     }

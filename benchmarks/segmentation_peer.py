@@ -1,6 +1,6 @@
 """SegFormer-B0 of torch's own layers, for ``segmentation.py``: as its authors' code computes it.
 
-Tokens are (batch, tokens, channels) in linear layers and norms, pictures (batch, channels, height, width) in
+Tokens are (batch, tokens, channels) in linear layers and norms, images (batch, channels, height, width) in
 convolutions; attention is torch's fused one.
 """
 
@@ -14,16 +14,16 @@ from torch.nn import functional as F
 WIDTHS, HEADS, REDUCTIONS, DEPTH, HEAD_WIDTH = (32, 64, 160, 256), (1, 2, 5, 8), (8, 4, 2, 1), 2, 256
 
 
-def tokens_of(picture: Any) -> Any:
-    return picture.flatten(2).transpose(1, 2)
+def tokens_of(image: Any) -> Any:
+    return image.flatten(2).transpose(1, 2)
 
 
-def picture_of(tokens: Any, size: Any) -> Any:
+def image_of(tokens: Any, size: Any) -> Any:
     return tokens.transpose(1, 2).reshape(tokens.shape[0], -1, *size)
 
 
 class Attention(nn.Module):
-    """Keys and values of a picture that a strided convolution has made smaller."""
+    """Keys and values of an image that a strided convolution has made smaller."""
 
     def __init__(self, width: int, heads: int, reduction: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Attention(nn.Module):
     def forward(self, x: Any, size: Any) -> Any:
         batch, tokens, width = x.shape
         q = self.q(x).reshape(batch, tokens, self.heads, -1).transpose(1, 2)
-        x = self.norm(tokens_of(self.sr(picture_of(x, size)))) if self.reduction > 1 else x
+        x = self.norm(tokens_of(self.sr(image_of(x, size)))) if self.reduction > 1 else x
         k, v = self.kv(x).reshape(batch, -1, 2, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, width))
 
@@ -51,7 +51,7 @@ class Block(nn.Module):
 
     def forward(self, x: Any, size: Any) -> Any:
         x = x + self.attn(self.norm1(x), size)
-        hidden = tokens_of(self.dwconv(picture_of(self.fc1(self.norm2(x)), size)))
+        hidden = tokens_of(self.dwconv(image_of(self.fc1(self.norm2(x)), size)))
         return x + self.fc2(F.gelu(hidden))
 
 
@@ -69,7 +69,7 @@ class Stage(nn.Module):
         size, x = x.shape[2:], self.before(tokens_of(x))
         for block in self.blocks:
             x = block(x, size)
-        return picture_of(self.after(x), size).contiguous()
+        return image_of(self.after(x), size).contiguous()
 
 
 class SegFormer(nn.Module):
@@ -86,7 +86,7 @@ class SegFormer(nn.Module):
         maps: list[Any] = []
         for stage, linear in zip(self.stages, self.linears):
             x = stage(x)
-            own = picture_of(linear(tokens_of(x)), x.shape[2:])
+            own = image_of(linear(tokens_of(x)), x.shape[2:])
             maps.insert(0, resized(own, maps[-1].shape[2:]) if maps else own)
         return self.classifier(self.dropout(torch.relu(self.norm(self.fuse(torch.cat(maps, 1))))))
 
@@ -104,10 +104,10 @@ def step_of(images: Any, labels: Any, classes: int, ignored: int, threads: int, 
         torch.distributed.init_process_group("gloo")
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.01, fused=True)
-    pictures, truth = torch.from_numpy(images), torch.from_numpy(labels)
+    originals, truth = torch.from_numpy(images), torch.from_numpy(labels)
 
     def step() -> None:
-        logits = resized(model(pictures), truth.shape[1:])
+        logits = resized(model(originals), truth.shape[1:])
         F.cross_entropy(logits, truth, ignore_index=ignored).backward()
         optimizer.step()
         optimizer.zero_grad()

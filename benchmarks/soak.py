@@ -33,8 +33,8 @@ from rounds import ROOT
 from smallest import sized
 
 from paddlevit_dist import register_dataset
-from paddlevit_dist.config.table import keys
 from paddlevit_dist.images.data.small_sets import Digits
+from paddlevit_dist.settings.table import keys
 
 DELAY = "SOAK_SECONDS_PER_SAMPLE"
 SECONDS_PER_SAMPLE = sized(0.01, 0.001)

@@ -25,7 +25,7 @@ import rounds
 from rounds import ROOT, Spread
 from smallest import sized
 
-from paddlevit_dist.parallel import tuning
+from paddlevit_dist.distributed import tuning
 
 RECIPE = ROOT / "configs" / "vit_digits.yaml"
 ROUNDS = 7
@@ -110,7 +110,7 @@ class Handed(NamedTuple):
 
 
 def write_lists(folder: Path, samples: int) -> None:
-    """``train_list.txt`` and a ``val_list.txt`` of a 25th of it, with paths as in ImageNet; no picture exists."""
+    """``train_list.txt`` and a ``val_list.txt`` of a 25th of it, with paths as in ImageNet; no image exists."""
     for split, count in (("train", samples), ("val", samples // 25)):
         with open(folder / f"{split}_list.txt", "w", encoding="utf-8") as lines:
             for index in range(count):
@@ -120,7 +120,7 @@ def write_lists(folder: Path, samples: int) -> None:
 
 def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
     """Build the datasets as the entry does and as the peer does, and pickle what a spawned process is given."""
-    from paddlevit_dist import config as configuration
+    from paddlevit_dist import settings as configuration
     from paddlevit_dist.images.classification.task import Classification
     from paddlevit_dist.images.data.inspection import Inspection
 
@@ -131,7 +131,7 @@ def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
 
     def ours() -> Any:
         task = Classification(config)
-        with mock.patch.object(Inspection, "look", return_value=[]):  # no picture exists
+        with mock.patch.object(Inspection, "look", return_value=[]):  # no image exists
             return config, task, {split: task.build_dataset(split, folder) for split in ("train", "val")}
 
     def lists() -> Any:

@@ -20,16 +20,16 @@ from paddlevit_dist.models import create_model
 
 class Readings(paddle.io.Dataset):
     def __init__(self):
-        self.pictures = Digits(None, "train", None)
+        self.images = Digits(None, "train", None)
         self.transform = GlyphTransform(16, True)
         self.generator = np.random.default_rng(0)
 
     def __getitem__(self, index):
-        picture, label = self.pictures.read(index)
-        return self.transform(picture, self.generator), label
+        image, label = self.images.read(index)
+        return self.transform(image, self.generator), label
 
     def __len__(self):
-        return len(self.pictures)
+        return len(self.images)
 
 
 def train(noted):

@@ -48,7 +48,7 @@ def group_environment(kind: str, rank: int, processes: int, port: int) -> dict[s
     }
 
 
-def pictures(batch_size: int, rank: int) -> Any:
+def random_images(batch_size: int, rank: int) -> Any:
     """The same images (batch, 3, 224, 224) and labels (batch) for every contender."""
     import numpy as np
 
@@ -64,7 +64,7 @@ def torch_step(name: str, trains: bool, batch_size: int) -> Callable[[], Any]:
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "0")) or torch.get_num_threads())
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    images, labels = (torch.from_numpy(x) for x in pictures(batch_size, int(os.environ.get("RANK", "0"))))
+    images, labels = (torch.from_numpy(x) for x in random_images(batch_size, int(os.environ.get("RANK", "0"))))
     model = timm.create_model(name, num_classes=CLASSES)
     if not trains:
         model.eval()
@@ -114,7 +114,8 @@ def paddle_step(model: Any, trains: bool, batch_size: int, one_pass: bool = Fals
     import paddle
 
     processes = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
-    images, labels = (paddle.to_tensor(x) for x in pictures(batch_size, int(os.environ.get("PADDLE_TRAINER_ID", "0"))))
+    rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
+    images, labels = (paddle.to_tensor(x) for x in random_images(batch_size, rank))
     if not trains:
         model.eval()
 

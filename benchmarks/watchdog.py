@@ -18,8 +18,8 @@ from framework_overhead import Repeated
 from rounds import ROOT, Spread
 from smallest import sized
 
-from paddlevit_dist import config as configuration
-from paddlevit_dist.parallel import launch_workers, plan_processes, status
+from paddlevit_dist import settings as configuration
+from paddlevit_dist.distributed import launch_workers, plan_processes, status
 
 BLOCK_UPDATES, BLOCKS, CALLS = sized((5, 44, 4_000), (1, 12, 40))
 BATCH = 32  # per process
@@ -64,7 +64,7 @@ class Turns:
 def work(folder: str) -> None:
     from paddlevit_dist import Trainer, is_main
     from paddlevit_dist.images.classification.task import Classification
-    from paddlevit_dist.observe.record import make_folder
+    from paddlevit_dist.logging.record import make_folder
 
     turns = Turns()
 

@@ -1,7 +1,7 @@
 """What each speed-up of our own is worth end to end on a CPU: with it over without it, interleaved, on one core.
 
 - restart markers: images/s from shards whose JPEGs have them, decoding only a crop's part, over decoding up to its end
-- pages: images/s from shards of decoded pictures over shards of JPEGs of the same size
+- pages: images/s from shards of decoded images over shards of JPEGs of the same size
 - RandAugment's loops (rand-m9-mstd0.5-inc1): images/s over Pillow's operations
 - fused branches: training steps/s of ViT-Ti/16, Swin-T and PVTv2-B0 over the same fast layers one by one
 
@@ -47,7 +47,7 @@ def without(measure: Callable[[], float], owner: Any, **others: Any) -> Callable
 
 def loaders(folder: Path) -> dict[str, tuple[Callable[[], float], Callable[[], float]]]:
     """Speed-up -> images/s with it and without."""
-    from paddlevit_dist.cpu.transforms import CompiledTrainingTransform
+    from paddlevit_dist.cpu_kernels.transforms import CompiledTrainingTransform
     from paddlevit_dist.images.data import parts
     from paddlevit_dist.images.transforms.crops import TrainingTransform
 
@@ -71,7 +71,7 @@ def loaders(folder: Path) -> dict[str, tuple[Callable[[], float], Callable[[], f
 def steps(batch_size: int) -> dict[str, tuple[Callable[[], float], Callable[[], float]]]:
     """Network -> training steps/s with fused branches and without."""
     from paddlevit_dist import create_model
-    from paddlevit_dist.cpu import blocks
+    from paddlevit_dist.cpu_kernels import blocks
 
     made = {}
     for name, variant in NETWORKS.items():

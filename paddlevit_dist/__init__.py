@@ -7,6 +7,7 @@ import sys
 import warnings
 import zlib
 
+from .runtime import renamed_modules
 from .runtime.lazy_names import lazy_names
 
 __version__ = "0.1.0"
@@ -20,28 +21,30 @@ warnings.filterwarnings(
     "ignore", "No ccache found", UserWarning, module=r"paddle\.utils\.cpp_extension\.extension_utils"
 )
 
+renamed_modules.install(__name__)
+
 _NAMES = {
-    "Key": "config.key",
+    "Key": "settings.key",
     "UserError": "runtime.errors",
-    "Observer": "observe.observer",
-    "all_gather": "parallel",
-    "barrier": "parallel",
-    "broadcast_object": "parallel",
+    "Observer": "logging.observer",
+    "all_gather": "distributed",
+    "barrier": "distributed",
+    "broadcast_object": "distributed",
     "create_model": "models",
-    "is_main": "parallel",
+    "is_main": "distributed",
     "list_models": "models",
     "load_weights": "checkpoint.load",
-    "Predictor": "prediction.predictor",
-    "Range": "config.key",
-    "rank": "parallel",
-    "reduce_dict": "parallel",
+    "Predictor": "inference.predictor",
+    "Range": "settings.key",
+    "rank": "distributed",
+    "reduce_dict": "distributed",
     "register_dataset": "registry",
     "register_model": "registry",
     "register_observer": "registry",
     "register_task": "registry",
     "register_transform": "registry",
     "Trainer": "engine.trainer",
-    "world_size": "parallel",
+    "world_size": "distributed",
 }
 __all__ = sorted(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

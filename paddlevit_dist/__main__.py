@@ -61,8 +61,8 @@ def _carry_out(words: list[str]) -> None:
     if words[:2] == ["inspect", "submission"]:
         raise UserError("'inspect submission' is gone: what 'predict' writes follows ScanNet's rules; use zip")
     if command not in COMMANDS:
-        from .config.key import show  # these two need packages
         from .registry import closest
+        from .settings.key import show  # these two need packages
 
         meant = _OTHER_NAMES.get(words[0].lower())
         hint = _GONE.get(command) or (f"did you mean '{program(meant)}'? " if meant else "")

@@ -3,7 +3,7 @@
 import os
 from typing import Any, NamedTuple
 
-from . import wings
+from . import extensions
 from .registry import MODELS, SPELLINGS, derived, is_of_weights, known_name, resolve
 from .runtime.errors import UserError
 
@@ -43,13 +43,13 @@ def create_model(
 
 
 def prepared(model: Any) -> Any:
-    """A model that is built, with PyTorch's running variances, as the wings want it computed: with fast layers on CPUs.
-    A second time changes nothing."""
-    from .parallel import unbias_running_variance
+    """A model that is built, with PyTorch's running variances, as the extensions want it computed: with fast layers on
+    CPUs. A second time changes nothing."""
+    from .distributed import unbias_running_variance
 
     if hasattr(model, "sublayers"):
         unbias_running_variance(model)
-    for change in wings.hooks("model_built"):
+    for change in extensions.hooks("model_built"):
         change(model)
     return model
 
@@ -83,7 +83,7 @@ def _own_name(name: str) -> str:
 
 
 def _family(name: str) -> Any:
-    from .contracts.model import Model  # not at the top: listing names must not import Paddle
+    from .tasks.model import Model  # not at the top: listing names must not import Paddle
 
     return derived(resolve("model", name), Model)
 

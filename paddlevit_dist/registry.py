@@ -1,6 +1,6 @@
 """Names of models, datasets and tasks, each with the place it is imported from on first use.
 
-Only tables of names are imported here: listing them does not need Paddle, and a room is loaded when one of its names
+Only tables of names are imported here: listing them does not need Paddle, and a package is loaded when one of its names
 is requested. A subject whose folder has been deleted takes its names along.
 """
 
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from . import own_code, wings
+from . import extensions, plugins
+from .extensions import imported
 from .other_names import OTHER_NAMES, SPELLINGS, spellings
 from .runtime.environment import program
 from .runtime.errors import UserError
-from .wings import imported
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 _NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
@@ -76,7 +76,7 @@ for _folder, _families in _FAMILIES.items():
             MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_table}"), f"{_folder}.{_family}"))
 MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items() if name in MODELS})
 
-# Layouts of pictures with label maps, all read by one class.
+# Layouts of images with label maps, all read by one class.
 _LABEL_MAPS = (
     *("label_maps", "ade20k", "cityscapes", "voc_segmentation", "pascal_context", "coco_stuff", "coco_panoptic"),
     *("labelme", "yolo_outlines"),
@@ -102,7 +102,7 @@ DATASETS = _there(
         "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
         "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
         "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
-        "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
+        "synthetic_rooms": "paddlevit_dist.points.data.packages:SyntheticRooms",
         "scenes": "paddlevit_dist.points.data.scenes:Scenes",
         "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
         "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",
@@ -111,7 +111,7 @@ DATASETS = _there(
     }
 )
 
-WHOLE, WITH_BOXES, WITH_LABEL_MAPS = "pictures", "pictures with boxes", "pictures with label maps"
+WHOLE, WITH_BOXES, WITH_LABEL_MAPS = "images", "images with boxes", "images with label maps"
 _CONTENTS = {
     "paddlevit_dist.images.detection.": WITH_BOXES,
     **dict.fromkeys(
@@ -141,11 +141,11 @@ TASKS = _there(
     }
 )
 
-# Tables of configuration keys: the engine's and those of wings, which every run reads, and the additional ones of each
-# task. A task not listed reads all keys. These modules do not import Paddle.
-_OF_EVERY_RUN = ("paddlevit_dist.engine.settings:TABLE", *wings.offered("KEYS"))
-_PICTURES_TABLE = "paddlevit_dist.images.settings:PICTURES"
-_CLASSIFICATION_TABLES = (_PICTURES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
+# Tables of configuration keys: the engine's and those of extensions, which every run reads, and the additional ones of
+# each task. A task not listed reads all keys. These modules do not import Paddle.
+_OF_EVERY_RUN = ("paddlevit_dist.engine.settings:TABLE", *extensions.offered("KEYS"))
+_IMAGES_TABLE = "paddlevit_dist.images.settings:IMAGES"
+_CLASSIFICATION_TABLES = (_IMAGES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
 _OBJECTS_TABLE = "paddlevit_dist.images.settings:OBJECTS"
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
 _VOLUMES_TABLE = "paddlevit_dist.volumes.settings:VOLUMES"
@@ -158,8 +158,8 @@ TABLES: dict[str, Sequence[str]] = {
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
     "shape_classification": ["paddlevit_dist.points.shapes.settings:TABLE"],
-    "detection": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.detection.settings:TABLE"],
-    "image_segmentation": [_PICTURES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
+    "detection": [_IMAGES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.detection.settings:TABLE"],
+    "image_segmentation": [_IMAGES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
 }
 TABLES = {task: tables for task, tables in TABLES.items() if task in TASKS}
 # Where a table was until it was divided: a program that registers a task may still name it there.
@@ -169,7 +169,7 @@ _FORMER_TABLES = {
 }
 _BUILT_IN_TABLES = (*_OF_EVERY_RUN, *(table for tables in TABLES.values() for table in tables))
 
-# The recipe (-cfg=NAME) that messages suggest for each room, and for datasets that need their own.
+# The recipe (-cfg=NAME) that messages suggest for each package, and for datasets that need their own.
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",
@@ -189,10 +189,10 @@ RECIPES = {
 }
 
 OBSERVERS: dict[str, Target] = {
-    "tensorboard": "paddlevit_dist.observe.event_logs:TensorBoardLog",
-    "visualdl": "paddlevit_dist.observe.event_logs:VisualDlLog",
-    "wandb": "paddlevit_dist.observe.services:WandbLog",
-    "mlflow": "paddlevit_dist.observe.services:MlflowLog",
+    "tensorboard": "paddlevit_dist.logging.event_logs:TensorBoardLog",
+    "visualdl": "paddlevit_dist.logging.event_logs:VisualDlLog",
+    "wandb": "paddlevit_dist.logging.services:WandbLog",
+    "mlflow": "paddlevit_dist.logging.services:MlflowLog",
 }
 
 TRANSFORMS: dict[str, Target] = {}  # users' own
@@ -225,8 +225,8 @@ UNREACHABLE = {  # why a name cannot be used; a worker adds those that its paren
     ),
     ("observer", "clearml"): "observer 'clearml' is not here any more: let an observer of your own call ClearML's Task",
 }
-_AS_TABLES = "paddlevit_dist.config.own_keys:as_tables"
-_DECLARED = "paddlevit_dist.config.own_keys:declared_by"
+_AS_TABLES = "paddlevit_dist.settings.own_keys:as_tables"
+_DECLARED = "paddlevit_dist.settings.own_keys:declared_by"
 
 
 def resolve(kind: str, name: str) -> Any:
@@ -240,7 +240,7 @@ def resolve(kind: str, name: str) -> Any:
     if not isinstance(target, str):
         return target
     target = imported(target)
-    if room_of(kind, name) is None and imported(_DECLARED)(target) is not None and not own_tables(kind, name):
+    if package_of(kind, name) is None and imported(_DECLARED)(target) is not None and not own_tables(kind, name):
         raise UserError(
             f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
             f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
@@ -274,7 +274,7 @@ def known_name(kind: str, name: str) -> str:
         spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:
             return spelling
-    if own_code.load_installed():  # they have registered more
+    if plugins.load_installed():  # they have registered more
         return known_name(kind, name)
     if (kind, name) in UNREACHABLE:
         raise UserError(UNREACHABLE[kind, name])
@@ -313,17 +313,17 @@ def list_names(kind: str) -> list[str]:
     return sorted(_TABLES[kind])
 
 
-def room_of(kind: str, name: str) -> str | None:
-    """The room that a built-in name belongs to ("images", "points" or "volumes"); None for any other name."""
+def package_of(kind: str, name: str) -> str | None:
+    """The package that a built-in name belongs to ("images", "points" or "volumes"); None for any other name."""
     target = _TABLES[kind].get(name)
     return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
 
 
 def contents_of(kind: str, name: str) -> str | None:
-    """What pictures a built-in name of the room "images" is of: WHOLE ones, those WITH_BOXES or WITH_LABEL_MAPS; None
+    """What images a built-in name of the package "images" is of: WHOLE ones, those WITH_BOXES or WITH_LABEL_MAPS; None
     for any other name. A model of whole ones may be part of another."""
     target = _TABLES[kind].get(name)
-    if room_of(kind, name) != "images" or not isinstance(target, str):
+    if package_of(kind, name) != "images" or not isinstance(target, str):
         return None
     return next((contents for place, contents in _CONTENTS.items() if target.startswith(place)), WHOLE)
 
@@ -351,7 +351,7 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
 
 
 def tables_of_every_run() -> list[Any]:
-    """The engine's key table, and those of the wings that are there."""
+    """The engine's key table, and those of the extensions that are there."""
     return [_table(table) for table in _OF_EVERY_RUN]
 
 
@@ -424,7 +424,7 @@ def register_observer(name: str, target: Target) -> None:
 
 
 def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:
-    """Make ``DATA.TRANSFORMS [name]`` change training pictures and their label maps by ``target``: an object of
+    """Make ``DATA.TRANSFORMS [name]`` change training images and their label maps by ``target``: an object of
     albumentations, or any other that has ``set_random_seed``, called as ``target(image=pixels, mask=labels)``; or a
     function that is called with ``generator`` as well, from which all that is random must come. It returns a dictionary
     with both; arrays are uint8 (height, width, 3) and (height, width), and may come back in another size.

@@ -85,8 +85,8 @@ def write_digits_as_idx(folder: Path, train_size: int = 60_000) -> None:
 
 
 def draw_and_pretrain(folder: Path) -> str | None:
-    """Six drawn classes with 30 pictures each to train on, and a run of a small ViT on seventeen others."""
-    from support.drawn_pictures import NEW, OLD, write_drawn
+    """Six drawn classes with 30 images each to train on, and a run of a small ViT on seventeen others."""
+    from support.drawn_images import NEW, OLD, write_drawn
 
     write_drawn(folder / "data", NEW, train=30, val=50, seed=1)
     write_drawn(folder / "others", OLD, train=250, val=20)

@@ -30,7 +30,7 @@ from acceptance import table_line  # noqa: E402
 RESUMED, BETWEEN_NUMBERS = 2e-6, 5e-5
 OF_TWO_RUNS = 4.0  # a resumed run may differ from a straight one by so many times what two straight ones differ by
 FIRST_UPDATES = 20  # from then on AdamW has made more of the rounding
-SCORE = 1.0  # in points of 360 pictures: three of them
+SCORE = 1.0  # in points of 360 images: three of them
 UPDATES = 5  # of each network of the zoo
 DIGITS = ("-cfg=vit_digits", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "false")
 ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
@@ -48,7 +48,7 @@ TASKS = {
     "landmarks": ["-cfg=landmark_unet3d", "-dataset=synthetic_landmarks", *CROPS],
 }
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
-# The recipe whose data a network of the zoo sees, by the beginning of its name; pictures of digits for all others.
+# The recipe whose data a network of the zoo sees, by the beginning of its name; images of digits for all others.
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
 RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
 RECIPE_OF.update(dict.fromkeys(("fcn", "segformer", "upernet"), "segformer_shapes"))
@@ -241,12 +241,12 @@ class Enough(Exception):
 
 def trained_network(name: str, place: Place) -> list[float]:
     """The losses of its first updates by the trainer; as large as it is, but small on a CPU."""
-    from paddlevit_dist import Trainer, config
-    from paddlevit_dist.contracts.task import make_task
-    from paddlevit_dist.observe.record import make_folder
+    from paddlevit_dist import Trainer, settings
+    from paddlevit_dist.logging.record import make_folder
+    from paddlevit_dist.tasks.task import make_task
 
     output = place.folder / name
-    values = config.load([*words_of_network(name, place.on_cpu), f"-output={output}"]).values
+    values = settings.load([*words_of_network(name, place.on_cpu), f"-output={output}"]).values
     make_folder(str(output))
     job_of_network = make_task(values)
 
@@ -383,7 +383,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows = {name: row for name, row in ROWS.items() if not options.words or any(w in name for w in options.words)}
     if not rows:
         raise SystemExit(f"no row is called {options.words}; there are: {', '.join(ROWS)}")
-    from paddlevit_dist.parallel.devices import count_gpus
+    from paddlevit_dist.distributed.devices import count_gpus
 
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ends the row at hand, too
     if options.on_cpu:

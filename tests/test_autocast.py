@@ -81,7 +81,7 @@ def test_o2_computes_norms_and_softmax_in_half_precision_where_nothing_else_came
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])
-def test_pictures_are_normalised_in_float32_and_losses_are_float32(seen, level):
+def test_images_are_normalised_in_float32_and_losses_are_float32(seen, level):
     for network in ("vit", "swin", "convnext", "resnet", "frozen", "pvt"):
         images, logits = seen[level][network]["results"]
         assert (images, logits) == ("float32", "float16")

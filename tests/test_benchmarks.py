@@ -71,12 +71,12 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
 def test_every_precision_is_one_of_the_command_line():
     import gpu_throughput_worker as worker
 
-    from paddlevit_dist import config
+    from paddlevit_dist import settings
 
     options = {**OPTIONS, "recipe": str(ROOT / "configs" / "vit_digits.yaml"), "keys": ["TRAIN.GRAD_CLIP", "3.0"]}
     seen = {}
     for name in worker.PRECISIONS:
-        values = config.load(worker.words_of(options, name, True)).values
+        values = settings.load(worker.words_of(options, name, True)).values
         assert values.TRAIN.GRAD_CLIP == 3.0
         seen[name] = f"{values.AMP_LEVEL} {values.AMP_DTYPE}" if values.AMP else "float32"
     assert all(name == told for name, told in seen.items())
@@ -108,14 +108,14 @@ def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any
     """Let a contender of ``gpu_throughput`` work in this process, on the recipe of that name."""
     import gpu_throughput_worker as worker
 
-    from paddlevit_dist import config
+    from paddlevit_dist import settings
 
     parent = Asks()
     turns = worker.Turns.__new__(worker.Turns)
     turns._parent, turns._left, turns._started = parent, 0, 0.0
     recipe = str(ROOT / "configs" / f"{name}.yaml")
     options = {**OPTIONS, "recipe": recipe, **others}
-    values = config.load([*worker.words_of(options, "float32", False), f"-output={tmp_path}"]).values
+    values = settings.load([*worker.words_of(options, "float32", False), f"-output={tmp_path}"]).values
     with pytest.raises(Done):
         (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda: turns, False)
     assert [answer["peak_bytes"] for answer in parent.answers] == [None, None]
@@ -236,7 +236,7 @@ def test_the_clock_waits_for_the_gpu_of_the_framework_that_is_loaded(monkeypatch
 def test_what_measures_processors_stops_where_paddle_would_use_a_gpu(monkeypatch, capsys):
     import rounds
 
-    from paddlevit_dist.parallel import devices
+    from paddlevit_dist.distributed import devices
 
     monkeypatch.setattr(devices, "count_gpus", lambda: 1)
     with pytest.raises(SystemExit, match="^this measures processors; hide the GPUs: CUDA_VISIBLE_DEVICES= python "):

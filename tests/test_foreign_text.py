@@ -5,7 +5,7 @@ import sys
 import pytest
 from PIL import Image
 from support.processes import run_command, run_main
-from support.runs import PICTURES, well
+from support.runs import IMAGES, well
 
 from paddlevit_dist.runtime import printing
 from paddlevit_dist.runtime.errors import UserError, WorkerFailure, run_and_report
@@ -69,7 +69,7 @@ def test_names_of_classes_and_files_reach_no_terminal_as_they_are(tmp_path):
         for split in ("train", "val"):
             Image.new("RGB", (8, 8)).save(tmp_path / "data" / split / name / f"{EVIL[:5]}.png")
     words = [f"-data_path={tmp_path / 'data'}", f"-output={tmp_path / EVIL}", "-ngpus=1", "-batch_size=2"]
-    ended = well(run_main(*PICTURES, *words))
+    ended = well(run_main(*IMAGES, *words))
     assert SHOWN in ended.out + ended.err
     for written in (ended.out, ended.err, (tmp_path / EVIL / "log.txt").read_text()):
         assert not [c for c in written if not c.isprintable() and c != "\n"]

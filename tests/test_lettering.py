@@ -1,4 +1,4 @@
-"""Words in pictures: which scripts are drawn, and what is said of the others."""
+"""Words in images: which scripts are drawn, and what is said of the others."""
 
 import cv2
 import numpy as np

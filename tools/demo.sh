@@ -29,5 +29,5 @@ say "== done: the checkpoint gives exactly what training ended with: $evaluated"
     "checkpoint   $output/checkpoints/last/model.pdparams" \
     "run record   $output/run.json" \
     "" \
-    "Next, on your own pictures (folders my_data/train/<class>/*.jpg and my_data/val/<class>/*.jpg):" \
+    "Next, on your own images (folders my_data/train/<class>/*.jpg and my_data/val/<class>/*.jpg):" \
     "  ./run_train_multi.sh -cfg=./configs/finetune_pictures.yaml -data_path=my_data -output=./output/mine"

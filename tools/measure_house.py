@@ -3,7 +3,7 @@ where something is larger than it may be.
 
 python tools/measure_house.py            sizes; exit code 1 above a bar
 python tools/measure_house.py --ways     also how many of our files a DETR process imports, and how many a batch of
-                                         pictures and a file of weights pass; half a minute, needs Paddle
+                                         images and a file of weights pass; half a minute, needs Paddle
 """
 
 import subprocess
@@ -14,25 +14,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "paddlevit_dist"
 
-_DRIVER = "engine parallel runtime config registry.py other_names.py own_code.py models.py __main__.py __init__.py"
-_DRIVER += " wings.py checkpoint loading observe contracts prediction commands"
-_WINGS = "cpu diagnosis report exporting comparing leaks intervals labelling"
+_DRIVER = "engine distributed runtime settings registry.py other_names.py plugins.py models.py __main__.py __init__.py"
+_DRIVER += " extensions.py checkpoint data logging tasks inference commands"
+_EXTENSIONS = "cpu_kernels debug report export compare leakage intervals metrics losses.py"
 # Lines of Python: the aim, and what nothing may pass meanwhile: it is lowered by whoever cuts, and never raised without
 # something that goes in the same commit.
 LINES = {
-    "driver": (_DRIVER, 17_000, 23_200),
-    "images": ("images", 19_500, 23_200),
+    "driver": (
+        _DRIVER,
+        17_000,
+        23_270,
+    ),  # 65 of them: former names of packages and of a task's methods, which keep working
+    "images": ("images", 19_500, 23_190),
     "points": ("points", 10_800, 12_020),
     "volumes": ("volumes", 5_600, 6_390),
-    "extensions, metrics, losses": (_WINGS, 10_500, 13_400),
+    "extensions, metrics, losses": (_EXTENSIONS, 10_500, 13_360),
 }
-PACKAGE_LINES, PACKAGE_FILES = (62_000, 78_100), (380, 467)
+PACKAGE_LINES, PACKAGE_FILES = (62_000, 78_175), (380, 467)
 SMALL_FILES = (30, 30)  # below 60 lines, but for those that say what a package holds
-TEST_LINES = (43_000, 56_500)
+TEST_LINES = (43_000, 56_480)
 PAGES_KB = (260, 345)  # English, written by hand
 WAYS = {
     "files that a DETR process imports": 130,
-    "files that a batch of pictures passes": 25,
+    "files that a batch of images passes": 25,
     "files that weights pass": 9,
 }
 
@@ -72,10 +76,10 @@ def files_in(function):
     return len({name for name in seen if name.startswith(package)})
 
 
-pictures = trainer_of("-cfg=vit_digits")
-print(files_in(lambda: pictures.evaluation("evaluation")), file=sys.stderr)
-paddle.save(pictures.model.state_dict(), str(folder / "weights.pdparams"))
-print(files_in(lambda: load_weights(pictures.model, str(folder / "weights.pdparams"))), file=sys.stderr)
+images = trainer_of("-cfg=vit_digits")
+print(files_in(lambda: images.evaluation("evaluation")), file=sys.stderr)
+paddle.save(images.model.state_dict(), str(folder / "weights.pdparams"))
+print(files_in(lambda: load_weights(images.model, str(folder / "weights.pdparams"))), file=sys.stderr)
 """
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from paddlevit_dist.commands import COMMANDS, function_of
 from paddlevit_dist.commands.parser import parser_of
-from paddlevit_dist.config.command_line import FLAGS, Flag
-from paddlevit_dist.config.help import ABOUT
-from paddlevit_dist.config.key import Key
-from paddlevit_dist.config.table import keys
 from paddlevit_dist.registry import TASKS, tables_of_every_run
+from paddlevit_dist.settings.command_line import FLAGS, Flag
+from paddlevit_dist.settings.help import ABOUT
+from paddlevit_dist.settings.key import Key
+from paddlevit_dist.settings.table import keys
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _WRITTEN_BY = "<!-- written by tools/reference.py: change the tables that it reads, not this page -->"

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.model import contract_of
 from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
+from ..tasks.model import contract_of
 from .content import about_of, is_of_a_run, settings_beside
 from .weights import Weights, given_weights, read_weights
 

@@ -30,10 +30,10 @@ class Published(NamedTuple):
 
     Attributes:
         name: timm's, which is that of the repository as well.
-        top1: in percent on ImageNet-1k's validation pictures, at 224 pixels, as timm measured it.
+        top1: in percent on ImageNet-1k's validation images, at 224 pixels, as timm measured it.
         license: of the weights.
         mean, std: per channel, of the pixels from 0 to 1 that the weights were trained on.
-        crop_pct: the share of the resized picture that was kept in that evaluation.
+        crop_pct: the share of the resized image that was kept in that evaluation.
         interpolation: of that resize.
     """
 

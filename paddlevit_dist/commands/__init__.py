@@ -1,4 +1,4 @@
-"""The command line, one command per file. Wings bring more (see ``wings``).
+"""The command line, one command per file. Extensions bring more (see ``extensions``).
 
 - ``train``, ``evaluate``: the main job
 - ``evaluate_results``, ``evaluate_detections``: of anybody's files; ``scored``: what they share
@@ -11,7 +11,7 @@
 
 from collections.abc import Callable
 
-from .. import wings
+from .. import extensions
 
 COMMANDS: dict[str, tuple[str, str]] = {  # name -> function that implements it, and what it does
     "train": (".commands.train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
@@ -24,19 +24,19 @@ COMMANDS: dict[str, tuple[str, str]] = {  # name -> function that implements it,
     "predict": (".commands.predict:run", "what trained weights say of new data without labels"),
     "convert": (".commands.convert:run", "weights of any origin as .pdparams or .safetensors"),
     "inspect": (".commands.inspect_model:run", "a model's layers and cost by its name; --list: all names"),
-    "inspect data": (".commands.inspect_data:run", "a picture of augmented training samples; takes the main flags"),
+    "inspect data": (".commands.inspect_data:run", "an image of augmented training samples; takes the main flags"),
     "inspect recipes": (".commands.inspect_recipes:run", "the recipes that -cfg=NAME finds, one line each"),
-    "prepare images": (".commands.prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
+    "prepare images": (".commands.prepare:run_images", "check images, or pack them as tar files of smaller ones"),
     "prepare scannet": (".commands.prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare scenes": (".commands.prepare:run_scenes", "write LAS, PCD, text, S3DIS, ... as memory-mapped scenes"),
     "prepare ply": (".commands.prepare:run_ply", "write PLY files as memory-mapped scenes"),
     "prepare pth": (".commands.prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
     "schema": (".commands.schema:run", "the keys as a JSON schema, for editors of YAML files"),
     "version": (".commands.version:run", "versions of this package, Paddle and Python"),
-    **wings.table("COMMANDS"),
+    **extensions.table("COMMANDS"),
 }
 
 
 def function_of(command: str) -> Callable[[list[str]], None]:
     """What carries a command out, given the words that follow its name."""
-    return wings.imported(COMMANDS[command][0])
+    return extensions.imported(COMMANDS[command][0])

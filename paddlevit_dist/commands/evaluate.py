@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from .. import wings
-from ..config.command_line import takes_next_word
+from .. import extensions
+from ..settings.command_line import takes_next_word
 from . import train
 
 
@@ -15,8 +15,8 @@ def run(arguments: list[str]) -> None:
 
 def with_settings(words: Sequence[str]) -> list[str]:
     """The same words, where one that is neither a flag, nor a key, nor the value of one, becomes the setting that a
-    wing knows it stands for."""
-    known, is_value, settings = wings.hooks("evaluated_word"), False, []
+    extension knows it stands for."""
+    known, is_value, settings = extensions.hooks("evaluated_word"), False, []
     for word in words:
         found = None if is_value or word.startswith("-") else next(filter(None, (meant(word) for meant in known)), None)
         is_value = found is None and not is_value and takes_next_word(word)

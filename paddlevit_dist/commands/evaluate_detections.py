@@ -1,6 +1,6 @@
 """``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers of any results.
 
-Needs no Paddle, and no pictures where files of COCO have the truth.
+Needs no Paddle, and no images where files of COCO have the truth.
 """
 
 import functools
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.sample_groups import FOLDER
-from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
+from ..tasks.sample_groups import FOLDER
+from ..tasks.scored import UNKNOWN, Origin, Scored
 from .parser import CommandParser, path
 from .scored import (
     MOST_SHOWN,
@@ -32,7 +32,7 @@ from .scored import (
     write,
 )
 
-_RULES = "AP: COCO's rules, 100 detections of a picture and category, areas in pixels of the pictures' files"
+_RULES = "AP: COCO's rules, 100 detections of an image and category, areas in pixels of the images' files"
 
 
 def run(words: list[str]) -> None:
@@ -46,8 +46,8 @@ def run(words: list[str]) -> None:
         label_of = {number: number for number in range(len(annotations.names))}
         protocol: list[str] = []
     else:
-        from ..contracts.dataset import dataset_class
         from ..images.detection.data.detection_dataset import DetectionDataset
+        from ..tasks.dataset import dataset_class
 
         with data_set(options, "detection") as (values, cache, origin):
             dataset: Any = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
@@ -59,7 +59,7 @@ def run(words: list[str]) -> None:
         results = yolo_results.read_yolo(options.results, annotations, label_of, kind)
         number, label = next(iter(label_of.items()))
         named = f"class {number} of the results is {annotations.names[label]}, and so on by ascending number"
-        protocol = [_RULES, f"{named}; a picture without a file has no results"]
+        protocol = [_RULES, f"{named}; an image without a file has no results"]
     else:
         results = scored_files.read_results(options.results, annotations, kind)
     _tell(options, annotations, results, origin, protocol)
@@ -103,16 +103,16 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     if options.json:
         print(json.dumps(said))
         return
-    counts = f"{len(annotations.image_ids):,} pictures, {len(annotations.truth.labels):,} annotations"
+    counts = f"{len(annotations.image_ids):,} images, {len(annotations.truth.labels):,} annotations"
     print(
         one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
     )
     wide = [name for name in ("AP", "AP50", "AP75") if name in found and found[name].has_width()]
     shown = [f"{name} {found[name].value:.4f} {found[name].ends(3)}" for name in wide]
-    over = f"{options.interval} % intervals over pictures{f' {groups}' if groups else ''}"
-    of_pictures = [f" {', '.join(shown)}: {over}"] if shown else []
+    over = f"{options.interval} % intervals over images{f' {groups}' if groups else ''}"
+    of_images = [f" {', '.join(shown)}: {over}"] if shown else []
     told = [f" {line}" for line in map(one_line, protocol)]
-    for line in summary(accumulated) + of_pictures + told + _per_category(annotations, accumulated):
+    for line in summary(accumulated) + of_images + told + _per_category(annotations, accumulated):
         print(line)
 
 
@@ -120,11 +120,11 @@ def _options(words: list[str]) -> Namespace:
     parser = CommandParser(
         "evaluate detections",
         "COCO's twelve numbers and the AP of each category for a file of results, equal to those of pycocotools. Needs "
-        "neither Paddle nor, with COCO's annotations, the pictures.",
+        "neither Paddle nor, with COCO's annotations, the images.",
         ("things/annotations/val.json output/things_eval/predictions/results.json", "things runs/detect/val/labels"),
         imports=True,
     )
-    truth = "COCO's annotations of the pictures, a JSON file; or a folder, as -data_path"
+    truth = "COCO's annotations of the images, a JSON file; or a folder, as -data_path"
     parser.add_argument("truth", metavar="TRUTH", nargs="?", type=path, help=truth)
     meaning = "list of results in COCO's format, a JSON file; or a folder of YOLO's, with a line for each box"
     parser.add_argument("results", metavar="RESULTS", type=path, help=meaning)
@@ -132,7 +132,7 @@ def _options(words: list[str]) -> Namespace:
     add_output(parser)
     parser.option("iou_type", "bbox", "what is compared, boxes or masks", choices=("bbox", "segm"))
     parser.option(
-        "interval", "95", "percent of the intervals by bootstrap over pictures; off: none", choices=("off", "95", "99")
+        "interval", "95", "percent of the intervals by bootstrap over images; off: none", choices=("off", "95", "99")
     )
     add_group(parser)
     parser.add_argument(
@@ -156,11 +156,11 @@ def _scored(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
         return dict(zip(STAT_NAMES, curves().scores(weights)[0].T))
 
-    names = [name or f"picture {own}" for name, own in zip(annotations.file_names, annotations.image_ids)]
+    names = [name or f"image {own}" for name, own in zip(annotations.file_names, annotations.image_ids)]
     return Scored(
         counted="",
         names=names,
-        sample="picture",
+        sample="image",
         recompute=recompute,
         shown={"AP": 4},
         of_class=None,

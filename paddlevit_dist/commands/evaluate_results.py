@@ -9,9 +9,9 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from ..contracts.sample_groups import FOLDER, SUBJECT
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
+from ..tasks.sample_groups import FOLDER, SUBJECT
 from .parser import CommandParser, path
 from .scored import add_options, data_set, takes_data, tell
 
@@ -20,13 +20,13 @@ def run_classes(words: list[str]) -> None:
     """``evaluate classes [TRUTH] RESULTS``"""
     parser = CommandParser(
         "evaluate classes",
-        "Top-1, top-5, balanced accuracy and loss of a table of classes: a column with the picture's name and one for "
-        "each class (probabilities, or logits), or the best class or classes. Pictures are found by their names, with "
+        "Top-1, top-5, balanced accuracy and loss of a table of classes: a column with the image's name and one for "
+        "each class (probabilities, or logits), or the best class or classes. Images are found by their names, with "
         "or without folders and suffix; all need a row. Needs no Paddle.",
         ("predictions.csv -data_path=pets", "truth.csv predictions.csv", "probs.csv -cfg=output/run/config.yaml"),
         imports=True,
     )
-    add_options(parser, "table with the class of each picture", "table of results, .csv or .tsv", "pictures")
+    add_options(parser, "table with the class of each image", "table of results, .csv or .tsv", "images")
     parser.add_argument("--logits", "-logits", action="store_true", help="scores are logits: loss is of their softmax")
     options = parser.parse_args(words)
 
@@ -36,22 +36,22 @@ def run_classes(words: list[str]) -> None:
         tell(score(options.results, options.truth, options.logits), options)
         return
     from ..images.classification.result_tables import Truth
-    from ..images.data.held_out import open_pictures
+    from ..images.data.held_out import open_images
 
     with data_set(options, "classification") as (values, cache, origin):
-        dataset, _ = open_pictures(values, origin.split, cache)
+        dataset, _ = open_images(values, origin.split, cache)
         if dataset.labels is None or dataset.num_classes is None:
-            raise UserError(f"dataset {origin.dataset} has no class for each picture")
+            raise UserError(f"dataset {origin.dataset} has no class for each image")
         number = max(values.MODEL.NUM_CLASSES or 0, dataset.num_classes)
         names = list(dataset.class_names or ())
         classes = [*names, *map(str, range(len(names), number))]
-        pictures = list(map(dataset.identity, range(len(dataset))))
+        images = list(map(dataset.identity, range(len(dataset))))
         if dataset.is_share:
             print(
-                one_line(f"note: truth are the {len(pictures):,} pictures that are held out of training"),
+                one_line(f"note: truth are the {len(images):,} images that are held out of training"),
                 file=sys.stderr,
             )
-        truth = Truth(pictures, dataset.labels.astype("int64"), classes, str(origin))
+        truth = Truth(images, dataset.labels.astype("int64"), classes, str(origin))
         tell(score(options.results, truth, options.logits, origin), options, dataset.groups_by)
 
 
@@ -67,7 +67,7 @@ def run_masks(words: list[str]) -> None:
         "RESULTS. Needs no Paddle.",
         ("labels/val predictions", "gtFine/val found -truth_suffix=_gtFine_labelTrainIds.png -classes=cityscapes.txt"),
     )
-    add_options(parser, "folder of true label maps", "folder of label maps to score", "pictures", data=False)
+    add_options(parser, "folder of true label maps", "folder of label maps to score", "images", data=False)
     parser.option(
         "classes",
         None,
@@ -123,11 +123,11 @@ def run_scenes(words: list[str]) -> None:
 @contextlib.contextmanager
 def scenes_of(options: Namespace) -> Iterator[Any]:
     """The truth of scenes, as ``scored_scenes.Scenes``."""
-    from ..contracts.dataset import dataset_class
     from ..points.data.scannet_classes import CLASS_NAMES, STUFF
     from ..points.data.scene_store import CLASSES_FILE
     from ..points.data.scenes import SceneDataset, looks_raw
     from ..points.scored_scenes import Scenes
+    from ..tasks.dataset import dataset_class
 
     folder = options.data_path
     is_folder = folder is not None and os.path.isdir(folder) and options.cfg is None
@@ -174,7 +174,7 @@ def run_landmarks(words: list[str]) -> None:
         truth = scored_landmarks.of_files(options.truth)
         tell(scored_landmarks.score(options.results, truth, options.truth, world=options.world), options, SUBJECT)
         return
-    from ..contracts.dataset import dataset_class
+    from ..tasks.dataset import dataset_class
     from ..volumes.dataset import VolumeDataset
 
     with data_set(options, "landmarks") as (values, cache, origin):

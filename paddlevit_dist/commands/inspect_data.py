@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist inspect data FLAGS``: a picture of what the model will see."""
+"""``python -m paddlevit_dist inspect data FLAGS``: an image of what the model will see."""
 
 import tempfile
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from .. import config as configuration
-from .. import wings
+from .. import extensions
+from .. import settings as configuration
 from ..runtime.errors import UserError
 from ..runtime.files import told_if_not_written
 from ..runtime.lettering import LINE_PX, legend, letters, note_of
@@ -17,7 +17,7 @@ from ..runtime.printing import one_line
 _SHEET = "data.png"
 _WIDEST, _TALLEST = 1300, 1400  # of a sheet: a laptop shows it without making its letters smaller
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # least and most
-_SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of a picture
+_SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of an image
 Labelled = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 Shown = tuple[Image.Image, str]
 
@@ -25,7 +25,7 @@ Shown = tuple[Image.Image, str]
 def run(arguments: list[str]) -> None:
     """Write ``SAVE/data.png``: for some training samples, one row each with how it is evaluated and how the first
     epochs train on it. Takes the main job's flags."""
-    from ..observe.record import output_folder
+    from ..logging.record import output_folder
 
     values = configuration.load(arguments, configuration.EXAMPLE, command="inspect data").values
     with output_folder(values.SAVE, (_SHEET,)) as folder:
@@ -35,24 +35,24 @@ def run(arguments: list[str]) -> None:
 
 
 def _draw(values: Any, target: Path) -> None:
-    from ..contracts.task import make_task
-    from ..loading.loader import sample_generator
-    from ..loading.sampler import SampleKey
-    from ..observe.record import cache_folder
+    from ..data.loader import sample_generator
+    from ..data.sampler import SampleKey
+    from ..logging.record import cache_folder
+    from ..tasks.task import make_task
 
     task = make_task(values)
     if not task.draws_samples:
-        raise UserError(f"inspect data: TASK {values.TASK} has no pictures of its samples")
+        raise UserError(f"inspect data: TASK {values.TASK} has no images of its samples")
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
-    names = legend(task.picture_legend(), _TALLEST)
-    evaluated = enlarged(task.evaluation_pictures(samples, order[: _ROWS[1]]))
+    names = legend(task.image_legend(), _TALLEST)
+    evaluated = enlarged(task.evaluation_images(samples, order[: _ROWS[1]]))
     rows, epochs = _that_fit(evaluated, _WIDEST - names.width)
     columns = [("as evaluated", evaluated[:rows])]
     for epoch in range(1, epochs + 1):
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
-        columns.append((f"epoch {epoch}", enlarged(task.pictures(samples, task.collate(readings), epoch))))
+        columns.append((f"epoch {epoch}", enlarged(task.images(samples, task.collate(readings), epoch))))
     contact_sheet(columns, names).save(target)
     for notice in [*task.notices, *samples.notices, *note_of(samples.class_names or ())]:
         print(one_line(notice))
@@ -60,52 +60,52 @@ def _draw(values: Any, target: Path) -> None:
         print(one_line(line))
     shown = f"{len(columns[0][1])} of {len(samples):,} training {task.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
-    for look in wings.hooks("data_inspected"):
+    for look in extensions.hooks("data_inspected"):
         look(values, task, samples, target.parent)
 
 
-def _that_fit(pictures: list[Shown], width: int) -> tuple[int, int]:
+def _that_fit(images: list[Shown], width: int) -> tuple[int, int]:
     """How many rows, and how many epochs beside the first column, a sheet of readable size holds.
 
     Raises:
-        UserError: there are no pictures.
+        UserError: there are no images.
     """
-    if not pictures:
+    if not images:
         raise UserError("the dataset is empty: there is nothing to show; look at -data_path")
-    cell_width, cell_height = _cell(pictures)
+    cell_width, cell_height = _cell(images)
     return int(np.clip(_TALLEST // cell_height, *_ROWS)), int(np.clip(width // cell_width - 1, *_EPOCHS))
 
 
-def _cell(pictures: list[Shown]) -> tuple[int, int]:
-    """Width and height of the place of a picture with its caption."""
-    widths, heights = zip(*(picture.size for picture, _ in pictures))
+def _cell(images: list[Shown]) -> tuple[int, int]:
+    """Width and height of the place of an image with its caption."""
+    widths, heights = zip(*(image.size for image, _ in images))
     return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
 
 
-def enlarged(pictures: list[Labelled]) -> list[Shown]:
-    """Small pictures enlarged by a whole number, pixel for pixel; large ones reduced."""
+def enlarged(images: list[Labelled]) -> list[Shown]:
+    """Small images enlarged by a whole number, pixel for pixel; large ones reduced."""
     shown = []
-    for pixels, caption in pictures:
-        picture = Image.fromarray(pixels)
-        factor = max(1, -(-_SMALLEST_PX // max(picture.size)))
-        picture = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
-        picture.thumbnail((_LARGEST_PX, _LARGEST_PX))
-        shown.append((picture, caption))
+    for pixels, caption in images:
+        image = Image.fromarray(pixels)
+        factor = max(1, -(-_SMALLEST_PX // max(image.size)))
+        image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+        image.thumbnail((_LARGEST_PX, _LARGEST_PX))
+        shown.append((image, caption))
     return shown
 
 
 def contact_sheet(columns: list[tuple[str, list[Shown]]], beside: Image.Image) -> Image.Image:
-    """Pictures in columns, each under a heading, with their captions below them, and a picture beside them all."""
-    cell_width, cell_height = _cell([labelled for _, pictures in columns for labelled in pictures])
-    height = LINE_PX + cell_height * max(len(pictures) for _, pictures in columns)
+    """Images in columns, each under a heading, with their captions below them, and an image beside them all."""
+    cell_width, cell_height = _cell([labelled for _, images in columns for labelled in images])
+    height = LINE_PX + cell_height * max(len(images) for _, images in columns)
     sheet = Image.new("RGB", (cell_width * len(columns) + beside.width, max(height, beside.height)), "white")
     sheet.paste(beside, (cell_width * len(columns), 0))
-    for column, (heading, pictures) in enumerate(columns):
+    for column, (heading, images) in enumerate(columns):
         left = column * cell_width
         sheet.paste("black", (left, 0), letters(heading))
-        for row, (picture, caption) in enumerate(pictures):
+        for row, (image, caption) in enumerate(images):
             words, top = letters(caption), LINE_PX + row * cell_height
-            sheet.paste(picture, (left, top))
+            sheet.paste(image, (left, top))
             shown = words.crop((0, 0, min(words.width, cell_width - 2 * _GAP), words.height))
-            sheet.paste("black", (left, top + picture.height), shown)
+            sheet.paste("black", (left, top + image.height), shown)
     return sheet

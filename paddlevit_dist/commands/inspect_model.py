@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from .. import own_code
+from .. import plugins
 from ..models import create_model, list_models
 from ..registry import MODELS, SPELLINGS, known_name
 from ..runtime.errors import UserError
@@ -44,7 +44,7 @@ def listing(part: str = "") -> str:
     Raises:
         UserError: there is none.
     """
-    own_code.load_installed()
+    plugins.load_installed()
     names = [name for name in list_models() if part in name]
     if not names:
         raise UserError(f"inspect --list: no model's name contains '{part}'")
@@ -65,8 +65,8 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
     """
     import paddle
 
-    from ..contracts.model import contract_of
     from ..images.models.counting import cost_of, count_parameters, layers_of
+    from ..tasks.model import contract_of
 
     model = create_model(known_name("model", name), num_classes=num_classes, image_size=image_size)
     model.eval()
@@ -77,7 +77,7 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
                 f"{name}: {type(model).__name__}, {num_classes} classes",
                 *_table(layers_of(model), depth),
                 f"parameters: {total:,} ({_megabytes(4 * total)} as float32)",
-                "multiply-accumulates and activations are counted for models of pictures only",
+                "multiply-accumulates and activations are counted for models of images only",
             ]
         )
     shape = (model.in_channels, *model.image_size)

@@ -1,7 +1,7 @@
 """``paddlevit-dist inspect recipes``: the recipes that come with the package, which ``-cfg=NAME`` finds by name."""
 
-from ..config import recipes
 from ..runtime.errors import UserError
+from ..settings import recipes
 from .parser import CommandParser
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from .. import own_code
+from .. import plugins
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page
@@ -63,11 +63,11 @@ class CommandParser(argparse.ArgumentParser):
                 self.error(f"{name} is not a known option: {self._meant(name.lstrip('-'))}")
         options = self.parse_intermixed_args(words)
         if self.imports:
-            own_code.load([name for names in options.imported or [] for name in names.split(",")], "-import")
+            plugins.load([name for names in options.imported or [] for name in names.split(",")], "-import")
         return options
 
     def _meant(self, name: str) -> str:
-        from ..config.command_line import OTHER_NAMES  # needs packages that one command does without
+        from ..settings.command_line import OTHER_NAMES  # needs packages that one command does without
 
         plain = name.lower().replace("-", "_")
         if plain in self.other_names:

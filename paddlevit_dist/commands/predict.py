@@ -7,16 +7,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..config.table import keys
 from ..runtime import limits, signals
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.printing import cell, one_line, without_credentials
+from ..settings.table import keys
 from .parser import CommandParser, at_least, image_size, path, share
 
 _FOLDER = "./predictions"
-_INPUTS = "files and folders; pictures also in tar files, and as videos where OpenCV is installed"
-_ALONE = "write the weights and then the inputs, without flags, as in 'predict output/mine new_pictures'"
+_INPUTS = "files and folders; images also in tar files, and as videos where OpenCV is installed"
+_ALONE = "write the weights and then the inputs, without flags, as in 'predict output/mine new_images'"
 _OTHER_NAMES = {
     **dict.fromkeys(("conf", "conf_thres", "confidence", "threshold", "score_thr"), "write -least_score=SHARE"),
     **dict.fromkeys(("source", "input", "inputs", "images", "img"), _ALONE),
@@ -34,7 +34,7 @@ def run(words: list[str]) -> None:
     _require_inputs(options.inputs)
     signals.expect(training=False)
 
-    from ..parallel import devices, tuning
+    from ..distributed import devices, tuning
 
     requested = -1 if options.ngpus is None else options.ngpus
     devices.require_sound_variables(requested)
@@ -42,12 +42,12 @@ def run(words: list[str]) -> None:
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
 
-    from ..observe.lock import own
-    from ..observe.progress import write_line
-    from ..observe.record import output_folder
-    from ..parallel import plan_processes
-    from ..prediction.rows import ABOUT, UNREADABLE
-    from ..prediction.trained import open_source
+    from ..distributed import plan_processes
+    from ..inference.rows import ABOUT, UNREADABLE
+    from ..inference.trained import open_source
+    from ..logging.lock import own
+    from ..logging.progress import write_line
+    from ..logging.record import output_folder
 
     names = _names_in(options.class_names)
     source = open_source(
@@ -72,10 +72,10 @@ def run(words: list[str]) -> None:
 def _parse(words: list[str]) -> Any:
     parser = CommandParser(
         "predict",
-        "Predict data without labels: pictures, scenes of points, volumes. Everything about the input comes from the "
+        "Predict data without labels: images, scenes of points, volumes. Everything about the input comes from the "
         "weights. Writes predictions.csv, predictions.jsonl, unreadable.tsv, and what else the task writes. The same "
         "command again continues what was interrupted.",
-        ("output/mine new_pictures", "output/things street.jpg -output=found -least_score=0.3"),
+        ("output/mine new_images", "output/things street.jpg -output=found -least_score=0.3"),
         imports=True,
         other_names=_OTHER_NAMES,
     )
@@ -95,7 +95,7 @@ def _parse(words: list[str]) -> Any:
     parser.option("cfg", None, "the recipe of weights that do not say how they were trained", path)
     parser.option("class_names", None, "text file with the name of a class on each line", path)
     parser.option("least_score", None, "detection: of a box that is listed and drawn (default: the run's)", share)
-    pixels = "segmentation: pixels, or HEIGHTxWIDTH, of windows that slide over pictures (default: as in the run)"
+    pixels = "segmentation: pixels, or HEIGHTxWIDTH, of windows that slide over images (default: as in the run)"
     parser.option("window", None, pixels, image_size)
     return parser.parse_args(words)
 
@@ -148,11 +148,11 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     """Find the inputs, start the workers, and write the tables; the main process holds the folder."""
     import numpy as np
 
-    from ..observe.heartbeat import Heartbeat
-    from ..observe.progress import write_line
-    from ..parallel import launch_workers
-    from ..prediction import rows
-    from ..prediction.predictor import predicted, prepared_task
+    from ..distributed import launch_workers
+    from ..inference import rows
+    from ..inference.predictor import predicted, prepared_task
+    from ..logging.heartbeat import Heartbeat
+    from ..logging.progress import write_line
 
     task = prepared_task(source)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
@@ -188,8 +188,8 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
 
 def _keep(folder: Path, samples: Any) -> None:
     """Make the tables of what there is, after a prediction was interrupted or has failed."""
-    from ..observe.progress import write_line
-    from ..prediction import rows
+    from ..inference import rows
+    from ..logging.progress import write_line
 
     with contextlib.suppress(UserError, OSError):  # how the prediction ended is told, and the rows are all there
         if next(rows.entries_of(folder), None) is None:
@@ -207,8 +207,8 @@ def _say(counts: Any, folder: Path, inputs: list[str]) -> None:
     Raises:
         UserError: nothing was predicted, or an input that the command line names could not be read.
     """
-    from ..observe.progress import write_line
-    from ..prediction.rows import ROWS_CSV, UNREADABLE, unreadable
+    from ..inference.rows import ROWS_CSV, UNREADABLE, unreadable
+    from ..logging.progress import write_line
 
     listed = f"listed in {folder / UNREADABLE}"
     bad = f"{counts.unreadable:,} could not be read, {listed}"
@@ -236,9 +236,9 @@ def worker(
     num_workers: int | None,
 ) -> None:
     """What each process runs after joining the group."""
+    from ..distributed import barrier, broadcast_object
     from ..engine.gpu_memory import explained
-    from ..parallel import barrier, broadcast_object
-    from ..prediction.predictor import predict_share, usual_batch_size
+    from ..inference.predictor import predict_share, usual_batch_size
 
     left = broadcast_object(left)  # only the main process of several machines knows
     with explained(f"lower -batch_size ({batch_size or usual_batch_size(source.config)})"):

@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist prepare ...``: one-time data processing before training: pictures, point clouds."""
+"""``python -m paddlevit_dist prepare ...``: one-time data processing before training: images, point clouds."""
 
 import os
 import sys
@@ -15,10 +15,10 @@ _MOST_REMARKS = 5
 
 
 def run_images(words: list[str]) -> None:
-    """``prepare images IN [OUT]``. Exits with code 1 if a check finds unreadable pictures, and with 130 on
+    """``prepare images IN [OUT]``. Exits with code 1 if a check finds unreadable images, and with 130 on
     Ctrl-C."""
+    from ..distributed.leftovers import working_folder
     from ..images.prepare.source import open_input
-    from ..parallel.leftovers import working_folder
 
     options = _image_options(words)
     try:
@@ -41,9 +41,9 @@ def _image_options(words: list[str]) -> Namespace:
 
     parser = CommandParser(
         "prepare images",
-        "With OUT: write the dataset IN as tar files of smaller pictures, for -dataset=tar -data_path=OUT. "
-        "Without: decode every picture and list those that cannot be read; exit code 1 if there are any, or if IN "
-        "holds pictures in formats that cannot be opened here.",
+        "With OUT: write the dataset IN as tar files of smaller images, for -dataset=tar -data_path=OUT. "
+        "Without: decode every image and list those that cannot be read; exit code 1 if there are any, or if IN "
+        "holds images in formats that cannot be opened here.",
         ("my_data", "my_data small -shorter_side=320"),
     )
     parser.add_argument("input", metavar="IN", type=path, help="class folders, PaddleViT's lists, or tar files")
@@ -51,8 +51,8 @@ def _image_options(words: list[str]) -> Namespace:
         "output", metavar="OUT", type=path, nargs="?", help="folder of the tar files; a second run resumes in it"
     )
     whole = at_least(1)
-    smaller = "pixels of the shorter side of larger pictures; smaller JPEGs are copied byte for byte"
-    listed = "without OUT: write the list of unreadable pictures to this file; else it is printed"
+    smaller = "pixels of the shorter side of larger images; smaller JPEGs are copied byte for byte"
+    listed = "without OUT: write the list of unreadable images to this file; else it is printed"
     parser.option("dataset", None, "layout of IN; detected if not given", choices=READABLE)
     parser.option("shorter_side", 320, smaller, whole)
     parser.option("quality", 90, "of the JPEGs that are written, 1 to 100", at_least(1, 100))
@@ -62,13 +62,11 @@ def _image_options(words: list[str]) -> Namespace:
         "pages: pixels as they are, which need no decoding and eight to ten times as much room",
         choices=("jpeg", "pages"),
     )
-    parser.option("shard_size", 1000, "pictures in a tar file", whole)
+    parser.option("shard_size", 1000, "images in a tar file", whole)
     parser.option("workers", len(os.sched_getaffinity(0)), "processes", whole, "one for each core")
-    parser.option(
-        "on_bad_sample", "stop", "skip: leave unreadable pictures out and list them", choices=("stop", "skip")
-    )
+    parser.option("on_bad_sample", "stop", "skip: leave unreadable images out and list them", choices=("stop", "skip"))
     parser.option("quarantine", None, listed, path)
-    parser.option("max_pixels", Reading().max_pixels, "a larger picture counts as unreadable", whole)
+    parser.option("max_pixels", Reading().max_pixels, "a larger image counts as unreadable", whole)
     options = parser.parse_args(words)
     if options.output is not None and options.quarantine is not None:
         raise UserError(f"--quarantine is for a check without OUT; with it the list is {QUARANTINE_FILE} in OUT")
@@ -95,21 +93,21 @@ def _note_deep(datasets: dict[str, Any]) -> None:
 
 def _check_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.data.quarantine import write_quarantine
-    from ..images.prepare.source import check_pictures
+    from ..images.prepare.source import check_images
 
     left_out = _left_out(datasets)
     _note_deep(datasets)
-    found = check_pictures(datasets, options.workers)
+    found = check_images(datasets, options.workers)
     if options.quarantine:
         write_quarantine(Path(options.quarantine), found)
     total = sum(map(len, datasets.values()))
     _tell(left_out)
     if not found:
-        number = sum(place.num_pictures for place in left_out)
+        number = sum(place.num_images for place in left_out)
         others = f", but {number:,} left out cannot" if number else ""
-        print(one_line(f"all {total:,} pictures of {options.input} can be read{others}"))
+        print(one_line(f"all {total:,} images of {options.input} can be read{others}"))
         return 1 if number else 0
-    said = f"{len(found):,} of {total:,} pictures of {options.input} cannot be read"
+    said = f"{len(found):,} of {total:,} images of {options.input} cannot be read"
     if options.quarantine:
         print(one_line(f"{said}; they are listed in {options.quarantine}"))
     else:
@@ -127,22 +125,22 @@ def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
     left_out = _left_out(datasets)
     skip_bad = options.on_bad_sample == "skip"
     for place in left_out:
-        if place.num_pictures and not skip_bad:
+        if place.num_images and not skip_bad:
             raise UserError(
                 f"{place.summary()}; make them readable here or move them away, as {place.example}, or leave such "
-                "pictures with --on_bad_sample=skip"
+                "images with --on_bad_sample=skip"
             )
     _note_deep(datasets)
     settings = Settings(options.shorter_side, options.quality, options.shard_size, skip_bad, options.store)
     preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
     size = sum(file.stat().st_size for file in output.glob("*.tar"))
-    not_opened = sum(place.num_pictures for place in left_out)
+    not_opened = sum(place.num_images for place in left_out)
     bad = preparation.left_out - not_opened
     _tell(left_out)
     are = "unreadable ones are" if bad > 1 else "unreadable one is"
     missing = f"; {bad} {are} left out, listed in {output / QUARANTINE_FILE}" if bad else ""
     written = sum(map(len, datasets.values())) - bad
-    said = f"prepared {written:,} pictures in {output} ({size / 1e6:,.1f} MB){missing}"
+    said = f"prepared {written:,} images in {output} ({size / 1e6:,.1f} MB){missing}"
     print(one_line(f"{said}; train on them with -dataset=tar -data_path={output}"))
     return 0
 
@@ -283,7 +281,7 @@ def _folder(options: Namespace) -> str:
 
 def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     """Prepare the scenes with these ``Choices``; exit with code 130 on Ctrl-C."""
-    from ..parallel.leftovers import working_folder
+    from ..distributed.leftovers import working_folder
     from ..points.data.scannet_classes import CLASS_NAMES
     from ..points.data.scene_store import SPLITS
     from ..points.prepare.formats import reader_of

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from ..config.key import Key
-from ..config.table import keys
 from ..registry import key_tables
+from ..settings.key import Key
+from ..settings.table import keys
 from .parser import CommandParser
 
 _TYPES = {

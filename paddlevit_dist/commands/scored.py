@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import wings
-from ..contracts.sample_groups import Groups, drawn, names_of, read_groups
-from ..contracts.scored import Origin, Scored
-from ..contracts.truth import samples_of_classes
+from .. import extensions
 from ..intervals import Interval, Rated, bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written
 from ..runtime.printing import one_line, shortened
+from ..tasks.sample_groups import Groups, drawn, names_of, read_groups
+from ..tasks.scored import Origin, Scored
+from ..tasks.truth import samples_of_classes
 from .parser import CommandParser, path
 
 MOST_SHOWN = 100  # classes; -json has all
@@ -81,9 +81,9 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, Origin]
     Raises:
         UserError: nothing is named, or what is named is not there.
     """
-    from .. import config as configuration
     from .. import registry
-    from ..observe.record import cache_folder
+    from .. import settings as configuration
+    from ..logging.record import cache_folder
 
     words = [(name, getattr(options, name)) for name in ("cfg", "dataset", "data_path")]
     given = [f"-{name}={value}" for name, value in words if value is not None]
@@ -235,7 +235,7 @@ def _class_lines(scored: Scored, values: Mapping[str, float]) -> list[str]:
 def write(
     scored: Scored | None, said: Mapping[str, Any], folder: Path, results: str, groups: Groups | None = None
 ) -> None:
-    """Write ``scores.json`` and, where the wing ``comparing`` is there, the table of the samples, if there is one.
+    """Write ``scores.json`` and, where the extension ``comparing`` is there, the table of the samples, if there is one.
 
     Raises:
         UserError: the file system refuses.
@@ -244,5 +244,5 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(said, indent=1) + "\n").encode())
-    for make in wings.hooks("results_scored") if scored is not None else ():
+    for make in extensions.hooks("results_scored") if scored is not None else ():
         make(folder / TABLE, scored, results, groups)

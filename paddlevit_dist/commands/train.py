@@ -8,20 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .. import config as configuration
-from .. import own_code, wings
-from ..config.key import COMMAND_LINE
+from .. import extensions, plugins
+from .. import settings as configuration
 from ..registry import register_observer
 from ..runtime import limits, signals
 from ..runtime.environment import restart
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import one_line
+from ..settings.key import COMMAND_LINE
 
 
 def run(arguments: list[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
-    own_code.refuse_to_start_in_a_worker()
+    plugins.refuse_to_start_in_a_worker()
     try:
         run = configuration.load(arguments, configuration.EXAMPLE)
     except configuration.RecipeMissing as error:
@@ -29,25 +29,25 @@ def run(arguments: list[str]) -> None:
             _offer(error)
         raise
 
-    other = next((target for key, target in wings.table("JOBS").items() if run.values[key]), None)
+    other = next((target for key, target in extensions.table("JOBS").items() if run.values[key]), None)
     is_training = not (run.values.EVAL or other)
     signals.expect(training=is_training and not run.show)
 
-    from ..parallel import devices, tuning
+    from ..distributed import devices, tuning
 
     devices.require_sound_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
     if other is not None and not run.show:
-        wings.imported(other)(run)
+        extensions.imported(other)(run)
         return
 
-    from ..observe.lock import own
-    from ..observe.progress import write_line
-    from ..observe.record import output_folder
-    from ..parallel import plan_processes
-    from ..parallel.joining import failures_told
+    from ..distributed import plan_processes
+    from ..distributed.rendezvous import failures_told
+    from ..logging.lock import own
+    from ..logging.progress import write_line
+    from ..logging.record import output_folder
 
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
@@ -77,7 +77,7 @@ def _with_output(run: Any, is_launched: bool) -> tuple[Any, bool]:
     a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
     they take no numbers. An evaluation with a training's ``config.yaml`` writes beside that training's folder."""
     from ..checkpoint.finding import holds_any
-    from ..observe.record import numbered
+    from ..logging.record import numbered
 
     resumes, source, save = run.values.MODEL.RESUME == "auto", run.sources["SAVE"], Path(run.values.SAVE)
     is_apart = run.values.EVAL and not resumes
@@ -97,12 +97,12 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     """Read the datasets and start the workers; this process holds the folder."""
     from ..checkpoint.finding import another_run, holds_any
     from ..checkpoint.store import remove_leftovers
-    from ..contracts.task import make_task
-    from ..observe.heartbeat import Heartbeat
-    from ..observe.observer import observers_of
-    from ..observe.progress import write_line
-    from ..observe.record import SEEDS, cache_folder, note_end, require_writable
-    from ..parallel import launch_workers
+    from ..distributed import launch_workers
+    from ..logging.heartbeat import Heartbeat
+    from ..logging.observer import observers_of
+    from ..logging.progress import write_line
+    from ..logging.record import SEEDS, cache_folder, note_end, require_writable
+    from ..tasks.task import make_task
 
     if plan.is_main:
         require_writable(folder, run.values.EVAL)
@@ -125,7 +125,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     with heartbeat.at("fetching the weights"):
         _find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
     if plan.is_main and run.values.EVAL:
-        for prepare in wings.hooks("evaluation_prepared"):
+        for prepare in extensions.hooks("evaluation_prepared"):
             prepare(run.values, datasets, folder)
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
     began = time.time()
@@ -136,15 +136,15 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         if plan.is_main:
             with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
                 note_end(folder, began, error, is_training=not run.values.EVAL)
-                for tell in wings.hooks("run_failed"):
+                for tell in extensions.hooks("run_failed"):
                     tell(run.values, folder, began)
         raise
 
 
 def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str, Any]) -> Any:
     """The configuration with batch, epochs and warm-up that fit the training set."""
-    from ..config.course import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
     from ..engine.compatibility import epochs_by_size
+    from ..settings.run_length import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
 
     if not run.values.EVAL:
         samples = len(datasets["train"])
@@ -199,7 +199,7 @@ def worker(
     with gpu_memory.explained(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
         trainer = Trainer(config, task, datasets, notices)
         if config.EVAL:
-            from ..prediction.evaluation import evaluate_only
+            from ..inference.evaluation import evaluate_only
 
             evaluate_only(trainer)
         else:
@@ -208,9 +208,9 @@ def worker(
 
 def _show(run: Any, plan: Any) -> None:
     """-show_config: the merged configuration and values derived from it."""
-    from ..config.course import with_fitting_batch
-    from ..contracts.task import make_task
     from ..engine.schedule import describe_rates
+    from ..settings.run_length import with_fitting_batch
+    from ..tasks.task import make_task
 
     run = with_fitting_batch(run, plan.total_processes)
     task = make_task(run.values)

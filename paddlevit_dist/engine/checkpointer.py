@@ -18,11 +18,11 @@ from ..checkpoint.content import AVERAGED
 from ..checkpoint.load import load_weights
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
 from ..checkpoint.weights import read_state
-from ..observe.heartbeat import printing
-from ..parallel import Agreement, all_gather, broadcast_object, is_main, world_size
+from ..distributed import Agreement, all_gather, broadcast_object, is_main, world_size
+from ..logging.heartbeat import printing
 from ..runtime.errors import UserError
 from .compatibility import describe, listed
-from .finite import not_finite, weights_digest
+from .nan_guard import not_finite, weights_digest
 from .optimizer import OptimizerState
 
 _SOON = 10.0  # seconds from one checkpoint to the next: their lines stand after those of their epoch

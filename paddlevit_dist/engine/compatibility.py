@@ -18,13 +18,13 @@ import paddle
 from .. import __version__
 from ..checkpoint import store as checkpoints
 from ..checkpoint.content import checkpoint_in
-from ..config import dump_yaml
-from ..config.table import effects, leaves
-from ..contracts.task import Task
-from ..parallel import all_gather, world_size
+from ..distributed import all_gather, world_size
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
+from ..settings import dump_yaml
+from ..settings.table import effects, leaves
+from ..tasks.task import Task
 
 # use -> kinds of facts that stop it where they differ, unless -allow_changes was given, and kinds that are told; others
 # are not compared. "files" are other samples, "seen" such as were trained on there and are held out here; the other

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.metrics import Kept, Metrics
-from ..contracts.sample_groups import Groups, drawn, names_of
-from ..contracts.truth import samples_of_classes
+from ..distributed import all_gather, broadcast_object, is_main
 from ..intervals import Interval, Rated, bootstrap, join, rough_note
-from ..parallel import all_gather, broadcast_object, is_main
+from ..tasks.metrics import Metrics, SampleTable
+from ..tasks.sample_groups import Groups, drawn, names_of
+from ..tasks.truth import samples_of_classes
 
 
 class Confidence(NamedTuple):
@@ -32,7 +32,7 @@ class Confidence(NamedTuple):
         return cls(percent, resamples) if percent else None
 
 
-class SampleTable(NamedTuple):
+class EvaluatedSamples(NamedTuple):
     """What the metrics of an evaluation have kept of its samples, joined over ranks; in the main process.
 
     Attributes:
@@ -47,15 +47,15 @@ class SampleTable(NamedTuple):
     columns: list[np.ndarray]
     groups: Groups | None = None
 
-    def kept(self) -> Kept | None:
+    def kept(self) -> SampleTable | None:
         """See ``Metrics.kept``."""
         return self.metrics.kept(self.columns)
 
-    def without(self, indices: Sequence[int]) -> "SampleTable":
+    def without(self, indices: Sequence[int]) -> "EvaluatedSamples":
         """The other samples."""
         stays = ~np.isin(self.indices, indices)
         groups = None if self.groups is None else self.groups.chosen(stays)
-        return SampleTable(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
+        return EvaluatedSamples(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
 
     def values(self) -> dict[str, float]:
         """What is defined of ``Metrics.resampled`` for these samples, at least one."""
@@ -81,7 +81,7 @@ def intervals_of(
     metrics: Metrics,
     indices: Sequence[int],
     confidence: Confidence | None,
-    keep: Callable[[SampleTable], None] | None = None,
+    keep: Callable[[EvaluatedSamples], None] | None = None,
     groups: Groups | None = None,
 ) -> dict[str, Interval]:
     """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
@@ -103,7 +103,7 @@ def intervals_of(
     if is_main():
         joined, *columns = join([(part, [np.asarray(part, np.int64), *arrays]) for part, arrays in gathered])
         if len(joined):
-            table = SampleTable(metrics, joined, columns, None if groups is None else groups.chosen(joined))
+            table = EvaluatedSamples(metrics, joined, columns, None if groups is None else groups.chosen(joined))
             found = table.intervals(confidence)
             if keep is not None:
                 keep(table)

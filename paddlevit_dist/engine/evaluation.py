@@ -6,19 +6,19 @@ from typing import Any
 
 import paddle
 
-from .. import wings
-from ..contracts.metrics import Metrics
-from ..contracts.sample_groups import Groups
-from ..contracts.task import EvaluationStep, Records, Task
+from .. import extensions
+from ..data.loader import loader_of
+from ..data.sampler import EvaluationSampler
+from ..distributed import LeftEarly, is_main, rank, reduce_dict, stops, world_size
 from ..intervals import Interval
-from ..loading.loader import loader_of
-from ..loading.sampler import EvaluationSampler
-from ..observe.heartbeat import Heartbeat
-from ..observe.progress import Progress
-from ..observe.record import RunRecord
-from ..parallel import LeftEarly, is_main, rank, reduce_dict, stops, world_size
+from ..logging.heartbeat import Heartbeat
+from ..logging.progress import Progress
+from ..logging.record import RunRecord
+from ..tasks.metrics import Metrics
+from ..tasks.sample_groups import Groups
+from ..tasks.task import EvaluationStep, Records, Task
 from . import gpu_memory
-from .confidence import Confidence, SampleTable, as_json, in_event, intervals_of
+from .confidence import Confidence, EvaluatedSamples, as_json, in_event, intervals_of
 from .precision import EvaluationPrecision
 from .watchers import Watchers
 
@@ -67,7 +67,7 @@ class Evaluation:
         self.values: dict[str, float] = {}
         self.intervals: dict[str, Interval] = {}
         self.keeps_table = self.confidence is not None
-        self.table: SampleTable | None = None
+        self.table: EvaluatedSamples | None = None
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size, rank=rank(), world_size=world_size())
         self.loader = loader_of(config, samples, sampler, task.collate, check=task.check_sample)
@@ -112,10 +112,10 @@ class Evaluation:
             self.model.train()
         return values, _line(metrics, values, self._facts(self.groups))
 
-    def _keep(self, table: SampleTable) -> None:
+    def _keep(self, table: EvaluatedSamples) -> None:
         self.table = table
 
-    def scored(self, part: SampleTable, facts: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    def scored(self, part: EvaluatedSamples, facts: dict[str, Any]) -> tuple[dict[str, Any], str]:
         """Event and line of an evaluation of some samples of ``table``, with what an evaluation of these would find;
         counts of anything are left out of both.
 
@@ -165,7 +165,7 @@ class Evaluation:
             groups = {} if self.groups is None else {_GROUPS: self.groups.plain()}
             record.file(name, as_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
         if self.intervals and self.table is not None and record.writes:
-            for write in wings.hooks("intervals_written"):
+            for write in extensions.hooks("intervals_written"):
                 write(record.folder / name, self, facts)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import paddle
 
-from ..parallel import rank
+from ..distributed import rank
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from .watchers import Update, Watcher

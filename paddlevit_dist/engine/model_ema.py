@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import paddle
 
-from .. import wings
+from .. import extensions
 from .multi_tensor import MovingAverages
 from .watchers import Update, Watcher
 
@@ -37,7 +37,7 @@ class ModelEma(Watcher):
         self._flat = _in_a_row([state[name] for name in self._shapes])
         self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
         sizes = [math.prod(shape) for shape in self._shapes.values()]
-        self._move = wings.made("averages", MovingAverages, self._flat, sizes)
+        self._move = extensions.made("averages", MovingAverages, self._flat, sizes)
         self._read: Callable[[], list[paddle.Tensor]] | None = None
 
     def update_done(self, update: Update) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.model import contract_of
 from ..registry import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
+from ..tasks.model import contract_of
 from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum
 
 _SEPARATOR = "/"

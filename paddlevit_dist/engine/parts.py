@@ -4,14 +4,10 @@ from typing import Any
 
 import paddle
 
-from .. import wings
-from ..contracts.task import Task
-from ..loading.loader import loader_of
-from ..loading.sampler import TrainingSampler
-from ..models import prepared
-from ..observe.observer import Observers
-from ..observe.record import RunRecord
-from ..parallel import (
+from .. import extensions
+from ..data.loader import loader_of
+from ..data.sampler import TrainingSampler
+from ..distributed import (
     batch_norm_kind,
     data_parallel,
     has_batch_norm,
@@ -20,11 +16,15 @@ from ..parallel import (
     set_batch_norm_momentum,
     world_size,
 )
+from ..logging.observer import Observers
+from ..logging.record import RunRecord
+from ..models import prepared
 from ..runtime.errors import UserError
+from ..tasks.task import Task
 from . import resume
 from .checkpointer import Checkpointer
-from .finite import SkippedUpdates
 from .model_ema import ModelEma
+from .nan_guard import SkippedUpdates
 from .optimizer import build_optimizer, decay_groups, freeze, undecayed
 from .precision import Precision, compile_model
 from .schedule import Schedule, schedule_of
@@ -93,7 +93,7 @@ class TrainingParts:
         self.undecayed = undecayed(groups, model) if train.WEIGHT_DECAY else []
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
-        explain = [make(self) for make in wings.hooks("not_finite")]
+        explain = [make(self) for make in extensions.hooks("not_finite")]
         has_scaler = self.precision.scaler is not None
         self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.say)
         self.checkpointer = Checkpointer(self)

@@ -7,10 +7,10 @@ from typing import Any
 
 import paddle
 
-from ..contracts.task import Task
 from ..runtime import autocast
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
+from ..tasks.task import Task
 
 _RATIOS = {"incr_ratio": 2.0, "decr_ratio": 0.5, "incr_every_n_steps": 2000, "decr_every_n_nan_or_inf": 1}
 _LEAST_CAPABILITY = {"float16": 7, "bfloat16": 8}  # major number, below which Paddle's auto_cast does nothing
@@ -135,7 +135,7 @@ class EvaluationPrecision(Precision):
     @contextlib.contextmanager
     def forward_of(self, model: paddle.nn.Layer) -> Iterator[None]:
         """Inside the block the model's forward passes are computed in this precision. What a task makes of their
-        results is not: metrics, and boxes and masks at the size of their pictures."""
+        results is not: metrics, and boxes and masks at the size of their images."""
         if not self.enabled:
             yield
             return

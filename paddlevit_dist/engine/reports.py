@@ -5,12 +5,12 @@ import math
 import time
 from typing import Any
 
-from ..loading.loader import Loader
-from ..observe.meters import DataWaitHint, Meters, memory_mib
-from ..observe.observer import ends_of
-from ..observe.progress import Field, Progress, fields_of
-from ..parallel import is_main, world_size
-from ..parallel.devices import cpu_cores
+from ..data.loader import Loader
+from ..distributed import is_main, world_size
+from ..distributed.devices import cpu_cores
+from ..logging.meters import DataWaitHint, Meters, memory_mib
+from ..logging.observer import ends_of
+from ..logging.progress import Field, Progress, fields_of
 from ..runtime.errors import UserError
 from .watchers import Update, Watcher
 
@@ -157,7 +157,7 @@ class Reports(Watcher):
         name, _ = self._parts.task.best_metric
         facts = {"epoch": epoch, **self._evaluation.event_of(values)}
         self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
-        self._evaluation.table = None  # of COCO's pictures 20 MB
+        self._evaluation.table = None  # of COCO's images 20 MB
         self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
         self._observers.evaluated(epoch * self._parts.updates_per_epoch, epoch, {**values, **ends_of(facts)})
         self._record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")

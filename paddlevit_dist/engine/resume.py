@@ -9,8 +9,8 @@ from ..checkpoint import store as checkpoints
 from ..checkpoint.finding import another_run
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
-from ..observe.record import FOUND_LATER, supersede
-from ..parallel import broadcast_object, is_main
+from ..distributed import broadcast_object, is_main
+from ..logging.record import FOUND_LATER, supersede
 from ..runtime.errors import UserError
 from .compatibility import Change, Compatibility, altering, shown
 

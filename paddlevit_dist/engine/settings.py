@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from yacs.config import CfgNode
 
 from ..checkpoint.published import published
-from ..config import course
-from ..config.key import (
+from ..settings import run_length
+from ..settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
@@ -24,7 +24,7 @@ from ..config.key import (
     Table,
     optional,
 )
-from ..config.own_imports import KEY as IMPORTS
+from ..settings.own_imports import KEY as IMPORTS
 from .settings_checks import check, unused
 
 _DATA = (
@@ -309,7 +309,8 @@ _RUN = (
 def _complete(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
     _leave_out_start(values, settings)
     (epochs,) = (key for key in _TRAIN if key.name == "TRAIN.NUM_EPOCHS")
-    return course.settle(values, settings, all_settings) + course.shorten_warmup(values, settings, all_settings, epochs)
+    notices = run_length.settle(values, settings, all_settings)
+    return notices + run_length.shorten_warmup(values, settings, all_settings, epochs)
 
 
 def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:

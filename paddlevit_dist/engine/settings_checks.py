@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 from yacs.config import CfgNode
 
-from .. import wings
-from ..config.key import Given, Unused, value_of
+from .. import extensions
 from ..runtime.errors import UserError
+from ..settings.key import ConfigView, Unused, value_of
 
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
 _LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
 
 
-def check(given: Given) -> list[str]:
+def check(given: ConfigView) -> list[str]:
     """See that no two values contradict each other; returns notices.
 
     Raises:
@@ -24,7 +24,7 @@ def check(given: Given) -> list[str]:
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
         raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:
-        if not (pretrained or resume or any(values[key] for key in wings.table("EVALUATED"))):
+        if not (pretrained or resume or any(values[key] for key in extensions.table("EVALUATED"))):
             raise UserError(
                 f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
             )
@@ -58,7 +58,7 @@ def check(given: Given) -> list[str]:
     return notices
 
 
-def _check_epochs(train: CfgNode, given: Given) -> None:
+def _check_epochs(train: CfgNode, given: ConfigView) -> None:
     epochs = given["TRAIN.NUM_EPOCHS"]
     if train.WARMUP_STEPS is not None and train.WARMUP_EPOCHS > 0:
         raise UserError(
@@ -77,7 +77,7 @@ def _check_epochs(train: CfgNode, given: Given) -> None:
         raise UserError(f"{given['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
 
 
-def _check_learning_rate(train: CfgNode, given: Given) -> None:
+def _check_learning_rate(train: CfgNode, given: ConfigView) -> None:
     base = given["TRAIN.BASE_LR"]
     schedule = train.LR_SCHEDULER.NAME
     if (train.WARMUP_EPOCHS or train.WARMUP_STEPS) and train.WARMUP_START_LR > train.BASE_LR:
@@ -103,7 +103,7 @@ _READ_BY = (  # keys, the key that chooses who reads them, and its values with w
 )
 
 
-def unused(given: Given) -> Iterator[Unused]:
+def unused(given: ConfigView) -> Iterator[Unused]:
     """The keys that a run with these values does not read."""
     values, train = given.values, given.values.TRAIN
     for names, chooser, readers in _READ_BY:

@@ -6,16 +6,16 @@ from typing import Any
 
 import paddle
 
-from .. import wings
+from .. import extensions
 from ..checkpoint.load import statistics_in
-from ..config import dump_yaml
-from ..config.course import effective_batch_size
-from ..contracts.task import Task
-from ..observe.observer import RunFacts
-from ..observe.record import RunRecord
-from ..parallel import gpu, tuning, world_size
-from ..registry import room_of
+from ..distributed import gpu, tuning, world_size
+from ..logging.observer import RunFacts
+from ..logging.record import RunRecord
+from ..registry import package_of
 from ..runtime.transfers import is_on_gpu
+from ..settings import dump_yaml
+from ..settings.run_length import effective_batch_size
+from ..tasks.task import Task
 from . import resume
 from .schedule import describe_rates
 
@@ -23,7 +23,7 @@ from .schedule import describe_rates
 def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
     """Name and place of the dataset, and how many samples each split has, by class where that is known."""
     data = config.DATA
-    is_ours = room_of("dataset", data.DATASET) is not None
+    is_ours = package_of("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
     splits = [f"{split} {task.describe_samples(samples)}" for split, samples in datasets.items()]
     return [f"data: {data.DATASET} ({place})", *(f"  {split}" for split in splits)]
@@ -31,7 +31,7 @@ def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
 
 def first_lines(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
-    model = next((config[key] for key in wings.table("EVALUATED") if config[key]), config.MODEL.NAME)
+    model = next((config[key] for key in extensions.table("EVALUATED") if config[key]), config.MODEL.NAME)
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")

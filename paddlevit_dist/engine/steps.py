@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.task import Number, Step, Task, Term
-from ..parallel import (
+from ..distributed import (
     all_reduce_sum,
     communicates_in_forward,
     meet,
@@ -21,8 +20,9 @@ from ..parallel import (
 )
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
-from .finite import SkippedUpdates, TensorCopies
+from ..tasks.task import Number, Step, Task, Term
 from .multi_tensor import clipping_factor, gradients_of
+from .nan_guard import SkippedUpdates, TensorCopies
 from .precision import Precision
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import wings
-from ..contracts.dataset import Samples
-from ..contracts.task import Task
-from ..observe.heartbeat import Heartbeat
-from ..observe.observer import FAILED, FINISHED, STOPPED, Observers, make_observers
-from ..observe.record import RunRecord
-from ..parallel import gpu, is_main
+from .. import extensions
+from ..distributed import gpu, is_main
+from ..logging.heartbeat import Heartbeat
+from ..logging.observer import FAILED, FINISHED, STOPPED, Observers, make_observers
+from ..logging.record import RunRecord
 from ..registry import derived
 from ..runtime import signals
 from ..runtime.errors import Stopped
+from ..tasks.dataset import Samples
+from ..tasks.task import Task
 from .compatibility import require_same_everywhere
 from .evaluation import Evaluation
 from .parts import build_model
@@ -60,7 +60,7 @@ class Trainer:
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             told = len(task.notices)
-            self.model = next(iter(wings.chosen("EVALUATED", config)), build_model)(config, task)
+            self.model = next(iter(extensions.chosen("EVALUATED", config)), build_model)(config, task)
         for line in task.notices[told:]:  # such as where parts of it come from
             self.record.say(line)
         self.evaluated = self.datasets[config.DATA.SPLIT if config.EVAL else "val"]

@@ -5,12 +5,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from .. import wings
-from ..contracts.task import Step
+from .. import extensions
+from ..distributed import LeftEarly, broadcast_object, broadcast_statistics, is_main, stops, world_size
 from ..intervals import Interval
-from ..observe.record import recorded_events
-from ..parallel import LeftEarly, broadcast_object, broadcast_statistics, is_main, stops, world_size
+from ..logging.record import recorded_events
 from ..runtime.errors import Stopped, UserError
+from ..tasks.task import Step
 from .gpu_memory import EmptyingCache
 from .parts import TrainingParts
 from .reports import Reports, require_finite
@@ -37,7 +37,7 @@ class Training(TrainingParts):
                 EmptyingCache(self),
                 self.reports,
                 *([EarlyStopping(self)] if self.config.TRAIN.PATIENCE else []),
-                *(make(self) for make in wings.chosen("TRAINING_WATCHERS", self.config)),
+                *(make(self) for make in extensions.chosen("TRAINING_WATCHERS", self.config)),
             ]
         )
 

@@ -1,13 +1,13 @@
 """What is told of a training while it goes on, and who listens: each concern that is not the loop's is one class.
 
 They are told in their order, on every rank, and act alike on all of them where they communicate. What users add is an
-``Observer`` (``observe.observer``), which only learns what a report or an evaluation has found.
+``Observer`` (``logging.observer``), which only learns what a report or an evaluation has found.
 """
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..contracts.task import Records, Step, Term
+from ..tasks.task import Records, Step, Term
 
 
 class Update(NamedTuple):

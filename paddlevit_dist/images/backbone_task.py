@@ -8,15 +8,15 @@ import numpy as np
 import paddle
 
 from ..checkpoint.load import load_weights
-from ..contracts.dataset import names_of_classes
-from ..contracts.figures import Colour
-from ..contracts.model import contract_of
-from ..contracts.prediction import InputSamples, Learned
-from ..contracts.task import Task
 from ..models import create_model
 from ..registry import resolve
 from ..runtime.errors import UserError
 from ..runtime.transfers import to_device
+from ..tasks.dataset import names_of_classes
+from ..tasks.figures import Colour
+from ..tasks.model import contract_of
+from ..tasks.prediction import InputSamples, TrainedMeta
+from ..tasks.task import Task
 from .data.inspection import Inspection
 from .data.quarantine import Replacements, merge_quarantine
 from .data.reading import Reading
@@ -25,17 +25,17 @@ from .transforms.on_device import Normaliser
 
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _MOST_NAMED = 90  # classes in a legend
-TURNED = "turned by EXIF"  # what is said of the pictures of a split
+TURNED = "turned by EXIF"  # what is said of the images of a split
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
 
 class BackboneTask(Task):
-    """Base class of tasks that say what is where in a picture.
+    """Base class of tasks that say what is where in an image.
 
     A model of theirs has ``pretrained_part``, the ``Model`` whose weights a classifier brings: its ``backbone``.
     """
 
-    sample_name = "pictures"
+    sample_name = "images"
     draws_samples = True
     #: what classes are called in messages
     classes_word = "classes"
@@ -49,7 +49,7 @@ class BackboneTask(Task):
         self._inspection: Inspection | None = Inspection(
             config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip", config.DATA.ALLOW_LEFT_OUT
         )
-        self._learned: Learned | None = None
+        self._learned: TrainedMeta | None = None
         self.model_options, notices = configured_options(config.MODEL)
         self.notices += notices
 
@@ -78,12 +78,12 @@ class BackboneTask(Task):
         self.class_names = names_of_classes(self.config, names, word)
         self.num_classes = len(self.class_names)
 
-    def set_up_from(self, learned: Learned) -> None:
+    def set_up_from(self, learned: TrainedMeta) -> None:
         self._learned = learned
         if learned.num_classes is not None:
             self.name_classes(learned.num_classes, learned)
 
-    def name_classes(self, number: int, learned: Learned) -> None:
+    def name_classes(self, number: int, learned: TrainedMeta) -> None:
         """Take so many classes, by the names that weights have for them; those without one are called by their
         number."""
         names = [*(learned.class_names or ())]
@@ -92,19 +92,19 @@ class BackboneTask(Task):
 
     @property
     def turns(self) -> bool:
-        """Whether new pictures are turned as their EXIF orientation says: as those were that the weights learnt
+        """Whether new images are turned as their EXIF orientation says: as those were that the weights learnt
         from."""
         configured = self.config.DATA.EXIF_ROTATE
         if configured is None and self._learned is not None:
             return bool(self._learned.data.get(TURNED))
         return bool(configured)
 
-    def new_pictures(self, inputs: Sequence[Any], cache_folder: Path, transform: Any) -> InputSamples:
-        """What ``open_inputs`` returns, with a transform as ``Pictures`` takes it."""
-        from .data.inputs import picture_inputs
+    def new_images(self, inputs: Sequence[Any], cache_folder: Path, transform: Any) -> InputSamples:
+        """What ``open_inputs`` returns, with a transform as ``Images`` takes it."""
+        from .data.inputs import image_inputs
 
         reading = Reading(self.turns, self.config.DATA.MAX_PIXELS)
-        return picture_inputs(inputs, cache_folder, transform, "RGB", reading)
+        return image_inputs(inputs, cache_folder, transform, "RGB", reading)
 
     def predicted_again(self, samples: Any, index: int, model: paddle.nn.Layer) -> Any:
         """What ``predict_step`` gives for a sample, which is read once more."""
@@ -113,12 +113,12 @@ class BackboneTask(Task):
         return self.predict_step(model, tensors)[0]
 
     def replace_unreadable(self, samples: Any) -> None:
-        """Let the next readable picture take an unreadable one's place in training, where that is configured."""
+        """Let the next readable image take an unreadable one's place in training, where that is configured."""
         if self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
 
     def finish_epoch(self) -> list[str]:
-        """Merge the unreadable pictures found by all ranks into one list; every rank must call this."""
+        """Merge the unreadable images found by all ranks into one list; every rank must call this."""
         return merge_quarantine(self.replacements, Path(self.config.SAVE))
 
     def legend_of(self, colours: Sequence[Colour]) -> list[tuple[str, Colour]]:
@@ -181,5 +181,5 @@ class BackboneTask(Task):
 
 
 def is_turned(dataset: Any) -> bool:
-    """Whether its pictures are turned as their EXIF orientation says."""
+    """Whether its images are turned as their EXIF orientation says."""
     return dataset.reading is not None and dataset.reading.exif_rotate

@@ -1,4 +1,4 @@
-"""Pictures in cells of one size, and under the colours of the classes of their pixels."""
+"""Images in cells of one size, and under the colours of the classes of their pixels."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ..contracts.figures import Colour, Figure, Gallery, class_colours
 from ..runtime.errors import UserError
 from ..runtime.lettering import LINE_PX, legend
+from ..tasks.figures import Colour, Figure, Gallery, class_colours
 
-CELL_PX = 320  # of one picture on a sheet of many
+CELL_PX = 320  # of one image on a sheet of many
 _SHARE = 0.6  # of a class's colour in a pixel
 _GAP_PX = 6
 
 
-def fitted(picture: np.ndarray) -> np.ndarray:
-    """A picture, uint8 (height, width, 3), whose longer side becomes ``CELL_PX``."""
-    scale = CELL_PX / max(picture.shape[:2])
-    width, height = (max(1, round(side * scale)) for side in picture.shape[1::-1])
+def fitted(image: np.ndarray) -> np.ndarray:
+    """An image, uint8 (height, width, 3), whose longer side becomes ``CELL_PX``."""
+    scale = CELL_PX / max(image.shape[:2])
+    width, height = (max(1, round(side * scale)) for side in image.shape[1::-1])
     how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
-    return np.asarray(Image.fromarray(picture).resize((width, height), how))
+    return np.asarray(Image.fromarray(image).resize((width, height), how))
 
 
 def in_square(drawn: np.ndarray) -> np.ndarray:
@@ -30,9 +30,9 @@ def in_square(drawn: np.ndarray) -> np.ndarray:
     return square
 
 
-def in_cell(picture: np.ndarray) -> np.ndarray:
-    """A picture of any size in a white square of ``CELL_PX``, so that all go on one sheet."""
-    return in_square(fitted(picture))
+def in_cell(image: np.ndarray) -> np.ndarray:
+    """An image of any size in a white square of ``CELL_PX``, so that all go on one sheet."""
+    return in_square(fitted(image))
 
 
 def side_by_side(cells: Sequence[np.ndarray]) -> np.ndarray:
@@ -47,22 +47,22 @@ def gallery_of(
     drawn: Callable[[int, np.ndarray, Any], Sequence[np.ndarray]],
     note: str,
 ) -> list[Figure]:
-    """The hardest pictures of an evaluation; without those that can no longer be read.
+    """The hardest images of an evaluation; without those that can no longer be read.
 
     Args:
         samples: what was evaluated, with the ``dataset`` behind it.
-        chosen: index of each picture, and what is said of it.
-        drawn: makes the cells of a picture, of its index, its pixels uint8 (height, width, 3) and its truth.
+        chosen: index of each image, and what is said of it.
+        drawn: makes the cells of an image, of its index, its pixels uint8 (height, width, 3) and its truth.
     """
-    pictures = []
+    images = []
     for index, said in chosen:
         try:
-            picture, truth = samples.dataset.read(index)
+            image, truth = samples.dataset.read(index)
         except (UserError, OSError):
             continue
-        cells = drawn(index, np.asarray(picture), truth)
-        pictures.append((side_by_side(cells), f"{said}\n{samples.describe(index)}"))
-    return [Gallery("Hardest pictures", pictures, note)] if pictures else []
+        cells = drawn(index, np.asarray(image), truth)
+        images.append((side_by_side(cells), f"{said}\n{samples.describe(index)}"))
+    return [Gallery("Hardest images", images, note)] if images else []
 
 
 def palette_of(dataset: Any, number: int) -> np.ndarray:
@@ -75,7 +75,7 @@ def palette_of(dataset: Any, number: int) -> np.ndarray:
 
 
 def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
-    """A picture under the colours of its classes, uint8 (height, width, 3); as it is where the palette has no colour.
+    """An image under the colours of its classes, uint8 (height, width, 3); as it is where the palette has no colour.
 
     Args:
         pixels: uint8 (height, width, 3).
@@ -88,11 +88,11 @@ def overlaid(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.
     return np.rint(pixels * kept[labels][:, :, None] + coloured[labels]).astype(np.uint8)
 
 
-def with_legend(picture: np.ndarray, entries: Sequence[tuple[str, Colour]]) -> Image.Image:
-    """A picture, uint8 (height, width, 3), with names and their colours at its right side."""
-    height, width = picture.shape[:2]
+def with_legend(image: np.ndarray, entries: Sequence[tuple[str, Colour]]) -> Image.Image:
+    """An image, uint8 (height, width, 3), with names and their colours at its right side."""
+    height, width = image.shape[:2]
     names = legend(entries, max(height, LINE_PX))
     drawn = Image.new("RGB", (width + names.width, max(height, names.height)), "white")
-    drawn.paste(Image.fromarray(picture))
+    drawn.paste(Image.fromarray(image))
     drawn.paste(names, (width, 0))
     return drawn

@@ -38,7 +38,7 @@ def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput,
         is_hub_asked: for those files of weights that are kept at Hugging Face, where no copies are here.
 
     Raises:
-        UserError: a file beside the weights is damaged, or says what pictures are not prepared by here.
+        UserError: a file beside the weights is damaged, or says what images are not prepared by here.
     """
     model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)
     of_variant = expected_input(model)
@@ -54,7 +54,7 @@ def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput,
 
 
 def told(values: CfgNode) -> str | None:
-    """The line for the start of a run whose pictures are normalised as its weights expect; None where the configuration
+    """The line for the start of a run whose images are normalised as its weights expect; None where the configuration
     says it, or nobody does."""
     found = input_of(values, is_hub_asked=False)
     if found is None:

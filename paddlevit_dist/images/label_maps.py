@@ -1,16 +1,16 @@
-"""Scores of somebody else's label maps: pictures whose pixels are numbers of classes. Needs no Paddle."""
+"""Scores of somebody else's label maps: images whose pixels are numbers of classes. Needs no Paddle."""
 
 import os
 from typing import NamedTuple
 
 import numpy as np
 
-from ..contracts.sample_names import Names
-from ..contracts.scored import Scored
 from ..intervals import confusion_scores
-from ..labelling.counts import boundary_statistics
+from ..metrics.counts import boundary_statistics
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
+from ..tasks.sample_names import Names
+from ..tasks.scored import Scored
 from .data.inspection import in_threads
 from .data.label_pixels import read_label_file
 
@@ -50,13 +50,13 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
         return _compared(*paths[index], rules, number)
 
     found = list(in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
-    statistics, boundaries = np.moveaxis(np.stack([one for one, *_ in found]), 1, 0)  # (pictures, 3, classes) each
+    statistics, boundaries = np.moveaxis(np.stack([one for one, *_ in found]), 1, 0)  # (images, 3, classes) each
     ignored, outside = (sum(one[place] for one in found) for place in (1, 2))
     if not statistics[:, 1].any():
         raise UserError(f"{truth}: all pixels are {rules.ignored}, which is ignored: there is nothing to compare with")
     occurring = np.flatnonzero(statistics.any(axis=(0, 1)))
     classes = rules.classes
-    notices = [f"{results}: {left_over:,} maps of no picture in {truth}: left out"] if left_over else []
+    notices = [f"{results}: {left_over:,} maps of no image in {truth}: left out"] if left_over else []
     if classes is None:
         unknown = [number for number in occurring.tolist() if not statistics[:, 1, number].any()]
         if unknown:
@@ -73,17 +73,17 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
     without = f"; {ignored:,} are ignored, where the truth is {rules.ignored}" if rules.ignored is not None else ""
     shift = "; 0 in the truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
     return Scored(
-        counted=f"{len(pairs):,} pictures of {len(classes):,} classes: {results}, truth of {truth}",
+        counted=f"{len(pairs):,} images of {len(classes):,} classes: {results}, truth of {truth}",
         names=list(true_files),
-        sample="picture",
+        sample="image",
         recompute=confusion_scores(statistics, classes, boundaries=boundaries),
         shown=dict.fromkeys(("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU"), 4),
         of_class=("IoU {}", 4),
         classes=classes,
         protocol=[
-            f"IoU: of the pixels of all pictures together{without}{shift}",
+            f"IoU: of the pixels of all images together{without}{shift}",
             f"mIoU: mean over the classes that occur in truth or results, {len(occurring):,} of {len(classes):,}",
-            "boundary IoU: of the pixels of each class that are within 2 % of the picture's diagonal of its boundary",
+            "boundary IoU: of the pixels of each class that are within 2 % of the image's diagonal of its boundary",
         ],
         notices=notices,
         task="masks",
@@ -95,7 +95,7 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
 def _maps_in(folder: str, suffix: str) -> dict[str, str]:
     """The files below a folder whose names end so: name relative to it, with the end of all -> path."""
     if not os.path.isdir(folder):
-        raise UserError(f"{folder} is not a folder; expected one with a label map for each picture")
+        raise UserError(f"{folder} is not a folder; expected one with a label map for each image")
     found = {}
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith("."))
@@ -111,9 +111,9 @@ def _maps_in(folder: str, suffix: str) -> dict[str, str]:
 def _paired(
     truth: str, true_files: dict[str, str], results: str, files: dict[str, str]
 ) -> tuple[list[tuple[str, str]], int]:
-    """The path of each picture's truth and of its result, and how many results are of no picture."""
+    """The path of each image's truth and of its result, and how many results are of no image."""
     finder = Names(list(files), results, "map")
-    pairs, of = [], dict[int, str]()  # the picture that each result is of
+    pairs, of = [], dict[int, str]()  # the image that each result is of
     for name, path in true_files.items():
         row = finder.row(name)
         if row is None:
@@ -129,7 +129,7 @@ def _paired(
 
 
 def _compared(truth: str, result: str, rules: Rules, number: int) -> tuple[np.ndarray, int, int]:
-    """Statistics of one picture and of its boundaries, int64 (2, 3, classes), as ``confusion_scores`` takes them;
+    """Statistics of one image and of its boundaries, int64 (2, 3, classes), as ``confusion_scores`` takes them;
     pixels that are ignored; and those that have a class, for which the result has none."""
     true, found = _read(truth), _read(result)
     if true.shape != found.shape:

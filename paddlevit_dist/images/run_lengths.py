@@ -23,7 +23,7 @@ class Runs(NamedTuple):
     """The pixels inside a mask.
 
     Attributes:
-        height, width: of the picture.
+        height, width: of the image.
         starts: int64 (runs,), number of the first pixel of each run, ascending.
         ends: int64 (runs,), one past its last pixel.
     """
@@ -110,13 +110,13 @@ def area_of(text: bytes) -> int:
 
 
 class ManyRuns(NamedTuple):
-    """Masks of one picture, one behind the other; the runs of mask i are from ``first[i]`` to before ``first[i + 1]``.
+    """Masks of one image, one behind the other; the runs of mask i are from ``first[i]`` to before ``first[i + 1]``.
 
     Attributes:
         starts, ends: int64 (runs,), as in ``Runs``.
         first: int64 (masks + 1,).
         areas: int64 (masks,), pixels inside.
-        rows: int64 (masks, 2), first row of the picture that a mask reaches, and one past the last.
+        rows: int64 (masks, 2), first row of the image that a mask reaches, and one past the last.
     """
 
     starts: np.ndarray
@@ -159,7 +159,7 @@ def runs_of(segmentation: Any, height: int | None = None, width: int | None = No
     Args:
         segmentation: a list of polygons [x0, y0, x1, y1, ...], of which a pixel is in at least one; or a dictionary of
             run lengths with "size" [height, width] and "counts", a list or a text.
-        height, width: of the picture; polygons need them, and run lengths must agree.
+        height, width: of the image; polygons need them, and run lengths must agree.
     Raises:
         ValueError: it is neither; the message continues "its segmentation ...".
     """
@@ -168,7 +168,7 @@ def runs_of(segmentation: Any, height: int | None = None, width: int | None = No
     if not isinstance(segmentation, list):
         raise ValueError("is neither a list of polygons nor run lengths")
     if height is None or width is None:
-        raise ValueError("is a polygon, which needs the picture's height and width")
+        raise ValueError("is a polygon, which needs the image's height and width")
     _check_size(height, width)
     if not segmentation:
         raise ValueError("has no polygon")
@@ -192,9 +192,9 @@ def joined(parts: Sequence[Runs], height: int, width: int) -> Runs:
 def _check_size(height: Any, width: Any) -> None:
     for side in (height, width):
         if isinstance(side, bool) or not isinstance(side, (int, np.integer)) or side < 1:
-            raise ValueError(f"belongs to a picture of {height} x {width} pixels (height x width)")
+            raise ValueError(f"belongs to an image of {height} x {width} pixels (height x width)")
     if height * width > _MOST_PIXELS:
-        raise ValueError(f"belongs to a picture of {height} x {width} pixels, which is too large")
+        raise ValueError(f"belongs to an image of {height} x {width} pixels, which is too large")
 
 
 def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int | None) -> Runs:
@@ -203,7 +203,7 @@ def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int
         raise ValueError('has no "size" of [height, width]')
     _check_size(*size)
     if height is not None and tuple(size) != (height, width):
-        raise ValueError(f"is of {size[0]} x {size[1]} pixels, the picture of {height} x {width} (height x width)")
+        raise ValueError(f"is of {size[0]} x {size[1]} pixels, the image of {height} x {width} (height x width)")
     if isinstance(counts, str):
         counts = counts.encode("ascii", "replace")
     if isinstance(counts, bytes):
@@ -216,7 +216,7 @@ def _of_run_lengths(segmentation: dict[str, Any], height: int | None, width: int
         raise ValueError('has no "counts"')
     edges = np.cumsum(lengths)
     if lengths.sum() != size[0] * size[1]:
-        raise ValueError(f"has run lengths of {lengths.sum():,} pixels for a picture of {size[0]} x {size[1]}")
+        raise ValueError(f"has run lengths of {lengths.sum():,} pixels for an image of {size[0]} x {size[1]}")
     starts, ends = edges[:-1:2], edges[1::2]
     holds = starts < ends
     return Runs(int(size[0]), int(size[1]), starts[holds], ends[holds])
@@ -230,7 +230,7 @@ def _integers(counts: Any) -> np.ndarray:
     if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):
         raise ValueError('has "counts" that are not a list of whole numbers')
     if ((lengths < 0) | (lengths > _MOST_PIXELS)).any():
-        raise ValueError('has "counts" outside the picture')
+        raise ValueError('has "counts" outside the image')
     return lengths.astype(np.int64)
 
 
@@ -245,7 +245,7 @@ def _outlines(polygons: list[Any]) -> list[np.ndarray]:
         if numbers.ndim != 1 or len(numbers) < 2:
             raise ValueError("has a polygon that is not a list of numbers x0, y0, x1, y1, ...")
         if not (np.abs(numbers) < _FARTHEST).all():
-            raise ValueError("has a polygon with a corner that is not a number, or far outside of any picture")
+            raise ValueError("has a polygon with a corner that is not a number, or far outside of any image")
         outlines.append(numbers[: len(numbers) // 2 * 2].reshape(-1, 2))
     return outlines
 

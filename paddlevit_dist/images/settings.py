@@ -1,4 +1,4 @@
-"""The keys that all tasks on pictures read: how pictures are opened and normalised, and the dimensions of their models.
+"""The keys that all tasks on images read: how images are opened and normalised, and the dimensions of their models.
 
 None means "not set": the dataset, the variant named by MODEL.NAME, or the rule named in the meaning decides.
 """
@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from yacs.config import CfgNode
 
 from ..checkpoint.published import published, published_for
-from ..config.key import (
+from ..registry import TABLES
+from ..runtime.errors import UserError
+from ..settings.key import (
     ABOVE_0,
     AT_LEAST_1,
     COMMAND_LINE,
     SEEDS,
     SHARE,
     SHARE_BELOW_1,
-    Given,
+    ConfigView,
     Key,
     Range,
     Setting,
@@ -23,13 +25,11 @@ from ..config.key import (
     Unused,
     optional,
 )
-from ..registry import TABLES
-from ..runtime.errors import UserError
 from .expected_input import input_of, not_known
 from .models.variants import IMAGENET_MEAN, IMAGENET_STD
 
 CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # of shapes that can be drawn
-SIDE_PX = Range(low=1, high=65_535)  # no picture format that is common has longer sides
+SIDE_PX = Range(low=1, high=65_535)  # no image format that is common has longer sides
 _DRAWN = ("synthetic_shapes", "segmentation_shapes")  # data sets of drawn shapes
 
 
@@ -52,7 +52,7 @@ _DATA = (
     optional(
         "DATA.VAL_FRACTION",
         "float",
-        "hold out this share of each training class, or of pictures with boxes, for validation",
+        "hold out this share of each training class, or of images with boxes, for validation",
         Range(low=0, high=1, low_open=True, high_open=True),
     ),
     Key(
@@ -62,25 +62,25 @@ _DATA = (
         "DATA.ON_BAD_SAMPLE",
         "stop",
         "text",
-        "training: an unreadable picture ends the run, or the next readable one takes its place and it is listed",
+        "training: an unreadable image ends the run, or the next readable one takes its place and it is listed",
         choices=("stop", "skip"),
     ),
     Key(
         "DATA.ALLOW_LEFT_OUT",
         False,
         "bool",
-        "evaluate without the pictures that cannot be opened here, and say beside the score how many they are; else "
+        "evaluate without the images that cannot be opened here, and say beside the score how many they are; else "
         "they end the run, a training's as well",
     ),
     Key(
         "DATA.EXIF_ROTATE",
         False,
         "bool",
-        "turn pictures as their EXIF orientation says; None, which is the default for detection: only where boxes were "
-        "drawn on turned pictures, as those of yolo and of files that do not say how large pictures are",
+        "turn images as their EXIF orientation says; None, which is the default for detection: only where boxes were "
+        "drawn on turned images, as those of yolo and of files that do not say how large images are",
         optional=True,
     ),
-    Key("DATA.MAX_PIXELS", 89_478_485, "int", "a larger picture counts as unreadable", AT_LEAST_1),
+    Key("DATA.MAX_PIXELS", 89_478_485, "int", "a larger image counts as unreadable", AT_LEAST_1),
 )
 
 _MODEL = (
@@ -140,7 +140,7 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) ->
     return []
 
 
-def _check(given: Given) -> list[str]:
+def _check(given: ConfigView) -> list[str]:
     data = given.values.DATA
     for name in ("IMAGENET_MEAN", "IMAGENET_STD"):
         if len(data[name]) != data.IMAGE_CHANNELS:
@@ -149,7 +149,7 @@ def _check(given: Given) -> list[str]:
     return []
 
 
-PICTURES = Table(
+IMAGES = Table(
     keys=(*_DATA, *_MODEL),
     effects={
         "data": ("DATA.EXIF_ROTATE",),
@@ -171,13 +171,13 @@ PICTURES = Table(
 )
 
 _SHAPES = (
-    Key("DATA.SHAPES.TRAIN", 2000, "int", "drawn shapes: training pictures", AT_LEAST_1),
-    Key("DATA.SHAPES.VAL", 200, "int", "drawn shapes: validation pictures", AT_LEAST_1),
+    Key("DATA.SHAPES.TRAIN", 2000, "int", "drawn shapes: training images", AT_LEAST_1),
+    Key("DATA.SHAPES.VAL", 200, "int", "drawn shapes: validation images", AT_LEAST_1),
     Key(
         "DATA.SHAPES.SIDES",
         [64, 64],
         "int",
-        "drawn shapes: smallest and largest height and width of a picture",
+        "drawn shapes: smallest and largest height and width of an image",
         Range(low=16, high=4096),
         None,
         True,
@@ -187,7 +187,7 @@ _SHAPES = (
         "DATA.SHAPES.PER_PICTURE",
         [1, 4],
         "int",
-        "drawn shapes: fewest and most shapes of a picture",
+        "drawn shapes: fewest and most shapes of an image",
         Range(low=0, high=100),
         None,
         True,
@@ -232,7 +232,7 @@ _WITH_BACKBONE = (
 
 
 def _complete_objects(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
+    """Images are normalised as ImageNet's are, unless somebody says otherwise."""
     if values.TASK in TABLES:  # not a user's task that reads the keys of all subjects
         for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
             if f"DATA.{name}" not in settings:
@@ -240,7 +240,7 @@ def _complete_objects(values: CfgNode, settings: Mapping[str, Setting], _: Seque
     return []
 
 
-def _check_objects(given: Given) -> list[str]:
+def _check_objects(given: ConfigView) -> list[str]:
     shapes = given.values.DATA.SHAPES
     for name in ("SIDES", "PER_PICTURE"):
         low, high = shapes[name]
@@ -253,12 +253,12 @@ def _check_objects(given: Given) -> list[str]:
     return []
 
 
-def _unused_objects(given: Given) -> Iterator[Unused]:
+def _unused_objects(given: ConfigView) -> Iterator[Unused]:
     if given.values.DATA.DATASET not in _DRAWN:
         yield Unused(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
 
 
-# Of the tasks that say where things are in a picture: detection and segmentation.
+# Of the tasks that say where things are in an image: detection and segmentation.
 OBJECTS = Table(
     keys=(*_SHAPES, *_WITH_BACKBONE),
     effects={"start": ("MODEL.BACKBONE_PRETRAINED",)},

@@ -1,6 +1,6 @@
 """The percentile bootstrap over samples.
 
-Samples (pictures, scenes, volumes) are drawn with replacement, as many as there are, and the score of each such draw is
+Samples (images, scenes, volumes) are drawn with replacement, as many as there are, and the score of each such draw is
 computed anew. The interval is what lies between two quantiles of these scores. What it covers is the choice of samples:
 not another training, nor labels that are wrong.
 
@@ -193,7 +193,7 @@ def rough_note(
     too little of others, and for those without width; None without any.
 
     Args:
-        sample: what one is called, such as "picture".
+        sample: what one is called, such as "image".
         found: all intervals, by name.
         rates: see ``Rated``; the first one's errors are counted.
         of_class: by class in how many samples it occurs.

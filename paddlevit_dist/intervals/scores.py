@@ -78,7 +78,7 @@ def confusion_scores(
     fractions; the boundary IoU and the loss where they are known.
 
     Args:
-        statistics: int (samples, 3, classes): of each sample (a scene, a picture) and class the points, or pixels, that
+        statistics: int (samples, 3, classes): of each sample (a scene, an image) and class the points, or pixels, that
             are of it and taken for it, that are of it, and that are taken for it; without those that have no label.
         losses: float (samples,), summed over its points; None: there is no loss.
         boundaries: the same as ``statistics`` of the pixels near boundaries alone; None: there are none.

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.prediction import InputSamples, find_inputs, output_names
 from ..runtime.errors import UserError
+from ..tasks.prediction import InputSamples, find_inputs, output_names
 from .data.samples import PointSample, SceneSamples
 from .data.scene import CENTRED, IGNORED, Scene
 from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, header_of, read_scene

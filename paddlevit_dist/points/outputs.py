@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.dataset import Samples
-from ..contracts.prediction import Entry, PredictionWriter, Row
 from ..runtime.errors import UserError
+from ..tasks.dataset import Samples
+from ..tasks.prediction import Entry, PredictionWriter, Row
 from .data.samples import SceneSamples
 from .data.scannet_classes import CLASS_NAMES, TEST_SCENES, submitted_numbers
 from .data.scene import Scene

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..contracts.figures import Figure, PointSet
-from ..labelling.counts import statistics_of
-from ..labelling.tables import class_tables, sample_table
-from .data.pictures import UNLABELLED, Colour, coloured, legend_of, palette_of
+from ..metrics.counts import statistics_of
+from ..metrics.tables import class_tables, sample_table
+from ..tasks.figures import Figure, PointSet
+from .data.images import UNLABELLED, Colour, coloured, legend_of, palette_of
 from .data.scene import Scene
 
 _MOST_POINTS = 150_000  # of a scene that is shown

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..contracts.dataset import Samples, dataset_class, names_of_classes
-from ..contracts.figures import Figure
-from ..contracts.prediction import Learned
-from ..contracts.sample_checks import require_finite, require_labels
-from ..contracts.task import Task
 from ..runtime.errors import UserError
+from ..tasks.dataset import Samples, dataset_class, names_of_classes
+from ..tasks.figures import Figure
+from ..tasks.prediction import TrainedMeta
+from ..tasks.sample_checks import require_finite, require_labels
+from ..tasks.task import Task
 from .data.features import COLOURS, channels_of, require_channels
-from .data.pictures import palette_of
+from .data.images import palette_of
 from .data.samples import PointSample, SceneSamples, join
 from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .data.scenes import SceneDataset
@@ -135,7 +135,7 @@ class SceneTask(Task):
         """Whether the network is shown the points' colours."""
         return COLOURS in self.features
 
-    def set_up_from(self, learned: Learned) -> None:
+    def set_up_from(self, learned: TrainedMeta) -> None:
         names = learned.class_names or dataset_class(self.config, SceneDataset).fixed_classes
         self.num_classes = learned.num_classes or (len(names) if names else None)
         if self.num_classes is None:
@@ -152,7 +152,7 @@ class SceneTask(Task):
         notices = [*self.notices_of(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
         return SceneInputs(self.samples_of(dataset, is_training=False), unreadable, notices)
 
-    def picture_legend(self) -> list[tuple[str, tuple[int, int, int]]]:
+    def image_legend(self) -> list[tuple[str, tuple[int, int, int]]]:
         return [(name, tuple(colour)) for name, colour in zip(self.class_names, palette_of(self.class_names).tolist())]
 
     def describe_samples(self, samples: Samples) -> str:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..intervals import confusion_scores
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened
+from ..tasks.scored import UNKNOWN, Origin, Scored
 from .data.scannet_classes import submitted_numbers
 from .data.scene import Scene
 from .submission import INSTANCES, LONGEST_LINE, MOST_INSTANCES, Files, kind_of, lines_of

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from ..config.key import AT_LEAST_1, Given, Key, Range, Table, Unused
 from ..runtime.errors import UserError
+from ..settings.key import AT_LEAST_1, ConfigView, Key, Range, Table, Unused
 
 _FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*\.?[0-9]*|0\.0*[1-9][0-9]*))?")  # perhaps divided by a number
 
@@ -64,7 +64,7 @@ _KEYS = (
 )
 
 
-def _check(given: Given) -> list[str]:
+def _check(given: ConfigView) -> list[str]:
     features = given.values.POINTS.FEATURES
     distinct = {name.partition("/")[0] for name in features}
     if not features or len(distinct) < len(features) or not all(map(_FEATURE.fullmatch, features)):
@@ -78,7 +78,7 @@ def _check(given: Given) -> list[str]:
     return []
 
 
-def _unused(given: Given) -> Iterator[Unused]:
+def _unused(given: ConfigView) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_rooms":
         yield Unused(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
 

@@ -1,5 +1,5 @@
-"""One HTML file about one or several runs, from what is in their folders: without Paddle, data or network. A wing: it
-can be deleted (see ``wings``).
+"""One HTML file about one or several runs, from what is in their folders: without Paddle, data or network. An
+extension: it can be deleted (see ``extensions``).
 
 - ``command``: the command ``report``; ``settings``: keys; ``watcher``: when a run writes figures and report
 - ``store``: the figures of a run in a file of its folder

@@ -128,11 +128,11 @@ def _chart(figure: dict[str, Any]) -> str:
 
 def _gallery(figure: dict[str, Any]) -> str:
     items = []
-    for picture in figure["pictures"]:
-        kind = "png" if picture["suffix"] == "png" else "jpeg"
-        width, height = (int(side) for side in picture["size"])
-        content = base64.b64encode(picture["picture"]).decode()
-        lines = [str(line) for line in picture["caption"]]
+    for image in figure["pictures"]:
+        kind = "png" if image["suffix"] == "png" else "jpeg"
+        width, height = (int(side) for side in image["size"])
+        content = base64.b64encode(image["picture"]).decode()
+        lines = [str(line) for line in image["caption"]]
         size = "small" if max(width, height) <= _ENLARGED_BELOW else "large" if max(width, height) > 300 else "middle"
         items.append(
             f'<li class="{size}"><img src="data:image/{kind};base64,{content}" width="{width}" height="{height}" '

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .. import __version__
-from ..observe.record import COMPARED, METRICS, RunRecord
+from ..logging.record import COMPARED, METRICS, RunRecord
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line

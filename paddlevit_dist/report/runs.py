@@ -9,12 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..config.table import leaves
-from ..observe.lock import is_running
-from ..observe.record import FOUND_LATER, METRICS, recorded_events
+from ..logging.lock import is_running
+from ..logging.record import FOUND_LATER, METRICS, recorded_events
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_json, read_yaml
+from ..settings.table import leaves
 from . import store
 
 _SIGNS_OF_A_RUN = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")

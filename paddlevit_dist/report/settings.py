@@ -1,6 +1,6 @@
 """The key of the report."""
 
-from ..config.key import Key, Table
+from ..settings.key import Key, Table
 
 TABLE = Table(
     (

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
 from ..runtime.files import atomic_file, open_regular
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_json
 from ..runtime.thumbnails import encoded
+from ..tasks.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
 
 TRAINING, EVALUATION = "report_data.zip", "eval_report_data.zip"
 _INDEX = "figures.json"
-_LARGEST_SIDE = 512  # pixels of a picture
+_LARGEST_SIDE = 512  # pixels of an image
 _LARGEST_MEMBER = 1 << 28  # bytes
 MOST = 1_000_000  # points of a set
 _MOST_POINTS = 2_000_000  # of all point sets together
@@ -38,7 +38,7 @@ class Stored(NamedTuple):
 
     Attributes:
         about: plain values about the evaluation that the figures are of.
-        figures: as dictionaries; what is large in them, pictures and points, is bytes.
+        figures: as dictionaries; what is large in them, images and points, is bytes.
         problems: a line for each figure that could not be stored.
     """
 
@@ -51,7 +51,7 @@ def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[s
     """Write figures to a file, at once or not at all.
 
     Returns:
-        A line for each figure that could not be stored: its values have not the form that ``contracts.figures`` asks
+        A line for each figure that could not be stored: its values have not the form that ``tasks.figures`` asks
         for.
 
     Raises:
@@ -173,12 +173,12 @@ def _chart(figure: Chart, members: _Members) -> dict[str, Any]:
 
 
 def _gallery(figure: Gallery, members: _Members) -> dict[str, Any]:
-    pictures = []
-    for pixels, caption in figure.pictures:
+    images = []
+    for pixels, caption in figure.images:
         suffix, content, size = encoded(np.asarray(pixels), _LARGEST_SIDE)
         entry = {"picture": members.add(suffix, content), "suffix": suffix, "size": list(size)}
-        pictures.append({**entry, "caption": [one_line(line) for line in str(caption).split("\n")]})
-    return {"kind": "gallery", "pictures": pictures}
+        images.append({**entry, "caption": [one_line(line) for line in str(caption).split("\n")]})
+    return {"kind": "gallery", "pictures": images}
 
 
 def _points(figure: PointSet, members: _Members) -> dict[str, Any]:

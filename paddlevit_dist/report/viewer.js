@@ -214,7 +214,7 @@ class Viewer {
     const context = canvas.getContext("2d");
     context.drawImage(drawing.canvas, 0, 0);
     if (canvas.dataset.drawn) return;
-    // Once, for whoever tests the page: how many points, and how many colours they show in the middle of the picture.
+    // Once, for whoever tests the page: how many points, and how many colours they show in the middle of the image.
     canvas.dataset.drawn = this.count;
     const shown = new Uint32Array(context.getImageData(width / 2 - 20, height / 2 - 20, 40, 40).data.buffer);
     canvas.dataset.colours = new Set(shown).size;

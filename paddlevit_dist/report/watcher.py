@@ -15,12 +15,12 @@ import paddle
 
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
-from ..contracts.figures import Figure
-from ..contracts.task import EvaluationStep, Records, Task
+from ..distributed import LeftEarly, all_gather, is_main
 from ..engine.evaluation import Evaluation
 from ..engine.watchers import Watcher
-from ..parallel import LeftEarly, all_gather, is_main
 from ..runtime.errors import UserError
+from ..tasks.figures import Figure
+from ..tasks.task import EvaluationStep, Records, Task
 from . import store
 from .page import PAGE, write_page
 

@@ -1,4 +1,4 @@
-"""Words in pictures, in any script that an installed font has letters for.
+"""Words in images, in any script that an installed font has letters for.
 
 Pillow brings a font of ASCII, OpenCV from version 5 on one of European letters, Chinese, Japanese, Korean, Hebrew and
 Arabic. What neither has is drawn as "?", and ``note_of`` tells it.

@@ -13,7 +13,7 @@ _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"
 _SEPARATORS = ",;\t"
 #: headings, in lower case, of a column with the names of samples, the surest first
 NAME_HEADINGS = (
-    "name file filename file_name filepath file_path path image image_id image_name img img_path picture input id "
+    "name file filename file_name filepath file_path path image image_id image_name img img_path image input id "
     "sample case"
 ).split()
 

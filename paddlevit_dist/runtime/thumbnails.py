@@ -1,16 +1,16 @@
-"""Pictures as small files, to be embedded in pages."""
+"""Images as small files, to be embedded in pages."""
 
 import io
 
 import numpy as np
 from PIL import Image
 
-_LARGEST_EXACT_SIDE = 64  # pixels: smaller pictures are stored without loss
+_LARGEST_EXACT_SIDE = 64  # pixels: smaller images are stored without loss
 _QUALITY = 85
 
 
 def encoded(pixels: np.ndarray, largest_side: int) -> tuple[str, bytes, tuple[int, int]]:
-    """Suffix ("png" or "jpg"), content and (width, height) of a picture file; a larger picture is reduced.
+    """Suffix ("png" or "jpg"), content and (width, height) of an image file; a larger image is reduced.
 
     Args:
         pixels: uint8 (height, width[, 3]).
@@ -19,12 +19,12 @@ def encoded(pixels: np.ndarray, largest_side: int) -> tuple[str, bytes, tuple[in
         ValueError: they are nothing of the kind.
     """
     if pixels.dtype != np.uint8 or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3))):
-        raise ValueError(f"expected a picture uint8 (height, width[, 3]), got {pixels.dtype} {pixels.shape}")
-    picture = Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
-    picture.thumbnail((largest_side, largest_side))
+        raise ValueError(f"expected an image uint8 (height, width[, 3]), got {pixels.dtype} {pixels.shape}")
+    image = Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
+    image.thumbnail((largest_side, largest_side))
     target = io.BytesIO()
-    if max(picture.size) <= _LARGEST_EXACT_SIDE:
-        picture.save(target, "PNG", optimize=True)
-        return "png", target.getvalue(), picture.size
-    picture.save(target, "JPEG", quality=_QUALITY, optimize=True)
-    return "jpg", target.getvalue(), picture.size
+    if max(image.size) <= _LARGEST_EXACT_SIDE:
+        image.save(target, "PNG", optimize=True)
+        return "png", target.getvalue(), image.size
+    image.save(target, "JPEG", quality=_QUALITY, optimize=True)
+    return "jpg", target.getvalue(), image.size

@@ -18,7 +18,7 @@ import paddle
 def to_device(array: np.ndarray) -> paddle.Tensor:
     """An array as a tensor on this process's device. On a GPU the host goes on at once.
 
-    A transfer costs the host about as much as a few small kernels: an array for each of eight pictures is better
+    A transfer costs the host about as much as a few small kernels: an array for each of eight images is better
     joined first, and what does not change between steps is a ``constant``.
 
     Args:

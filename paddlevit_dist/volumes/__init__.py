@@ -6,7 +6,7 @@
 - ``segmentation``: the task of classes
 - ``samples``, ``intensities``, ``nonzero``, ``mirroring``: training crops; ``sliding_window``,
   ``decoding``: from maps to landmarks
-- ``inputs``, ``predictions``: what ``predict`` reads, and what is written of landmarks; ``pictures``,
+- ``inputs``, ``predictions``: what ``predict`` reads, and what is written of landmarks; ``images``,
   ``landmark_figures``: how they look; ``export``: one function of tensors
 """
 

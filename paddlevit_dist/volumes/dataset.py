@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.dataset import Dataset
-from ..contracts.sample_groups import SUBJECT
+from ..tasks.dataset import Dataset
+from ..tasks.sample_groups import SUBJECT
 from .geometry import Geometry
 from .settings import MAX_VOXELS
 from .store import Decoded

@@ -10,19 +10,20 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..contracts.dataset import Samples, dataset_class
-from ..contracts.figures import Figure
-from ..contracts.prediction import Learned, Row
-from ..contracts.sample_checks import require_finite
-from ..contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ..models import create_model
 from ..runtime.errors import UserError
+from ..tasks.dataset import Samples, dataset_class
+from ..tasks.figures import Figure
+from ..tasks.prediction import Row, TrainedMeta
+from ..tasks.sample_checks import require_finite
+from ..tasks.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from . import sliding_window
 from .dataset import VolumeDataset
 from .decoding import decode
 from .export import export_parts
 from .geometry import Geometry, convert
 from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
+from .images import orthogonal_slices
 from .inputs import InputVolumes, VolumeInputs, find_volumes
 from .intensities import Intensities
 from .landmark_figures import LandmarkRecord, landmark_figures
@@ -30,7 +31,6 @@ from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import chosen_pairs, forgotten_pairs, mirror_order
 from .nonzero import per_channel, recorded, settle
-from .pictures import orthogonal_slices
 from .predictions import FoundLandmarks, LandmarkWriter, Truth, points_of
 from .samples import Augmentation, VolumeSamples
 
@@ -235,7 +235,7 @@ class LandmarkDetection(Task):
             return lambda windows: F.sigmoid(model(windows).astype("float32"))
         return lambda windows: model(windows).astype("float32")
 
-    def set_up_from(self, learned: Learned) -> None:
+    def set_up_from(self, learned: TrainedMeta) -> None:
         names, spacing = learned.class_names or learned.input.get("landmarks"), learned.input.get("spacing_mm")
         spacing = self.config.VOLUMES.SPACING_MM or spacing
         if not names or not spacing:
@@ -276,13 +276,13 @@ class LandmarkDetection(Task):
         sigma = None if self.spacing is None else self._sigma()
         return export_parts(self.config.VOLUMES, self._intensities(), self.names, self.spacing, sigma)
 
-    # ---- pictures ----------------------------------------------------------------------------------------------
+    # ---- images ----------------------------------------------------------------------------------------------
 
-    def pictures(self, samples: VolumeSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def images(self, samples: VolumeSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Three slices of each crop of a batch, with the landmarks inside it."""
         return [self._seen(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
 
-    def evaluation_pictures(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def evaluation_images(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Three slices of whole volumes."""
         readings = [samples.sample(index, np.random.default_rng(0)) for index in indices]
         return [self._seen(reading["volume"][0], reading["points"]) for reading in readings]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.task import ExportParts
+from ..tasks.task import ExportParts
 from .intensities import Intensities
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ..contracts.dataset import Samples
-from ..contracts.prediction import InputSamples, find_inputs, output_names, stamps
 from ..runtime.errors import UserError
+from ..tasks.dataset import Samples
+from ..tasks.prediction import InputSamples, find_inputs, output_names, stamps
 from . import dicom
 from .dataset import VolumeDataset
 from .geometry import Geometry, turned_spacing

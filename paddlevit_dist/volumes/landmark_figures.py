@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.figures import Chart, Figure, Gallery, Table
+from ..tasks.figures import Chart, Figure, Gallery, Table
+from .images import orthogonal_slices
 from .metrics import RADII_MM
-from .pictures import orthogonal_slices
 
 _SHOWN = 12  # volumes
 _MOST_LINES = 7  # of a chart, beside that of all, for as many colours; the others are in the table
@@ -111,7 +111,7 @@ def _gallery(
     names: Sequence[str],
     spacing: Sequence[float],
 ) -> Gallery:
-    pictures = []
+    images = []
     for place in order.tolist():
         index, record = records[place]
         worst = _worst(errors[place])
@@ -122,8 +122,8 @@ def _gallery(
         said = "no landmark is known"
         if worst is not None:
             said = f"mean {means[place]:.2f} mm, worst {names[worst]} {errors[place, worst]:.2f} mm"
-        pictures.append((drawn, f"{cases[place]}\n{said}"))
+        images.append((drawn, f"{cases[place]}\n{said}"))
     note = (
         "Those with the largest mean error; slices through the landmark with the largest; found in red, true in green."
     )
-    return Gallery("Hardest volumes", pictures, note)
+    return Gallery("Hardest volumes", images, note)

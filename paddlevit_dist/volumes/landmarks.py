@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.dataset import require_split
 from ..runtime.errors import UserError
 from ..runtime.files import counted_by_suffix
+from ..tasks.dataset import require_split
 from . import dicom, landmark_files
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, convert, turned_spacing

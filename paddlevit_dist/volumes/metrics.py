@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contracts.metrics import Kept, Metrics
 from ..intervals import quotient, weighted_sums
+from ..tasks.metrics import Metrics, SampleTable
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
 _PLACES = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")
@@ -70,8 +70,8 @@ class LandmarkMetrics(Metrics):
         own = {f"{name} {rate_name(radius)}": n for name, n in counts.items() for radius in RADII_MM if n}
         return {**{rate_name(radius): sum(counts.values()) for radius in RADII_MM}, **own}
 
-    def kept(self, table: Sequence[np.ndarray]) -> Kept:
-        return Kept("landmarks", self.names, {"sums": table[0]})
+    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+        return SampleTable("landmarks", self.names, {"sums": table[0]})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """Errors of each volume, and of each landmark its error, where it was found and is, and how sure that was."""

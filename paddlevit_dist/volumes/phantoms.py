@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.dataset import Dataset, require_split
+from ..tasks.dataset import Dataset, require_split
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, rotation
 from .store import Decoded, moments

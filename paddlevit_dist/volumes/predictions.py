@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ..contracts.prediction import Entry, PredictionWriter, Row
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell
+from ..tasks.prediction import Entry, PredictionWriter, Row
 from .geometry import Geometry, convert
+from .images import orthogonal_slices
 from .metrics import RADII_MM, LandmarkMetrics, rate_name, rows_of
-from .pictures import orthogonal_slices
 from .slicer_files import Point, fcsv_text, markups_text
 
 _COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
@@ -57,7 +57,7 @@ class Truth(NamedTuple):
 
 
 class LandmarkWriter(PredictionWriter):
-    """Writes point lists for Slicer and a picture of each volume; of an evaluation also ``landmarks.csv`` and
+    """Writes point lists for Slicer and an image of each volume; of an evaluation also ``landmarks.csv`` and
     ``per_landmark.csv``.
 
     Args:
@@ -101,7 +101,7 @@ class LandmarkWriter(PredictionWriter):
     def finish(self, entries: Iterable[Entry]) -> list[str]:
         if not self.cases:
             return []
-        lines = [f"point lists for Slicer (.fcsv, .mrk.json) and a picture of each volume are in {self.folder}"]
+        lines = [f"point lists for Slicer (.fcsv, .mrk.json) and an image of each volume are in {self.folder}"]
         metrics, rows = LandmarkMetrics(self.names), []
         for entry in entries:
             if entry.kept is not None:

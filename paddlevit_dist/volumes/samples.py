@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.dataset import Samples
-from ..contracts.sample_checks import BadSample
+from ..tasks.dataset import Samples
+from ..tasks.sample_checks import BadSample
 from .dataset import VolumeDataset
 from .geometry import gaussian, rotation
 from .intensities import Intensities

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..contracts.scored import UNKNOWN, Origin, Scored
 from ..intervals import Rated
 from ..runtime.errors import UserError
 from ..runtime.printing import shortened, text_of_cell
+from ..tasks.scored import UNKNOWN, Origin, Scored
 from . import landmark_files
 from .dataset import VolumeDataset
 from .geometry import convert

@@ -5,7 +5,7 @@ Triples are in array order: depth, height, width (z, y, x).
 
 from collections.abc import Iterator
 
-from ..config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Given, Key, Table, Unused
+from ..settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, ConfigView, Key, Table, Unused
 
 MAX_VOXELS = 1 << 30  # 1,024 along each axis
 
@@ -161,7 +161,7 @@ _LANDMARK_KEYS = (
 )
 
 
-def _unused(given: Given) -> Iterator[Unused]:
+def _unused(given: ConfigView) -> Iterator[Unused]:
     volumes = given.values.VOLUMES
     if volumes.HEATMAP == "radius":
         yield Unused(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it is for gaussian, and {}")
@@ -179,7 +179,7 @@ def _named(words: str) -> tuple[str, ...]:
     return tuple(f"VOLUMES.{word}" for word in words.split())
 
 
-def _unused_of_all(given: Given) -> Iterator[Unused]:
+def _unused_of_all(given: ConfigView) -> Iterator[Unused]:
     if "ct" not in given.values.VOLUMES.NORMALISE:
         yield Unused(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALISE", "it is for ct, and {}")
 

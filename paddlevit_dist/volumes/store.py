@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..loading.checked_files import Damaged, checked_file, read_checked, verify, write_array
+from ..data.checked_files import Damaged, checked_file, read_checked, verify, write_array
 from ..runtime.errors import UserError
 from .geometry import Geometry, canonical, check_voxels, resample, resampled_shape
 from .nonzero import BOX, MASK, VOLUME, box_of, nonzero_mask

@@ -10,9 +10,9 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ..contracts.model import Model
 from ..runtime.autocast import as_dtype
 from ..runtime.errors import UserError
+from ..tasks.model import Model
 
 _NORMS = {"batch": nn.BatchNorm3D, "instance": nn.InstanceNorm3D}
 Activation = Callable[[paddle.Tensor], paddle.Tensor]

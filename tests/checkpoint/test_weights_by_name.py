@@ -17,12 +17,12 @@ from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.published import PUBLISHED, _fetched_once, published
 from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.config import load
-from paddlevit_dist.exporting.command import load_trained
+from paddlevit_dist.export.command import load_trained
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.prediction.trained import open_source
+from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.registry import MODELS
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 from .test_download import digest
 

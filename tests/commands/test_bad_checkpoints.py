@@ -29,8 +29,8 @@ def flags(way: str, path) -> list:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_checkpoint_that_is_not_there(way, output, tmp_path):
-    pictures = [PLAIN, "-dataset=folder", f"-data_path={tmp_path / 'no data'}"]  # which would be looked at later
-    message = refused(f"-output={output}", *pictures, *flags(way, tmp_path / "none"))
+    images = [PLAIN, "-dataset=folder", f"-data_path={tmp_path / 'no data'}"]  # which would be looked at later
+    message = refused(f"-output={output}", *images, *flags(way, tmp_path / "none"))
     assert str(tmp_path / "none") in message
     assert "nothing there" in message or "does not exist" in message or "no weights at" in message
     assert contents(output) == {}
@@ -60,7 +60,7 @@ def test_a_refused_run_leaves_no_folder_that_it_has_made(way, trained, tmp_path)
 COMMANDS = {
     "weights": [str(MAIN), *DIGITS, "-pretrained={run}", "-output={out}"],
     "evaluate": [str(MAIN), *DIGITS, "-eval", "-pretrained={run}", "-output={out}"],
-    "predict": ["-m", "paddlevit_dist", "predict", "{run}", "{picture}", "-output={out}"],
+    "predict": ["-m", "paddlevit_dist", "predict", "{run}", "{image}", "-output={out}"],
     "export": ["-m", "paddlevit_dist", "export", "{run}", "{out}"],
     "convert": ["-m", "paddlevit_dist", "convert", "{run}", "{out}.pdparams"],
 }
@@ -72,8 +72,8 @@ def test_one_flipped_bit_in_a_checkpoint_of_a_run_is_found_whatever_reads_it(com
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 64  # within a number
     file.write_bytes(content)
-    Image.new("L", (8, 8)).save(tmp_path / "picture.png")
-    places = {"run": copy, "out": output, "picture": tmp_path / "picture.png"}
+    Image.new("L", (8, 8)).save(tmp_path / "image.png")
+    places = {"run": copy, "out": output, "image": tmp_path / "image.png"}
     message = refusal(
         run_command([sys.executable, *(word.format(**places) for word in COMMANDS[command])], timeout=120)
     )

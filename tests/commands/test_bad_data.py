@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.runs import DIGITS, PICTURES, PLAIN, TINY, contents, refused, write_pictures
+from support.runs import DIGITS, IMAGES, PLAIN, TINY, contents, refused, write_images
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.inspection import open_split
@@ -20,41 +20,41 @@ def output(tmp_path):
 
 
 @pytest.fixture
-def pictures(tmp_path):
-    return write_pictures(tmp_path / "pictures")
+def images(tmp_path):
+    return write_images(tmp_path / "pictures")
 
 
 @pytest.mark.parametrize("dataset", ["folder", "imagenet2012", "mnist"])
 def test_a_data_path_that_does_not_exist_or_is_not_given(dataset, output, tmp_path):
     nowhere = tmp_path / "nowhere"
-    message = refused(f"-output={output}", *PICTURES, f"-dataset={dataset}", f"-data_path={nowhere}")
+    message = refused(f"-output={output}", *IMAGES, f"-dataset={dataset}", f"-data_path={nowhere}")
     assert f"data path {nowhere} does not exist; dataset {dataset} expects a folder" in message
     assert contents(output) == {}
-    assert f"dataset {dataset} needs -data_path=" in refused(f"-output={output}", *PICTURES, f"-dataset={dataset}")
+    assert f"dataset {dataset} needs -data_path=" in refused(f"-output={output}", *IMAGES, f"-dataset={dataset}")
 
 
-def test_an_empty_class_folder_is_named(pictures, output):
-    (pictures / "train" / "cat").mkdir()
-    message = refused(f"-output={output}", *PICTURES, f"-data_path={pictures}")
-    assert f"class folder {pictures / 'train' / 'cat'} holds no pictures; expected files ending in jpg" in message
+def test_an_empty_class_folder_is_named(images, output):
+    (images / "train" / "cat").mkdir()
+    message = refused(f"-output={output}", *IMAGES, f"-data_path={images}")
+    assert f"class folder {images / 'train' / 'cat'} holds no images; expected files ending in jpg" in message
 
 
-def test_a_validation_class_that_is_no_training_class(pictures, output):
-    (pictures / "val" / "bee").rename(pictures / "val" / "wasp")
-    message = refused(f"-output={output}", *PICTURES, f"-data_path={pictures}")
-    assert "'wasp'" in message and str(pictures / "train") in message
+def test_a_validation_class_that_is_no_training_class(images, output):
+    (images / "val" / "bee").rename(images / "val" / "wasp")
+    message = refused(f"-output={output}", *IMAGES, f"-data_path={images}")
+    assert "'wasp'" in message and str(images / "train") in message
 
 
-def test_a_folder_of_another_layout_says_what_is_expected(pictures, output):
-    message = refused(f"-output={output}", *PICTURES, f"-data_path={pictures / 'train'}")
-    assert f"{pictures / 'train'} has no folder train/<class>/" in message
+def test_a_folder_of_another_layout_says_what_is_expected(images, output):
+    message = refused(f"-output={output}", *IMAGES, f"-data_path={images / 'train'}")
+    assert f"{images / 'train'} has no folder train/<class>/" in message
 
 
-def test_a_label_out_of_range_is_named_with_its_line(pictures, output):
-    (pictures / "train_list.txt").write_text("train/ant/00.jpg 0\ntrain/bee/00.jpg 1\n")
-    (pictures / "val_list.txt").write_text("val/ant/00.jpg 0\nval/ant/01.jpg 999\nval/bee/00.jpg 1000\n")
-    message = refused(f"-output={output}", *PICTURES, "-dataset=imagenet2012", f"-data_path={pictures}")
-    assert f"{pictures / 'val_list.txt'} line 3: label 1000 is out of range" in message
+def test_a_label_out_of_range_is_named_with_its_line(images, output):
+    (images / "train_list.txt").write_text("train/ant/00.jpg 0\ntrain/bee/00.jpg 1\n")
+    (images / "val_list.txt").write_text("val/ant/00.jpg 0\nval/ant/01.jpg 999\nval/bee/00.jpg 1000\n")
+    message = refused(f"-output={output}", *IMAGES, "-dataset=imagenet2012", f"-data_path={images}")
+    assert f"{images / 'val_list.txt'} line 3: label 1000 is out of range" in message
     assert "0 to 999" in message
 
 
@@ -97,46 +97,46 @@ def damage(file) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_an_unreadable_picture_is_named_before_training_starts(split, processes, pictures, output):
-    damaged = pictures / split / "bee" / "03.jpg"
+def test_an_unreadable_image_is_named_before_training_starts(split, processes, images, output):
+    damaged = images / split / "bee" / "03.jpg"
     damage(damaged)
-    message = refused(f"-output={output}", *PICTURES, f"-data_path={pictures}", f"-ngpus={processes}")
+    message = refused(f"-output={output}", *IMAGES, f"-data_path={images}", f"-ngpus={processes}")
     assert f"{damaged} cannot be read as an image" in message
     assert not (output / "log.txt").exists() and not (output / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("workers, processes", [(0, 1), (2, 2)])
-def test_an_unreadable_picture_that_was_not_opened_beforehand_is_named_where_it_is_met(
-    workers, processes, pictures, output
+def test_an_unreadable_image_that_was_not_opened_beforehand_is_named_where_it_is_met(
+    workers, processes, images, output
 ):
-    """Of more than 5,000 pictures a sample is opened."""
+    """Of more than 5,000 images a sample is opened."""
     for number in range(5_001):
-        os.link(pictures / "val" / "ant" / "00.jpg", pictures / "val" / "ant" / f"x{number:04d}.jpg")
-    dataset = ClassFolders(str(pictures), "val", pictures)
+        os.link(images / "val" / "ant" / "00.jpg", images / "val" / "ant" / f"x{number:04d}.jpg")
+    dataset = ClassFolders(str(images), "val", images)
     opened = {look.index for look in open_split(dataset, "val").looks}
     damaged = Path(dataset.describe(next(index for index in range(len(dataset)) if index not in opened)))
     damaged.unlink()
     damaged.write_bytes(b"words")
     arguments = [f"-ngpus={processes}", f"-num_workers={workers}", "-batch_size_eval=64"]
-    message = refused(f"-output={output}", *PICTURES, f"-data_path={pictures}", *arguments)
+    message = refused(f"-output={output}", *IMAGES, f"-data_path={images}", *arguments)
     assert f"{damaged} cannot be read as an image" in message
     said = (output / "log.txt").read_text()
-    assert "opened 2,000 of 5,009 pictures of val" in said and "epoch 1/1 training" in said
+    assert "opened 2,000 of 5,009 images of val" in said and "epoch 1/1 training" in said
     assert (output / "checkpoints" / "epoch_0001").is_dir()  # saved before its evaluation
 
 
-def test_a_listed_picture_that_is_missing_or_is_none_is_named(pictures, output):
-    arguments = [f"-output={output}", *PICTURES, "-dataset=imagenet2012", f"-data_path={pictures}", "-batch_size=2"]
-    (pictures / "val_list.txt").write_text("val/ant/00.jpg 0\n")
-    (pictures / "train_list.txt").write_text("train/ant/00.jpg 0\ntrain/bee/none.jpg 1\n")
+def test_a_listed_image_that_is_missing_or_is_none_is_named(images, output):
+    arguments = [f"-output={output}", *IMAGES, "-dataset=imagenet2012", f"-data_path={images}", "-batch_size=2"]
+    (images / "val_list.txt").write_text("val/ant/00.jpg 0\n")
+    (images / "train_list.txt").write_text("train/ant/00.jpg 0\ntrain/bee/none.jpg 1\n")
     message = refused(*arguments)
-    assert f"{pictures / 'train' / 'bee' / 'none.jpg'} cannot be read as an image: No such file" in message
-    (pictures / "train" / "bee" / "none.jpg").write_text("words")
+    assert f"{images / 'train' / 'bee' / 'none.jpg'} cannot be read as an image: No such file" in message
+    (images / "train" / "bee" / "none.jpg").write_text("words")
     message = refused(*arguments)
-    assert f"{pictures / 'train' / 'bee' / 'none.jpg'} cannot be read as an image: not a picture" in message
+    assert f"{images / 'train' / 'bee' / 'none.jpg'} cannot be read as an image: not an image" in message
 
 
-def test_an_unreadable_picture_in_an_evaluation_of_a_checkpoint(pictures, output, tmp_path):
+def test_an_unreadable_image_in_an_evaluation_of_a_checkpoint(images, output, tmp_path):
     import paddle
 
     from paddlevit_dist import create_model
@@ -144,15 +144,15 @@ def test_an_unreadable_picture_in_an_evaluation_of_a_checkpoint(pictures, output
     paddle.seed(0)
     model = create_model("vit", 2, 16, patch_size=8, embed_dim=16, depth=1, num_heads=2)
     paddle.save(model.state_dict(), str(tmp_path / "weights.pdparams"))
-    Image.new("RGB", (9, 9)).save(pictures / "val" / "ant" / "tiny.png")
-    damage(pictures / "val" / "ant" / "00.jpg")
+    Image.new("RGB", (9, 9)).save(images / "val" / "ant" / "tiny.png")
+    damage(images / "val" / "ant" / "00.jpg")
     arguments = [
         PLAIN,
         *TINY,
         "-dataset=folder",
-        f"-data_path={pictures}",
+        f"-data_path={images}",
         "-eval",
         f"-pretrained={tmp_path / 'weights'}",
     ]
     message = refused(f"-output={output}", *arguments, "-batch_size=3")
-    assert f"{pictures / 'val' / 'ant' / '00.jpg'} cannot be read as an image" in message
+    assert f"{images / 'val' / 'ant' / '00.jpg'} cannot be read as an image" in message

@@ -10,12 +10,12 @@ from PIL import Image
 from support.processes import ROOT, run_command
 from support.runs import PLAIN, TINY
 
-from paddlevit_dist import config, register_dataset
-from paddlevit_dist.diagnosis import doctor_data, doctor_machine
-from paddlevit_dist.diagnosis.doctor import carried_out, carry_out
-from paddlevit_dist.diagnosis.doctor_machine import Check, Checkup, driver_problem, memory_of_machine, output_folder
+from paddlevit_dist import register_dataset, settings
+from paddlevit_dist.debug import doctor_data, doctor_machine
+from paddlevit_dist.debug.doctor import carried_out, carry_out
+from paddlevit_dist.debug.doctor_machine import Check, Checkup, driver_problem, memory_of_machine, output_folder
+from paddlevit_dist.distributed import devices, plan_processes
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.parallel import devices, plan_processes
 
 MACHINE = devices.ProcessPlan(1, False, False, [])
 
@@ -29,7 +29,7 @@ def test_a_crash_of_a_device_is_one_line_and_the_checks_after_it_are_made(tmp_pa
         "PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "commands")])
     )
     monkeypatch.setattr(doctor_machine, "try_device", ends_with_a_signal)
-    checkup = Checkup(config.load([PLAIN, "-dataset=digits"]).values, tmp_path, MACHINE)
+    checkup = Checkup(settings.load([PLAIN, "-dataset=digits"]).values, tmp_path, MACHINE)
 
     def fails(_):
         raise KeyError("a bug")
@@ -53,8 +53,8 @@ def test_two_paddles_in_one_place_are_told_however_their_names_are_spelt(tmp_pat
     assert found.status == "failure" and "paddlepaddle and paddlepaddle-gpu are both installed" in found.text
 
 
-class Pictures(ImageDataset):
-    """Grey pictures; ``train`` and ``val`` are the labels of the two splits."""
+class Images(ImageDataset):
+    """Grey images; ``train`` and ``val`` are the labels of the two splits."""
 
     num_classes = 3
     class_names = ("cat", "dog", "cow")
@@ -71,16 +71,16 @@ class Pictures(ImageDataset):
         return Image.new("RGB", (16, 16), (7 * index % 255, 80, self.blue)), self.own[index]
 
     def describe(self, index):
-        return f"picture {index}"
+        return f"image {index}"
 
 
 def looked_at(tmp_path, **changes):
-    """What the checks of data find in pictures with these labels."""
+    """What the checks of data find in images with these labels."""
     global Changed  # where pickles find it
-    Changed = type("Changed", (Pictures,), changes)
-    register_dataset("doctors_pictures", Changed)
-    words = [PLAIN, *TINY, "-dataset=doctors_pictures", "-batch_size=8", f"-output={tmp_path}"]
-    checkup = Checkup(config.load(words).values, tmp_path, MACHINE)
+    Changed = type("Changed", (Images,), changes)
+    register_dataset("doctors_images", Changed)
+    words = [PLAIN, *TINY, "-dataset=doctors_images", "-batch_size=8", f"-output={tmp_path}"]
+    checkup = Checkup(settings.load(words).values, tmp_path, MACHINE)
     for check in doctor_data.CHECKS[:2]:
         checkup.found[check.name] = carried_out(check, checkup)
     return checkup.found
@@ -116,14 +116,14 @@ def test_samples_that_cannot_be_used_are_listed_and_the_labels_looked_at(tmp_pat
     found = looked_at(tmp_path, read=read, train=[0, 1, 2] * 20)
     data = found["data"]
     assert data.status == "failure" and len(data.facts["unreadable"]) == 4  # 3 and 4 of both splits
-    assert any("train 3 (picture 3): OSError: its disk is gone" in line for line in data.facts["unreadable"])
-    assert any("train 4 (picture 4): label 5 is out of range" in line for line in data.facts["unreadable"])
+    assert any("train 3 (image 3): OSError: its disk is gone" in line for line in data.facts["unreadable"])
+    assert any("train 4 (image 4): label 5 is out of range" in line for line in data.facts["unreadable"])
     assert found["labels"].status == "skipped"
 
 
 def test_the_output_folder_is_looked_at_and_left_as_it_was(tmp_path):
     def found(save):
-        values = config.load([PLAIN, "-dataset=digits", f"-output={save}"]).values
+        values = settings.load([PLAIN, "-dataset=digits", f"-output={save}"]).values
         return output_folder(Checkup(values, tmp_path, MACHINE))
 
     assert found(tmp_path / "a" / "b").facts["free_gib"] > 0 and list(tmp_path.iterdir()) == []

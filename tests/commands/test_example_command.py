@@ -30,7 +30,7 @@ PLACES = [0, 4, 5, 0, 1, 700]
 
 
 def write_jpegs(folder: Path, number: int) -> list:
-    """Pictures of coloured bands, some grey, some larger and some smaller than the model's input."""
+    """Images of coloured bands, some grey, some larger and some smaller than the model's input."""
     generator = np.random.default_rng(7)
     folder.mkdir(parents=True)
     files = []
@@ -55,7 +55,7 @@ def prepare(file: Path) -> np.ndarray:
 
 
 def write_case(root: Path, number: int, **dimensions) -> str:
-    """Weights, pictures and their list in ``root``; returns the line that the evaluation must end with."""
+    """Weights, images and their list in ``root``; returns the line that the evaluation must end with."""
     paddle.seed(11)
     model = create_model("vit_base_patch16_224", 1000, **dimensions)
     model.head.weight.set_value(model.head.weight * 25)  # scores far enough apart to be put in order

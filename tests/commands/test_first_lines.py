@@ -1,7 +1,7 @@
 """What a run prints first: which data, which model, which devices, and which of these are guesses."""
 
 import pytest
-from support.runs import PLAIN, TINY, last_line, refused, run_main, well, write_pictures
+from support.runs import PLAIN, TINY, last_line, refused, run_main, well, write_images
 
 from paddlevit_dist.registry import RECIPES
 
@@ -22,11 +22,11 @@ def test_without_arguments_it_is_the_digits_example(tmp_path):
 
 
 def test_a_data_set_that_nothing_names_is_recognised_and_told(tmp_path):
-    pictures = write_pictures(tmp_path / "pictures")
-    arguments = [PLAIN, *TINY, f"-data_path={pictures}", "-batch_size=4", "-num_workers=0", "-epochs=1"]
+    images = write_images(tmp_path / "pictures")
+    arguments = [PLAIN, *TINY, f"-data_path={images}", "-batch_size=4", "-num_workers=0", "-epochs=1"]
     ended = well(run_main(f"-output={tmp_path / 'output'}", *arguments))
     assert ended.out.splitlines()[:3] == [
-        f"data: folder ({pictures})",
+        f"data: folder ({images})",
         "  train 16 images: ant 8, bee 8",
         "  val 8 images: ant 4, bee 4",
     ]
@@ -34,12 +34,12 @@ def test_a_data_set_that_nothing_names_is_recognised_and_told(tmp_path):
 
 
 def test_a_path_that_a_recipes_embedded_data_set_would_not_read_is_looked_at(tmp_path):
-    pictures = write_pictures(tmp_path / "pictures")
+    images = write_images(tmp_path / "pictures")
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(f"BASE: {PLAIN.partition('=')[2]}\nDATA: {{DATASET: digits}}\n")
-    arguments = [f"-cfg={recipe}", *TINY, f"-data_path={pictures}", "-batch_size=4", "-num_workers=0", "-epochs=1"]
+    arguments = [f"-cfg={recipe}", *TINY, f"-data_path={images}", "-batch_size=4", "-num_workers=0", "-epochs=1"]
     ended = well(run_main(f"-output={tmp_path / 'output'}", *arguments))
-    assert ended.out.splitlines()[0] == f"data: folder ({pictures})"
+    assert ended.out.splitlines()[0] == f"data: folder ({images})"
     assert f"dataset: folder instead of digits ({recipe}:2), which reads no path, since " in ended.out
     message = refused(f"-output={tmp_path / 'output'}", *arguments, "-dataset=digits")
     assert "digits comes with the package and reads no path" in message

@@ -7,9 +7,9 @@ import pytest
 from paddlevit_dist.__main__ import _carry_out
 from paddlevit_dist.commands import COMMANDS, function_of
 from paddlevit_dist.commands.parser import parser_of
-from paddlevit_dist.config.help import ABOUT
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings.help import ABOUT
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -32,13 +32,13 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
 @pytest.mark.parametrize(
     "words, advice",
     [
-        ("predict --conf 0.3 run pictures", "--conf is not a known option: write -least_score=SHARE"),
-        ("predict --source pictures --weights run", "as in 'predict output/mine new_pictures'"),
+        ("predict --conf 0.3 run images", "--conf is not a known option: write -least_score=SHARE"),
+        ("predict --source images --weights run", "as in 'predict output/mine new_images'"),
         ("predict --weights=run", "write the weights and then the inputs, without flags"),
-        ("predict run pictures --batch 4", "did you mean '-batch_size'?"),
+        ("predict run images --batch 4", "did you mean '-batch_size'?"),
         ("report --outputs=x run", "did you mean '-output'?"),
         ("val -cfg=vit_digits", f"did you mean '{program('evaluate')}'?"),
-        ("detect run pictures", f"did you mean '{program('predict')}'?"),
+        ("detect run images", f"did you mean '{program('predict')}'?"),
         ("trian -cfg=vit_digits", "did you mean 'train'?"),
         ("completion bash", "no command 'completion': it was dropped: an editor completes the keys with 'schema'; "),
     ],

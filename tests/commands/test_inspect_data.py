@@ -1,4 +1,4 @@
-"""``inspect data`` writes a picture of what the model will see."""
+"""``inspect data`` writes an image of what the model will see."""
 
 import sys
 
@@ -19,7 +19,7 @@ def inspect(output, *arguments: str):
     return succeeded(run_command(command, timeout=60))
 
 
-def test_the_sheet_shows_the_evaluated_and_the_trained_pictures(tmp_path):
+def test_the_sheet_shows_the_evaluated_and_the_trained_images(tmp_path):
     ended = inspect(tmp_path / "a", *DIGITS, "TRAIN.MIXUP_ALPHA", "0.8", "TRAIN.RANDOM_ERASE_PROB", "1.0")
     assert str(tmp_path / "a" / "data.png") in ended.out
     sheet = np.asarray(Image.open(tmp_path / "a" / "data.png"))

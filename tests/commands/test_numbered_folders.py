@@ -12,9 +12,9 @@ from support.processes import run_command
 from support.runs import DIGITS, MAIN, last_line, refusal, well
 
 from paddlevit_dist.commands.train import _with_output
-from paddlevit_dist.config import EXAMPLE, load
-from paddlevit_dist.observe.record import output_folder
+from paddlevit_dist.logging.record import output_folder
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import EXAMPLE, load
 
 
 def run_in(folder, *words):

@@ -11,7 +11,7 @@ import yaml
 from support.runs import DIGITS, contents, events, last_line, run_main, well
 
 import paddlevit_dist
-from paddlevit_dist.config import load
+from paddlevit_dist.settings import load
 
 from .conftest import EPOCHS, SAVE_FREQ
 

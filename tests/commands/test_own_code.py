@@ -44,7 +44,7 @@ class Stripes(ImageDataset):
 MODEL = """
 import paddle
 from paddlevit_dist import register_model
-from paddlevit_dist.contracts.model import Model
+from paddlevit_dist.tasks.model import Model
 
 class Small(Model):
     def __init__(self, num_classes=2, image_size=16, in_channels=3):
@@ -147,7 +147,7 @@ GUARDED = """
 import multiprocessing
 import sys
 from paddlevit_dist import UserError, register_model
-from paddlevit_dist.parallel.payload import Payload
+from paddlevit_dist.distributed.payload import Payload
 from paddlevit_dist.registry import resolve
 
 class Outside:

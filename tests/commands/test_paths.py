@@ -4,16 +4,16 @@ import shutil
 import sys
 
 from support.processes import run_command
-from support.runs import DIGITS, PICTURES, last_line, run_main, well, write_pictures
+from support.runs import DIGITS, IMAGES, last_line, run_main, well, write_images
 
 
 def test_home_folders_are_understood_in_every_option(tmp_path, monkeypatch):
     home = tmp_path / "home"
-    write_pictures(home / "pictures")
+    write_images(home / "pictures")
     monkeypatch.chdir(tmp_path)
-    arguments = ["-dataset=folder", "-data_path=~/pictures", "-output=~/runs/one", "DATA.CACHE_FOLDER", "~/cache"]
-    well(run_main(*PICTURES, *arguments, HOME=str(home)))
-    evaluation = [word for word in (*PICTURES, *arguments) if not word.startswith(("-epochs", "-output"))]
+    arguments = ["-dataset=folder", "-data_path=~/images", "-output=~/runs/one", "DATA.CACHE_FOLDER", "~/cache"]
+    well(run_main(*IMAGES, *arguments, HOME=str(home)))
+    evaluation = [word for word in (*IMAGES, *arguments) if not word.startswith(("-epochs", "-output"))]
     well(run_main(*evaluation, "-output=~/runs/two", "-eval", "-pretrained=~/runs/one", HOME=str(home)))
     command = [sys.executable, "-m", "paddlevit_dist"]
     well(run_command([*command, "convert", "~/runs/one", "~/weights.safetensors"], timeout=60, HOME=str(home)))

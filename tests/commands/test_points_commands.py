@@ -1,4 +1,4 @@
-"""``inspect data`` and ``export`` for tasks on point clouds: a picture, and one line on what cannot be exported."""
+"""``inspect data`` and ``export`` for tasks on point clouds: an image, and one line on what cannot be exported."""
 
 import sys
 
@@ -10,10 +10,10 @@ from support.runs import refusal, well
 
 from paddlevit_dist import registry
 from paddlevit_dist.commands import inspect_data
-from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.exporting import command as export_model
+from paddlevit_dist.export import command as export_model
 from paddlevit_dist.points.data.scannet_classes import COLOURS
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import Task
 
 
 def command(*words):
@@ -36,14 +36,14 @@ def test_inspect_data_without_data_is_told(tmp_path):
     assert "dataset scannet needs -data_path" in refusal(command(*words))
 
 
-def test_inspect_data_of_a_task_without_pictures_is_told(tmp_path, monkeypatch):
+def test_inspect_data_of_a_task_without_images_is_told(tmp_path, monkeypatch):
     class Blind(Task):
         def build_dataset(self, split, cache_folder):
             return range(3)
 
     monkeypatch.setitem(registry.TASKS, "blind", Blind)
     (tmp_path / "blind.yaml").write_text("TASK: blind\nDATA:\n  DATASET: synthetic_rooms\n")
-    with pytest.raises(UserError, match="inspect data: TASK blind has no pictures of its samples"):
+    with pytest.raises(UserError, match="inspect data: TASK blind has no images of its samples"):
         inspect_data.run([f"-cfg={tmp_path / 'blind.yaml'}", f"-output={tmp_path}"])
 
 

@@ -1,4 +1,4 @@
-"""``predict``: rows for pictures without labels, whatever is among them and however it ends."""
+"""``predict``: rows for images without labels, whatever is among them and however it ends."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ from paddlevit_dist import Predictor, UserError
 NAMES = ['a, "b"', "bee", "čmelák", "x\ty", "e", "f"]
 KILLED = """
 import os, signal, sys
-from paddlevit_dist.prediction import predictor
+from paddlevit_dist.inference import predictor
 from paddlevit_dist.commands.predict import run
 from paddlevit_dist.runtime.errors import run_and_report
 
@@ -41,13 +41,13 @@ if __name__ == "__main__":
 """
 
 
-def picture(seed: int, mode: str = "RGB", size=(20, 24)) -> Image.Image:
+def image(seed: int, mode: str = "RGB", size=(20, 24)) -> Image.Image:
     generator = np.random.default_rng(seed)
     channels = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,)}
     if mode == "I;16":
         return Image.fromarray(generator.integers(0, 60000, size[::-1], dtype=np.uint16))
     if mode == "P":
-        return picture(seed).quantize(17)
+        return image(seed).quantize(17)
     return Image.fromarray(generator.integers(0, 255, (*size[::-1], *channels[mode]), dtype=np.uint8), mode)
 
 
@@ -57,12 +57,12 @@ def weights(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory) -> Path:
-    """Twelve pictures called 1.png to 12.png, the last of them in a folder."""
+def images(tmp_path_factory) -> Path:
+    """Twelve images called 1.png to 12.png, the last of them in a folder."""
     folder = tmp_path_factory.mktemp("pictures")
     (folder / "z").mkdir()
     for number in range(1, 13):
-        picture(number).save(folder / ("z" if number == 12 else ".") / f"{number}.png")
+        image(number).save(folder / ("z" if number == 12 else ".") / f"{number}.png")
     return folder
 
 
@@ -106,16 +106,16 @@ def assert_row(row: dict, shares: np.ndarray, names) -> None:
 # ---- what is in the rows -----------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_picture_gets_what_a_plain_loop_computes(tmp_path):
+def test_every_kind_of_image_gets_what_a_plain_loop_computes(tmp_path):
     of_run = ["DATA.CROP_PCT", "0.7", "DATA.IMAGENET_MEAN", "[0.4, 0.5, 0.6]", "DATA.IMAGENET_STD", "[0.2, 0.3, 0.25]"]
     weights = write_weights(tmp_path / "w", NAMES, *of_run)
     paths = []
     for seed, mode in enumerate(("RGB", "L", "RGBA", "P", "CMYK", "I;16")):
         paths.append(tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}")
-        picture(seed, mode).save(paths[-1])
+        image(seed, mode).save(paths[-1])
     turned = Image.Exif()
     turned[0x0112] = 6
-    picture(9).save(tmp_path / "turned.jpg", exif=turned)
+    image(9).save(tmp_path / "turned.jpg", exif=turned)
     paths.append(tmp_path / "turned.jpg")
     predictor = Predictor(weights)
     rows = predictor(paths)
@@ -139,9 +139,9 @@ def test_every_kind_of_picture_gets_what_a_plain_loop_computes(tmp_path):
 
 
 def test_classes_without_a_name_are_numbers_and_a_file_may_name_them(tmp_path):
-    picture(0).save(tmp_path / "one.png")
+    image(0).save(tmp_path / "one.png")
     source = write_weights(tmp_path / "w", None, num_classes=3)
-    shares = expected_scores(picture(0), network(3))
+    shares = expected_scores(image(0), network(3))
     (row,) = Predictor(source)(tmp_path / "one.png")
     assert_row(row, shares, ["0", "1", "2"])
     (tmp_path / "names.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
@@ -155,7 +155,7 @@ def test_a_folder_of_validation_gets_the_accuracy_of_an_evaluation(weights, tmp_
     for number in range(30):
         place = tmp_path / "data" / "val" / ("ant", "bee", "cat")[number % 3]
         place.mkdir(parents=True, exist_ok=True)
-        picture(number).save(place / f"{number}.png")
+        image(number).save(place / f"{number}.png")
     source = write_weights(tmp_path / "w", ["ant", "bee", "cat"], seed=5)
     well(predict(source, "data/val", "-batch_size=7", folder=tmp_path))
     rows = table(tmp_path / "predictions")[1:]
@@ -179,10 +179,10 @@ def test_a_runs_folder_means_the_averaged_weights_of_its_best_checkpoint(tmp_pat
         (folder / "state.json").write_text("{}")
     paddle.save(network(len(NAMES), 3).state_dict(), str(checkpoints / "epoch_0001" / "model_ema.pdparams"))
     (checkpoints / "last").symlink_to("epoch_0002")
-    picture(4).save(tmp_path / "one.png")
+    image(4).save(tmp_path / "one.png")
 
     def shares_of(seed):
-        return expected_scores(picture(4), network(len(NAMES), seed))
+        return expected_scores(image(4), network(len(NAMES), seed))
 
     assert_row(Predictor(tmp_path / "run")(tmp_path / "one.png")[0], shares_of(2), NAMES)
     (checkpoints / "best").symlink_to("epoch_0001")
@@ -194,25 +194,25 @@ def test_a_runs_folder_means_the_averaged_weights_of_its_best_checkpoint(tmp_pat
 # ---- what is listed ----------------------------------------------------------------------------------------------
 
 
-def test_inputs_keep_their_order_and_what_cannot_be_read_is_listed(weights, pictures, tmp_path):
+def test_inputs_keep_their_order_and_what_cannot_be_read_is_listed(weights, images, tmp_path):
     odd = tmp_path / "odd"
     odd.mkdir()
     (odd / ".hidden.png").write_bytes(b"")
-    (odd / "notes.txt").write_text("no picture")
+    (odd / "notes.txt").write_text("no image")
     (odd / "photo.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(20))
-    (odd / "cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
-    picture(20).save(odd / "caf\udce9.png")
+    (odd / "cut.png").write_bytes((images / "3.png").read_bytes()[:300])
+    image(20).save(odd / "caf\udce9.png")
     archive = tmp_path / "some.tar"
     with tarfile.open(archive, "w") as tar:
-        tar.add(pictures / "10.png", "b/10.png")
-        tar.add(pictures / "9.png", "./a.png")
+        tar.add(images / "10.png", "b/10.png")
+        tar.add(images / "9.png", "./a.png")
         tar.add(odd / "notes.txt", "notes.txt")
     (tmp_path / "broken.tar").write_bytes(archive.read_bytes()[:2000])
-    words = [str(pictures), "some.tar", "broken.tar", "odd", "some.tar", "odd/notes.txt"]
+    words = [str(images), "some.tar", "broken.tar", "odd", "some.tar", "odd/notes.txt"]
     ended = predict(weights, *words, "-output=out", folder=tmp_path)
     assert ended.code == 2 and "error: predict: broken.tar: " in ended.err  # named itself, and told after the rest
     assert "(2 of those that were named, listed in out/unreadable.tsv)" in ended.err
-    names = [f"{pictures}/{number}.png" for number in range(1, 12)] + [f"{pictures}/z/12.png"]
+    names = [f"{images}/{number}.png" for number in range(1, 12)] + [f"{images}/z/12.png"]
     members = ["some.tar/b/10.png", "some.tar/a.png"]
     found = names + members + ["odd/caf\\xe9.png"] + members
     assert [row[0] for row in table(tmp_path / "out")[1:]] == found
@@ -223,14 +223,14 @@ def test_inputs_keep_their_order_and_what_cannot_be_read_is_listed(weights, pict
     listed = dict(table(tmp_path / "out", "unreadable.tsv"))
     assert list(listed) == ["path", "broken.tar", "odd/photo.heic", "odd/cut.png", "odd/notes.txt"]
     assert "pip install pillow-heif" in listed["odd/photo.heic"]
-    assert "truncated" in listed["odd/cut.png"] and "not a picture" in listed["odd/notes.txt"]
+    assert "truncated" in listed["odd/cut.png"] and "not an image" in listed["odd/notes.txt"]
     assert "17 predicted" in ended.out and "4 could not be read" in ended.out
     assert "1 hidden" in ended.out and "1 .txt" in ended.out
 
 
 def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "notes.txt").write_text("no picture")
+    (tmp_path / "notes.txt").write_text("no image")
     words = ["empty", "notes.txt"]
     message = refusal(predict(weights, *words, folder=tmp_path))
     assert "nothing was predicted" in message and words[0] in message
@@ -247,21 +247,21 @@ def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
         (("https://me:word@host/a.png",), "predict: input https://***@host/a.png: addresses are not fetched: download"),
     ],
 )
-def test_what_is_no_input_is_refused_before_anything_is_written(weights, pictures, tmp_path, words, said):
-    assert said in refusal(predict(weights, pictures, *words, folder=tmp_path))
+def test_what_is_no_input_is_refused_before_anything_is_written(weights, images, tmp_path, words, said):
+    assert said in refusal(predict(weights, images, *words, folder=tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pictures_of_a_folder_that_cannot_be_read_are_counted_and_the_first_is_named(weights, tmp_path):
+def test_images_of_a_folder_that_cannot_be_read_are_counted_and_the_first_is_named(weights, tmp_path):
     (tmp_path / "some").mkdir()
-    picture(1).save(tmp_path / "some/a.png")
-    (tmp_path / "some/b.png").write_bytes(b"no picture")
+    image(1).save(tmp_path / "some/a.png")
+    (tmp_path / "some/b.png").write_bytes(b"no image")
     ended = well(predict(weights, "some", folder=tmp_path))
     assert "1 predicted" in ended.out and "1 could not be read" in ended.out
     assert "note: the first that could not be read: some/b.png: " in ended.out
 
 
-def test_what_is_no_source_is_refused_in_one_line(weights, pictures, tmp_path):
+def test_what_is_no_source_is_refused_in_one_line(weights, images, tmp_path):
     alone = tmp_path / "alone.pdparams"
     shutil.copy(weights, alone)
     with pytest.raises(UserError, match="neither an about.yaml nor a run's config.yaml .* -cfg=FILE"):
@@ -269,42 +269,42 @@ def test_what_is_no_source_is_refused_in_one_line(weights, pictures, tmp_path):
     with pytest.raises(UserError, match="no weights at"):
         Predictor(tmp_path / "gone")
     with pytest.raises(UserError, match="holds no model.pdparams"):
-        Predictor(pictures)
+        Predictor(images)
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(
         "MODEL: {NAME: vit, PATCH_SIZE: 8, EMBED_DIM: 16, DEPTH: 1, NUM_HEADS: 2}\nDATA: {IMAGE_SIZE: 16}\n"
     )
-    (row,) = Predictor(alone, recipe=str(recipe), class_names=NAMES)(pictures / "1.png")
-    assert row == Predictor(weights)(pictures / "1.png")[0]
+    (row,) = Predictor(alone, recipe=str(recipe), class_names=NAMES)(images / "1.png")
+    assert row == Predictor(weights)(images / "1.png")[0]
 
 
 # ---- interrupted, killed, again ----------------------------------------------------------------------------------
 
 
-def end_early(weights: Path, pictures: Path, folder: Path, after: int, name: str, *words: str) -> Finished:
+def end_early(weights: Path, images: Path, folder: Path, after: int, name: str, *words: str) -> Finished:
     script = folder / "killed.py"
     script.write_text(KILLED)
-    command = [sys.executable, str(script), str(after), name, str(weights), str(pictures), "-batch_size=2", *words]
+    command = [sys.executable, str(script), str(after), name, str(weights), str(images), "-batch_size=2", *words]
     return run_command(command, timeout=120, folder=folder)
 
 
 @pytest.mark.parametrize("name, code", [pytest.param("SIGKILL", -9, marks=pytest.mark.long), ("SIGINT", 130)])
-def test_the_same_command_goes_on_where_an_earlier_one_has_ended(weights, pictures, tmp_path, name, code):
-    ended = end_early(weights, pictures, tmp_path, 4, name)
+def test_the_same_command_goes_on_where_an_earlier_one_has_ended(weights, images, tmp_path, name, code):
+    ended = end_early(weights, images, tmp_path, 4, name)
     assert ended.code == code, ended.err
     folder = tmp_path / "predictions"
     (rows,) = (folder / "unfinished").iterdir()
     done = [json.loads(line)[0] for line in rows.read_text().splitlines()]
     assert done[:6] == list(range(6)) and len(done) < 12
     if name == "SIGINT":
-        assert [row[0] for row in table(folder)[1:]] == [f"{pictures}/{number + 1}.png" for number in done]
+        assert [row[0] for row in table(folder)[1:]] == [f"{images}/{number + 1}.png" for number in done]
     with open(rows, "a") as file:
         file.write('[11,[{"class":"bee","sc')  # as a process leaves it that is killed while it writes
-    again = well(predict(weights, pictures, "-batch_size=5", folder=tmp_path))
+    again = well(predict(weights, images, "-batch_size=5", folder=tmp_path))
     assert f"continuing: {len(done)} of 12 are done" in again.out and not (folder / "unfinished").exists()
-    assert_same(Predictor(weights)(pictures), objects(folder))
+    assert_same(Predictor(weights)(images), objects(folder))
     assert [row[0] for row in table(folder)[1:]] == [row["input"] for row in objects(folder)]
-    once_more = well(predict(weights, pictures, folder=tmp_path))
+    once_more = well(predict(weights, images, folder=tmp_path))
     assert "predicted already" in once_more.out
 
 
@@ -319,7 +319,7 @@ def assert_same(one: list, other: list) -> None:
         np.testing.assert_allclose([first[name] for name in scores], [second[name] for name in scores], rtol=1e-4)
 
 
-def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weights, pictures, tmp_path):
+def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weights, images, tmp_path):
     """The second attempt shows what is wrong, and not that the folder is of other inputs."""
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(
@@ -327,23 +327,23 @@ def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weig
     )
     (tmp_path / "kept").mkdir()
     for output in ("new/one", "kept"):
-        words = [weights, pictures / "1.png", f"-cfg={recipe}", f"-output={output}"]
+        words = [weights, images / "1.png", f"-cfg={recipe}", f"-output={output}"]
         assert "does not hold this whole model" in refusal(predict(*words, folder=tmp_path))
         assert not (tmp_path / "new").exists() and list((tmp_path / "kept").iterdir()) == []
-    well(predict(weights, pictures / "2.png", "-output=kept", folder=tmp_path))
+    well(predict(weights, images / "2.png", "-output=kept", folder=tmp_path))
     before = (tmp_path / "kept" / "predictions.csv").read_bytes()
-    assert "-restart" in refusal(predict(weights, pictures / "3.png", "-output=kept", folder=tmp_path))
+    assert "-restart" in refusal(predict(weights, images / "3.png", "-output=kept", folder=tmp_path))
     assert (tmp_path / "kept" / "predictions.csv").read_bytes() == before
     assert not (tmp_path / "kept" / "unfinished").exists()
-    well(predict(weights, pictures / "3.png", "-output=kept", "-restart", folder=tmp_path))
-    assert [row[0] for row in table(tmp_path / "kept")[1:]] == [str(pictures / "3.png")]
+    well(predict(weights, images / "3.png", "-output=kept", "-restart", folder=tmp_path))
+    assert [row[0] for row in table(tmp_path / "kept")[1:]] == [str(images / "3.png")]
 
 
 @pytest.mark.long
-def test_any_number_of_processes_and_any_batch_gives_the_same_rows(weights, pictures, tmp_path):
+def test_any_number_of_processes_and_any_batch_gives_the_same_rows(weights, images, tmp_path):
     (tmp_path / "cut").mkdir()
-    (tmp_path / "cut/cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
-    words = [weights, pictures, "cut", pictures / "5.png"]
+    (tmp_path / "cut/cut.png").write_bytes((images / "3.png").read_bytes()[:300])
+    words = [weights, images, "cut", images / "5.png"]
     well(predict(*words, "-output=one", folder=tmp_path))
     ended = predict(*words, "-output=by_3", "-ngpus=3", "-batch_size=4", folder=tmp_path)
     assert ended.code == 0, ended.err
@@ -352,12 +352,12 @@ def test_any_number_of_processes_and_any_batch_gives_the_same_rows(weights, pict
 
 
 @pytest.mark.long
-def test_of_several_processes_one_that_is_killed_loses_nothing_that_was_written(weights, pictures, tmp_path):
-    ended = end_early(weights, pictures, tmp_path, 2, "SIGKILL", "-ngpus=2")
+def test_of_several_processes_one_that_is_killed_loses_nothing_that_was_written(weights, images, tmp_path):
+    ended = end_early(weights, images, tmp_path, 2, "SIGKILL", "-ngpus=2")
     assert ended.code == 1, ended.err
     folder = tmp_path / "predictions"
     done = [number for number in range(12) if any(f"/{number + 1}.png" in row[0] for row in table(folder)[1:])]
     assert {0, 1} & set(done) and len(done) < 12 and "the same command continues" in ended.out
-    again = well(predict(weights, pictures, folder=tmp_path))
+    again = well(predict(weights, images, folder=tmp_path))
     assert f"continuing: {len(done)} of 12 are done" in again.out
-    assert_same(Predictor(weights)(pictures), objects(folder))
+    assert_same(Predictor(weights)(images), objects(folder))

@@ -1,4 +1,4 @@
-"""``predict``: frames of videos, names of ImageNet's classes, classes beside pictures."""
+"""``predict``: frames of videos, names of ImageNet's classes, classes beside images."""
 
 import csv
 import json
@@ -15,8 +15,8 @@ from paddlevit_dist import Predictor
 from paddlevit_dist.images.classification import prediction
 from paddlevit_dist.images.data import listing
 from paddlevit_dist.images.data.imagenet import names_by_synset
-from paddlevit_dist.images.data.inputs import GivenPictures
-from paddlevit_dist.images.data.reading import Reading, UnreadablePicture
+from paddlevit_dist.images.data.inputs import GivenImages
+from paddlevit_dist.images.data.reading import Reading, UnreadableImage
 
 NAMES = ["ant", "bee", "cat"]
 FRAMES = 7
@@ -71,7 +71,7 @@ def test_a_frame_may_be_asked_for_again(tmp_path):
     video, expected = listing.Video(str(path)), list(frames(path))
     for number in (5, 2, 2, 6):
         np.testing.assert_array_equal(np.asarray(video.frame(number)), expected[number])
-    with pytest.raises(UnreadablePicture, match="it has no frame 7 any more"):
+    with pytest.raises(UnreadableImage, match="it has no frame 7 any more"):
         video.frame(7)
 
 
@@ -84,7 +84,7 @@ def test_without_opencv_a_video_is_a_line_that_names_it(predictor, tmp_path, mon
     ]
 
 
-# ---- names and pictures --------------------------------------------------------------------------------------------
+# ---- names and images --------------------------------------------------------------------------------------------
 
 
 def test_the_table_of_imagenet_has_its_classes_in_their_order():
@@ -96,10 +96,10 @@ def test_the_table_of_imagenet_has_its_classes_in_their_order():
 
 
 def test_a_thousand_classes_without_names_are_those_of_imagenet(tmp_path):
-    picture = Image.fromarray(np.random.default_rng(2).integers(0, 255, (24, 20, 3), np.uint8))
-    picture.save(tmp_path / "one.png")
+    image = Image.fromarray(np.random.default_rng(2).integers(0, 255, (24, 20, 3), np.uint8))
+    image.save(tmp_path / "one.png")
     source = write_weights(tmp_path / "w", None, num_classes=1000)
-    (numbered,) = Predictor(source, class_names=[str(n) for n in range(1000)])([picture])
+    (numbered,) = Predictor(source, class_names=[str(n) for n in range(1000)])([image])
     (tmp_path / "cut.mp4").write_bytes(b"\0\0\0\x18ftypmp42" + b"x" * 500)
     command = [sys.executable, "-m", "paddlevit_dist", "predict", str(source), "one.png", "cut.mp4", "--output=new"]
     ended = run_command(command, timeout=120, folder=tmp_path)
@@ -108,26 +108,26 @@ def test_a_thousand_classes_without_names_are_those_of_imagenet(tmp_path):
     (row,) = [json.loads(line) for line in (tmp_path / "new" / "predictions.jsonl").read_text().splitlines()]
     names = list(names_by_synset().values())
     assert [row[key] for key in row if "class" in key] == [names[int(v)] for k, v in numbered.items() if "class" in k]
-    assert "the classes are drawn beside the pictures in new/pictures" in ended.out
+    assert "the classes are drawn beside the images in new/pictures" in ended.out
     assert "cut.mp4\tOpenCV finds no frames in this video" in (tmp_path / "new" / "unreadable.tsv").read_text()
     drawn = np.asarray(Image.open(tmp_path / "new" / "pictures" / "one.jpg")).astype(int)
-    enlarged = np.asarray(picture.resize((267, 320), Image.Resampling.NEAREST)).astype(int)
+    enlarged = np.asarray(image.resize((267, 320), Image.Resampling.NEAREST)).astype(int)
     assert drawn.shape == (320, 267 + 280, 3) and np.abs(drawn[:, :267] - enlarged).mean() < 8
     header, values = list(csv.reader((tmp_path / "new" / "predictions.csv").open(encoding="utf-8")))
     assert header[:3] == ["input", "class", "score"] and values[1] == row["class"]
 
 
-def test_classes_are_drawn_as_bars_beside_the_first_pictures_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(prediction, "_MOST_PICTURES", 2)
-    given = GivenPictures([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", Reading())
+def test_classes_are_drawn_as_bars_beside_the_first_images_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(prediction, "_MOST_IMAGES", 2)
+    given = GivenImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", Reading())
     outputs = prediction.ClassWriter(tmp_path, given, ["n02510455", "bee"])
     for index in range(3):
         assert outputs.write(index, np.array([0.25, 0.75])) == {}
     (line,) = outputs.finish([])
-    assert line == f"the classes are drawn beside the first 2 pictures in {tmp_path / 'pictures'}"
-    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["picture 0.jpg", "picture 1.jpg"]
-    drawn = np.asarray(Image.open(tmp_path / "pictures" / "picture 0.jpg")).astype(int)
-    is_bar = np.abs(drawn[:, 330:] - prediction._BAR).sum(axis=2) < 30  # right of the picture
+    assert line == f"the classes are drawn beside the first 2 images in {tmp_path / 'pictures'}"
+    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["image 0.jpg", "image 1.jpg"]
+    drawn = np.asarray(Image.open(tmp_path / "pictures" / "image 0.jpg")).astype(int)
+    is_bar = np.abs(drawn[:, 330:] - prediction._BAR).sum(axis=2) < 30  # right of the image
     rows = [is_bar[at : at + prediction.LINE_PX].any(axis=0).sum() for at in (0, prediction.LINE_PX)]
     assert rows[0] == pytest.approx(3 * rows[1], rel=0.05) and rows[1] > 40
     plain = prediction.beside(Image.new("RGB", (400, 200)), ["giant panda", "bee"], [0.25, 0.75])

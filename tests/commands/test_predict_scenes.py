@@ -11,9 +11,9 @@ from support.processes import ROOT, run_command
 from support.runs import contents, well
 from volumes.volume_files import write_volume
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import make_task
+from paddlevit_dist import settings
 from paddlevit_dist.points.data.ply import write_points
+from paddlevit_dist.tasks.task import make_task
 
 SEMANTIC = [f"-cfg={ROOT}/configs/minkunet14_synthetic_rooms.yaml", "MODEL.NAME", "minkunet_tutorial"]
 LANDMARKS = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
@@ -24,7 +24,7 @@ def untrained(folder, arguments):
     from paddlevit_dist.engine.compatibility import describe
 
     folder.mkdir()
-    values = config.load([*arguments, f"-output={folder}"]).values
+    values = settings.load([*arguments, f"-output={folder}"]).values
     task = make_task(values)
     samples = task.build_dataset("val", folder)
     paddle.save(task.build_model().state_dict(), str(folder / "model.pdparams"))

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from support.runs import PICTURES, contents, events, refused, run_main, well, write_pictures
+from support.runs import IMAGES, contents, events, refused, run_main, well, write_images
 
 from .conftest import EPOCHS
 
@@ -65,16 +65,16 @@ def test_allowed_changes_are_a_table_and_repeated_epochs_are_marked(stopped):
 
 
 def test_other_data_alter_a_run_and_an_evaluation_has_the_classes(tmp_path):
-    """The same number of pictures: one has another label, or all classes have other names."""
-    pictures = write_pictures(tmp_path / "pictures")
-    arguments = [word for word in PICTURES if word != "-epochs=1"] + ["-epochs=2", f"-output={tmp_path / 'run'}"]
-    well(run_main(*arguments, f"-data_path={pictures}", "-stop_after_epoch=1"))
-    moved = shutil.copytree(pictures, tmp_path / "moved")
+    """The same number of images: one has another label, or all classes have other names."""
+    images = write_images(tmp_path / "pictures")
+    arguments = [word for word in IMAGES if word != "-epochs=1"] + ["-epochs=2", f"-output={tmp_path / 'run'}"]
+    well(run_main(*arguments, f"-data_path={images}", "-stop_after_epoch=1"))
+    moved = shutil.copytree(images, tmp_path / "moved")
     well(run_main(*arguments, f"-data_path={moved}", "-resume=auto", "-stop_after_epoch=1"))  # equal: nothing to do
     (moved / "train" / "ant" / "00.jpg").rename(moved / "train" / "bee" / "other.jpg")
     assert "train labels" in refused(*arguments, f"-data_path={moved}", "-resume=auto")
-    shutil.copy(pictures / "val" / "ant" / "00.jpg", pictures / "val" / "ant" / "more.jpg")
-    assert "val samples 8 -> 9" in refused(*arguments, f"-data_path={pictures}", "-resume=auto")
+    shutil.copy(images / "val" / "ant" / "00.jpg", images / "val" / "ant" / "more.jpg")
+    assert "val samples 8 -> 9" in refused(*arguments, f"-data_path={images}", "-resume=auto")
     for split in ("train", "val"):
         (moved / split / "ant").rename(moved / split / "cat")
     evaluation = [word for word in arguments if not word.startswith(("-epochs", "-output"))]

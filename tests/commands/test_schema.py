@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 from support.processes import ROOT
 
 from paddlevit_dist.commands import schema
-from paddlevit_dist.config import default_config, dump_yaml
+from paddlevit_dist.settings import default_config, dump_yaml
 
 
 class Yaml12(yaml.SafeLoader):

@@ -9,8 +9,8 @@ from points.raw_scenes import write_scannet
 from support.processes import ROOT, run_command, run_main
 from support.runs import events, last_line, refusal, refused, well
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import make_task
+from paddlevit_dist import settings
+from paddlevit_dist.tasks.task import make_task
 
 SEMANTIC = [
     f"-cfg={ROOT}/configs/minkunet14_synthetic_rooms.yaml",
@@ -44,7 +44,7 @@ def download(tmp_path):
 
 def weights(tmp_path, *arguments):
     """A file of untrained weights."""
-    task = make_task(config.load([*arguments, f"-output={tmp_path / 'unused'}"]).values)
+    task = make_task(settings.load([*arguments, f"-output={tmp_path / 'unused'}"]).values)
     task.build_dataset("val", tmp_path)
     path = tmp_path / "weights.pdparams"
     paddle.save(task.build_model().state_dict(), str(path))

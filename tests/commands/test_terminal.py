@@ -15,7 +15,7 @@ import time
 
 import pytest
 from support.processes import environment, start_command
-from support.runs import DIGITS, MAIN, refused, write_pictures
+from support.runs import DIGITS, MAIN, refused, write_images
 
 
 def test_bar_and_values_fit_80_columns_and_lines_stay_whole(tmp_path):
@@ -47,8 +47,8 @@ def test_bar_and_values_fit_80_columns_and_lines_stay_whole(tmp_path):
 
 
 @pytest.mark.parametrize("answer, starts", [("\n", True), ("n\n", False), ("\x04", False)])
-def test_enter_starts_the_recipe_that_fits_a_folder_of_pictures(tmp_path, answer, starts):
-    write_pictures(tmp_path / "my_data")
+def test_enter_starts_the_recipe_that_fits_a_folder_of_images(tmp_path, answer, starts):
+    write_images(tmp_path / "my_data")
     person, terminal = pty.openpty()
     command = [sys.executable, str(MAIN), "-data_path=my_data", "-pretrained=nowhere"]
     run = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path, env=environment(1))
@@ -63,13 +63,13 @@ def test_enter_starts_the_recipe_that_fits_a_folder_of_pictures(tmp_path, answer
     os.close(person)
     said = shown.decode()
     assert run.wait(timeout=60) == 2
-    assert "The recipe for that is finetune_pictures: ViT-S/16 fine-tuned on your own pictures" in said
+    assert "The recipe for that is finetune_pictures: ViT-S/16 fine-tuned on your own images" in said
     assert ("error: no weights at nowhere" in said) == starts
     assert ("error: -data_path 'my_data': no recipe is named: add -cfg=finetune_pictures" in said) != starts
 
 
 def test_without_a_terminal_nobody_is_asked(tmp_path):
-    write_pictures(tmp_path / "my_data")
+    write_images(tmp_path / "my_data")
     message = refused(f"-data_path={tmp_path / 'my_data'}")
     assert "no recipe is named: add -cfg=finetune_pictures" in message
 

@@ -11,11 +11,11 @@ import pytest
 from support import small_runs
 from support.processes import run_command
 
-from paddlevit_dist.comparing import tables
-from paddlevit_dist.comparing.command import run
-from paddlevit_dist.contracts.sample_groups import read_groups
-from paddlevit_dist.prediction.evaluation import evaluate_only
+from paddlevit_dist.compare import tables
+from paddlevit_dist.compare.command import run
+from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.sample_groups import read_groups
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def runs(tmp_path_factory) -> list[str]:
 def test_two_runs_are_compared_without_paddle(runs):
     program = (
         "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
-        "from paddlevit_dist.comparing.command import run; run(sys.argv[1:])"
+        "from paddlevit_dist.compare.command import run; run(sys.argv[1:])"
     )
     ended = run_command([sys.executable, "-c", program, *runs[:2], "-json"], timeout=60)
     assert ended.code == 0, ended.err

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.comparing import groups
-from paddlevit_dist.comparing.command import run
-from paddlevit_dist.comparing.seeds import lines_of
+from paddlevit_dist.compare import groups
+from paddlevit_dist.compare.command import run
+from paddlevit_dist.compare.seeds import lines_of
 from paddlevit_dist.runtime.errors import UserError
 
 SETTINGS = {"TRAIN": {"BASE_LR": 0.002}, "SAVE": "a", "SEED": 0}
@@ -146,7 +146,7 @@ def test_the_page_shows_what_is_said_of_its_own_scores(tmp_path, capsys, monkeyp
     (tmp_path / "output").mkdir()
     tables = re.findall(r"^seed +best top-1 +epoch\n((?:\d .*\n)+)", page, re.MULTILINE)
     for name, table in zip(("usual", "faster"), tables):
-        scores = [100 * round(3.6 * float(row.split()[1])) / 360 for row in table.splitlines()]  # of 360 pictures
+        scores = [100 * round(3.6 * float(row.split()[1])) / 360 for row in table.splitlines()]  # of 360 images
         other = {"TRAIN": {"BASE_LR": 0.002 if name == "usual" else 0.003}}
         write_group(Path("output", name), scores, other)
     run(["output/usual", "output/faster"])

@@ -10,18 +10,18 @@ import pytest
 from distributed.test_instance_metrics import NAMES, scene
 from yacs.config import CfgNode
 
-from paddlevit_dist.comparing import pairs, tables
-from paddlevit_dist.comparing.pairs import Pair, compare, warnings
-from paddlevit_dist.comparing.significance import mcnemar
-from paddlevit_dist.contracts.dataset import Samples
-from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
+from paddlevit_dist.compare import pairs, tables
+from paddlevit_dist.compare.pairs import Pair, compare, warnings
+from paddlevit_dist.compare.significance import mcnemar
+from paddlevit_dist.engine.confidence import Confidence, EvaluatedSamples, intervals_of
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.labelling.classification import ClassificationMetrics
+from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.dataset import Samples
 from paddlevit_dist.volumes.metrics import LandmarkMetrics
 
 SAMPLES = 12
@@ -30,7 +30,7 @@ SAMPLES = 12
 # Each adds sample ``index`` as the model ``model`` answers it.
 
 
-def add_picture(metrics, index: int, model: int) -> None:
+def add_image(metrics, index: int, model: int) -> None:
     logits = np.random.default_rng([index, model]).normal(size=(1, 7)).astype(np.float32)
     logits[0, index % 7] += model
     metrics.update(paddle.to_tensor(logits), paddle.to_tensor([index % 7]))
@@ -66,7 +66,7 @@ def add_volume(metrics, index: int, model: int) -> None:
 
 
 KINDS = {
-    "pictures": (lambda: ClassificationMetrics(7, list("abcdefg")), add_picture, ("top-1", True)),
+    "pictures": (lambda: ClassificationMetrics(7, list("abcdefg")), add_image, ("top-1", True)),
     "boxes": (lambda: DetectionMetrics(["a", "b"]), add_boxes, ("AP", True)),
     "scenes": (lambda: SemanticMetrics(NAMES), add_scene, ("mIoU", True)),
     "instances": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_instances, ("AP", True)),
@@ -188,7 +188,7 @@ def test_what_else_differs_is_warned_of(tmp_path):
 
 def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):
     first = table_of(tmp_path / "a", "volumes", FIRST)
-    with pytest.raises(UserError, match="task volumes there, pictures here"):
+    with pytest.raises(UserError, match="task volumes there, images here"):
         compare(first, table_of(tmp_path / "b", "pictures", SECOND))
     with pytest.raises(UserError, match=r"2 of 12 are there only, 2 of 12 here only \(such as y\)"):
         compare(first, table_of(tmp_path / "c", "volumes", SECOND, names="abcdefghijyz"))
@@ -225,7 +225,7 @@ def test_of_a_run_the_newer_table_is_taken(tmp_path):
     assert tables.read(str(tmp_path / "b" / "eval_scored_samples.npz")).about["time"] == older.about["time"]
 
 
-def test_fifty_thousand_pictures_take_less_than_a_megabyte(tmp_path):
+def test_fifty_thousand_images_take_less_than_a_megabyte(tmp_path):
     generator, metrics = np.random.default_rng(0), ClassificationMetrics(1000)
     labels = np.sort(generator.integers(0, 1000, 50_000)).astype(np.int32)
     columns = [labels, (generator.random(50_000) ** 8 * 100).astype(np.int32), generator.gamma(1, 1, 50_000)]
@@ -233,7 +233,7 @@ def test_fifty_thousand_pictures_take_less_than_a_megabyte(tmp_path):
     numbers = generator.permutation(50_000)
     names = [f"val/n{1_440_764 + 7919 * label:08d}/ILSVRC2012_val_{n:08d}.JPEG" for label, n in zip(labels, numbers)]
     evaluation = SimpleNamespace(
-        table=SampleTable(metrics, np.arange(50_000), columns),
+        table=EvaluatedSamples(metrics, np.arange(50_000), columns),
         config=CfgNode({"TASK": "classification", "DATA": {"DATASET": "imagenet2012"}}),
         task=SimpleNamespace(best_metric=("top-1", True), about_input=dict),
         samples=Named(names),

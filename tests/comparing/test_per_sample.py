@@ -15,17 +15,17 @@ from images.detection.drawn_detections import CATEGORY_IDS, as_coco, drawn
 from images.detection.drawn_detections import NAMES as ANIMALS
 from support import small_runs
 
-from paddlevit_dist import config
-from paddlevit_dist.comparing.per_sample import PerSample
-from paddlevit_dist.contracts.metrics import Metrics
+from paddlevit_dist import settings as config
+from paddlevit_dist.compare.per_sample import PerSample
 from paddlevit_dist.images.detection.detections import Detections, as_written
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.intervals import means
-from paddlevit_dist.labelling.classification import ClassificationMetrics
+from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.prediction.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.metrics import Metrics
 from paddlevit_dist.volumes.metrics import LandmarkMetrics
 
 
@@ -34,7 +34,7 @@ def columns_of(metrics: Metrics) -> dict:
     return {name: list(column) for name, column in metrics.columns(metrics.per_sample()).items()}
 
 
-def test_a_picture_has_its_class_its_place_and_its_loss():
+def test_an_image_has_its_class_its_place_and_its_loss():
     logits = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
     logits[2] = [1, 1, 0, 1]  # ties: the first of equal classes is the best
     logits[5, 1] = np.nan
@@ -66,7 +66,7 @@ def iou(one, other) -> float:
     return shared / (area - shared)
 
 
-def test_the_ap_of_a_picture_is_that_of_a_data_set_of_one():
+def test_the_ap_of_an_image_is_that_of_a_data_set_of_one():
     metrics = DetectionMetrics(ANIMALS, least_score=0.0)
     for number in range(8):
         metrics.update(number + 1, *drawn(number))
@@ -221,7 +221,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
         task=SimpleNamespace(sample_name="pictures"),
     )
     PerSample(run).evaluation_done({})
-    assert said == [f"a row for each of {len(names):,} pictures: {target}"]
+    assert said == [f"a row for each of {len(names):,} images: {target}"]
     assert list(folder.iterdir()) == [target]
     PerSample(run).evaluation_done({})
     assert said[1] == f"{said[0]} (replaces an earlier one)"

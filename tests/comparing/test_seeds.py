@@ -12,11 +12,11 @@ import pytest
 from support.processes import ended_by_itself, run_command, run_main, start_command, wait_until
 from support.runs import DIGITS, events, refused, well
 
-from paddlevit_dist.comparing import seeds
-from paddlevit_dist.config import load
-from paddlevit_dist.config.command_line import without
-from paddlevit_dist.parallel import devices
+from paddlevit_dist.compare import seeds
+from paddlevit_dist.distributed import devices
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.settings.command_line import without
 
 HERE = Path(__file__).parent
 SHORT = [*DIGITS, "-ngpus=1", "REPORT", "False", "EVALUATION.RESAMPLES", "100", "-batch_size=400"]

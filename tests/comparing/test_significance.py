@@ -6,7 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from paddlevit_dist.comparing.significance import holm, mcnemar, permutation
+from paddlevit_dist.compare.significance import holm, mcnemar, permutation
 
 DRAWS = 500  # of data; of 500 tests at 0.05, 15 to 35 reject in 97 % of such trials
 
@@ -19,7 +19,7 @@ def test_mcnemar_sums_the_binomial_distribution(fixed, broken):
     assert mcnemar(fixed, broken) == mcnemar(broken, fixed)
 
 
-def test_mcnemar_knows_fifty_thousand_pictures_that_changed():
+def test_mcnemar_knows_fifty_thousand_images_that_changed():
     assert mcnemar(25_000, 25_000) == pytest.approx(1.0)
     assert 0.025 < mcnemar(24_770, 25_230) < 0.045  # 2.06 deviations from half
 
@@ -78,7 +78,7 @@ def test_models_that_are_alike_differ_in_one_of_twenty_permutation_tests():
 def test_models_that_are_alike_differ_in_one_of_twenty_exact_tests():
     generator, below = np.random.default_rng(3), 0
     for _ in range(DRAWS):
-        share = generator.beta(2, 1, 4000)  # of each picture, how often it is right
+        share = generator.beta(2, 1, 4000)  # of each image, how often it is right
         first, second = generator.random((2, 4000)) < share
         below += mcnemar(int((second & ~first).sum()), int((first & ~second).sum())) < 0.05
     assert 0.03 <= below / DRAWS <= 0.07

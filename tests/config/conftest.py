@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 
-from paddlevit_dist.config import load
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 
 from paddlevit_dist.__main__ import main
 from paddlevit_dist.commands import COMMANDS
-from paddlevit_dist.config import EXAMPLE, help, load
-from paddlevit_dist.config.command_line import FLAGS
-from paddlevit_dist.config.table import keys, leaves
 from paddlevit_dist.registry import TABLES
 from paddlevit_dist.runtime.environment import program
+from paddlevit_dist.settings import EXAMPLE, help, load
+from paddlevit_dist.settings.command_line import FLAGS
+from paddlevit_dist.settings.table import keys, leaves
 
 MISSION = r"""
 -cfg='./configs/vit_base_patch16_224.yaml' \

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-import paddlevit_dist.config
-from paddlevit_dist.config import dump_yaml, load
-from paddlevit_dist.config.course import with_fitting_batch, with_fitting_epochs
+import paddlevit_dist.settings
 from paddlevit_dist.engine.compatibility import settings_of
+from paddlevit_dist.settings import dump_yaml, load
+from paddlevit_dist.settings.run_length import with_fitting_batch, with_fitting_epochs
 
-ROOT = Path(paddlevit_dist.config.__file__).parents[2]
+ROOT = Path(paddlevit_dist.settings.__file__).parents[2]
 
 
 def test_values_are_frozen():
@@ -99,7 +99,7 @@ def test_the_description_is_yaml_with_the_source_behind_each_value(load_text):
 
 
 def test_a_value_that_follows_from_others_is_not_called_the_default(load_text):
-    """32 pictures an update are not the default of 256, and nobody has written them."""
+    """32 images an update are not the default of 256, and nobody has written them."""
     text = "DATA: {GLOBAL_BATCH_SIZE: 32}\nTRAIN: {NUM_SAMPLES: 3000, EPOCH_LIMITS: [2, 50]}"
     configuration = load_text(text, "-image_size=32")
 
@@ -137,7 +137,7 @@ def test_the_description_keeps_to_eighty_columns_but_for_values_that_are_wider(w
 def test_nothing_here_imports_paddle(tmp_path):
     (tmp_path / "x.yaml").write_text("TRAIN: {BASE_LR: 3e-3}")
     script = (
-        "import sys; from paddlevit_dist.config import load, dump_yaml;"
+        "import sys; from paddlevit_dist.settings import load, dump_yaml;"
         "c = load(['-cfg=x.yaml', '-amp']); c.describe(); dump_yaml(c.values);"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('paddle', 'numpy', 'PIL')))"
     )

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from paddlevit_dist.config import EXAMPLE, load
+from paddlevit_dist.settings import EXAMPLE, load
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_contradictions_name_both_sides(refuse, words, message):
         (
             "-cfg=vit_digits -dataset=coco -data_path=x",
             (
-                "coco (-dataset) holds pictures with boxes, but TASK classification ",
+                "coco (-dataset) holds images with boxes, but TASK classification ",
                 "=detr_r50_coco, or one of cifar10, ",
             ),
         ),
         (
             "-cfg=detr_shapes -dataset=folder -data_path=x",
-            ("folder (-dataset) holds pictures, but TASK detection ", "=finetune_pictures, or one of coco, "),
+            ("folder (-dataset) holds images, but TASK detection ", "=finetune_pictures, or one of coco, "),
         ),
         (
             "-cfg=vit_digits MODEL.NAME detr_resnet50",
@@ -110,14 +110,14 @@ def test_contradictions_name_both_sides(refuse, words, message):
         (
             "-cfg=segformer_b0_shapes -dataset=synthetic_shapes",
             (
-                "holds pictures with boxes, but TASK image_segmentation ",
+                "holds images with boxes, but TASK image_segmentation ",
                 "=detr_shapes, or one of ",
                 "segmentation_shapes",
             ),
         ),
     ],
 )
-def test_boxes_and_label_maps_are_for_their_tasks_and_whole_pictures_are_not(refuse, words, parts):
+def test_boxes_and_label_maps_are_for_their_tasks_and_whole_images_are_not(refuse, words, parts):
     message = refuse(load, shlex.split(words), EXAMPLE)
     assert all(part in message for part in parts), message
 

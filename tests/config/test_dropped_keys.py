@@ -2,8 +2,8 @@
 
 import pytest
 
-from paddlevit_dist.config import load
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 
 def load_text(tmp_path, text):

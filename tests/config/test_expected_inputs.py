@@ -8,11 +8,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from paddlevit_dist.config import load
-from paddlevit_dist.config.table import leaves
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.models import variants
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
+from paddlevit_dist.settings import load
+from paddlevit_dist.settings.table import leaves
 
 HALF, IMAGENET = ([0.5] * 3, [0.5] * 3), ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 # ``pretrained_cfg`` of timm 1.0.28 for the default weights of each name: mean and deviation, crop_pct; all are bicubic,

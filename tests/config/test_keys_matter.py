@@ -7,11 +7,11 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import EvaluationStep, Step
+from paddlevit_dist import settings
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.tasks.task import EvaluationStep, Step
 
 pytestmark = pytest.mark.long
 
@@ -69,7 +69,7 @@ def folder(tmp_path_factory):
 def computed(words: tuple[str, ...], folder: Any) -> dict[str, Any]:
     """The terms and gradients of a short training, and the values of an evaluation after it."""
     place = [f"-data_path={folder}"] if words[0] == VOLUMES[0] else []
-    values = config.load([*" ".join(words).split(), *place]).values
+    values = settings.load([*" ".join(words).split(), *place]).values
     task = resolve("task", values.TASK)(values)
     samples, held_out = (task.build_dataset(split, folder / "decoded") for split in ("train", "val"))
     paddle.seed(0)

@@ -3,8 +3,8 @@
 import pytest
 
 from paddlevit_dist import UserError, create_model
-from paddlevit_dist.config import EXAMPLE, load
 from paddlevit_dist.registry import known_name, list_names
+from paddlevit_dist.settings import EXAMPLE, load
 
 
 @pytest.mark.parametrize(

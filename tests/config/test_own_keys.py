@@ -7,10 +7,10 @@ import pytest
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError, registry
-from paddlevit_dist.config import EXAMPLE, default_config, dump_yaml, load
-from paddlevit_dist.config.help import help_text
-from paddlevit_dist.config.key import SHARE, Key, Table, value_of
 from paddlevit_dist.registry import register_dataset, register_model, register_task, resolve
+from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
+from paddlevit_dist.settings.help import help_text
+from paddlevit_dist.settings.key import SHARE, Key, Table, value_of
 
 FOLD = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")
 NOISE = Key("MODEL.NOISE", 0.5, "float", "share of noise", SHARE)
@@ -75,7 +75,7 @@ def test_a_run_of_something_else_refuses_them_and_does_not_keep_them():
     assert "FOLD" in dump_yaml(values) and "NOISE" not in dump_yaml(values)
 
 
-def test_a_task_that_reads_all_keys_has_pictures_normalised_as_classification_does():
+def test_a_task_that_reads_all_keys_has_images_normalised_as_classification_does():
     register_task("own", Noisy)
     assert load(["TASK", "own"]).values.DATA.IMAGENET_MEAN == load([]).values.DATA.IMAGENET_MEAN == [0.5] * 3
     assert load(["TASK", "own", "DATA.IMAGE_CHANNELS", "1"]).values.DATA.IMAGENET_STD == [0.5]
@@ -142,7 +142,7 @@ def test_a_name_is_registered_once_and_the_same_class_as_often_as_it_is_imported
     assert resolve("dataset", "mine") is Noisy
 
 
-def test_a_task_may_name_the_table_of_pictures_where_it_was_before_it_was_divided(tmp_path):
+def test_a_task_may_name_the_table_of_images_where_it_was_before_it_was_divided(tmp_path):
     register_task("classification_of_mine", Noisy, ["paddlevit_dist.images.settings:TABLE"])
     file = tmp_path / "mine.yaml"
     file.write_text("TASK: classification_of_mine\nDATA: {EXIF_ROTATE: true}\nTRAIN: {SMOOTHING: 0.25}\n")

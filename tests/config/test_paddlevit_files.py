@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from paddlevit_dist.config.table import keys
 from paddlevit_dist.images.models.not_here import FAMILIES
 from paddlevit_dist.registry import MODELS, key_tables, not_here
+from paddlevit_dist.settings.table import keys
 
 EVALUATE = ("-eval", "-pretrained=x")
 

@@ -6,8 +6,8 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_recipes
-from paddlevit_dist.config import load
 from paddlevit_dist.runtime.environment import program
+from paddlevit_dist.settings import load
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

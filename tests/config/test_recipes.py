@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import paddlevit_dist.config
+import paddlevit_dist.settings
 from paddlevit_dist import registry
-from paddlevit_dist.config import EXAMPLE, load
+from paddlevit_dist.settings import EXAMPLE, load
 
-ROOT = Path(paddlevit_dist.config.__file__).parents[2]
+ROOT = Path(paddlevit_dist.settings.__file__).parents[2]
 RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
 
 PADDLEVITS_NAMES = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from paddlevit_dist.config import default_config, load
-from paddlevit_dist.config.key import EFFECTS, Mismatch, covers
-from paddlevit_dist.config.table import keys, leaves
 from paddlevit_dist.registry import TABLES, key_tables
+from paddlevit_dist.settings import default_config, load
+from paddlevit_dist.settings.key import EFFECTS, Mismatch, covers
+from paddlevit_dist.settings.table import keys, leaves
 
 
 def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():

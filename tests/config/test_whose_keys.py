@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist import config, register_task, registry
-from paddlevit_dist.config import EXAMPLE, default_config, dump_yaml, load
-from paddlevit_dist.config.key import Key, Table
-from paddlevit_dist.config.table import keys, leaves
+from paddlevit_dist import register_task, registry, settings
+from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
+from paddlevit_dist.settings.key import Key, Table
+from paddlevit_dist.settings.table import keys, leaves
 
 POINTS = "TASK: semantic_segmentation\nDATA: {DATASET: synthetic_rooms}\nMODEL: {NAME: minkunet_tutorial}\n"
 
@@ -207,4 +207,4 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
         f"saved.yaml: no effect: {others} keys: read by tasks classification, detection, image_segmentation, "
         "landmarks, volume_segmentation, pointgroup, shape_classification, not by semantic_segmentation"
     )
-    assert config.dump_yaml(configuration.values).count("VOLUMES") == 0
+    assert settings.dump_yaml(configuration.values).count("VOLUMES") == 0

@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from paddlevit_dist.config import load
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 
 def test_later_files_win_and_each_value_knows_its_source(write):

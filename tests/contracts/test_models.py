@@ -5,11 +5,11 @@ import pytest
 from paddle import nn
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.contracts.model import Model, contract_of
 from paddlevit_dist.engine.optimizer import decay_groups
 from paddlevit_dist.models import create_model, model_options, variant_options
 from paddlevit_dist.registry import MODELS, register_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model import Model, contract_of
 
 
 # Options that make the model small, and what stands in each of its layers. ViT's are BEiT's (get_num_layer_for_vit);

@@ -7,17 +7,17 @@ import pytest
 from paddle import nn
 from PIL import Image
 
-from paddlevit_dist import config, registry
-from paddlevit_dist.contracts.dataset import Dataset, dataset_class
-from paddlevit_dist.contracts.task import make_task
+from paddlevit_dist import registry, settings
 from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.logging.observer import observers_of
 from paddlevit_dist.models import create_model
-from paddlevit_dist.observe.observer import observers_of
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.dataset import Dataset, dataset_class
+from paddlevit_dist.tasks.task import make_task
 
 
 class Squares(ImageDataset):
-    """Pictures of one grey value each."""
+    """Images of one grey value each."""
 
     num_classes = 3
 
@@ -44,7 +44,7 @@ class Plain:
 
 def test_a_task_trains_on_a_users_data_set(monkeypatch, tmp_path):
     monkeypatch.setitem(registry.DATASETS, "squares", Squares)
-    task = make_task(config.load(["-dataset=squares", "-image_size=8"]).values)
+    task = make_task(settings.load(["-dataset=squares", "-image_size=8"]).values)
     samples = task.build_dataset("train", tmp_path)
     image, label = samples.sample(4, np.random.default_rng(0))
     assert image.shape == (3, 8, 8) and label == 1 and (image == 80).all()
@@ -57,7 +57,7 @@ def test_a_task_trains_on_a_users_data_set(monkeypatch, tmp_path):
 @pytest.mark.parametrize("target", [Plain, OfAnyTask, lambda path, split, folder: Squares(path, split, folder)])
 def test_a_data_set_without_the_base_class_is_refused_in_a_line(monkeypatch, target):
     monkeypatch.setitem(registry.DATASETS, "squares", target)
-    values = config.load(["-dataset=squares", "-image_size=8"]).values
+    values = settings.load(["-dataset=squares", "-image_size=8"]).values
     wanted = (
         r"no class derived from ImageDataset: derive it \('from paddlevit_dist.images.data.image_dataset import Image"
     )
@@ -68,13 +68,9 @@ def test_a_data_set_without_the_base_class_is_refused_in_a_line(monkeypatch, tar
 def test_so_are_tasks_models_and_observers(monkeypatch):
     for names in (registry.TASKS, registry.MODELS, registry.OBSERVERS):
         monkeypatch.setitem(names, "plain", Plain)
-    with pytest.raises(
-        UserError, match=r"Plain is no class derived from Task: .* paddlevit_dist.contracts.task import"
-    ):
-        make_task(config.load(["TASK", "plain"]).values)
-    with pytest.raises(
-        UserError, match=r"Plain is no class derived from Model: .* paddlevit_dist.contracts.model import"
-    ):
+    with pytest.raises(UserError, match=r"Plain is no class derived from Task: .* paddlevit_dist.tasks.task import"):
+        make_task(settings.load(["TASK", "plain"]).values)
+    with pytest.raises(UserError, match=r"Plain is no class derived from Model: .* paddlevit_dist.tasks.model import"):
         create_model("plain")
     monkeypatch.setitem(registry.MODELS, "plain", lambda name, **options: nn.Linear(1, 1))
     with pytest.raises(UserError, match=r"<lambda> is no class derived from Model"):
@@ -84,6 +80,6 @@ def test_so_are_tasks_models_and_observers(monkeypatch):
 
 
 def test_a_data_set_of_other_samples_is_refused_with_those_that_fit():
-    values = config.load(["-dataset=synthetic_rooms"]).values
-    with pytest.raises(UserError, match="synthetic_rooms holds scenes, but TASK classification reads pictures: take c"):
+    values = settings.load(["-dataset=synthetic_rooms"]).values
+    with pytest.raises(UserError, match="synthetic_rooms holds scenes, but TASK classification reads images: take c"):
         dataset_class(values, ImageDataset)

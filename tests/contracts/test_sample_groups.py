@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from paddlevit_dist.contracts.sample_groups import FOLDER, SUBJECT, read_groups
 from paddlevit_dist.points.data.scenes import GROUPS_BY
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.sample_groups import FOLDER, SUBJECT, read_groups
 
 NAMES = ["val/a/1.png", "val/a/2.png", "val/b/3.png", "val/c/4.png"]
 
@@ -21,7 +21,7 @@ def written(folder, text: str, name: str = "groups.csv") -> str:
     "text, given, by",
     [
         ("sample,group\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "groups.csv"),
-        ("picture,video\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "video"),
+        ("image,video\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "video"),
         ("val/a/1.png,x\nval/a/2.png,x\nval/b/3.png,y\nval/c/4.png,z\n", "", "groups.csv"),  # no headings
         ("group;name\nx;1\nx;2\n\ny;3\nq;of_another_split\nz;4\n", "", "groups.csv"),
         ("age\tpatient\tname\n7\tx\t1\n8\tx\t2\n9\ty\t3\n9\tz\t4\n", ":patient", "patient"),
@@ -44,9 +44,9 @@ def test_a_heading_of_the_command_s_tables_is_found_in_the_first_that_has_it(tmp
     }
 
 
-def test_what_coco_s_annotations_say_of_pictures_is_a_column(tmp_path):
-    pictures = [{"id": 9 - n, "file_name": name, "width": 5, "video_id": n // 2} for n, name in enumerate(NAMES)]
-    truth = written(tmp_path, json.dumps({"annotations": [{"id": 1}], "images": pictures}), "val.json")
+def test_what_coco_s_annotations_say_of_images_is_a_column(tmp_path):
+    images = [{"id": 9 - n, "file_name": name, "width": 5, "video_id": n // 2} for n, name in enumerate(NAMES)]
+    truth = written(tmp_path, json.dumps({"annotations": [{"id": 1}], "images": images}), "val.json")
     for given, tables in ((f"{truth}:video_id", []), ("video_id", [truth])):
         assert read_groups(given, NAMES, "data", FOLDER, tables).names.tolist() == ["0", "0", "1", "1"]
 

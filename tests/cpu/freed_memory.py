@@ -1,7 +1,9 @@
 """A training step of each kind of fast layer; prints the names of the models that made one."""
 
-from paddlevit_dist.cpu.accelerate import is_possible  # before Paddle, for 2.6's sake: see the package's __init__
-from paddlevit_dist.labelling.losses import resized_cross_entropy
+from paddlevit_dist.cpu_kernels.accelerate import (
+    is_possible,
+)  # before Paddle, for 2.6's sake: see the package's __init__
+from paddlevit_dist.losses import resized_cross_entropy
 from paddlevit_dist.models import create_model
 
 # isort: split

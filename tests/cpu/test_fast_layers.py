@@ -12,8 +12,9 @@ import pytest
 from support.plain_layers import plain_layers
 from support.processes import run_command
 
-from paddlevit_dist.cpu.accelerate import _FAST, accelerate, applies, is_possible
+from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, applies, is_possible
 from paddlevit_dist.engine.parts import build_model
+from paddlevit_dist.extensions import imported
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import Block as ConvNeXtBlock
 from paddlevit_dist.images.models.layers import Convolution, DepthwiseConvolution, Mlp, PatchEmbedding
@@ -21,9 +22,8 @@ from paddlevit_dist.images.models.pvt_v2 import SpatialReductionAttention
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import Attention, Block
-from paddlevit_dist.labelling.losses import resized_cross_entropy
+from paddlevit_dist.losses import resized_cross_entropy
 from paddlevit_dist.models import create_model
-from paddlevit_dist.wings import imported
 
 pytestmark = pytest.mark.skipif(not is_possible(), reason="Paddle has no MKL here")
 RELATIVE = 4e-6  # of the largest entry
@@ -74,7 +74,7 @@ class OfMaps(paddle.nn.Layer):
         return self.head.summed([x, x[:, ::2, ::2], x[:, 1::3, ::4]])
 
 
-PICTURES = {
+IMAGES = {
     "depthwise, whole tiles of 7 columns": (lambda: DepthwiseConvolution(16, 7), (2, 14, 14, 16)),
     # a last tile that overlaps; five vectors of 16 channels, copied four and one
     "depthwise, a last tile that overlaps": (lambda: DepthwiseConvolution(80, 7), (2, 9, 11, 80)),
@@ -125,7 +125,7 @@ CASES = {
     "fewer keys, linear form, no bias": (lambda: reduction(1, (9, 8), is_linear=True, qkv_bias=False), (2, 72, 24)),
     "keys of all, queries in two bands": (lambda: reduction(1, (20, 19)), (1, 380, 24)),
     "SegFormer's head": (OfMaps, (2, 11, 9, 6)),
-    **PICTURES,
+    **IMAGES,
     **VOLUMES,
 }
 
@@ -392,7 +392,7 @@ def test_names_and_initial_values_are_those_of_paddles_convolution(layer, plain)
 
 
 @pytest.mark.parametrize("channels", [16, 10])
-def test_other_types_channels_and_views_of_pictures_are_computed_too(channels):
+def test_other_types_channels_and_views_of_images_are_computed_too(channels):
     layer, x = DepthwiseConvolution(channels, 3), np.random.default_rng(0).standard_normal((2, 6, 4, channels))
     accelerate(layer)
     turned = paddle.to_tensor(x.transpose(0, 2, 1, 3).astype(np.float32)).transpose([0, 2, 1, 3])  # perhaps a view
@@ -510,4 +510,4 @@ def test_a_network_that_a_task_builds_by_itself_has_fast_layers_where_it_is_trai
             return Mlp(8, 16, 0.0)
 
     config = SimpleNamespace(SEED=0, TRAIN=SimpleNamespace(BATCH_NORM_MOMENTUM=None))
-    assert type(build_model(config, Own())).__module__ == "paddlevit_dist.cpu.layers"
+    assert type(build_model(config, Own())).__module__ == "paddlevit_dist.cpu_kernels.layers"

@@ -6,13 +6,13 @@ import paddle
 import pytest
 from yacs.config import CfgNode
 
-from paddlevit_dist.contracts.model import Model
-from paddlevit_dist.cpu import update_loops, updates
+from paddlevit_dist.cpu_kernels import update_kernels, updates
 from paddlevit_dist.engine import fused_optimizers, multi_tensor
 from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.multi_tensor import clipping_factor, gradients_of
 from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
 from paddlevit_dist.runtime import paddle_versions
+from paddlevit_dist.tasks.model import Model
 
 RATES = (1e-3, 9e-4, 5e-4)
 OPTIMIZER = {"NAME": "AdamW", "EPS": 1e-8, "BETAS": (0.9, 0.99), "MOMENTUM": 0.8, "FUSED": True}
@@ -72,9 +72,9 @@ def bits(model, optimizer) -> dict:
 @pytest.mark.parametrize(
     "worthwhile, name, owner, called",
     [
-        (0, "AdamW", update_loops, "adam"),
-        (0, "Adam", update_loops, "adam"),
-        (0, "SGD", update_loops, "momentum"),
+        (0, "AdamW", update_kernels, "adam"),
+        (0, "Adam", update_kernels, "adam"),
+        (0, "SGD", update_kernels, "momentum"),
         (10**9, "AdamW", paddle_versions, "fused_adamw"),
         (10**9, "SGD", paddle._C_ops, "merged_momentum_"),
     ],

@@ -5,9 +5,9 @@ from typing import Any
 
 from paddlevit_dist import rank, register_model, register_task  # before Paddle, for 2.6's sake
 from paddlevit_dist.commands import train
-from paddlevit_dist.contracts.model import Model
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.runtime.errors import run_and_report
+from paddlevit_dist.tasks.model import Model
 
 # isort: split
 import paddle

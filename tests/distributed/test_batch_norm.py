@@ -10,13 +10,14 @@ import paddle.nn.functional as F
 import pytest
 from support.processes import run_together, run_workers, succeeded
 
-from paddlevit_dist import Trainer, config
-from paddlevit_dist.contracts.dataset import Samples
-from paddlevit_dist.contracts.metrics import Metrics
-from paddlevit_dist.contracts.task import EvaluationStep, Task, Term
+from paddlevit_dist import Trainer
+from paddlevit_dist import settings as config
+from paddlevit_dist.distributed import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.models import create_model
-from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.registry import register_task
+from paddlevit_dist.tasks.dataset import Samples
+from paddlevit_dist.tasks.metrics import Metrics
+from paddlevit_dist.tasks.task import EvaluationStep, Task, Term
 
 GENERATOR = np.random.default_rng(0)
 ROWS = 3.0 * GENERATOR.standard_normal((24, 4)) + 2.0
@@ -247,15 +248,15 @@ def test_without_it_such_a_branch_is_noticed_before_anything_is_saved(tmp_path):
 
 
 def resnet_updates() -> dict[str, Any]:
-    """Two updates of a ResNet-18 on eight small pictures; losses of the whole batch, and the last statistics."""
+    """Two updates of a ResNet-18 on eight small images; losses of the whole batch, and the last statistics."""
     paddle.seed(0)
     model = create_model("resnet18", num_classes=4).to(dtype="float64")
     wrapped, size = data_parallel(model, batch_norm="sync"), world_size()
     optimizer = paddle.optimizer.SGD(0.05, parameters=[p for p in model.parameters() if not p.stop_gradient])
-    pictures = np.random.default_rng(1).standard_normal((8, 3, 32, 32))
+    images = np.random.default_rng(1).standard_normal((8, 3, 32, 32))
     own, losses = slice(8 // size * rank(), 8 // size * (rank() + 1)), []
     for _ in range(2):
-        loss = F.cross_entropy(wrapped(paddle.to_tensor(pictures[own])), paddle.to_tensor((np.arange(8) % 4)[own]))
+        loss = F.cross_entropy(wrapped(paddle.to_tensor(images[own])), paddle.to_tensor((np.arange(8) % 4)[own]))
         loss.backward()
         optimizer.step()
         optimizer.clear_grad(False)

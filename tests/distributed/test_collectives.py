@@ -10,7 +10,7 @@ import pytest
 from support.processes import run_together, run_workers, succeeded
 
 import paddlevit_dist
-from paddlevit_dist.parallel import data_parallel
+from paddlevit_dist.distributed import data_parallel
 
 RANKS = 2
 

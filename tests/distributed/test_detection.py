@@ -11,7 +11,7 @@ from support.processes import run_together, run_workers, succeeded
 from paddlevit_dist import Predictor, UserError
 
 TRAIN, EVALUATE = "support.small_detections:train", "support.small_detections:evaluate"
-FEW = ["DATA.SHAPES.PER_PICTURE", "[0, 1]"]  # many pictures, and some ranks' batches, have no boxes
+FEW = ["DATA.SHAPES.PER_PICTURE", "[0, 1]"]  # many images, and some ranks' batches, have no boxes
 NONE = ["DATA.SHAPES.PER_PICTURE", "[0, 0]"]
 RESUMED = ["DATA.SHAPES.TRAIN", "21", "SAVE_EVERY_UPDATES", "1", "SAVE_IN_BACKGROUND", "False"]
 
@@ -51,7 +51,7 @@ def test_processes_and_accumulated_batches_give_the_weights_of_one_whole_batch(r
     assert largest_difference(one["whole"]["weights"], one["accumulated"]["weights"]) < 1e-4 * moved
 
 
-def test_pictures_without_any_box_train_and_end(runs):
+def test_images_without_any_box_train_and_end(runs):
     _, _, two = runs
     for rank in two["nothing"]:
         assert sum(rank["box counts"]) == 0 and len(rank["losses"]) == 6
@@ -91,19 +91,19 @@ def test_a_split_without_annotations_gets_predictions_with_its_own_ids_and_no_sc
     (data / "annotations" / "test.json").write_text(content)
     words = ["-dataset=coco", f"-data_path={data}", "-split=test"]
     assert small_detections.evaluate(str(tmp_path / "out"), str(runs[0] / "one"), words) == {}
-    assert "no score: the 3 pictures of test have no labels" in capfd.readouterr().out
+    assert "no score: the 3 images of test have no labels" in capfd.readouterr().out
     results = json.loads((tmp_path / "out" / "predictions" / "results.json").read_text())
     assert {entry["image_id"] for entry in results} == {38, 39, 40}
     assert {entry["category_id"] for entry in results} <= {10, 20, 30}
 
 
 def test_the_least_score_decides_which_boxes_are_told(runs):
-    weights, picture = str(runs[0] / "one"), np.zeros((20, 30, 3), np.uint8)
-    rows = Predictor(weights, least_score=0.0)([picture])
+    weights, image = str(runs[0] / "one"), np.zeros((20, 30, 3), np.uint8)
+    rows = Predictor(weights, least_score=0.0)([image])
     assert len(rows) == 10 and all(row["category"] in ("circle", "square", "triangle") for row in rows)
     middle = sorted(row["score"] for row in rows)[5]
-    assert 1 <= len(Predictor(weights, least_score=middle - 1e-4)([picture])) <= 9
-    (none,) = Predictor(weights, least_score=1.0)([picture])
+    assert 1 <= len(Predictor(weights, least_score=middle - 1e-4)([image])) <= 9
+    (none,) = Predictor(weights, least_score=1.0)([image])
     assert none["category"] is None
     with pytest.raises(UserError, match="from 0 to 1|expected"):
         Predictor(weights, least_score=7.0)
@@ -123,16 +123,16 @@ def test_no_way_of_evaluating_depends_on_the_batches(runs, tmp_path, way, batch)
 
 
 def _sorted(results: list) -> np.ndarray:
-    """Picture and box of each result, in an order that nearly equal scores do not change."""
+    """Image and box of each result, in an order that nearly equal scores do not change."""
     rows = np.array([[entry["image_id"], *entry["bbox"]] for entry in results])
     return rows[np.lexsort(rows[:, :3].round(1).T[::-1])]
 
 
-def test_resumed_in_mid_epoch_with_another_number_of_processes_each_picture_is_seen_once(runs):
+def test_resumed_in_mid_epoch_with_another_number_of_processes_each_image_is_seen_once(runs):
     folder, _, two = runs
     before = [one for rank in two["stopped"] for one in rank["seen"]]
     assert len(before) == 12 and two["stopped"][0]["evaluation"] is None
     words = ["-batch_size=4", "-resume=auto", *RESUMED, "SAVE_EVERY_UPDATES", "0"]
     rest = small_detections.train(str(folder / "stopped"), words)["seen"]
-    assert len(rest) == 8  # of 21 pictures, one is left over
+    assert len(rest) == 8  # of 21 images, one is left over
     assert len(set(before + rest)) == 20

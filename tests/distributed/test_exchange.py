@@ -9,7 +9,7 @@ import pytest
 from support.processes import run_command, run_workers, succeeded
 
 import paddlevit_dist
-from paddlevit_dist.parallel import Agreement
+from paddlevit_dist.distributed import Agreement
 
 PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
 RANKS = 4

@@ -34,7 +34,7 @@ def train_until_rank_one(how: str, marker: str) -> None:
             if how == "exception":
                 raise ValueError("the sample at hand is broken")
             if how == "user error":
-                raise paddlevit_dist.UserError("picture.jpg cannot be read; remove it")
+                raise paddlevit_dist.UserError("image.jpg cannot be read; remove it")
             if how.startswith("exit"):
                 sys.exit(int(how[-1]))
             os.kill(os.getpid(), getattr(signal, how))
@@ -44,7 +44,7 @@ def train_until_rank_one(how: str, marker: str) -> None:
     "how, code, last_line",
     [
         ("exception", 1, "error: rank 1 failed: ValueError: the sample at hand is broken"),
-        ("user error", 2, "error: picture.jpg cannot be read; remove it"),
+        ("user error", 2, "error: image.jpg cannot be read; remove it"),
         ("exit 0", 1, "error: rank 1 failed: sys.exit(0)"),
         ("exit 3", 1, "error: rank 1 failed: sys.exit(3)"),
         ("SIGKILL", 1, "error: rank 1 failed: ended by SIGKILL"),
@@ -125,7 +125,7 @@ def test_beside_a_thread_that_is_left_running_nothing_is_waited_for_and_no_libra
 OWN_PROGRAM = """
 import atexit, os, sys
 from distributed.test_failures import leave_a_destructor_that_aborts
-from paddlevit_dist.parallel import launch_workers, plan_processes
+from paddlevit_dist.distributed import launch_workers, plan_processes
 
 folder = sys.argv[1]
 atexit.register(lambda: open(f"{folder}/{__name__}_{os.environ.get('PADDLE_TRAINER_ID')}", "w").close())

@@ -19,7 +19,7 @@ from support import acting, processes, small_runs
 from support.processes import ended_by_itself, free_ports, start_command
 
 from paddlevit_dist import Trainer
-from paddlevit_dist.parallel import barrier, group_watch, launch_workers, plan_processes, rank, status
+from paddlevit_dist.distributed import barrier, group_watch, launch_workers, plan_processes, rank, status
 
 SECONDS = 8
 LIMIT = 120.0  # on a machine that is busy with something else
@@ -107,7 +107,7 @@ def test_a_killed_rank_is_named_by_those_that_wait_for_it(tmp_path):
 
 
 def test_the_kernel_ends_a_rank_that_is_stopped():
-    program = "import os; from paddlevit_dist.parallel import group_watch as watch; watch._kill_after(60.0); "
+    program = "import os; from paddlevit_dist.distributed import group_watch as watch; watch._kill_after(60.0); "
     stopped = start_command(
         [sys.executable, "-c", program + f"watch._kill_after(0.2); os.kill(os.getpid(), {signal.SIGSTOP:d})"]
     )

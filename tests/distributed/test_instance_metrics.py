@@ -5,7 +5,7 @@ import paddle
 import pytest
 from support.processes import run_together, run_workers, succeeded
 
-from paddlevit_dist.parallel import rank, reduce_dict, world_size
+from paddlevit_dist.distributed import rank, reduce_dict, world_size
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
 
 NAMES = ["wall", "chair", "table", "lamp"]

@@ -8,17 +8,17 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from distributed.test_instance_metrics import NAMES, scene
-from paddlevit_dist.contracts.metrics import Metrics
-from paddlevit_dist.contracts.sample_groups import Groups
-from paddlevit_dist.engine.confidence import Confidence, SampleTable, intervals_of
+from paddlevit_dist.data.sampler import EvaluationSampler
+from paddlevit_dist.distributed import broadcast_object, is_main, rank, reduce_dict, world_size
+from paddlevit_dist.engine.confidence import Confidence, EvaluatedSamples, intervals_of
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
-from paddlevit_dist.labelling.classification import ClassificationMetrics
-from paddlevit_dist.loading.sampler import EvaluationSampler
-from paddlevit_dist.parallel import broadcast_object, is_main, rank, reduce_dict, world_size
+from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.tasks.metrics import Metrics
+from paddlevit_dist.tasks.sample_groups import Groups
 from paddlevit_dist.volumes.metrics import LandmarkMetrics
 
 SAMPLES, BATCH = 11, 2
@@ -26,7 +26,7 @@ CONFIDENCE = Confidence(95, 100)
 GROUPS = Groups("video", np.array(list("aabbbcadcdd")), "a file")
 
 
-def add_pictures(metrics: ClassificationMetrics, indices: list) -> None:
+def add_images(metrics: ClassificationMetrics, indices: list) -> None:
     logits = np.random.default_rng(0).normal(size=(SAMPLES, 7)).astype(np.float32)
     labels = np.arange(SAMPLES) % 7
     metrics.update(paddle.to_tensor(logits[indices]), paddle.to_tensor(labels[indices]))
@@ -65,7 +65,7 @@ def add_label_maps(metrics: SegmentationMetrics, indices: list) -> None:
 
 
 KINDS = {
-    "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_pictures),
+    "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_images),
     "boxes": (lambda: DetectionMetrics(["a", "b"], SAMPLES), add_boxes),
     "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
     "label maps": (lambda: SegmentationMetrics(list("abcde")), add_label_maps),
@@ -73,7 +73,7 @@ KINDS = {
 }
 
 
-def plain(table: SampleTable) -> list:
+def plain(table: EvaluatedSamples) -> list:
     kept, columns = table.kept(), table.metrics.columns(table.columns)
     rows = {name: [str(value) for value in column] for name, column in columns.items()}
     arrays = {name: str(array.tolist()) for name, array in kept.arrays.items()}  # as text not a number is itself
@@ -131,7 +131,7 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
     for chosen in (range(SAMPLES), others):
         metrics = make()
         if kind == "boxes":
-            metrics.pictures = None
+            metrics.images = None
         add(metrics, list(chosen))
         values = metrics.compute(metrics.state)
         intervals_of(metrics, chosen, CONFIDENCE, tables.append)
@@ -139,7 +139,7 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
     assert table.indices.tolist() == others.tolist()
     found = table.values()
     assert set(values) - set(found) <= {
-        "top-1 count", "top-5 count", "samples", "pictures", "detections", "not finite", "points", "landmarks",
+        "top-1 count", "top-5 count", "samples", "images", "detections", "not finite", "points", "landmarks",
         "pixels",
         *(f"{name} landmarks" for name in "abcde"),
     }  # fmt: skip

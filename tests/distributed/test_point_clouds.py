@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from support.processes import run_workers, succeeded
 
-from paddlevit_dist import Trainer, config
-from paddlevit_dist.contracts.dataset import Samples
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.tasks.dataset import Samples
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = [
@@ -47,7 +47,7 @@ class PartlyLabelled(Samples):
 
 
 def build(output: str, *arguments: str) -> Trainer:
-    values = config.load([f"-output={output}", *SMALL, *ROOMS, *SGD, "DATA.NUM_WORKERS", "0", *arguments]).values
+    values = settings.load([f"-output={output}", *SMALL, *ROOMS, *SGD, "DATA.NUM_WORKERS", "0", *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)
     datasets = {split: PartlyLabelled(task.build_dataset(split, Path(output))) for split in ("train", "val")}

@@ -5,15 +5,15 @@ import paddle
 import pytest
 from support.processes import run_workers, succeeded
 
-from paddlevit_dist import config as configuration
-from paddlevit_dist.contracts.task import Step
+from paddlevit_dist import settings as configuration
+from paddlevit_dist.distributed import data_parallel, rank, world_size
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
-from paddlevit_dist.parallel import data_parallel, rank, world_size
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.registry import register_dataset
+from paddlevit_dist.tasks.task import Step
 
 OPTIONS = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.DATASET", "two_boxes"]
 OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF", "nothing"]

@@ -1,4 +1,4 @@
-"""Segmentation of pictures gives the same weights for any number of processes, also with losses of classes and an
+"""Segmentation of images gives the same weights for any number of processes, also with losses of classes and an
 auxiliary head; and resumes as if nothing had happened."""
 
 import numpy as np

@@ -6,7 +6,7 @@ import pytest
 from support.processes import ROOT, run_main
 from support.runs import well
 
-# Pictures of different sizes, of which seven go to three processes unevenly.
+# Images of different sizes, of which seven go to three processes unevenly.
 DRAWN = [f"-cfg={ROOT}/configs/segformer_b0_shapes.yaml", "-num_workers=0", "REPORT", "False", "DATA.SHAPES.SIDES"]
 DRAWN += ["[40,72]", "DATA.SHAPES.TRAIN", "64", "DATA.SHAPES.VAL", "7"]
 WINDOWS = "SEGMENTATION.PROTOCOL slide SEGMENTATION.CROP [40,40] SEGMENTATION.STRIDE [24,30]".split()

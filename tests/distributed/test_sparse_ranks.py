@@ -6,8 +6,8 @@ import pytest
 from paddle import nn
 from support.processes import run_together
 
+from paddlevit_dist.distributed import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.models import create_model
-from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse import SparseTensor
 

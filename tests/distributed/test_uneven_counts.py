@@ -6,9 +6,9 @@ import pytest
 from support.processes import run_together
 from support.updates import changes_of_an_update
 
-from paddlevit_dist.contracts.task import Task, Term
+from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.steps import COUNTS
-from paddlevit_dist.parallel import rank, world_size
+from paddlevit_dist.tasks.task import Task, Term
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.standard_normal((40, 3)).astype("float32")

@@ -15,8 +15,8 @@ from support import acting, small_runs
 from support.processes import Finished, ended_by_itself, session_members, start_command, wait_until
 from support.runs import DIGITS, MAIN
 
+from paddlevit_dist.distributed import all_reduce_sum, barrier, launch_workers, plan_processes, rank, status
 from paddlevit_dist.engine import steps
-from paddlevit_dist.parallel import all_reduce_sum, barrier, launch_workers, plan_processes, rank, status
 from paddlevit_dist.registry import resolve
 
 SECONDS = 8  # how long a rank may stand still here
@@ -142,8 +142,8 @@ def test_a_rank_stopped_inside_an_exchange_is_named_once_gloo_gives_up():
 # ---- slow is not still -------------------------------------------------------------------------------------------
 
 
-class SlowPicture(small_runs.Part):
-    """Rank 1 takes longer over one picture than gloo would wait."""
+class SlowImage(small_runs.Part):
+    """Rank 1 takes longer over one image than gloo would wait."""
 
     seconds = 35.0
 
@@ -158,9 +158,9 @@ class SlowPicture(small_runs.Part):
         return super().sample(index, generator)
 
 
-def train_with_a_slow_picture(output: str, number: str) -> None:
+def train_with_a_slow_image(output: str, number: str) -> None:
     trainer = small_runs.build(output, "-epochs=1", "-batch_size=16")
-    trainer.datasets["train"] = SlowPicture(trainer.datasets["train"], 320, int(number))
+    trainer.datasets["train"] = SlowImage(trainer.datasets["train"], 320, int(number))
     started = time.monotonic()
     trainer.train()
     Path(f"{output}.{rank()}").write_text(str(time.monotonic() - started))
@@ -168,12 +168,12 @@ def train_with_a_slow_picture(output: str, number: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [1, 100])  # the first, and one in mid-epoch
-def test_a_picture_slower_than_gloo_and_the_watchdog_only_makes_all_wait(tmp_path, number):
+def test_an_image_slower_than_gloo_and_the_watchdog_only_makes_all_wait(tmp_path, number):
     output = tmp_path / "run"
-    process = start_command([sys.executable, __file__, "slow picture", str(output), str(number)], is_copy=True)
+    process = start_command([sys.executable, __file__, "slow image", str(output), str(number)], is_copy=True)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
-    assert all(float(Path(f"{output}.{number}").read_text()) > SlowPicture.seconds for number in range(2))
+    assert all(float(Path(f"{output}.{number}").read_text()) > SlowImage.seconds for number in range(2))
     assert "rank 1 has been waiting for a batch for 2" in err and "give up" not in err
 
 
@@ -192,8 +192,8 @@ def train_as_on_a_gpu(output: str, how: str) -> None:
     steps.is_on_gpu = lambda: True
     trainer = small_runs.build(output, "-epochs=1", "-batch_size=16", task_class=Hanging)
     if how == "reads":
-        SlowPicture.seconds = 2.5 * SECONDS
-        trainer.datasets["train"] = SlowPicture(trainer.datasets["train"], 320)
+        SlowImage.seconds = 2.5 * SECONDS
+        trainer.datasets["train"] = SlowImage(trainer.datasets["train"], 320)
     trainer.train()
 
 
@@ -237,7 +237,7 @@ if __name__ == "__main__":
     from paddlevit_dist.runtime.errors import run_and_report
 
     name, *rest = sys.argv[1:]
-    trainings = {"stopped": train_and_stop, "slow picture": train_with_a_slow_picture, "as on a GPU": train_as_on_a_gpu}
+    trainings = {"stopped": train_and_stop, "slow image": train_with_a_slow_image, "as on a GPU": train_as_on_a_gpu}
     work, words = (trainings[name], tuple(rest)) if name in trainings else (hang, (name,))
     seconds = float(rest[0]) if rest and work is hang else SECONDS
     sys.exit(run_and_report(lambda: launch_workers(work, words, plan_processes(2), watchdog_seconds=seconds)))

@@ -6,10 +6,10 @@ It prints how the gradients of the fast convolution lie in memory, and "equal" w
 import numpy as np
 import paddle
 
-from paddlevit_dist.contracts.task import Step, Task, Term
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import Updater
 from paddlevit_dist.models import prepared
+from paddlevit_dist.tasks.task import Step, Task, Term
 
 CLIP, RATE, UPDATES = 0.5, 0.1, 4
 

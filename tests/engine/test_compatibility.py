@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
-from paddlevit_dist.config import load
-from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.engine.compatibility import Compatibility, compare, of_settings, settings_of
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.task import Task
 
 CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
 

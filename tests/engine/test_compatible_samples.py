@@ -11,11 +11,11 @@ from support import small_runs
 
 from paddlevit_dist import Trainer, UserError
 from paddlevit_dist.checkpoint import store
-from paddlevit_dist.config import load
-from paddlevit_dist.contracts.dataset import Samples, digests
-from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.engine.compatibility import Compatibility, compare_files, listed
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.dataset import Samples, digests
+from paddlevit_dist.tasks.task import Task
 
 STRICT, LOOSE = SimpleNamespace(ALLOW_CHANGES=False), SimpleNamespace(ALLOW_CHANGES=True)
 TASK = Task(STRICT)
@@ -165,7 +165,7 @@ RUN = (
 
 @pytest.fixture
 def start(tmp_path):
-    """``start(*words)`` makes a training on pictures that are divided; its first epoch is done."""
+    """``start(*words)`` makes a training on images that are divided; its first epoch is done."""
     for number in range(12):
         file = tmp_path / "data" / ("ant", "bee")[number % 2] / f"{number}.png"
         file.parent.mkdir(parents=True, exist_ok=True)

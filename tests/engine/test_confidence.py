@@ -1,4 +1,4 @@
-"""Evaluations of a run show and record their intervals, which are those of its table of pictures."""
+"""Evaluations of a run show and record their intervals, which are those of its table of images."""
 
 import json
 import re
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from support import small_runs
 
-from paddlevit_dist.config import load
+from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.intervals import bootstrap, means
-from paddlevit_dist.prediction.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 
 def names_of(folder: Path) -> list[str]:
@@ -39,7 +39,7 @@ def test_a_training_and_an_evaluation_tell_and_record_the_same_interval(tmp_path
     assert first["interval"] == second["interval"] and first["interval"]["percent"] == 95
     assert set(first["interval"]) == {"percent", "top-1", "top-5", "loss", "balanced accuracy"}  # of what the event has
     low, high = first["interval"]["top-1"]
-    assert [low, high] == pytest.approx(quantiles(first["top-1 count"], 200).tolist(), abs=1.0)  # two pictures
+    assert [low, high] == pytest.approx(quantiles(first["top-1 count"], 200).tolist(), abs=1.0)  # two images
     shown = f"top-1 {first['top-1']:.2f} [{low:.1f}, {high:.1f}] top-5 {first['top-5']:.2f} loss {first['loss']:.4f}"
     assert (trained / "log.txt").read_text().splitlines()[-1].endswith(f" {shown} (last and best, epoch 1)")
     assert (evaluated / "log.txt").read_text().splitlines()[-1].endswith(f" {shown}")

@@ -10,10 +10,10 @@ import pytest
 from support import small_runs
 from support.report_runs import Page
 
-from paddlevit_dist.contracts.figures import Table
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.prediction.evaluation import evaluate_only
+from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.report import store
+from paddlevit_dist.tasks.figures import Table
 
 RUN = ["-batch_size=32", "REPORT", "True", "SAVE_FREQ", "1"]
 

@@ -11,12 +11,12 @@ import pytest
 from support import small_runs
 from support.runs import DIGITS, events, refused
 
-from paddlevit_dist import config as configuration
+from paddlevit_dist import settings as configuration
 from paddlevit_dist.checkpoint import store as checkpoints
-from paddlevit_dist.contracts.task import Step
-from paddlevit_dist.engine.finite import SCALER_SKIPS, SkippedUpdates, TensorCopies
+from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, SkippedUpdates, TensorCopies
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import Step
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "-epochs=1", "SAVE_EVERY_UPDATES", "1", "KEEP_UPDATES", "20"]
 
@@ -106,7 +106,7 @@ def test_a_loss_scaler_may_skip_many_more(capsys):
 
 
 class LogOfBrightness(paddle.nn.Layer):
-    """Infinite, or its slope, for a picture that is darker than a threshold."""
+    """Infinite, or its slope, for an image that is darker than a threshold."""
 
     def __init__(self, threshold: float, in_backward: bool) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Brightness(paddle.nn.Layer):
 
 
 def brightness(threshold: float, in_backward: bool) -> Any:
-    """The task of classification with a model of the digits that cannot take pictures darker than ``threshold``."""
+    """The task of classification with a model of the digits that cannot take images darker than ``threshold``."""
 
     class OfBrightness(resolve("task", "classification")):
         def build_model(self) -> paddle.nn.Layer:
@@ -145,8 +145,8 @@ def brightness(threshold: float, in_backward: bool) -> Any:
 def test_the_run_that_ends_names_the_layer_and_the_samples(tmp_path, in_backward):
     arguments = [*RUN, "TRAIN.MAX_SKIPPED_UPDATES", "1", "-accum_iter=2", "-batch_size=16"]
     seen = small_runs.build(str(tmp_path / "seen"), *arguments).training()
-    pictures = [seen.task.normalise(batch["images"]) for batch in itertools.islice(seen.loader.epochs(1, 1), 2)]
-    brightnesses = np.concatenate([batch.mean(axis=[1, 2, 3]).numpy() for batch in pictures])
+    images = [seen.task.normalise(batch["images"]) for batch in itertools.islice(seen.loader.epochs(1, 1), 2)]
+    brightnesses = np.concatenate([batch.mean(axis=[1, 2, 3]).numpy() for batch in images])
     threshold = float(np.sort(brightnesses)[2:4].mean())  # 3 are darker
     order = np.random.default_rng([0, 1]).permutation(320)[:32]  # the sampler's definition: seed and epoch
     dark = set(order[brightnesses < threshold].tolist())

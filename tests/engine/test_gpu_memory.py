@@ -146,7 +146,7 @@ PREDICT = """
 import sys
 from engine.test_gpu_memory import no_memory
 from paddlevit_dist.commands.predict import run
-from paddlevit_dist.prediction import predictor
+from paddlevit_dist.inference import predictor
 from paddlevit_dist.runtime.errors import run_and_report
 
 predictor.predict_batch = no_memory

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import annotation, write_coco, write_picture
+from images.detection.coco_writer import annotation, write_coco, write_image
 from images.detection.test_voc_data import write_voc
 from images.detection.test_yolo_data import LABELS, write_yolo
 from volumes.volume_files import voxels, world, write_landmarks, write_volume
 
-from paddlevit_dist.config import load
-from paddlevit_dist.contracts.dataset import Dataset, Samples
-from paddlevit_dist.contracts.task import make_task
 from paddlevit_dist.engine.compatibility import compare_files, listed
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import CLASSES_FILE, list_file, scene_file, write_lines, write_scene
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.dataset import Dataset, Samples
+from paddlevit_dist.tasks.task import make_task
 
 
 def write_folders(root, **splits):
@@ -23,7 +23,7 @@ def write_folders(root, **splits):
         for number, name in enumerate(names):
             file = root / split / ("ant", "bee")[number % 2] / f"{name}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_picture(file, 20, 20, number)
+            write_image(file, 20, 20, number)
     return ["-cfg=vit_digits", "-dataset=folder"]
 
 
@@ -31,7 +31,7 @@ def write_coco_files(root, **splits):
     for split, names in splits.items():
         images = [{"id": n, "file_name": f"{name}.png", "height": 20, "width": 30} for n, name in enumerate(names)]
         for image in images:
-            write_picture(root / f"{split}2017" / image["file_name"], 20, 30, image["id"])
+            write_image(root / f"{split}2017" / image["file_name"], 20, 30, image["id"])
         write_coco(root, [annotation(1, 0, [1, 1, 5, 5])], f"{split}2017", images)
     return ["-cfg=detr_shapes", "-dataset=coco"]
 

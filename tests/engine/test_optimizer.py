@@ -5,7 +5,6 @@ import paddle
 import pytest
 from yacs.config import CfgNode
 
-from paddlevit_dist.contracts.model import Model
 from paddlevit_dist.engine.optimizer import (
     OptimizerState,
     build_optimizer,
@@ -14,6 +13,7 @@ from paddlevit_dist.engine.optimizer import (
 )
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model import Model
 
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8
 

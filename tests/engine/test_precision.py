@@ -20,10 +20,10 @@ from paddle.amp import grad_scaler
 from PIL import Image
 from support import small_runs
 
-from paddlevit_dist import Predictor, config
+from paddlevit_dist import Predictor, settings
 from paddlevit_dist.engine import precision as precision_module
 from paddlevit_dist.engine.precision import EvaluationPrecision, LossScale, Precision
-from paddlevit_dist.prediction.evaluation import evaluate_only
+from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -116,7 +116,7 @@ def test_evaluation_in_half_precision_says_so_and_training_and_prediction_agree(
 
 def test_without_a_gpu_or_the_key_an_evaluation_is_in_float32_and_its_line_as_ever():
     for words, notice in (([], ""), (["EVAL_AMP", "true"], "EVAL_AMP: this device has no half-precision kernels")):
-        precision = EvaluationPrecision(config.load(words).values)
+        precision = EvaluationPrecision(settings.load(words).values)
         assert precision.notice.startswith(notice) and bool(precision.notice) == bool(notice)
         assert precision.facts == {}
         model = paddle.nn.Linear(1, 1)
@@ -127,7 +127,7 @@ def test_without_a_gpu_or_the_key_an_evaluation_is_in_float32_and_its_line_as_ev
 def test_a_compiled_forward_pass_is_the_models_own_again_after_an_evaluation(autocasts):
     model = paddle.nn.Linear(1, 1)
     model.forward = compiled = lambda x: (x, len(autocasts))
-    with EvaluationPrecision(config.load(["EVAL_AMP", "true"]).values).forward_of(model):
+    with EvaluationPrecision(settings.load(["EVAL_AMP", "true"]).values).forward_of(model):
         assert model(3) == (3, 1)
     assert model.forward is compiled
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from paddlevit_dist.contracts.prediction import Entry, InputSamples
-from paddlevit_dist.prediction.rows import begin, entries_of, write_tables, writer_of_rank
+from paddlevit_dist.inference.rows import begin, entries_of, write_tables, writer_of_rank
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import Entry, InputSamples
 
 NAMES = ["=cmd|'/c calc'!A1.png", "+1.png", "-2.png", "@sum.png", "red\x1b[31m.png", "two\nlines.png", "plain ä.png"]
 IDENTITY = {"source": "a/b", "weights_sha256": "w", "settings_sha256": "s", "inputs": 2, "inputs_sha256": "i"}

@@ -19,7 +19,7 @@ from support.processes import run_workers, succeeded
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
 from paddlevit_dist.engine.checkpointer import Background
-from paddlevit_dist.engine.finite import not_finite, weights_digest
+from paddlevit_dist.engine.nan_guard import not_finite, weights_digest
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 

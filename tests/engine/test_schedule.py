@@ -5,10 +5,10 @@ import math
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.config import default_config, load
-from paddlevit_dist.config.course import epochs_for, with_fitting_batch, with_fitting_epochs
 from paddlevit_dist.engine.schedule import Rates, Schedule, describe_rates, scaled_rates, schedule_of
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import default_config, load
+from paddlevit_dist.settings.run_length import epochs_for, with_fitting_batch, with_fitting_epochs
 
 RATES = Rates(base=1.0, warmup_start=0.1, end=0.2)
 

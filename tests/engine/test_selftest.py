@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 from support.runs import DIGITS
 
-from paddlevit_dist import config
-from paddlevit_dist.diagnosis.selftest import PERTURBED, differences, read_way, run_way
+from paddlevit_dist import settings
+from paddlevit_dist.debug.selftest import PERTURBED, differences, read_way, run_way
 from paddlevit_dist.images.classification.task import Classification
 
 
@@ -56,7 +56,7 @@ class NeverTheSame(Digits):
 
 def ways_of(folder, *kinds, keys=()):
     """What a single process makes of these tasks; of the first also from weights with other last bits."""
-    values = config.load([*DIGITS, f"-output={folder}", "TRAIN.OPTIMIZER.NAME", "SGD", *keys]).values
+    values = settings.load([*DIGITS, f"-output={folder}", "TRAIN.OPTIMIZER.NAME", "SGD", *keys]).values
     for number, kind in enumerate(kinds):
         place = folder / kind.__name__
         place.mkdir()

@@ -11,14 +11,14 @@ from paddle import nn
 from points.test_scene_store import scene_of
 from volumes import volume_files
 
-from paddlevit_dist import UserError, config
-from paddlevit_dist.contracts.task import make_task
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import compatibility
 from paddlevit_dist.engine.startup_log import describe_training
 from paddlevit_dist.points.data.scene_store import write_scene
+from paddlevit_dist.tasks.task import make_task
 
 
-def pictures(root):
+def images(root):
     for split in ("train", "val"):
         write_single_folder(root / split, {"ant": 3, "bee": 3})
 
@@ -44,7 +44,7 @@ def volumes(root):
 
 
 OPTIONS = {
-    pictures: ["-dataset=folder"],
+    images: ["-dataset=folder"],
     boxes: ["TASK=detection", "-dataset=yolo", "MODEL.NAME=detr_resnet50"],
     scenes: ["TASK=semantic_segmentation", "-dataset=scenes", "MODEL.NAME=minkunet14"],
     volumes: ["TASK=landmarks", "-dataset=landmarks", "MODEL.NAME=unet3d"],
@@ -63,7 +63,7 @@ def machine(folder, write, change, *options):
     change(folder / "data")
     (folder / "cache").mkdir()
     (folder / "out").mkdir()
-    values = config.load([*OPTIONS[write], f"-output={folder}/out", f"-data_path={folder}/data", *options]).values
+    values = settings.load([*OPTIONS[write], f"-output={folder}/out", f"-data_path={folder}/data", *options]).values
     task = make_task(values)
     return values, task, {split: task.build_dataset(split, folder / "cache") for split in ("train", "val")}
 
@@ -89,8 +89,8 @@ def test_the_same_data_in_another_folder_are_the_same(compare, write):
     compare(write, unchanged, "-num_workers=3")
 
 
-def test_what_was_held_out_of_the_same_pictures_is_the_same(compare):
-    compare(pictures, unchanged, common=["DATA.VAL_FRACTION", "0.4"])
+def test_what_was_held_out_of_the_same_images_is_the_same(compare):
+    compare(images, unchanged, common=["DATA.VAL_FRACTION", "0.4"])
 
 
 def rename_class(root):
@@ -101,10 +101,10 @@ def rename_class(root):
 @pytest.mark.parametrize(
     "write, change, told",
     [
-        (pictures, lambda root: (root / "train/ant/1.png").unlink(), "train samples 5 instead of 6"),
-        (pictures, lambda root: (root / "val/ant/1.png").rename(root / "val/ant/4.png"), "its val names are others"),
-        (pictures, rename_class, "train classes 1 wasp instead of bee"),
-        (pictures, lambda root: (root / "train/ant/2.png").rename(root / "train/bee/3.png"), "its train labels are"),
+        (images, lambda root: (root / "train/ant/1.png").unlink(), "train samples 5 instead of 6"),
+        (images, lambda root: (root / "val/ant/1.png").rename(root / "val/ant/4.png"), "its val names are others"),
+        (images, rename_class, "train classes 1 wasp instead of bee"),
+        (images, lambda root: (root / "train/ant/2.png").rename(root / "train/bee/3.png"), "its train labels are"),
         (boxes, lambda root: (root / "labels/train/1.txt").write_text("0 0.5 0.5 0.4 0.5\n"), "its train boxes are"),
         (scenes, lambda root: write_scene(root / "scenes/a.scene", OTHER_CLASSES), "its train points are others"),
         (
@@ -122,7 +122,7 @@ def test_data_that_differ_are_named(compare, write, change, told):
 def test_settings_and_versions_that_differ_are_named(compare):
     told = r"0 on .*: paddle 9.9 instead of \S+; SEED 3 instead of 0; give all machines the same data"
     with pytest.raises(UserError, match=told):
-        compare(pictures, unchanged, "SEED", "3", paddle="9.9")
+        compare(images, unchanged, "SEED", "3", paddle="9.9")
 
 
 def said_of(model):

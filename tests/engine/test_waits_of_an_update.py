@@ -12,16 +12,16 @@ import pytest
 from support.small_runs import TINY
 from support.waits import counted_waits
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import Step
-from paddlevit_dist.engine.finite import SkippedUpdates, TensorCopies
+from paddlevit_dist import settings
+from paddlevit_dist.distributed import status
 from paddlevit_dist.engine.model_ema import ModelEma
+from paddlevit_dist.engine.nan_guard import SkippedUpdates, TensorCopies
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import Updater
-from paddlevit_dist.observe.meters import Meters
-from paddlevit_dist.parallel import status
+from paddlevit_dist.logging.meters import Meters
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.tasks.task import Step
 
 STEPS = 3
 PLAIN = "MODEL.NUM_CLASSES 10 DATA.IMAGE_SIZE 16 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 MODEL.DROPOUT 0".split()
@@ -31,7 +31,7 @@ class Run:
     """Updates of a tiny ViT, by what a training makes of them."""
 
     def __init__(self, optimizer: str, scales: bool, on_host: bool = False, depth: int = 2) -> None:
-        values = config.load([*TINY, *PLAIN, "TRAIN.OPTIMIZER.NAME", optimizer, "MODEL.DEPTH", str(depth)]).values
+        values = settings.load([*TINY, *PLAIN, "TRAIN.OPTIMIZER.NAME", optimizer, "MODEL.DEPTH", str(depth)]).values
         self.task = resolve("task", "classification")(values)
         paddle.seed(0)
         self.model = self.task.build_model()

@@ -1,4 +1,4 @@
-"""What is annotated in pictures, for the table."""
+"""What is annotated in images, for the table."""
 
 import json
 from typing import Any

@@ -20,8 +20,8 @@ def read(folder):
     dataset = LabelMaps(str(folder), "train", cache)
     assert 0 < dataset.num_classes == len(dataset.class_names) <= 255
     for index in range(len(dataset)):
-        picture, labels = dataset.read(index)
-        assert labels.shape == picture.size[::-1] and labels[labels != 255].max(initial=0) < dataset.num_classes
+        image, labels = dataset.read(index)
+        assert labels.shape == image.size[::-1] and labels[labels != 255].max(initial=0) < dataset.num_classes
 
 
 def make_lists(folder):

@@ -152,7 +152,7 @@ def _in_tar(content: bytes, damage: Callable[[bytes], bytes], rng: np.random.Gen
 
 
 def _in_png(content: bytes, damage: Callable[[bytes], bytes], rng: np.random.Generator) -> bytes:
-    """One chunk's content, with its length and checksum right again; other pictures as they are."""
+    """One chunk's content, with its length and checksum right again; other images as they are."""
     if not content.startswith(b"\x89PNG"):
         return damage(content)
     chunks, at = [], 8

@@ -10,19 +10,19 @@ from types import SimpleNamespace
 import numpy as np
 from yacs.config import CfgNode
 
-from paddlevit_dist import config
+from paddlevit_dist import settings as config
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.content import settings_beside
 from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.comparing.pairs import compare
-from paddlevit_dist.comparing.tables import read as read_samples
-from paddlevit_dist.comparing.tables import write_beside
-from paddlevit_dist.comparing.telling import corrected, lines_of
-from paddlevit_dist.contracts.metrics import Kept
+from paddlevit_dist.compare.pairs import compare
+from paddlevit_dist.compare.tables import read as read_samples
+from paddlevit_dist.compare.tables import write_beside
+from paddlevit_dist.compare.telling import corrected, lines_of
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
-from paddlevit_dist.observe.record import supersede
+from paddlevit_dist.logging.record import supersede
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.metrics import SampleTable
 
 _FILES = Path(__file__).resolve().parents[1] / "checkpoint" / "files"
 _STATE = {"weight": np.arange(12, dtype=np.float32).reshape(3, 4), "bias": np.ones(3, np.float16)}
@@ -84,7 +84,7 @@ def make_archived_weights(folder):
 
 
 def make_samples(folder):
-    """Of pictures and of boxes, written as an evaluation writes them."""
+    """Of images and of boxes, written as an evaluation writes them."""
     boxes = MatchTable.empty(2)._asdict()
     boxes.update(
         image_ids=np.arange(3),
@@ -100,7 +100,7 @@ def make_samples(folder):
     classes = {"labels": np.array([0, 1, 1]), "places": np.array([0, 0, 1]), "losses": np.ones(3, np.float32)}
     kinds = {"classes": ({**classes, "top": np.array([1])}, "top-1"), "boxes": ({"ids": np.arange(3), **boxes}, "AP")}
     for kind, (arrays, score) in kinds.items():
-        kept = Kept(kind, ["a", "b"], arrays)
+        kept = SampleTable(kind, ["a", "b"], arrays)
         evaluation = SimpleNamespace(
             table=SimpleNamespace(indices=np.arange(3), kept=lambda kept=kept: kept, groups=None),
             config=CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}}),

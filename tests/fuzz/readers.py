@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from paddlevit_dist.runtime.errors import UserError
 
-from . import boxes, label_maps, other_files, pictures, results, scenes, volumes
+from . import boxes, images, label_maps, other_files, results, scenes, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
 
 
@@ -52,18 +52,18 @@ _TABLE = [
     Reader("weights in archives", other_files.make_archived_weights, other_files.read_all_weights, packing=ZIP),
     Reader("samples of an evaluation", other_files.make_samples, other_files.compare_samples, packing=ZIP),
     Reader("weights of Hugging Face", other_files.make_shards, other_files.read_shards, is_text=True),
-    Reader("class names", pictures.make_class_names, pictures.read_class_names, True, least_refused=0.1),
-    Reader("labels in a list", pictures.make_labels, pictures.read_labels, True, least_refused=0.1),
-    Reader("pictures in a list", pictures.make_list, pictures.read_list, True),
-    Reader("IDX", pictures.make_idx, pictures.read_idx),
-    Reader("IDX compressed", pictures.make_idx_gz, pictures.read_idx, packing=GZIP),
-    Reader("CIFAR batches", pictures.make_cifar, pictures.read_cifar),
-    Reader("CIFAR archive", pictures.make_cifar_archive, pictures.read_cifar, packing=TAR),
-    Reader("tar", pictures.make_tar, pictures.read_tar, packing=TAR, least_refused=0.1),
-    Reader("development kit", pictures.make_kit, pictures.read_kit, packing=TAR, least_refused=0.0),
-    Reader("record of prepared pictures", pictures.make_record, pictures.read_record, True),
-    Reader("pictures", pictures.make_pictures, pictures.read_pictures, packing=PNG),
-    Reader("pictures by OpenCV", pictures.make_jpegs, pictures.read_jpegs, least_refused=0.1),
+    Reader("class names", images.make_class_names, images.read_class_names, True, least_refused=0.1),
+    Reader("labels in a list", images.make_labels, images.read_labels, True, least_refused=0.1),
+    Reader("images in a list", images.make_list, images.read_list, True),
+    Reader("IDX", images.make_idx, images.read_idx),
+    Reader("IDX compressed", images.make_idx_gz, images.read_idx, packing=GZIP),
+    Reader("CIFAR batches", images.make_cifar, images.read_cifar),
+    Reader("CIFAR archive", images.make_cifar_archive, images.read_cifar, packing=TAR),
+    Reader("tar", images.make_tar, images.read_tar, packing=TAR, least_refused=0.1),
+    Reader("development kit", images.make_kit, images.read_kit, packing=TAR, least_refused=0.0),
+    Reader("record of prepared images", images.make_record, images.read_record, True),
+    Reader("pictures", images.make_images, images.read_images, packing=PNG),
+    Reader("images by OpenCV", images.make_jpegs, images.read_jpegs, least_refused=0.1),
     Reader("COCO's annotations", boxes.make_coco, boxes.read_coco, is_text=True),
     Reader("COCO's annotations, any byte", boxes.make_coco, boxes.read_coco),
     Reader("Pascal VOC's annotations", boxes.make_voc, boxes.read_voc, is_text=True),
@@ -108,12 +108,12 @@ _TABLE = [
     Reader("instances of a scene", results.make_instances, results.read_scene, is_text=True),
     Reader("landmarks in a table", results.make_landmarks, results.read_landmarks, is_text=True),
     # Caches are never refused: what is damaged is made again.
-    Reader("cache of tar", _cache_of(pictures.make_tar, pictures.read_tar), pictures.read_tar, least_refused=0.0),
-    Reader("cache of IDX", _cache_of(pictures.make_idx_gz, pictures.read_idx), pictures.read_idx, least_refused=0.0),
+    Reader("cache of tar", _cache_of(images.make_tar, images.read_tar), images.read_tar, least_refused=0.0),
+    Reader("cache of IDX", _cache_of(images.make_idx_gz, images.read_idx), images.read_idx, least_refused=0.0),
     Reader(
         "cache of CIFAR",
-        _cache_of(pictures.make_cifar_archive, pictures.read_cifar),
-        pictures.read_cifar,
+        _cache_of(images.make_cifar_archive, images.read_cifar),
+        images.read_cifar,
         least_refused=0.0,
     ),
     Reader("cache of annotations", _cache_of(boxes.make_coco, boxes.read_coco), boxes.read_coco, least_refused=0.0),

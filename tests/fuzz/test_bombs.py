@@ -17,13 +17,13 @@ from images.cifar_writer import write_archive
 from PIL import Image
 from points.raw_scenes import write_scannet
 from support.processes import run_command
-from support.runs import MAIN, PICTURES, refused, write_pictures
+from support.runs import IMAGES, MAIN, refused, write_images
 from volumes.volume_files import write_landmarks, write_series, write_volume
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.imagenet import kit_labels
 from paddlevit_dist.images.data.prepared import read_preparation
-from paddlevit_dist.images.data.reading import Reading, UnreadablePicture, decode_image
+from paddlevit_dist.images.data.reading import Reading, UnreadableImage, decode_image
 from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
@@ -63,7 +63,7 @@ def idx_header(*shape):
     [
         ((2, 28, 28), "is too long: its header announces 1584 bytes, found at least"),
         ((1 << 19, 32, 32), "announces 536,870,928 bytes, but has "),
-        ((2**32 - 1, 2**32 - 1, 2**32 - 1), "pictures do not compress so well"),
+        ((2**32 - 1, 2**32 - 1, 2**32 - 1), "images do not compress so well"),
     ],
 )
 def test_idx_writes_no_more_than_its_header_announces(tmp_path, shape, message):
@@ -185,21 +185,21 @@ def bomb_png(side):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
-def test_a_picture_of_13000_pixels_a_side_is_listed_and_names_the_key(tmp_path, little_memory):
+def test_an_image_of_13000_pixels_a_side_is_listed_and_names_the_key(tmp_path, little_memory):
     encoded = bomb_png(13_000)
     assert len(encoded) < 30_000
-    with pytest.raises(UnreadablePicture, match=r"13000 x 13000 pixels .* 89478485 pixels; raise DATA.MAX_PIXELS"):
+    with pytest.raises(UnreadableImage, match=r"13000 x 13000 pixels .* 89478485 pixels; raise DATA.MAX_PIXELS"):
         decode_image(encoded, "x.png", "RGB")
     assert Image.open(io.BytesIO(encoded)).size == (13_000, 13_000)
-    with pytest.raises(UnreadablePicture, match="above the limit of 168999999 pixels"):
+    with pytest.raises(UnreadableImage, match="above the limit of 168999999 pixels"):
         decode_image(encoded, "x.png", "RGB", Reading(max_pixels=13_000**2 - 1))
 
 
-def test_training_stops_at_such_a_picture_or_leaves_it_out(tmp_path):
-    root = write_pictures(tmp_path / "data")
+def test_training_stops_at_such_an_image_or_leaves_it_out(tmp_path):
+    root = write_images(tmp_path / "data")
     bomb = root / "train" / "ant" / "bomb.png"
     bomb.write_bytes(bomb_png(13_000))
-    command = [*PICTURES, f"-data_path={root}", f"-output={tmp_path / 'out'}"]
+    command = [*IMAGES, f"-data_path={root}", f"-output={tmp_path / 'out'}"]
     message = refused(*command)
     assert f"{bomb} cannot be read as an image" in message and "raise DATA.MAX_PIXELS" in message
     ended = run_command([sys.executable, str(MAIN), *command, "DATA.ON_BAD_SAMPLE", "skip"], timeout=120)
@@ -207,8 +207,8 @@ def test_training_stops_at_such_a_picture_or_leaves_it_out(tmp_path):
     assert "raise DATA.MAX_PIXELS" in (tmp_path / "out" / "quarantine.tsv").read_text()
 
 
-def test_prepare_images_lists_such_a_picture(tmp_path):
-    root = write_pictures(tmp_path / "data", 2, 1)
+def test_prepare_images_lists_such_an_image(tmp_path):
+    root = write_images(tmp_path / "data", 2, 1)
     (root / "train" / "ant" / "bomb.png").write_bytes(bomb_png(13_000))
     command = [sys.executable, "-m", "paddlevit_dist", "prepare", "images", str(root)]
     ended = run_command([*command, "--workers=1"], timeout=120)

@@ -14,7 +14,7 @@ from support.processes import run_command, succeeded
 from .readers import READERS
 
 MANY = int(os.environ.get("FUZZ_CASES", "300"))
-SUBJECTS = ("boxes", "other_files", "pictures", "results", "scenes", "volumes")  # the modules beside this one
+SUBJECTS = ("boxes", "other_files", "images", "results", "scenes", "volumes")  # the modules beside this one
 
 
 def check(names, count, folder, timeout):

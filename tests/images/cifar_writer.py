@@ -35,7 +35,7 @@ def _python2(value: Any) -> bytes:
 
 
 def make_batches(names: list[str], rows: int, classes: int) -> dict[str, dict[str, Any]]:
-    """A batch of random pictures for each name."""
+    """A batch of random images for each name."""
     generator = np.random.default_rng(0)
     return {
         name: {
@@ -63,7 +63,7 @@ def pickled(batches: dict[str, dict[str, Any]], label_key: str = "labels") -> di
                 "batch_label": f"{name} of several",
                 label_key: batch["labels"],
                 "data": batch["data"],
-                "filenames": [f"picture_{row}.png" for row in range(len(batch["labels"]))],
+                "filenames": [f"image_{row}.png" for row in range(len(batch["labels"]))],
             }
         )
         for name, batch in batches.items()

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist import Trainer, config
+from paddlevit_dist import Trainer, settings
+from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.models import variant_options
-from paddlevit_dist.parallel import rank, world_size
 from paddlevit_dist.registry import SPELLINGS, resolve
 
 
@@ -27,14 +27,14 @@ def reduced(name: str) -> list[str]:
     return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTH", "2"]
 
 
-def run_all(recipes: list[str], pictures: str, output: str, teacher: list[str]) -> dict[str, Any]:
+def run_all(recipes: list[str], images: str, output: str, teacher: list[str]) -> dict[str, Any]:
     """What became of each recipe: losses of its updates, the last evaluation, a sum over its weights."""
     results = {}
     for recipe in recipes:
-        given = config.load([f"-cfg={recipe}"]).values
+        given = settings.load([f"-cfg={recipe}"]).values
         words = [
             "-dataset=folder",
-            f"-data_path={pictures}",
+            f"-data_path={images}",
             f"-batch_size={8 // world_size()}",
             *reduced(given.MODEL.NAME),
         ]
@@ -53,7 +53,7 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
     shallow = "MODEL.ENCODER_LAYERS 1 MODEL.DECODER_LAYERS 2 MODEL.NUM_QUERIES 10".split()
     results = {}
     for recipe in recipes:
-        is_detr = config.load([f"-cfg={recipe}"]).values.MODEL.NAME.startswith("detr")
+        is_detr = settings.load([f"-cfg={recipe}"]).values.MODEL.NAME.startswith("detr")
         results[Path(recipe).stem] = run(recipe, output, [*data, *(shallow if is_detr else [])])
     return results
 
@@ -78,7 +78,7 @@ def run(recipe: str, output: str, words: list[str]) -> dict[str, Any]:
         f"-cfg={recipe} -output={output}/{Path(recipe).stem} -accum_iter=1 -num_workers=0 -epochs=1 REPORT False "
         f"-ngpus={world_size()} TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1 MODEL.PRETRAINED None"
     ).split()
-    values = config.load([*common, *words]).values
+    values = settings.load([*common, *words]).values
     folder = Path(values.SAVE)
     folder.mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)

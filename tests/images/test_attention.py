@@ -18,7 +18,7 @@ MODELS = {  # how many of the model's attentions there are, and how many can be 
     "cait_xxs24_224": ({"depth": 1, "patch_size": 8, "embed_dim": 32, "num_heads": 4, **SMALL}, 3, 2),
     "swin_tiny_patch4_window7_224": ({"depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32, **SMALL}, 4, 0),
 }
-PICTURES = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.float32)
+IMAGES = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.float32)
 
 
 def watched(name: str, **options: Any) -> tuple[paddle.nn.Layer, list[int]]:
@@ -42,7 +42,7 @@ def test_fused_attention_is_the_plain_product_in_values_and_gradients(name):
         model.clear_gradients()
         seen.clear()
         with attention(fused=fused):
-            logits = model(paddle.to_tensor(PICTURES))
+            logits = model(paddle.to_tensor(IMAGES))
             (logits * paddle.arange(1.0, 4.0)).sum().backward()
         assert len(seen) == plain_products
         outcomes.append([logits.numpy()] + [p.grad.numpy() for p in model.parameters() if p.grad is not None])
@@ -53,15 +53,15 @@ def test_fused_attention_is_the_plain_product_in_values_and_gradients(name):
 
 def test_fused_attention_drops_weights_in_training_only():
     model, _ = watched("vit", attention_dropout=0.5)
-    pictures = paddle.to_tensor(PICTURES)
+    images = paddle.to_tensor(IMAGES)
     with attention(fused=True), paddle.no_grad():
-        first, second = model(pictures), model(pictures)
+        first, second = model(images), model(images)
         model.train()
-        third, fourth = model(pictures), model(pictures)
+        third, fourth = model(images), model(images)
     assert (first == second).all() and not (third == fourth).all()
     with attention(fused=False), paddle.no_grad():
         model.eval()
-        np.testing.assert_allclose(first.numpy(), model(pictures).numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(first.numpy(), model(images).numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("precision", [contextlib.nullcontext, paddle.amp.auto_cast], ids=["float32", "auto_cast"])
@@ -69,7 +69,7 @@ def test_fused_attention_drops_weights_in_training_only():
 def test_without_a_gpu_attention_stays_the_plain_product(precision):
     model, seen = watched("vit")
     with paddle.no_grad(), precision():
-        model(paddle.to_tensor(PICTURES))
+        model(paddle.to_tensor(IMAGES))
     assert len(seen) == MODELS["vit"][1]
 
 

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from yacs.config import CfgNode
 
-from paddlevit_dist.config import default_config
 from paddlevit_dist.images.transforms import policies as augment
 from paddlevit_dist.images.transforms.policies import (
     AutoAugment,
@@ -30,6 +29,7 @@ from paddlevit_dist.images.transforms.policies import (
 )
 from paddlevit_dist.images.transforms.policy_tables import AUTO_AUGMENT
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import default_config
 
 from .timm_peer import kolmogorov_distance, timm_module
 
@@ -191,26 +191,26 @@ def test_auto_augment_does_its_rows_equally_often_and_its_steps_by_their_probabi
 
 
 def test_three_augment_is_always_one_of_three():
-    policy, picture = parse_auto_augment("3a"), noise()
-    grey = np.asarray(picture.convert("L").convert("RGB"))
-    solarized = np.asarray(ImageOps.solarize(picture, 128))
+    policy, image = parse_auto_augment("3a"), noise()
+    grey = np.asarray(image.convert("L").convert("RGB"))
+    solarized = np.asarray(ImageOps.solarize(image, 128))
     kinds = Counter()
     for seed in range(300):
-        result = np.asarray(policy(picture, rng(seed)))
+        result = np.asarray(policy(image, rng(seed)))
         if (result == grey).all():
             kinds["grey"] += 1
         elif (result == solarized).all():
             kinds["solarized"] += 1
         else:
             kinds["blurred"] += 1
-            assert result.std() < np.asarray(picture).std()
+            assert result.std() < np.asarray(image).std()
     assert set(kinds) == {"grey", "solarized", "blurred"} and min(kinds.values()) > 70
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_same_parameters_give_timms_picture(text, monkeypatch):
-    """timm's pictures for the operations, magnitudes and signs that our generator drew."""
-    timm, ours, picture = timm_module("auto_augment"), parse_rand_augment(text, (124, 116, 104)), noise()
+def test_the_same_parameters_give_timms_image(text, monkeypatch):
+    """timm's images for the operations, magnitudes and signs that our generator drew."""
+    timm, ours, image = timm_module("auto_augment"), parse_rand_augment(text, (124, 116, 104)), noise()
     drawn = []
     for name, operation in augment.OPERATIONS.items():
 
@@ -221,8 +221,8 @@ def test_the_same_parameters_give_timms_picture(text, monkeypatch):
         monkeypatch.setitem(augment.OPERATIONS, name, operation._replace(parameter=recording))
     for seed in range(25):
         drawn.clear()
-        result = ours(picture, rng(seed))
-        expected = picture
+        result = ours(image, rng(seed))
+        expected = image
         for name, parameter in drawn:
             if "Posterize" in name and parameter <= 0:  # refused by Pillow below timm: no bits are left
                 expected = Image.new("RGB", expected.size)
@@ -251,10 +251,10 @@ def test_jitter_factors_are_uniform_and_independent(monkeypatch):
 
 
 def test_jitter_order_varies_and_strength_has_no_negative_factors():
-    picture = noise()
-    results = {np.asarray(ColorJitter(1e-12)(picture, rng(seed))).tobytes() for seed in range(9)}
+    image = noise()
+    results = {np.asarray(ColorJitter(1e-12)(image, rng(seed))).tobytes() for seed in range(9)}
     assert len(results) == 1  # nothing to jitter: every order is the identity
-    dark = np.asarray(ColorJitter(3.0)(picture, rng(2)))
+    dark = np.asarray(ColorJitter(3.0)(image, rng(2)))
     assert dark.dtype == np.uint8
     orders = {tuple(rng(seed).permutation(3)) for seed in range(60)}
     assert len(orders) == 6
@@ -263,14 +263,14 @@ def test_jitter_order_varies_and_strength_has_no_negative_factors():
 @pytest.mark.parametrize(
     "make, expected",
     [
-        (Grayscale, lambda picture: picture.convert("L").convert("RGB")),
-        (Solarize, lambda picture: ImageOps.solarize(picture, 128)),
+        (Grayscale, lambda image: image.convert("L").convert("RGB")),
+        (Solarize, lambda image: ImageOps.solarize(image, 128)),
     ],
 )
 def test_grayscale_and_solarize_happen_as_often_as_asked(make, expected):
-    picture, generator, count = noise(), rng(7), 2000
-    wanted, plain = np.asarray(expected(picture)), np.asarray(picture)
-    results = [np.asarray(make(0.3)(picture, generator)) for _ in range(count)]
+    image, generator, count = noise(), rng(7), 2000
+    wanted, plain = np.asarray(expected(image)), np.asarray(image)
+    results = [np.asarray(make(0.3)(image, generator)) for _ in range(count)]
     changed = [(result == wanted).all() for result in results]
     assert all(hit or (result == plain).all() for hit, result in zip(changed, results))
     assert abs(np.mean(changed) - 0.3) < 4 * math.sqrt(0.21 / count)
@@ -287,9 +287,9 @@ def test_blur_radius_is_uniform(monkeypatch):
 
 
 def test_blur_is_pillows():
-    picture = noise()
-    result = GaussianBlur(1.0, (1.3, 1.3))(picture, rng())
-    np.testing.assert_array_equal(np.asarray(result), np.asarray(picture.filter(ImageFilter.GaussianBlur(1.3))))
+    image = noise()
+    result = GaussianBlur(1.0, (1.3, 1.3))(image, rng())
+    np.testing.assert_array_equal(np.asarray(result), np.asarray(image.filter(ImageFilter.GaussianBlur(1.3))))
 
 
 def test_keys_are_built_in_paddlevits_precedence():
@@ -320,12 +320,12 @@ def test_fill_is_the_mean_as_a_pixel():
 def test_any_policy_keeps_mode_and_size_and_depends_on_its_generator_alone(text, mode):
     parse = parse_rand_augment if text.startswith("rand") else parse_auto_augment
     policy = parse(text, (124, 116, 104) if mode == "RGB" else 116)
-    picture = noise(mode=mode)
-    before = np.asarray(picture).copy()
+    image = noise(mode=mode)
+    before = np.asarray(image).copy()
     for seed in range(40):
-        result = policy(picture, rng(seed))
-        assert result.mode == mode and result.size == picture.size
-        again = pickle.loads(pickle.dumps(policy))(picture, rng(seed))
+        result = policy(image, rng(seed))
+        assert result.mode == mode and result.size == image.size
+        again = pickle.loads(pickle.dumps(policy))(image, rng(seed))
         np.testing.assert_array_equal(np.asarray(result), np.asarray(again))
-    np.testing.assert_array_equal(np.asarray(picture), before)
+    np.testing.assert_array_equal(np.asarray(image), before)
     assert len(pickle.dumps(policy)) < 4000

@@ -1,4 +1,4 @@
-"""Policy operations: parameters against timm's, effects against closed forms and timm's pictures."""
+"""Policy operations: parameters against timm's, effects against closed forms and timm's images."""
 
 import json
 from pathlib import Path
@@ -65,48 +65,48 @@ def test_parameters_are_timms(name):
 
 
 @pytest.mark.parametrize("name", TABLE["parameters"])
-@pytest.mark.parametrize("picture", [noise(), smooth(), noise(mode="L")], ids=["noise", "smooth", "grey"])
-def test_pictures_are_timms(name, picture):
+@pytest.mark.parametrize("image", [noise(), smooth(), noise(mode="L")], ids=["noise", "smooth", "grey"])
+def test_images_are_timms(name, image):
     timm = timm_module("auto_augment")
-    fill = FILL if picture.mode == "RGB" else 116
+    fill = FILL if image.mode == "RGB" else 116
     for magnitude in (1, 6.6, 9):
         for minus in (False, True):
             parameter = OPERATIONS[name].parameter(magnitude / FULL_MAGNITUDE, Fixed(minus))
-            found = applied(name, picture, parameter, fill)
+            found = applied(name, image, parameter, fill)
             if "Posterize" in name and parameter == 0:  # refused by Pillow 13 below timm: no bits are left
                 assert (found == 0).all()
                 continue
             theirs = 1.0 - parameter if name == "Desaturate" else parameter
             function = timm.gaussian_blur if name == "GaussianBlurRand" else timm.NAME_TO_OP[name]
             arguments = () if theirs is None else (theirs,)
-            expected = function(picture, *arguments, fillcolor=fill, resample=Image.Resampling.BICUBIC)
+            expected = function(image, *arguments, fillcolor=fill, resample=Image.Resampling.BICUBIC)
             np.testing.assert_array_equal(found, np.asarray(expected))
 
 
-@pytest.mark.parametrize("picture", [noise(), noise(mode="L")], ids=["colour", "grey"])
-def test_what_maps_values_equals_its_formula(picture):
-    x = np.asarray(picture).astype(int)
-    np.testing.assert_array_equal(applied("Invert", picture, None), 255 - x)
-    np.testing.assert_array_equal(applied("Solarize", picture, 100), np.where(x < 100, x, 255 - x))
-    np.testing.assert_array_equal(applied("SolarizeAdd", picture, 40), np.where(x < 128, np.minimum(x + 40, 255), x))
+@pytest.mark.parametrize("image", [noise(), noise(mode="L")], ids=["colour", "grey"])
+def test_what_maps_values_equals_its_formula(image):
+    x = np.asarray(image).astype(int)
+    np.testing.assert_array_equal(applied("Invert", image, None), 255 - x)
+    np.testing.assert_array_equal(applied("Solarize", image, 100), np.where(x < 100, x, 255 - x))
+    np.testing.assert_array_equal(applied("SolarizeAdd", image, 40), np.where(x < 128, np.minimum(x + 40, 255), x))
     for bits in (0, 1, 3, 7, 8):
-        np.testing.assert_array_equal(applied("Posterize", picture, bits), x // 2 ** (8 - bits) * 2 ** (8 - bits))
+        np.testing.assert_array_equal(applied("Posterize", image, bits), x // 2 ** (8 - bits) * 2 ** (8 - bits))
     for factor in (0.1, 0.6, 1.0, 1.9):
-        darker = applied("Brightness", picture, factor)
+        darker = applied("Brightness", image, factor)
         assert np.abs(darker - np.minimum(factor * x, 255)).max() < 1.0
     low, high = (extreme(axis=(0, 1)) for extreme in (x.min, x.max))
-    assert np.abs(applied("AutoContrast", picture, None) - (x - low) * 255.0 / (high - low)).max() < 1.5
+    assert np.abs(applied("AutoContrast", image, None) - (x - low) * 255.0 / (high - low)).max() < 1.5
 
 
 def test_contrast_and_colour_move_towards_and_away_from_grey():
-    picture = noise()
-    x = np.asarray(picture).astype(float)
+    image = noise()
+    x = np.asarray(image).astype(float)
     luminance = x @ [0.299, 0.587, 0.114]
     for factor in (0.1, 0.6, 1.5):
         for name, grey in (("Contrast", luminance.mean()), ("Color", luminance[..., None])):
             expected = np.clip(grey + factor * (x - grey), 0, 255)
-            assert np.abs(applied(name, picture, factor) - expected).max() < 2.1, name
-    np.testing.assert_allclose(applied("Grayscale", picture, None), np.stack([luminance] * 3, axis=2), atol=0.51)
+            assert np.abs(applied(name, image, factor) - expected).max() < 2.1, name
+    np.testing.assert_allclose(applied("Grayscale", image, None), np.stack([luminance] * 3, axis=2), atol=0.51)
 
 
 def test_equalized_values_are_spread_evenly():
@@ -116,18 +116,18 @@ def test_equalized_values_are_spread_evenly():
 
 
 def test_shifts_move_whole_pixels_and_fill_the_rest():
-    picture = noise(40, 20)
-    x = np.asarray(picture)
-    moved = applied("TranslateXRel", picture, 0.25)  # 10 pixels, in from the right
+    image = noise(40, 20)
+    x = np.asarray(image)
+    moved = applied("TranslateXRel", image, 0.25)  # 10 pixels, in from the right
     np.testing.assert_array_equal(moved[:, :30], x[:, 10:])
     assert (moved[:, 30:] == FILL).all()
-    moved = applied("TranslateYRel", picture, -0.1)  # 2 pixels, in from above
+    moved = applied("TranslateYRel", image, -0.1)  # 2 pixels, in from above
     np.testing.assert_array_equal(moved[2:], x[:18])
     assert (moved[:2] == FILL).all()
 
 
 def blob_centres(name, parameter):
-    """Where a bright blob at (40, 30) of a picture of 64 x 64 goes."""
+    """Where a bright blob at (40, 30) of an image of 64 x 64 goes."""
     y, x = np.mgrid[:64, :64] + 0.5
     blob = Image.fromarray((250 * np.exp(-((x - 40) ** 2 + (y - 30) ** 2) / 18)).astype(np.uint8))
     weights = applied(name, blob, parameter, 0).astype(float)
@@ -154,7 +154,7 @@ def test_blur_has_the_asked_standard_deviation():
 
 
 @pytest.mark.parametrize("name", ["Color", "ColorIncreasing", "Desaturate"])
-def test_grey_pictures_have_no_colour_to_change(name):
-    picture = noise(mode="L")
-    np.testing.assert_array_equal(applied(name, picture, 0.3), np.asarray(picture))
-    assert OPERATIONS["Grayscale"].apply(picture, None, 0) is picture
+def test_grey_images_have_no_colour_to_change(name):
+    image = noise(mode="L")
+    np.testing.assert_array_equal(applied(name, image, 0.3), np.asarray(image))
+    assert OPERATIONS["Grayscale"].apply(image, None, 0) is image

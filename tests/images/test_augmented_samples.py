@@ -8,15 +8,15 @@ import pytest
 from PIL import Image
 from support.processes import run_workers, succeeded
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import Step
+from paddlevit_dist import settings
+from paddlevit_dist.data.loader import Loader, sample_generator
+from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.classification.task import Classification, ImageSamples
 from paddlevit_dist.images.transforms.crops import GlyphTransform, TrainingTransform
 from paddlevit_dist.images.transforms.on_device import BOXES, COLOURS, ROWS, RandomErasing
 from paddlevit_dist.images.transforms.policies import build_augmentation
-from paddlevit_dist.loading.loader import Loader, sample_generator
-from paddlevit_dist.loading.sampler import TrainingSampler
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import Step
 
 EVERYTHING = (
     "TRAIN.RAND_AUGMENT rand-m9-mstd0.5-inc1 TRAIN.GRAYSCALE_PROB 0.2 TRAIN.GAUSSIAN_BLUR_PROB 0.2 "
@@ -26,8 +26,8 @@ EVERYTHING = (
 TINY = "DATA.IMAGE_SIZE 16 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 4".split()
 
 
-class Pictures:
-    """Pictures of 40 x 30 noise, every fourth one grey."""
+class Images:
+    """Images of 40 x 30 noise, every fourth one grey."""
 
     kind, image_mode, num_classes, left_out = "photo", "RGB", 10, None
 
@@ -39,16 +39,16 @@ class Pictures:
         return Image.fromarray(np.random.default_rng(index).integers(0, 256, shape, dtype=np.uint8)), index % 10
 
     def describe(self, index):
-        return f"picture {index}"
+        return f"image {index}"
 
 
 def task_of(*words) -> Classification:
-    return Classification(config.load([*TINY, *words]).values)
+    return Classification(settings.load([*TINY, *words]).values)
 
 
 def samples_of(task) -> ImageSamples:
     augment = build_augmentation(task.config.TRAIN, task.config.DATA.IMAGENET_MEAN)
-    return ImageSamples(Pictures(), TrainingTransform(16, augment=augment), task.erasing)
+    return ImageSamples(Images(), TrainingTransform(16, augment=augment), task.erasing)
 
 
 def loaded(num_workers, world_size, batch_size):
@@ -71,7 +71,7 @@ def loaded(num_workers, world_size, batch_size):
 
 
 def sampler_of(rank, world_size, batch_size):
-    return TrainingSampler(Pictures(), batch_size, rank=rank, world_size=world_size, seed=4, repeats=3)
+    return TrainingSampler(Images(), batch_size, rank=rank, world_size=world_size, seed=4, repeats=3)
 
 
 def drawn(world_size, batch_size):
@@ -114,15 +114,13 @@ def test_samples_do_not_depend_on_loader_processes(num_workers, world_size, expe
     assert ended.results[0] == expected_samples
 
 
-def test_grey_pictures_of_a_coloured_set_are_augmented_like_coloured_ones():
+def test_grey_images_of_a_coloured_set_are_augmented_like_coloured_ones():
     augment = build_augmentation(task_of(*EVERYTHING).config.TRAIN, [0.485, 0.456, 0.406])
     transform = TrainingTransform(16, augment=augment)
-    picture, _ = Pictures().read(0)
+    image, _ = Images().read(0)
     for seed in range(30):
         generators = [np.random.default_rng(seed) for _ in range(2)]
-        np.testing.assert_array_equal(
-            transform(picture, generators[0]), transform(picture.convert("RGB"), generators[1])
-        )
+        np.testing.assert_array_equal(transform(image, generators[0]), transform(image.convert("RGB"), generators[1]))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -140,21 +138,21 @@ def test_signs_and_single_channels_are_augmented_too(channels):
         object.__setattr__(plain, "augment", None)
         changed = 0
         for index in range(24):
-            image = transform(Pictures().read(index)[0], np.random.default_rng(index))
+            image = transform(Images().read(index)[0], np.random.default_rng(index))
             assert image.shape == (channels, 16, 16) and image.dtype == np.uint8
-            changed += (image != plain(Pictures().read(index)[0], np.random.default_rng(index))).any()
+            changed += (image != plain(Images().read(index)[0], np.random.default_rng(index))).any()
         assert changed > 12
 
 
 def test_a_sample_without_augmentation_is_what_it_was():
     transform = TrainingTransform(16)
     augmented = TrainingTransform(16, augment=lambda image, generator: image)
-    picture, _ = Pictures().read(1)
+    original, _ = Images().read(1)
     for seed in range(5):
         np.testing.assert_array_equal(
-            transform(picture, np.random.default_rng(seed)), augmented(picture, np.random.default_rng(seed))
+            transform(original, np.random.default_rng(seed)), augmented(original, np.random.default_rng(seed))
         )
-    assert len(ImageSamples(Pictures(), transform).sample(1, np.random.default_rng(0))) == 2
+    assert len(ImageSamples(Images(), transform).sample(1, np.random.default_rng(0))) == 2
 
 
 def test_evaluation_is_never_augmented(tmp_path):
@@ -209,9 +207,9 @@ def test_a_step_erases_then_mixes_and_takes_the_loss_of_the_mixed_labels():
     seen, terms = stepped(task, step)
     batch = batch_of(task)
     images = task.normalise(batch["images"]).numpy()
-    for picture, boxes, colours in zip(*(batch[name].numpy() for name in (ROWS, BOXES, COLOURS))):
+    for image, boxes, colours in zip(*(batch[name].numpy() for name in (ROWS, BOXES, COLOURS))):
         for (top, left, bottom, right), colour in zip(boxes, colours):
-            images[picture, :, top:bottom, left:right] = colour[:, None, None]
+            images[image, :, top:bottom, left:right] = colour[:, None, None]
     mix = task.mixing.draw(np.random.default_rng([0, 5, 0, 0]), images.shape)
     top, left, bottom, right = mix.boxes[0]
     expected = mix.weight[0] * images + (1 - mix.weight[0]) * images[::-1]

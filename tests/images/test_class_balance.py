@@ -4,15 +4,15 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.contracts.dataset import Samples
+from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.classification.class_balance import (
     class_weights,
     draw_balanced_order,
     tell_imbalance,
     weighted_cross_entropy,
 )
-from paddlevit_dist.loading.sampler import TrainingSampler
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.dataset import Samples
 
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 4], [700, 290, 10]))
 
@@ -82,7 +82,7 @@ def test_the_loss_is_the_weighted_sum():
     hot = paddle.to_tensor(np.eye(3, dtype=np.float32)[labels])
     found = weighted_cross_entropy(paddle.to_tensor(logits), hot, hot, paddle.to_tensor(weights))
     assert found.item() == pytest.approx(expected, rel=1e-6)
-    shares = paddle.to_tensor([[0.25, 0.75]])  # of a mixed picture
+    shares = paddle.to_tensor([[0.25, 0.75]])  # of a mixed image
     found = weighted_cross_entropy(paddle.to_tensor([[0.0, 0.0]]), shares, shares, paddle.to_tensor([1.0, 3.0]))
     assert found.item() == pytest.approx(np.log(2) * (0.25 + 0.75 * 3), rel=1e-6)
 

@@ -8,14 +8,14 @@ import pytest
 from support.small_runs import build
 
 from paddlevit_dist import create_model
-from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.images.classification.figures import overlaid, report_figures, rolled_out
-from paddlevit_dist.labelling.classifier import RECORD, joined, record_later
-from paddlevit_dist.labelling.classifier_figures import Evaluated, calibration, tables
+from paddlevit_dist.metrics.classifier import RECORD, joined, record_later
+from paddlevit_dist.metrics.classifier_figures import Evaluated, calibration, tables
+from paddlevit_dist.tasks.task import EvaluationStep
 
 
-class Pictures:
-    """Samples whose pictures tell their index; those of odd indices can no longer be read."""
+class Images:
+    """Samples whose images tell their index; those of odd indices can no longer be read."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -64,12 +64,12 @@ def test_confusion_and_scores_of_classes_are_those_counted_one_by_one():
     for label, predicted in zip(labels, logits.argmax(axis=1)):
         expected[label, predicted] += 1
     np.testing.assert_array_equal(matrix.values, expected)
-    for label, (name, pictures, predicted, recall, precision, f1, other) in enumerate(classes.rows):
+    for label, (name, images, predicted, recall, precision, f1, other) in enumerate(classes.rows):
         right = expected[label, label]
-        assert (name, pictures, predicted) == ("abcdefg"[label], expected[label].sum(), expected[:, label].sum())
-        assert recall == pytest.approx(100 * right / pictures, abs=0.006)
+        assert (name, images, predicted) == ("abcdefg"[label], expected[label].sum(), expected[:, label].sum())
+        assert recall == pytest.approx(100 * right / images, abs=0.006)
         assert precision == pytest.approx(100 * right / predicted, abs=0.006)
-        assert f1 == pytest.approx(200 * right / (pictures + predicted), abs=0.006)
+        assert f1 == pytest.approx(200 * right / (images + predicted), abs=0.006)
         assert expected[label, "abcdefg".index(other)] == max(n for c, n in enumerate(expected[label]) if c != label)
     mean = np.mean([100 * expected[n, n] / expected[n].sum() for n in range(7)])
     assert f"{mean:.2f}% on average (macro accuracy)" in matrix.note and f"{np.trace(expected)} of 400" in matrix.note
@@ -88,7 +88,7 @@ def test_the_calibration_error_is_that_of_guo():
     expected = (10 * abs(0.9 - 0.95) + 5 * abs(1.0 - 0.5)) / 15
     assert f"{100 * expected:.2f} %" in reliability.note
     np.testing.assert_allclose(reliability.lines["this model"], [(0.5, 0.95), (1.0, 0.9)])
-    assert sum(histogram.lines["pictures"][1]) == 15
+    assert sum(histogram.lines["images"][1]) == 15
 
 
 def test_scores_that_are_no_numbers_count_as_wrong():
@@ -96,19 +96,19 @@ def test_scores_that_are_no_numbers_count_as_wrong():
     logits[labels == 0] = np.nan
     evaluated = evaluated_of(logits, labels)
     assert not evaluated.is_right[labels == 0].any()
-    assert len(report_figures(evaluated, Pictures(40), lambda images: None)) > 4
+    assert len(report_figures(evaluated, Images(40), lambda images: None)) > 4
 
 
 def test_galleries_show_the_surest_mistakes_and_leave_out_what_is_gone():
     rows = np.zeros(40, RECORD)
     rows["label"], rows["classes"][:, 0] = 0, np.arange(40) < 30  # the first thirty are mistakes
     rows["scores"][:, 0], rows["true"] = np.linspace(0.5, 0.9, 40), np.linspace(0.5, 0.1, 40)
-    figures = report_figures(Evaluated(np.arange(40), rows, 2, ["cat", "dog"]), Pictures(40), lambda images: None)
+    figures = report_figures(Evaluated(np.arange(40), rows, 2, ["cat", "dog"]), Images(40), lambda images: None)
     mistakes, hardest = figures[:2]
     assert "whose true class the model believes in least" in hardest.note and hardest.note != mistakes.note
-    assert [int(pixels[0, 0]) for pixels, _ in mistakes.pictures] == [28, 26, 24, 22, 20, 18]
-    assert [int(pixels[0, 0]) for pixels, _ in hardest.pictures] == [38, 36, 34, 32, 30, 16]
-    assert mistakes.pictures[0][1].splitlines() == ["true: cat (21.3%)", "predicted: dog (78.7%)", "file 28"]
+    assert [int(pixels[0, 0]) for pixels, _ in mistakes.images] == [28, 26, 24, 22, 20, 18]
+    assert [int(pixels[0, 0]) for pixels, _ in hardest.images] == [38, 36, 34, 32, 30, 16]
+    assert mistakes.images[0][1].splitlines() == ["true: cat (21.3%)", "predicted: dog (78.7%)", "file 28"]
 
 
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "cait_xxs24_224"])
@@ -155,8 +155,8 @@ def test_models_without_global_attention_have_no_roll_out():
 
 
 def test_what_is_looked_at_stays_bright():
-    picture = np.full((16, 16), 200, np.uint8)
-    shown = overlaid(picture, np.array([[1.0, 0.0], [0.0, 0.0]], np.float32))
+    image = np.full((16, 16), 200, np.uint8)
+    shown = overlaid(image, np.array([[1.0, 0.0], [0.0, 0.0]], np.float32))
     assert shown.shape == (16, 32, 3) and (shown[:, :16] == 200).all()
     assert shown[2, 18].sum() > 3 * shown[13, 29].sum()
 

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.labelling.classification import ClassificationMetrics
+from paddlevit_dist.metrics.classification import ClassificationMetrics
 
 
 @pytest.mark.parametrize("num_classes", [2, 4, 5, 6, 10])

@@ -30,26 +30,26 @@ def folder(tmp_path):
 
 
 def expected(batches, names):
-    """Pictures (samples, 32, 32, 3) and labels, put together plane by plane."""
+    """Images (samples, 32, 32, 3) and labels, put together plane by plane."""
     planes = np.concatenate([batches[name]["data"] for name in names]).reshape(-1, 3, 32, 32)
     labels = [label for name in names for label in batches[name]["labels"]]
     return np.stack([planes[:, 0], planes[:, 1], planes[:, 2]], axis=-1), labels
 
 
 def assert_holds(dataset, batches, names):
-    pictures, labels = expected(batches, names)
+    images, labels = expected(batches, names)
     assert len(dataset) == len(labels) and dataset.labels.tolist() == labels
     for index in range(len(dataset)):
-        picture, label = dataset.read(index)
-        assert picture.mode == "RGB" and label == labels[index]
-        np.testing.assert_array_equal(np.asarray(picture), pictures[index])
+        image, label = dataset.read(index)
+        assert image.mode == "RGB" and label == labels[index]
+        np.testing.assert_array_equal(np.asarray(image), images[index])
 
 
 def test_the_written_batches_are_what_python_reads():
     batches = make_batches(["train"], 3, 10)
     loaded = pickle.loads(pickled(batches)["train"], encoding="latin1")
     np.testing.assert_array_equal(loaded["data"], batches["train"]["data"])
-    assert loaded["labels"] == batches["train"]["labels"] and loaded["filenames"][2] == "picture_2.png"
+    assert loaded["labels"] == batches["train"]["labels"] and loaded["filenames"][2] == "image_2.png"
 
 
 @pytest.mark.parametrize(("split", "names"), [("train", TEN[:5]), ("val", TEN[5:])])

@@ -80,14 +80,14 @@ def test_samples_are_what_the_dataset_promises(dataset):
     assert dataset.class_names is None or len(dataset.class_names) == dataset.num_classes
     assert len({dataset.describe(index) for index in range(len(dataset))}) == len(dataset)
     for index in range(min(len(dataset), 6)):
-        picture, label = dataset.read(index)
-        assert isinstance(picture, Image.Image) and picture.mode == dataset.image_mode
+        image, label = dataset.read(index)
+        assert isinstance(image, Image.Image) and image.mode == dataset.image_mode
         assert type(label) is int and 0 <= label < dataset.num_classes
         assert label == dataset.labels[index]
 
 
 def test_pickle_is_small_after_reading_and_reads_the_same_in_another_process(dataset, tmp_path):
-    picture, label = dataset.read(len(dataset) - 1)
+    image, label = dataset.read(len(dataset) - 1)
     pickled = pickle.dumps(dataset)
     assert len(pickled) <= 1000
 
@@ -95,12 +95,12 @@ def test_pickle_is_small_after_reading_and_reads_the_same_in_another_process(dat
     program = (
         "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
         "import pickle, pathlib; dataset = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())\n"
-        "picture, label = dataset.read(len(dataset) - 1); print(label, picture.tobytes().hex())"
+        "image, label = dataset.read(len(dataset) - 1); print(label, image.tobytes().hex())"
     )
     run = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "dataset.pickle")], capture_output=True, text=True, timeout=60
     )
-    assert run.stdout.split() == [str(label), picture.tobytes().hex()], run.stderr
+    assert run.stdout.split() == [str(label), image.tobytes().hex()], run.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -121,16 +121,16 @@ def test_any_other_split_has_the_classes_of_the_training(name, tmp_path):
         write_class_tars(data / "tars")
         for wanted in ("ant", "bee"):
             with tarfile.open(data / "tars" / f"holdout-{wanted}.tar", "w") as tar:
-                for picture in sorted((data / "holdout" / wanted).iterdir()):
-                    tar.add(picture, f"{wanted}/{picture.name}")
+                for image in sorted((data / "holdout" / wanted).iterdir()):
+                    tar.add(image, f"{wanted}/{image.name}")
         data = data / "tars"
     found = resolve("dataset", name)(str(data), "holdout", tmp_path)
     assert found.class_names == ["ant", "bee"] and found.labels.tolist() == [0, 1, 1]
 
 
-def test_pictures_without_class_folders_are_not_evaluated(tmp_path):
+def test_images_without_class_folders_are_not_evaluated(tmp_path):
     write_class_folders(tmp_path)
     (tmp_path / "test").mkdir()
     Image.new("RGB", (7, 5)).save(tmp_path / "test" / "1.jpg")
-    with pytest.raises(UserError, match="test has no class folders; .* pictures without labels are for 'predict'"):
+    with pytest.raises(UserError, match="test has no class folders; .* images without labels are for 'predict'"):
         resolve("dataset", "folder")(str(tmp_path), "test", tmp_path)

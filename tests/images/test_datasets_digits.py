@@ -31,8 +31,8 @@ def stored():
 
 def all_samples(split):
     dataset = Digits(None, split, None)
-    pictures, labels = zip(*(dataset.read(i) for i in range(len(dataset))))
-    return np.stack([np.asarray(picture) for picture in pictures]), np.array(labels)
+    images, labels = zip(*(dataset.read(i) for i in range(len(dataset))))
+    return np.stack([np.asarray(image) for image in images]), np.array(labels)
 
 
 def test_stored_arrays_are_the_published_ones(stored):

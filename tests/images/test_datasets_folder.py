@@ -1,4 +1,4 @@
-"""A user's pictures in class folders."""
+"""A user's images in class folders."""
 
 import os
 import pickle
@@ -13,14 +13,14 @@ from paddlevit_dist.runtime.errors import UserError
 
 @pytest.fixture
 def root(tmp_path):
-    """Two classes: train/{cat,dog} with two pictures each, val/{cat,dog} with one."""
+    """Two classes: train/{cat,dog} with two images each, val/{cat,dog} with one."""
     folder = tmp_path / "pets"
     for name in ("train/dog/2", "train/dog/1", "train/cat/4", "train/cat/3", "val/cat/5", "val/dog/6"):
-        save_picture(folder / f"{name}.png")
+        save_image(folder / f"{name}.png")
     return folder
 
 
-def save_picture(path, colour=(10, 200, 30)):
+def save_image(path, colour=(10, 200, 30)):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (12, 9), colour).save(path)
 
@@ -30,9 +30,9 @@ def files(dataset):
     return [(os.path.relpath(dataset.describe(i), dataset.root), int(dataset.labels[i])) for i in range(len(dataset))]
 
 
-def test_pictures_are_sorted_by_class_and_path_at_any_depth(root, cache):
-    save_picture(root / "train" / "dog" / "small" / "brown" / "0.png")
-    save_picture(root / "train" / "dog" / "folder.png" / "7.png")
+def test_images_are_sorted_by_class_and_path_at_any_depth(root, cache):
+    save_image(root / "train" / "dog" / "small" / "brown" / "0.png")
+    save_image(root / "train" / "dog" / "folder.png" / "7.png")
     dataset = ClassFolders(str(root), "train", cache)
     assert dataset.class_names == ["cat", "dog"] and dataset.num_classes == 2
     assert files(dataset) == [
@@ -50,7 +50,7 @@ def test_pictures_are_sorted_by_class_and_path_at_any_depth(root, cache):
 
 
 def test_symbolic_links_are_followed_but_not_round_in_a_circle(root, cache, tmp_path):
-    save_picture(tmp_path / "elsewhere" / "far.png", (1, 2, 3))
+    save_image(tmp_path / "elsewhere" / "far.png", (1, 2, 3))
     (root / "train" / "ape").symlink_to(tmp_path / "elsewhere")
     (root / "train" / "cat" / "linked.png").symlink_to(tmp_path / "elsewhere" / "far.png")
     dataset = ClassFolders(str(root), "train", cache)
@@ -66,7 +66,7 @@ def test_symbolic_links_are_followed_but_not_round_in_a_circle(root, cache, tmp_
 def test_val_folder_has_four_names_in_order_of_preference(root, cache, missing, taken):
     shutil.rmtree(root / "val")
     for name in ("val", "valid", "validation", "test")[missing:]:
-        save_picture(root / name / "cat" / "x.png")
+        save_image(root / name / "cat" / "x.png")
     assert files(ClassFolders(str(root), "val", cache)) == [(f"{taken}/cat/x.png", 0)]
 
 
@@ -83,17 +83,17 @@ def test_a_validation_class_may_be_empty_unless_all_are(root, cache):
     (root / "val" / "cat" / "5.png").unlink()
     assert files(ClassFolders(str(root), "val", cache)) == [("val/dog/6.png", 1)]
     (root / "val" / "dog" / "6.png").unlink()
-    with pytest.raises(UserError, match=rf"{root}/val holds no pictures"):
+    with pytest.raises(UserError, match=rf"{root}/val holds no images"):
         ClassFolders(str(root), "val", cache)
 
 
 @pytest.mark.parametrize(
     "change, split, message",
     [
-        (lambda root: save_picture(root / "val/emu/1.png"), "val", "'emu' of .*/val does not exist in .*/train"),
-        (lambda root: (root / "train/eel").mkdir(), "train", "class folder .*/train/eel holds no pictures"),
+        (lambda root: save_image(root / "val/emu/1.png"), "val", "'emu' of .*/val does not exist in .*/train"),
+        (lambda root: (root / "train/eel").mkdir(), "train", "class folder .*/train/eel holds no images"),
         (
-            lambda root: (shutil.rmtree(root / "train"), save_picture(root / "train/a.png")),
+            lambda root: (shutil.rmtree(root / "train"), save_image(root / "train/a.png")),
             "train",
             "/train has no class folders",
         ),
@@ -116,24 +116,24 @@ def test_a_path_must_be_given(cache):
         ClassFolders(None, "train", cache)
 
 
-def test_the_index_is_kept_until_the_pictures_change(root, cache):
+def test_the_index_is_kept_until_the_images_change(root, cache):
     ClassFolders(str(root), "train", cache)
     first = {file.name: file.stat().st_ino for file in cache.iterdir()}
     ClassFolders(str(root), "train", cache)
     assert {file.name: file.stat().st_ino for file in cache.iterdir()} == first and len(first) == 1
     (root / "train" / "dog" / "1.png").rename(root / "train" / "cat" / "1.png")
     assert files(ClassFolders(str(root), "train", cache))[0] == ("train/cat/1.png", 0)
-    save_picture(root / "train" / "cat" / "0.png")
+    save_image(root / "train" / "cat" / "0.png")
     assert files(ClassFolders(str(root), "train", cache))[0] == ("train/cat/0.png", 0)
 
 
 def test_a_thousand_class_names_do_not_grow_the_pickle(tmp_path, cache):
-    picture = tmp_path / "picture.png"
-    save_picture(picture)
+    image = tmp_path / "image.png"
+    save_image(image)
     for label in range(1000):
         folder = tmp_path / "many" / "train" / f"class with a long name {label:04d}"
         folder.mkdir(parents=True)
-        (folder / "p.png").symlink_to(picture)
+        (folder / "p.png").symlink_to(image)
     dataset = ClassFolders(str(tmp_path / "many"), "train", cache)
     assert dataset.class_names[999].endswith("0999")
     pickled = pickle.dumps(dataset)

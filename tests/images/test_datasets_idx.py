@@ -46,9 +46,9 @@ def compress(folder):
 def assert_holds(dataset, samples):
     assert len(dataset) == len(samples[0])
     for index, (pixels, label) in enumerate(zip(*samples, strict=True)):
-        picture, read_label = dataset.read(index)
-        assert picture.mode == "L"
-        np.testing.assert_array_equal(np.asarray(picture), pixels)
+        image, read_label = dataset.read(index)
+        assert image.mode == "L"
+        np.testing.assert_array_equal(np.asarray(image), pixels)
         assert read_label == label and type(read_label) is int
 
 

@@ -17,13 +17,13 @@ def root(tmp_path):
     return folder
 
 
-def save_picture(path, colour=(10, 200, 30)):
+def save_image(path, colour=(10, 200, 30)):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (12, 9), colour).save(path)
 
 
 def listed(root, cache, text, split="val"):
-    """A dataset of the list ``text``; its pictures need not exist."""
+    """A dataset of the list ``text``; its images need not exist."""
     (root / f"{split}_list.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
     return ImageNet2012(str(root), split, cache)
 
@@ -32,15 +32,15 @@ def entries(dataset):
     return [(dataset.describe(i), int(dataset.labels[i])) for i in range(len(dataset))]
 
 
-def test_list_gives_pictures_and_labels_in_its_order(root, cache):
-    save_picture(root / "val" / "b.png", (255, 0, 0))
-    save_picture(root / "val" / "a.png", (0, 0, 255))
+def test_list_gives_images_and_labels_in_its_order(root, cache):
+    save_image(root / "val" / "b.png", (255, 0, 0))
+    save_image(root / "val" / "a.png", (0, 0, 255))
     dataset = listed(root, cache, "val/b.png 7\nval/a.png 999\nval/absent.jpg 1\n")
     train = listed(root, cache, "t.jpg 2\nu.jpg 3\n", "train")
     assert entries(dataset)[:2] == [(f"{root}/val/b.png", 7), (f"{root}/val/a.png", 999)]
     assert dataset.num_classes == 1000 and dataset.class_names is None
-    picture, label = dataset.read(0)
-    assert (picture.mode, picture.size, picture.getpixel((3, 3)), label) == ("RGB", (12, 9), (255, 0, 0), 7)
+    image, label = dataset.read(0)
+    assert (image.mode, image.size, image.getpixel((3, 3)), label) == ("RGB", (12, 9), (255, 0, 0), 7)
     assert dataset.read(1)[0].getpixel((3, 3)) == (0, 0, 255)
     with pytest.raises(UserError, match=rf"{root}/val/absent.jpg cannot be read as an image: No such file"):
         dataset.read(2)
@@ -62,7 +62,7 @@ def test_lines_of_every_form_are_read(text, expected, root, cache):
 
 def test_names_that_are_no_utf8_are_found_on_disk(root, cache):
     name = b"val/caf\xe9.png"
-    save_picture(root / "val" / "plain.png")
+    save_image(root / "val" / "plain.png")
     os.rename(root / "val" / "plain.png", os.path.join(os.fsencode(root), name))
     assert listed(root, cache, name + b" 3\n").read(0)[1] == 3
 
@@ -107,8 +107,8 @@ def test_changed_list_is_read_anew(root, cache):
 
 def test_class_folders_are_numbered_by_sorted_name(root, cache):
     for wnid in ("n02000000", "n01000000", "n03000000"):
-        save_picture(root / "train" / wnid / f"{wnid}_1.JPEG")
-    save_picture(root / "val" / "n03000000" / "x.JPEG")
+        save_image(root / "train" / wnid / f"{wnid}_1.JPEG")
+    save_image(root / "val" / "n03000000" / "x.JPEG")
     train = ImageNet2012(str(root), "train", cache)
     assert train.num_classes == 3 and train.class_names == ["n01000000", "n02000000", "n03000000"]
     assert entries(train) == [(f"{root}/train/n0{k}000000/n0{k}000000_1.JPEG", k - 1) for k in (1, 2, 3)]
@@ -117,7 +117,7 @@ def test_class_folders_are_numbered_by_sorted_name(root, cache):
 
 
 def test_neither_layout_names_path_and_both_layouts(root, cache):
-    save_picture(root / "something" / "a.png")
+    save_image(root / "something" / "a.png")
     with pytest.raises(UserError) as error:
         ImageNet2012(str(root), "train", cache)
     for part in (str(root), "train_list.txt", "val_list.txt", "train/<wnid>/", "val/<wnid>/"):

@@ -1,4 +1,4 @@
-"""Pictures in tar files with several layouts, read in place."""
+"""Images in tar files with several layouts, read in place."""
 
 import gzip
 import io
@@ -9,13 +9,13 @@ import tarfile
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.data.reading import UnreadablePicture
+from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.data.tar_files import find_shards
 from paddlevit_dist.runtime.errors import UserError
 
 
-def picture(shade):
+def image(shade):
     """A grey PNG: what is read back is exact."""
     out = io.BytesIO()
     Image.new("RGB", (5, 4), (shade, shade, shade)).save(out, "PNG")
@@ -57,7 +57,7 @@ def write_webdataset(folder, split="train", shards=2, label_of=lambda number: nu
     for shard in range(shards):
         files = {}
         for number in range(shard * 3, shard * 3 + 3):
-            files[f"{number:04d}.png"] = picture(number)
+            files[f"{number:04d}.png"] = image(number)
             files[f"{number:04d}.cls"] = f"{label_of(number)}\n".encode()
         write_tar(folder / f"{split}-{shard:02d}.tar", files)
 
@@ -67,7 +67,7 @@ def test_webdataset_shards_with_cls_labels(folder, cache):
     dataset = TarImages(str(folder), "train", cache)
     assert contents(dataset) == [(f"train-0{n // 3}.tar/{n:04d}.png", n, n % 3) for n in range(6)]
     assert dataset.num_classes == 3 and dataset.class_names is None
-    with pytest.raises(UserError, match="has no tar files of the val pictures, such as val-00000.tar; there"):
+    with pytest.raises(UserError, match="has no tar files of the val images, such as val-00000.tar; there"):
         TarImages(str(folder), "val", cache)
     write_webdataset(folder, "val", 1, lambda number: 0)
     assert TarImages(str(folder), "val", cache).num_classes == 3
@@ -78,18 +78,18 @@ def test_webdataset_shards_with_cls_labels(folder, cache):
 def test_webdataset_shards_with_json_labels_and_other_members(folder, cache):
     files = {
         "a.b/x.json": b'{"label": 2, "source": "y"}',
-        "a.b/x.png": picture(7),
+        "a.b/x.png": image(7),
         "a.b/x.mask.png": b"?",
         "a.b/x.txt": b"?",
     }
-    write_tar(folder / "imagenet1k-train-0.tar", {**files, "z.jpg": picture(9), "z.json": b'{"cls": 0}'})
+    write_tar(folder / "imagenet1k-train-0.tar", {**files, "z.jpg": image(9), "z.json": b'{"cls": 0}'})
     assert [(shade, label) for _, shade, label in contents(TarImages(str(folder), "train", cache))] == [(7, 2), (9, 0)]
 
 
 def test_the_imagenet_archive_of_class_archives(folder, cache):
     boxes = {"boxes.json": b"[[1, 2, 3, 4]]", "other.json": b'{"label": "tench"}'}  # belong to no label file's sample
     inner = {
-        wnid: tar_bytes({**{f"{wnid}_{number}.JPEG": picture(shade + number) for number in range(2)}, **boxes})
+        wnid: tar_bytes({**{f"{wnid}_{number}.JPEG": image(shade + number) for number in range(2)}, **boxes})
         for wnid, shade in (("n02", 20), ("n01", 10))
     }
     write_tar(folder / "ILSVRC2012_img_train.tar", {f"{wnid}.tar": content for wnid, content in inner.items()})
@@ -105,8 +105,8 @@ def test_the_imagenet_archive_of_class_archives(folder, cache):
 
 
 def test_a_validation_archive_without_classes_takes_them_from_the_list(folder, cache):
-    write_tar(folder / "ILSVRC2012_img_train.tar", {f"n0{n}.tar": tar_bytes({"x.JPEG": picture(n)}) for n in range(3)})
-    write_tar(folder / "ILSVRC2012_img_val.tar", {f"ILSVRC2012_val_{n}.JPEG": picture(n) for n in range(2)})
+    write_tar(folder / "ILSVRC2012_img_train.tar", {f"n0{n}.tar": tar_bytes({"x.JPEG": image(n)}) for n in range(3)})
+    write_tar(folder / "ILSVRC2012_img_val.tar", {f"ILSVRC2012_val_{n}.JPEG": image(n) for n in range(2)})
     with pytest.raises(UserError, match=r"img_val.tar gives no class for ILSVRC2012_val_0.JPEG: expected a label file"):
         TarImages(str(folder), "val", cache)
     (folder / "val_list.txt").write_text("val/ILSVRC2012_val_1.JPEG 2\nval/ILSVRC2012_val_0.JPEG 0\n")
@@ -116,8 +116,8 @@ def test_a_validation_archive_without_classes_takes_them_from_the_list(folder, c
 
 @pytest.mark.parametrize("inside", ["", "./", "deep/er/"])
 def test_class_folders_inside_the_archives(inside, folder, cache):
-    write_tar(folder / "train.tar", {f"{inside}{name}/1.png": picture(ord(name)) for name in "ba"})
-    write_tar(folder / "val.tar", {f"{inside}b/1.png": picture(1)})
+    write_tar(folder / "train.tar", {f"{inside}{name}/1.png": image(ord(name)) for name in "ba"})
+    write_tar(folder / "val.tar", {f"{inside}b/1.png": image(1)})
     assert [label for *_, label in contents(TarImages(str(folder), "train", cache))] == [1, 0]
     dataset = TarImages(str(folder), "val", cache)
     assert dataset.labels.tolist() == [1] and dataset.class_names == ["a", "b"]
@@ -125,21 +125,21 @@ def test_class_folders_inside_the_archives(inside, folder, cache):
 
 def test_a_folder_of_class_archives(folder, cache):
     for name in ("bee", "ant"):
-        write_tar(folder / "train" / f"{name}.tar", {"1.png": picture(len(name)), "2.txt": b"no picture"})
-        write_tar(folder / "val" / f"{name}.tar", {"1.png": picture(0)})
+        write_tar(folder / "train" / f"{name}.tar", {"1.png": image(len(name)), "2.txt": b"no image"})
+        write_tar(folder / "val" / f"{name}.tar", {"1.png": image(0)})
     dataset = TarImages(str(folder), "train", cache)
     assert [(name, label) for name, _, label in contents(dataset)] == [
         ("train/ant.tar/1.png", 0),
         ("train/bee.tar/1.png", 1),
     ]
-    write_tar(folder / "val" / "cat.tar", {"1.png": picture(0)})
+    write_tar(folder / "val" / "cat.tar", {"1.png": image(0)})
     with pytest.raises(UserError, match="class 'cat' of .* does not exist in the training files"):
         TarImages(str(folder), "val", cache)
 
 
 @pytest.mark.parametrize(("pack", "command"), [(gzip.compress, "gunzip"), (__import__("lzma").compress, "unxz")])
 def test_compressed_archives_are_refused_with_the_mend(pack, command, folder, cache):
-    content = tar_bytes({"a/1.png": picture(1)})
+    content = tar_bytes({"a/1.png": image(1)})
     (folder / "train.tar").write_bytes(pack(content))
     with pytest.raises(UserError, match=rf"train.tar is compressed.*uncompress it once with {command}"):
         TarImages(str(folder), "train", cache)
@@ -183,9 +183,9 @@ def test_truncated_and_damaged_archives_are_named(folder, cache):
             r'member 1.json: expected an object with a whole number "label"',
         ),
         ({"1.png": b"", "1.cls": b"1", "2.png": b""}, r"has no label for 2.png: expected 2.cls or .json"),
-        ({"1.png": b"", "1.jpg": b"", "1.cls": b"1"}, r"has two pictures for 1;"),
+        ({"1.png": b"", "1.jpg": b"", "1.cls": b"1"}, r"has two images for 1;"),
         ({"1.png": b"", "1.cls": b"1", "1.json": b'{"label": 2}'}, r"gives 1 two labels, 1 and 2"),
-        ({"1.txt": b""}, r"holds no pictures"),
+        ({"1.txt": b""}, r"holds no images"),
     ],
 )
 def test_labels_that_are_missing_or_wrong_are_named(files, reason, folder, cache):
@@ -204,12 +204,12 @@ def test_classes_txt_names_numbered_classes_and_bounds_them(folder, cache):
         TarImages(str(folder), "train", cache)
 
 
-def test_a_bad_picture_and_a_shortened_archive_are_named(folder, cache):
-    write_tar(folder / "train.tar", {"a/1.png": picture(1)[:40], "a/2.png": b"", "a/3.png": picture(1)})
+def test_a_bad_image_and_a_shortened_archive_are_named(folder, cache):
+    write_tar(folder / "train.tar", {"a/1.png": image(1)[:40], "a/2.png": b"", "a/3.png": image(1)})
     dataset = TarImages(str(folder), "train", cache)
-    with pytest.raises(UnreadablePicture, match=rf"{folder}/train.tar/a/1.png cannot be read as an image: "):
+    with pytest.raises(UnreadableImage, match=rf"{folder}/train.tar/a/1.png cannot be read as an image: "):
         dataset.read(0)
-    with pytest.raises(UnreadablePicture, match=r"train.tar/a/2.png cannot be read as an image: the file is empty"):
+    with pytest.raises(UnreadableImage, match=r"train.tar/a/2.png cannot be read as an image: the file is empty"):
         dataset.read(1)
     os.truncate(folder / "train.tar", 2000)
     with pytest.raises(UserError, match=rf"{folder}/train.tar has become shorter since it was indexed"):

@@ -6,11 +6,11 @@ import pytest
 from support.processes import run_main, succeeded
 from support.small_runs import DIGITS
 
-from paddlevit_dist import config, create_model
-from paddlevit_dist.contracts.task import Step
+from paddlevit_dist import create_model, settings
 from paddlevit_dist.images.classification.distillation import Teacher, distillation_loss
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import Step
 
 SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]
 
@@ -51,7 +51,7 @@ def teacher_file(tmp_path):
 def task_of(teacher_file, model, *arguments) -> Classification:
     distilled = ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224"]
     distilled += ["TRAIN.TEACHER_WEIGHTS", teacher_file, "-num_classes=10", "MODEL.NAME", model]
-    task = Classification(config.load([*DIGITS, *SMALL, *distilled, *arguments]).values)
+    task = Classification(settings.load([*DIGITS, *SMALL, *distilled, *arguments]).values)
     paddle.seed(0)
     task.model = task.build_model()
     return task

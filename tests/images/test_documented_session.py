@@ -23,7 +23,7 @@ def test_the_session_runs_as_it_stands(tmp_path):
         (tmp_path / name).write_text(text)
     commands = "".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL))
     assert commands.count(EXAMPLE) == 2
-    commands = commands.replace("-cfg=six.yaml -epochs=2", "-cfg=six.yaml -epochs=15")  # of far fewer pictures
+    commands = commands.replace("-cfg=six.yaml -epochs=2", "-cfg=six.yaml -epochs=15")  # of far fewer images
     commands = f"set -e\ncd {tmp_path}\n{commands.replace(EXAMPLE, DIGITS)}python compare.py\n"
     out = run_in_bash(commands, tmp_path)
     assert "resized" in out and "re-initialised" in out

@@ -17,7 +17,7 @@ def rng(seed=0):
 
 
 def drawn(count, erasing, shape=(3, 4000, 4000)):
-    """Boxes (count, max_count, 4) of a picture so large that rounding does not show."""
+    """Boxes (count, max_count, 4) of an image so large that rounding does not show."""
     generator = rng(3)
     return np.stack([erasing.draw(shape, generator)[BOXES] for _ in range(count)])
 
@@ -62,7 +62,7 @@ def test_counts_are_uniform_and_share_the_area():
         assert ((sides[..., 2] - sides[..., 0]) == round(math.sqrt(0.1 / count) * 1000)).all()
 
 
-def test_boxes_are_smaller_than_the_picture_and_may_fail_to_fit():
+def test_boxes_are_smaller_than_the_image_and_may_fail_to_fit():
     boxes = drawn(2000, RandomErasing(1.0, area=(0.5, 1.0)), (3, 20, 12))[:, 0]
     assert (boxes[:, 2] <= 20).all() and (boxes[:, 3] <= 12).all() and (boxes >= 0).all()
     assert (boxes[:, 2] - boxes[:, 0] < 20).all() and (boxes[:, 3] - boxes[:, 1] < 12).all()
@@ -101,9 +101,9 @@ def test_only_the_boxes_are_filled_in_each_mode():
     boxes[1] = [[0, 0, 4, 4], [2, 2, 10, 12]]  # they overlap
     boxes[3, 1] = 9, 11, 10, 12
     inside = np.zeros((4, 1, 10, 12), dtype=bool)
-    for picture in range(4):
-        for top, left, bottom, right in boxes[picture]:
-            inside[picture, 0, top:bottom, left:right] = True
+    for image in range(4):
+        for top, left, bottom, right in boxes[image]:
+            inside[image, 0, top:bottom, left:right] = True
     inside = np.broadcast_to(inside, images.shape)
     colours = rng(2).standard_normal((4, 2, 3)).astype(np.float32)
 
@@ -120,7 +120,7 @@ def test_only_the_boxes_are_filled_in_each_mode():
     np.testing.assert_array_equal(rand[1, :, 0, :4], np.broadcast_to(colours[1, 0, :, None], (3, 4)))
 
 
-def test_a_batch_names_the_pictures_that_lose_something_and_at_least_one():
+def test_a_batch_names_the_images_that_lose_something_and_at_least_one():
     erasing = RandomErasing(0.3, "rand", 2)
     drawn = [erasing.draw((3, 16, 16), rng(seed)) for seed in range(20)]
     batch = erasing.collate(drawn)

@@ -12,14 +12,14 @@ from support.processes import run_command, run_main
 from support.runs import DIGITS, well
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.exporting.command import Trained, export, load_trained
+from paddlevit_dist.export.command import Trained, export, load_trained
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 
 from .other_names import REDUCED, in_torch_layout, small
 
 
-def pictures(batch, *shape):
+def images(batch, *shape):
     return np.random.default_rng(3).standard_normal((batch, *shape)).astype("float32")
 
 
@@ -27,7 +27,7 @@ def pictures(batch, *shape):
 def test_every_family_gives_the_same_outputs_for_any_batch(name, tmp_path):
     model = small(name, seed=1)
     shape = [None, 3, *model.image_size]
-    inputs = [paddle.to_tensor(pictures(batch, 3, *model.image_size)) for batch in (1, 4)]
+    inputs = [paddle.to_tensor(images(batch, 3, *model.image_size)) for batch in (1, 4)]
     with paddle.no_grad():
         expected = [model(x).numpy() for x in inputs]  # Paddle 2.6 cannot compute with a model that it has traced
         export(Trained(model, {"input_shape": shape}), str(tmp_path / "out"))
@@ -63,7 +63,7 @@ def test_a_runs_folder_is_enough(trained, tmp_path):
     )
     load_weights(model, trained / "checkpoints" / "best", strict=True)
     model.eval()
-    x = paddle.to_tensor(pictures(5, 1, 16, 16))
+    x = paddle.to_tensor(images(5, 1, 16, 16))
     with paddle.no_grad():
         np.testing.assert_allclose(
             paddle.jit.load(str(tmp_path / "digits"))(x).numpy(), model(x).numpy(), rtol=1e-5, atol=1e-6

@@ -11,17 +11,17 @@ from support.processes import run_command, run_main
 from support.runs import DIGITS, contents, events, last_line, refusal, well
 
 from paddlevit_dist.commands.evaluate import with_settings
-from paddlevit_dist.contracts.task import ExportParts
-from paddlevit_dist.exporting import functions
-from paddlevit_dist.exporting.command import run as export
-from paddlevit_dist.exporting.files import find
-from paddlevit_dist.exporting.scoring import Exported
+from paddlevit_dist.export import functions
+from paddlevit_dist.export.command import run as export
+from paddlevit_dist.export.files import find
+from paddlevit_dist.export.scoring import Exported
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import ExportParts
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"pip install '.[onnx]': no {', '.join(MISSING)}")
 COUNTS = np.array([42, 28, 26, 48, 38, 39, 30, 26, 36, 47])  # of the embedded digits of val
-SCORES = np.array([0.5, -1.0, 0.25, 2.0, 0.0, 1.0, -0.5, 1.5, -2.0, -0.25], np.float32)  # of the digits, of any picture
+SCORES = np.array([0.5, -1.0, 0.25, 2.0, 0.0, 1.0, -0.5, 1.5, -2.0, -0.25], np.float32)  # of the digits, of any image
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_an_export_has_the_score_of_its_weights_and_says_so(trained, tmp_path, p
 
 
 def write_onnx(file, shape=("batch", 1, 16, 16), scores=SCORES, dtype="FLOAT", more=(), inputs=("pixels",)):
-    """A network that gives any picture the same scores, written with ONNX's own helper: ``pixels`` times zero, plus
+    """A network that gives any image the same scores, written with ONNX's own helper: ``pixels`` times zero, plus
     them; ``more``: names of other outputs of its values."""
     from onnx import TensorProto, helper, numpy_helper, save
 
@@ -91,8 +91,8 @@ def write_onnx(file, shape=("batch", 1, 16, 16), scores=SCORES, dtype="FLOAT", m
 
 @needs_onnx
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_a_model_of_another_maker_has_the_score_that_follows_from_the_number_of_pictures(tmp_path, processes):
-    """In batches of seven pictures, in half precision, with features as a second output."""
+def test_a_model_of_another_maker_has_the_score_that_follows_from_the_number_of_images(tmp_path, processes):
+    """In batches of seven images, in half precision, with features as a second output."""
     file = write_onnx(tmp_path / "others.onnx", (7, 1, 16, 16), dtype="FLOAT16", more=("features=flat",))
     ended = well(evaluated(tmp_path, "scored", str(file), processes=processes))
     found = events(tmp_path / "scored")[-1]

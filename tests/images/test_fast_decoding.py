@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.reading import UnreadablePicture
+from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.runtime.errors import UserError
 
 cv2 = pytest.importorskip("cv2")
@@ -17,7 +17,7 @@ from paddlevit_dist.images.transforms.decoding_opencv import FastReader, FastTra
 
 
 def photograph(width=500, height=375, mode="RGB") -> Image.Image:
-    """A smooth picture with edges, which JPEG keeps well."""
+    """A smooth image with edges, which JPEG keeps well."""
     y, x = np.mgrid[:height, :width]
     waves = [127 + 100 * np.sin(x / a) * np.cos(y / b) for a, b in ((31, 47), (53, 29), (19, 67))]
     pixels = np.stack(waves, axis=-1).astype(np.uint8)
@@ -34,9 +34,9 @@ def folder(tmp_path, content: bytes, name="a.jpg") -> ClassFolders:
     return ClassFolders(str(tmp_path / "data"), "train", cache)
 
 
-def encoded(picture: Image.Image, **options) -> bytes:
+def encoded(image: Image.Image, **options) -> bytes:
     stream = io.BytesIO()
-    picture.save(stream, **{"format": "JPEG", "quality": 95, **options})
+    image.save(stream, **{"format": "JPEG", "quality": 95, **options})
     return stream.getvalue()
 
 
@@ -85,9 +85,9 @@ def test_one_channel_is_grey(tmp_path):
 )
 def test_what_is_not_a_plain_jpeg_is_read_exactly(tmp_path, name, content):
     dataset = folder(tmp_path, content)
-    picture, _ = FastReader(dataset, 3)(0)
-    assert isinstance(picture, Image.Image)
-    np.testing.assert_array_equal(np.asarray(picture), np.asarray(dataset.read(0)[0]))
+    image, _ = FastReader(dataset, 3)(0)
+    assert isinstance(image, Image.Image)
+    np.testing.assert_array_equal(np.asarray(image), np.asarray(dataset.read(0)[0]))
 
 
 def test_exif_orientation_is_treated_as_the_exact_way_treats_it(tmp_path):
@@ -99,24 +99,24 @@ def test_exif_orientation_is_treated_as_the_exact_way_treats_it(tmp_path):
     assert FastReader(dataset, 3)(0)[0].size == dataset.read(0)[0].size == (375, 500)
 
 
-@pytest.mark.parametrize("content", [encoded(photograph())[:5000], b"", b"no picture"])
+@pytest.mark.parametrize("content", [encoded(photograph())[:5000], b"", b"no image"])
 def test_damaged_files_are_refused_as_the_exact_way_refuses_them(tmp_path, content):
-    with pytest.raises(UnreadablePicture, match=r"a\.jpg"):
+    with pytest.raises(UnreadableImage, match=r"a\.jpg"):
         FastReader(folder(tmp_path, content), 3)(0)
 
 
 def test_too_many_pixels_are_refused_before_decoding(tmp_path):
     dataset = folder(tmp_path, encoded(photograph()))
     dataset.reading = dataset.reading._replace(max_pixels=1000)
-    with pytest.raises(UnreadablePicture, match="MAX_PIXELS"):
+    with pytest.raises(UnreadableImage, match="MAX_PIXELS"):
         FastReader(dataset, 3)(0)
 
 
-def test_a_data_set_without_picture_files_is_refused(tmp_path):
-    from paddlevit_dist import config
+def test_a_data_set_without_image_files_is_refused(tmp_path):
+    from paddlevit_dist import settings
     from paddlevit_dist.registry import resolve
 
-    values = config.load(["-image_size=16", "DATA.IMAGE_CHANNELS", "1", "DATA.DECODER", "fast"]).values
+    values = settings.load(["-image_size=16", "DATA.IMAGE_CHANNELS", "1", "DATA.DECODER", "fast"]).values
     with pytest.raises(UserError, match="fast .*not for digits"):
         resolve("task", "classification")(values).build_dataset("train", tmp_path)
 

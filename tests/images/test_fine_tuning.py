@@ -10,7 +10,7 @@ import paddle
 import pytest
 from checkpoint.test_load_weights import with_paddlevit_names
 from support.processes import ROOT, run_command, run_main
-from support.runs import PLAIN, last_line, well, write_pictures
+from support.runs import PLAIN, last_line, well, write_images
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.array_files import write_safetensors
@@ -57,7 +57,7 @@ def with_huggingface_names(model):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The same weights in every format, and pictures of two classes."""
+    """The same weights in every format, and images of two classes."""
     folder = tmp_path_factory.mktemp("fine-tuning")
     model = create_model("vit", num_classes=5, image_size=32, **SMALL)
     assert load_weights(model, FILES / "vit.pth").loaded_fraction == 1.0
@@ -71,7 +71,7 @@ def folder(tmp_path_factory):
     (folder / "huggingface").mkdir()
     write_safetensors(folder / "huggingface" / "model.safetensors", with_huggingface_names(model))
     (folder / "huggingface" / "config.json").write_text(json.dumps({"model_type": "vit"}))
-    write_pictures(folder / "pictures", train=8, val=4)
+    write_images(folder / "pictures", train=8, val=4)
     return folder
 
 
@@ -131,8 +131,8 @@ def test_a_resumed_run_and_its_exported_model_are_those_of_an_unbroken_one(folde
     model = create_model("vit", num_classes=2, image_size=48, **SMALL)
     load_weights(model, unbroken / "checkpoints" / "last", strict=True)
     model.eval()
-    pictures = paddle.to_tensor(np.random.default_rng(0).standard_normal((3, 3, 48, 48)).astype("float32"))
+    images = paddle.to_tensor(np.random.default_rng(0).standard_normal((3, 3, 48, 48)).astype("float32"))
     with paddle.no_grad():
-        expected = model(pictures).numpy()
-    np.testing.assert_allclose(paddle.jit.load(str(exported))(pictures).numpy(), expected, rtol=1e-5, atol=1e-5)
+        expected = model(images).numpy()
+    np.testing.assert_allclose(paddle.jit.load(str(exported))(images).numpy(), expected, rtol=1e-5, atol=1e-5)
     assert re.search(r"epoch 2 evaluation: top-1", ended.out)

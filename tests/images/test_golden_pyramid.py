@@ -19,7 +19,7 @@ def test_golden_feature_maps_are_reproduced(name):
     state = {key: golden.golden_weight(seed, key, tuple(shape)) for key, shape in about["state"].items()}
     patch = variant_options(name).get("patch_size", 1)
     for size, expected in about["sizes"].items():
-        # Patches that a picture does not fill are left out in timm's ViT and Swin; ours refuse such a picture.
+        # Patches that an image does not fill are left out in timm's ViT and Swin; ours refuse such an image.
         height, width = (side - side % patch for side in map(int, size.split("x")))
         model = create_model(name, image_size=(height, width))
         model.eval()

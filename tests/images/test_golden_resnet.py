@@ -15,7 +15,7 @@ EXACT = 1e-10  # in float64
 ALLOWED = 10  # times the error of torch's own float32 run
 
 
-def pictures(shape):
+def drawn_images(shape):
     """What ``golden_image`` makes, for any height and width."""
     number, channels, height, width = shape
     side = max(height, width)
@@ -47,7 +47,7 @@ def model_of(entry, dtype="float32"):
 @pytest.mark.parametrize("entry, dtype", cases())
 def test_golden_logits_and_stages_are_reproduced(entry, dtype):
     about, model = GOLDEN["models"][entry], model_of(entry, dtype)
-    images = paddle.to_tensor(pictures(about["images"]).astype(dtype))
+    images = paddle.to_tensor(drawn_images(about["images"]).astype(dtype))
     with paddle.no_grad():
         maps = [found.numpy() for found in model.features(images)]
         logits = model.fc(paddle.to_tensor(maps[-1].mean(axis=(2, 3)))).numpy()

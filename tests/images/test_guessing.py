@@ -23,7 +23,7 @@ PUBLISHED = {"mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3], "fashion_mnist": [9, 0,
 
 
 def write(root, *names):
-    """Pictures, tar files without members, what a function writes, and empty files."""
+    """Images, tar files without members, what a function writes, and empty files."""
     root.mkdir(parents=True, exist_ok=True)
     for name in names:
         if callable(name):
@@ -107,8 +107,8 @@ PLY = text("prepared.json", json.dumps({"version": 1, "kind": "ply", "source": "
         (("train/one.npy", "train/one.json"), "landmarks", "volumes below train such as one.npy"),
         (("train/anna/1.dcm", "train/anna/2.dcm", "train/anna.fcsv"), "landmarks", "train such as anna/*.dcm"),
         ((dicom("train/anna/IM1"), "train/anna.fcsv"), "landmarks", "volumes below train such as anna/*.dcm"),
-        (("images/1.jpg", "masks/1.jpg"), "label_maps", "my_data has pictures and label maps"),
-        (("train/images/1.jpg", "train/masks/1.jpg"), "label_maps", "my_data has pictures and label maps"),
+        (("images/1.jpg", "masks/1.jpg"), "label_maps", "my_data has images and label maps"),
+        (("train/images/1.jpg", "train/masks/1.jpg"), "label_maps", "my_data has images and label maps"),
     ],
 )
 def test_what_lies_there_names_the_data_set(names, dataset, reason, tmp_path, monkeypatch):

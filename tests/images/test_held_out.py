@@ -1,4 +1,4 @@
-"""One dataset split into training and validation pictures."""
+"""One dataset split into training and validation images."""
 
 import os
 import pickle
@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.config import load
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.held_out import choose_held_out, hold_out, open_pictures
+from paddlevit_dist.images.data.held_out import choose_held_out, hold_out, open_images
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.small_sets import Digits
-from paddlevit_dist.observe.record import cache_folder
+from paddlevit_dist.logging.record import cache_folder
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 
 def write_single_folder(root, sizes):
@@ -55,7 +55,7 @@ def test_the_choice_is_random_and_decided_by_its_own_seed(tmp_path):
     assert abs(positions.mean() - 49.5) < 8
     write_single_folder(tmp_path / "data", {"ant": 10, "bee": 20})
     rows = [
-        open_pictures(configuration(tmp_path, "DATA.VAL_FRACTION", "0.2", *more), "val", tmp_path)[0].rows.tolist()
+        open_images(configuration(tmp_path, "DATA.VAL_FRACTION", "0.2", *more), "val", tmp_path)[0].rows.tolist()
         for more in ([], ["-seed=5"], ["DATA.VAL_SEED", "5"])
     ]
     assert rows[0] == rows[1] != rows[2]
@@ -80,7 +80,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_files_that_come_and_go_move_at_most_one_other_each(change):
-    """Drawn by position, 25 of 36 held-out pictures had been trained on after the first of these."""
+    """Drawn by position, 25 of 36 held-out images had been trained on after the first of these."""
     trained, held_out = split_of(FILES)
     trained_now, held_out_now = split_of(CHANGES[change])
     changed = set(FILES) ^ set(CHANGES[change])
@@ -91,7 +91,7 @@ def test_files_that_come_and_go_move_at_most_one_other_each(change):
         assert sizes[1] == round(0.2 * sizes[0])
 
 
-def test_pictures_are_the_same_wherever_their_folder_is_and_names_decide_not_places(tmp_path):
+def test_images_are_the_same_wherever_their_folder_is_and_names_decide_not_places(tmp_path):
     for root in ("here", "there"):
         write_single_folder(tmp_path / root / "data", {"ant": 20})
     parts = []
@@ -120,9 +120,9 @@ def test_the_parts_share_out_the_whole(tmp_path):
     assert len(train) + len(val) == len(whole) and set(train.rows) | set(val.rows) == set(range(len(whole)))
     for part in (train, val):
         for index in (0, len(part) - 1):
-            picture, label = part.read(index)
+            image, label = part.read(index)
             expected, expected_label = whole.read(int(part.rows[index]))
-            assert label == expected_label == part.labels[index] and picture.tobytes() == expected.tobytes()
+            assert label == expected_label == part.labels[index] and image.tobytes() == expected.tobytes()
             assert part.describe(index) == whole.describe(int(part.rows[index]))
         assert (part.kind, part.image_mode, part.num_classes) == ("glyph", "L", 10)
         copy = pickle.loads(pickle.dumps(part))
@@ -131,10 +131,10 @@ def test_the_parts_share_out_the_whole(tmp_path):
 
 def test_nothing_to_hold_out_and_no_split_are_told(tmp_path):
     write_single_folder(tmp_path / "data", {"a": 1, "b": 1})
-    with pytest.raises(UserError, match="VAL_FRACTION 0.5 holds nothing out: no class has two pictures"):
-        open_pictures(configuration(tmp_path, "DATA.VAL_FRACTION", "0.5"), "train", tmp_path)
+    with pytest.raises(UserError, match="VAL_FRACTION 0.5 holds nothing out: no class has two images"):
+        open_images(configuration(tmp_path, "DATA.VAL_FRACTION", "0.5"), "train", tmp_path)
     with pytest.raises(UserError, match="or let DATA.VAL_FRACTION split a single folder"):
-        open_pictures(configuration(tmp_path), "train", tmp_path)
+        open_images(configuration(tmp_path), "train", tmp_path)
 
 
 def configuration(tmp_path, *options):
@@ -145,18 +145,18 @@ def configuration(tmp_path, *options):
 def test_a_single_folder_is_split_by_a_key_and_listed_in_the_output(tmp_path):
     write_single_folder(tmp_path / "data", {"ant": 10, "bee": 20})
     config = configuration(tmp_path, "DATA.VAL_FRACTION", "0.2")
-    train, _ = open_pictures(config, "train", tmp_path)
-    val, notes = open_pictures(config, "val", tmp_path)
+    train, _ = open_images(config, "train", tmp_path)
+    val, notes = open_images(config, "val", tmp_path)
     assert len(train) == 24 and np.bincount(val.labels).tolist() == [2, 4]
     assert notes == [
-        "note: 6 of 30 training pictures are held out for validation (DATA.VAL_FRACTION 0.2, VAL_SEED 0), "
+        "note: 6 of 30 training images are held out for validation (DATA.VAL_FRACTION 0.2, VAL_SEED 0), "
         f"listed in {tmp_path / 'val_files.txt'}"
     ]
     listed = (tmp_path / "val_files.txt").read_text().splitlines()
     assert [os.path.join(tmp_path, "data", line) for line in listed] == [val.describe(index) for index in range(6)]
     assert not set(listed) & {os.path.relpath(train.describe(i), tmp_path / "data") for i in range(len(train))}
     write_single_folder(tmp_path / "data" / "train", {"ant": 10, "bee": 10})  # then it is that which is split
-    val, _ = open_pictures(config, "val", tmp_path)
+    val, _ = open_images(config, "val", tmp_path)
     assert len(val) == 4 and "/train/" in val.describe(0)
 
 
@@ -165,7 +165,7 @@ def test_reading_options_and_cache_folder_come_from_the_configuration(tmp_path):
     shared = tmp_path / "shared" / "cache"
     options = ["DATA.VAL_FRACTION", "0.2", "DATA.MAX_PIXELS", "8", "DATA.CACHE_FOLDER", str(shared)]
     values = configuration(tmp_path, *options)
-    val, _ = open_pictures(values, "val", cache_folder(values))
+    val, _ = open_images(values, "val", cache_folder(values))
     assert len(list(shared.iterdir())) == 2
     with pytest.raises(UserError, match="above the limit of 8 pixels"):
         val.read(0)

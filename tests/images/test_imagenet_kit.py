@@ -1,4 +1,4 @@
-"""Labels of ImageNet's validation pictures from the development kit."""
+"""Labels of ImageNet's validation images from the development kit."""
 
 import io
 import tarfile
@@ -11,7 +11,7 @@ from paddlevit_dist.images.data.imagenet import ImageNet2012, kit_labels, names_
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.runtime.errors import UserError
 
-# The first ten lines of the published file, and the classes of these pictures by sorted WordNet id, as published lists
+# The first ten lines of the published file, and the classes of these images by sorted WordNet id, as published lists
 # have them: sea snake, alp, Shetland sheepdog, ...
 TRUTH = [490, 361, 171, 822, 297, 482, 13, 704, 599, 164]
 LABELS = [65, 970, 230, 809, 516, 57, 334, 415, 674, 332]
@@ -19,7 +19,7 @@ LABELS = [65, 970, 230, 809, 516, 57, 334, 415, 674, 332]
 
 @pytest.fixture
 def root(tmp_path):
-    """Ten validation pictures in one folder; picture n is n grey."""
+    """Ten validation images in one folder; image n is n grey."""
     data = tmp_path / "ILSVRC2012_devkit_t12" / "data"
     data.mkdir(parents=True)
     (data / "ILSVRC2012_validation_ground_truth.txt").write_text("".join(f"{number}\n" for number in TRUTH))
@@ -42,7 +42,7 @@ def test_each_number_of_the_kit_is_another_class(root):
     assert [wnids[labels[0]], wnids[labels[1]], wnids[labels[999]]] == ["n02119789", "n02100735", "n03255030"]
 
 
-def test_pictures_in_one_folder_get_the_kits_labels(root, monkeypatch):
+def test_images_in_one_folder_get_the_kits_labels(root, monkeypatch):
     dataset = ImageNet2012(str(root), "val", root / "cache")
     assert dataset.labels.tolist() == LABELS and dataset.class_names is None
     assert [dataset.read(index)[0].getpixel((0, 0))[0] for index in range(10)] == list(range(1, 11))
@@ -59,8 +59,8 @@ def test_the_validation_archive_gets_them_too_and_the_kit_may_be_packed(root, mo
         tar.add(data, data.name)
     data.rename(root / "elsewhere")
     with tarfile.open(root / "ILSVRC2012_img_val.tar", "w") as tar:
-        for picture in sorted((root / "val").iterdir()):
-            tar.add(picture, picture.name)
+        for image in sorted((root / "val").iterdir()):
+            tar.add(image, image.name)
     assert TarImages(str(root), "val", root / "cache").labels.tolist() == LABELS
     assert ImageNet2012(str(root), "val", root / "cache").labels.tolist() == LABELS
 

@@ -7,16 +7,16 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.comparing.pairs import compare
-from paddlevit_dist.comparing.tables import read
+from paddlevit_dist.compare.pairs import compare
+from paddlevit_dist.compare.tables import read
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.runtime.errors import UserError
 
 
-def drawn(seed=0, pictures=5, classes=4):
-    """True and found numbers of the pixels of pictures of several sizes."""
+def drawn(seed=0, images=5, classes=4):
+    """True and found numbers of the pixels of images of several sizes."""
     rng = np.random.default_rng(seed)
-    sizes = [tuple(rng.integers(8, 14, 2)) for _ in range(pictures)]
+    sizes = [tuple(rng.integers(8, 14, 2)) for _ in range(images)]
     true = [rng.integers(0, classes, size) for size in sizes]
     found = [np.where(rng.random(one.shape) < 0.7, one, rng.integers(0, classes, one.shape)) for one in true]
     for one in true:
@@ -27,11 +27,11 @@ def drawn(seed=0, pictures=5, classes=4):
 def write(folder, maps, dtype=np.uint8, ends=".png", palette=False):
     folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(maps):
-        picture = Image.fromarray(np.asarray(one, dtype))
+        image = Image.fromarray(np.asarray(one, dtype))
         if palette:
-            picture = Image.fromarray(np.asarray(one, np.uint8), "P")
-            picture.putpalette([7 * k % 256 for k in range(768)])
-        picture.save(folder / f"p{number}{ends}")
+            image = Image.fromarray(np.asarray(one, np.uint8), "P")
+            image.putpalette([7 * k % 256 for k in range(768)])
+        image.save(folder / f"p{number}{ends}")
 
 
 def slow(true, found, classes, ignored=255):
@@ -68,7 +68,7 @@ def test_scores_are_those_of_all_pixels(tmp_path, evaluate, form):
     assert said["scores"]["mIoU"] == pytest.approx(np.mean(ious))
     assert said["scores"]["accuracy"] == pytest.approx(accuracy)
     assert said["scores"]["mean class accuracy"] == pytest.approx(mean_accuracy)
-    assert told.startswith("note: the interval is rough: 5 pictures") and told.count("\n") == 1
+    assert told.startswith("note: the interval is rough: 5 images") and told.count("\n") == 1
     assert said["samples"] == 5 and said["intervals"]["mIoU"]["low"] < said["scores"]["mIoU"]
 
 
@@ -107,7 +107,7 @@ def test_no_class_in_the_results_is_wrong_and_told(tmp_path, evaluate):
     assert f"{2 * true[2].shape[1]} pixels of no class where the truth has one: wrong" in told
 
 
-def test_one_result_is_not_of_two_pictures(tmp_path, evaluate):
+def test_one_result_is_not_of_two_images(tmp_path, evaluate):
     true, found = drawn()
     write(tmp_path / "true" / "a", true)
     write(tmp_path / "true" / "b", true)
@@ -122,7 +122,7 @@ def test_one_result_is_not_of_two_pictures(tmp_path, evaluate):
 
 
 def test_dice_and_boundaries_are_scored_as_in_an_evaluation(tmp_path, evaluate):
-    true, found = drawn(pictures=4)
+    true, found = drawn(images=4)
     write(tmp_path / "true", true)
     write(tmp_path / "found", found)
     metrics = SegmentationMetrics([*"0123"])
@@ -197,8 +197,8 @@ def test_what_is_no_pair_of_label_maps_is_refused(tmp_path, evaluate, spoil, com
         evaluate()
 
 
-def test_pictures_of_a_folder_are_drawn_together(tmp_path, evaluate):
-    true, found = drawn(pictures=40)
+def test_images_of_a_folder_are_drawn_together(tmp_path, evaluate):
+    true, found = drawn(images=40)
     for number in range(4):  # of each video ten
         chosen = slice(10 * number, 10 * number + 10)
         write(tmp_path / "true" / f"video{number}", true[chosen])

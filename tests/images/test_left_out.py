@@ -1,4 +1,4 @@
-"""Pictures do not vanish: whatever Pillow opens is used, and the rest is counted by suffix and reported."""
+"""Images do not vanish: whatever Pillow opens is used, and the rest is counted by suffix and reported."""
 
 import io
 import os
@@ -12,7 +12,7 @@ from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.formats import readable_formats, readable_suffixes
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.inspection import Inspection
-from paddlevit_dist.images.data.reading import UnreadablePicture, decode_image
+from paddlevit_dist.images.data.reading import UnreadableImage, decode_image
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.runtime.errors import UserError
 
@@ -37,7 +37,7 @@ def put(path, content=JPEG):
 
 @pytest.fixture
 def root(tmp_path):
-    """Two classes with two pictures each in train and one in val."""
+    """Two classes with two images each in train and one in val."""
     for name in ("train/ant/1.jpg", "train/ant/2.jpg", "train/bee/1.jpg", "train/bee/2.jpg", "val/ant/1.jpg"):
         put(tmp_path / "data" / name)
     put(tmp_path / "data" / "val" / "bee" / "1.jpg")
@@ -50,7 +50,7 @@ PILLOWS = """.avif=AVIF .jp2=JPEG2000 .apng=PNG .tga=TGA .pnm=PPM .sgi=SGI .dib=
 MODES = {".pbm": "1", ".pgm": "L"}
 
 
-def test_what_pillow_opens_is_a_picture_of_the_set(root, cache):
+def test_what_pillow_opens_is_an_image_of_the_set(root, cache):
     forms = [entry.split("=") for entry in PILLOWS.split()]
     written = [(suffix, form) for suffix, form in forms if form in Image.SAVE]
     assert len(written) >= 20  # of AVIF and JPEG 2000 not every Pillow can write all
@@ -77,11 +77,11 @@ def test_the_suffixes_are_pillows_but_for_formats_that_it_only_recognises_or_han
 
 
 def test_a_jpg_that_is_postscript_starts_no_other_program():
-    with pytest.raises(UnreadablePicture, match="not a picture in a format"):
+    with pytest.raises(UnreadableImage, match="not an image in a format"):
         decode_image(EPS, "x.jpg", "RGB")
 
 
-def test_left_out_files_are_counted_by_suffix_pictures_first(root, cache):
+def test_left_out_files_are_counted_by_suffix_images_first(root, cache):
     for number in range(3):
         put(root / "train" / "bee" / f"{number}.HEIC", HEIC_HEAD)
     for number in range(4):
@@ -93,44 +93,44 @@ def test_left_out_files_are_counted_by_suffix_pictures_first(root, cache):
     assert left_out.lines() == [
         f"left out below {root}/train: 3 .heic (pip install pillow-heif), 4 .txt, 1 without suffix, 1 .csv, 1 .mpg"
     ]
-    assert (left_out.num_pictures, left_out.example) == (3, f"{root}/train/bee/0.HEIC")
+    assert (left_out.num_images, left_out.example) == (3, f"{root}/train/bee/0.HEIC")
 
 
-def test_pictures_without_a_suffix_of_theirs_are_known_by_their_content(root, cache):
+def test_images_without_a_suffix_of_theirs_are_known_by_their_content(root, cache):
     put(root / "val" / "ant" / "8f3a77")
     put(root / "val" / "ant" / "words", b"words")
     put(root / "val" / "bee" / "large.jpg_large")
     put(root / "val" / "bee" / "2.jpg~", encode("PNG"))
     left_out = ClassFolders(str(root), "val", cache).left_out
-    assert left_out.num_pictures == 3
+    assert left_out.num_images == 3
     assert left_out.lines() == [
-        f"left out below {root}/val: 2 without suffix (1 of them pictures by their content: rename them, as to .jpg), "
-        "1 .jpg_large (pictures by their content: rename them, as to .jpg), "
-        "1 .jpg~ (pictures by their content: rename them, as to .jpg)"
+        f"left out below {root}/val: 2 without suffix (1 of them images by their content: rename them, as to .jpg), "
+        "1 .jpg_large (images by their content: rename them, as to .jpg), "
+        "1 .jpg~ (images by their content: rename them, as to .jpg)"
     ]
 
 
 @pytest.mark.parametrize("name", [".DS_Store", "._1.jpg", ".hidden.heic", "Thumbs.db", "desktop.ini", "@eaDir/1.jpg"])
-def test_what_systems_leave_beside_pictures_is_neither_taken_nor_told(name, root, cache):
+def test_what_systems_leave_beside_images_is_neither_taken_nor_told(name, root, cache):
     put(root / "train" / "ant" / name)
     put(root / "train" / "__MACOSX" / "ant" / "1.jpg")
     dataset = ClassFolders(str(root), "train", cache)
     assert len(dataset) == 4 and dataset.num_classes == 2 and dataset.left_out.lines() == []
 
 
-def test_pictures_beside_the_class_folders_are_told(root, cache):
+def test_images_beside_the_class_folders_are_told(root, cache):
     put(root / "train" / "b.png")
     put(root / "train" / "a.heic", HEIC_HEAD)
     put(root / "train" / "list.txt", b"words")
     assert ClassFolders(str(root), "train", cache).left_out.lines() == [
-        f"2 pictures are next to the class folders of {root}/train, without a class, and not used: {root}/train/a.heic"
+        f"2 images are next to the class folders of {root}/train, without a class, and not used: {root}/train/a.heic"
     ]
 
 
-def test_a_class_whose_only_pictures_cannot_be_opened_says_why(root, cache):
+def test_a_class_whose_only_images_cannot_be_opened_says_why(root, cache):
     shutil.rmtree(root / "train" / "bee")
     put(root / "train" / "bee" / "1.heic", HEIC_HEAD)
-    with pytest.raises(UserError, match=r"train/bee holds no pictures; .*: 1 \.heic \(pip install pillow-heif\)"):
+    with pytest.raises(UserError, match=r"train/bee holds no images; .*: 1 \.heic \(pip install pillow-heif\)"):
         ClassFolders(str(root), "train", cache)
 
 
@@ -139,12 +139,12 @@ def test_a_tree_deeper_than_pythons_stack_is_listed(tmp_path, cache):
     folders += [folders[-1] + "/a" * depth for depth in range(1, 1200)]
     for folder in folders:
         os.mkdir(folder)
-    picture = f"{folders[-1]}/1.jpg"
-    with open(picture, "wb") as file:
+    image = f"{folders[-1]}/1.jpg"
+    with open(image, "wb") as file:
         file.write(JPEG)
     dataset = ClassFolders(folders[0], "train", cache)
     assert len(dataset) == 1 and dataset.read(0)[0].size == (12, 9)
-    os.unlink(picture)
+    os.unlink(image)
     for folder in reversed(folders):  # the standard library's own removal would need a deep stack, too
         os.rmdir(folder)
 
@@ -152,7 +152,7 @@ def test_a_tree_deeper_than_pythons_stack_is_listed(tmp_path, cache):
 def test_heic_under_another_name_says_which_package_reads_it():
     if "HEIF" in readable_formats():
         pytest.skip("pillow-heif is installed")
-    with pytest.raises(UnreadablePicture, match=r"x.jpg cannot be read .* HEIC .*pip install pillow-heif"):
+    with pytest.raises(UnreadableImage, match=r"x.jpg cannot be read .* HEIC .*pip install pillow-heif"):
         decode_image(HEIC_HEAD, "x.jpg", "RGB")
 
 
@@ -165,7 +165,7 @@ def pack(path, **members):
             tar.addfile(member, io.BytesIO(content))
 
 
-def test_tar_files_count_what_they_hold_beside_pictures_now_and_from_the_index(tmp_path, cache):
+def test_tar_files_count_what_they_hold_beside_images_now_and_from_the_index(tmp_path, cache):
     contents = {"a/1.avif": encode("AVIF")} if "AVIF" in Image.SAVE else {"a/1.tga": encode("TGA")}
     contents.update({"b/2.JPG": JPEG, "b/3.heic": HEIC_HEAD, "b/4": JPEG, "b/._2.jpg": b"junk", "b/notes.txt": b"x"})
     pack(tmp_path / "data" / "train-0.tar", **contents)
@@ -175,14 +175,12 @@ def test_tar_files_count_what_they_hold_beside_pictures_now_and_from_the_index(t
         (line,) = dataset.left_out.lines()
         assert line.startswith(f"left out below {tmp_path}/data/train-0.tar: ")
         assert "1 .heic (pip install pillow-heif)" in line and "1 .txt" in line
-        assert "1 without suffix (pictures by their content" in line
+        assert "1 without suffix (images by their content" in line
 
 
 def test_shards_do_not_lose_a_sample_whose_name_has_dots(tmp_path, cache):
     pack(tmp_path / "data" / "train-0.tar", **{"1.jpg": JPEG, "1.seg.png": JPEG, "1.cls": b"0", "2.old.jpg": JPEG})
-    with pytest.raises(
-        UserError, match=r"2\.old\.jpg: the key of a sample ends at the first dot, and 2 has no picture"
-    ):
+    with pytest.raises(UserError, match=r"2\.old\.jpg: the key of a sample ends at the first dot, and 2 has no image"):
         TarImages(str(tmp_path / "data"), "train", cache)
 
 
@@ -197,11 +195,11 @@ def test_a_compressed_archive_among_others_is_not_passed_over(tmp_path, cache):
 
 
 @pytest.mark.parametrize("dataset", ["folder", "imagenet2012"])
-def test_an_evaluation_stops_over_pictures_but_not_over_text(dataset, root, cache):
+def test_an_evaluation_stops_over_images_but_not_over_text(dataset, root, cache):
     put(root / "val" / "ant" / "notes.txt", b"words")
     build = {"folder": ClassFolders, "imagenet2012": ImageNet2012}[dataset]
     lines = Inspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
-    assert lines == [f"left out below {root}/val: 1 .txt", "opened all 2 pictures of val"]
+    assert lines == [f"left out below {root}/val: 1 .txt", "opened all 2 images of val"]
     put(root / "val" / "ant" / "x.heic", HEIC_HEAD)
     for is_evaluation in (True, False):
         with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*another set.*move them away"):
@@ -214,7 +212,7 @@ def test_an_evaluation_stops_over_pictures_but_not_over_text(dataset, root, cach
 def test_imagenet_one_level_off_says_where_it_is(tmp_path, given, where):
     put(tmp_path / "ILSVRC/Data/CLS-LOC/train/n01440764/1.jpg")
     for kind in (ClassFolders, ImageNet2012):
-        with pytest.raises(UserError, match=f"holds ImageNet one level off: its pictures are in {where}: give that"):
+        with pytest.raises(UserError, match=f"holds ImageNet one level off: its images are in {where}: give that"):
             kind(tmp_path / given, "train", tmp_path / "cache")
 
 

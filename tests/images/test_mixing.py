@@ -7,8 +7,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.config import default_config
 from paddlevit_dist.images.transforms.on_device import Mixing, build_mixing, smooth_targets, soft_cross_entropy
+from paddlevit_dist.settings import default_config
 
 from .timm_peer import kolmogorov_distance, timm_module
 
@@ -21,7 +21,7 @@ def rng(seed=0):
 
 
 def owners(mix, shape=SHAPE):
-    """(batch, height, width): how much of each pixel is the picture's own, read off from mixed pictures."""
+    """(batch, height, width): how much of each pixel is the image's own, read off from mixed images."""
     images = np.zeros(shape, dtype=np.float32)
     images[: shape[0] // 2] = 1.0  # each partner is of the other half
     mixed = mix.images(paddle.to_tensor(images)).numpy()
@@ -78,7 +78,7 @@ def test_mixup_is_a_weighted_mean():
     np.testing.assert_allclose(mix.images(paddle.to_tensor(images)).numpy(), expected, atol=1e-6)
 
 
-def test_modes_draw_once_per_batch_pair_or_picture():
+def test_modes_draw_once_per_batch_pair_or_image():
     def shares(mode, batch):
         return Mixing(mixup_alpha=0.8, mode=mode).draw(rng(4), (batch, 3, 8, 8)).share
 
@@ -159,7 +159,7 @@ def test_small_and_odd_batches_are_mixed_too(batch, mode):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
-def test_timm_mixes_pictures_and_labels_the_same_for_the_same_draws(mode, kind, smoothing, monkeypatch):
+def test_timm_mixes_images_and_labels_the_same_for_the_same_draws(mode, kind, smoothing, monkeypatch):
     torch = pytest.importorskip("torch")
     timm = timm_module("mixup")
     alphas = (0.8, 0.0) if kind == "mixup" else (0.0, 1.0)

@@ -79,8 +79,8 @@ def test_swins_bias_tables_are_resampled_to_larger_smaller_and_rectangular_windo
         height, width = (2 * side - 1 for side in window)
         resized = arrays(model)[table_name].reshape(height, width, 3)
         for head in range(3):
-            picture = Image.fromarray(table[:, head].reshape(13, 13)).resize((width, height), Image.BICUBIC)
-            np.testing.assert_allclose(resized[..., head], np.asarray(picture), atol=1e-6)
+            image = Image.fromarray(table[:, head].reshape(13, 13)).resize((width, height), Image.BICUBIC)
+            np.testing.assert_allclose(resized[..., head], np.asarray(image), atol=1e-6)
 
 
 @pytest.mark.parametrize("name, prefix", [("vit", 1), ("deit_tiny_distilled_patch16_224", 2), ("cait_xxs24_224", 0)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.images.models.options import configured_options
 
 # What PaddleViT's files say for these models.
@@ -21,7 +21,7 @@ PUBLISHED = {
 def options_of(name: str, keys: str = ""):
     words = keys.split()
     overrides = [word for key, value in zip(words[::2], words[1::2]) for word in (f"MODEL.{key}", value)]
-    return configured_options(config.load(["MODEL.NAME", name, *overrides]).values.MODEL)
+    return configured_options(settings.load(["MODEL.NAME", name, *overrides]).values.MODEL)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

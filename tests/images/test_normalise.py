@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.images.transforms import on_device
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.autocast import product_dtype
@@ -15,7 +15,7 @@ from paddlevit_dist.runtime.autocast import product_dtype
 )
 def test_pixels_become_their_distance_from_the_mean_in_deviations(channels, mean, deviation):
     keys = ["DATA.IMAGE_CHANNELS", str(channels), "DATA.IMAGENET_MEAN", str(mean), "DATA.IMAGENET_STD", str(deviation)]
-    values = config.load(keys).values
+    values = settings.load(keys).values
     task = resolve("task", values.TASK)(values)
     pixels = np.arange(256 * channels * 2, dtype=np.int64).reshape(2, channels, 16, 16).astype(np.uint8)
     result = task.normalise(paddle.to_tensor(pixels))

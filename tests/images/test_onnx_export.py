@@ -16,7 +16,7 @@ from support.processes import ROOT
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
-from paddlevit_dist.exporting.command import Trained, export, load_trained, run
+from paddlevit_dist.export.command import Trained, export, load_trained, run
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 
@@ -27,7 +27,7 @@ MISSING += [] if paddle.__version__ >= "3" else ["Paddle 3, which paddle2onnx ne
 needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"pip install '.[onnx]': no {', '.join(MISSING)}")
 
 
-def pictures(batch, *shape):
+def images(batch, *shape):
     return np.random.default_rng(3).standard_normal((batch, *shape)).astype("float32")
 
 
@@ -67,7 +67,7 @@ def require_same_outputs(model, folder):
     for kind in ("onnx", "onnxruntime"):
         export(described(model), str(folder / kind), kind)
         for batch in (1, 4):
-            x = pictures(batch, 3, *model.image_size)
+            x = images(batch, 3, *model.image_size)
             with paddle.no_grad():
                 expected = model(paddle.to_tensor(x)).numpy()
             found = outputs(folder / f"{kind}.onnx", x)
@@ -112,10 +112,10 @@ def test_operators_of_onnxruntime_take_the_place_of_their_parts(tmp_path):
 
 @needs_onnx
 @pytest.mark.long
-def test_float16_differs_by_its_rounding_and_takes_half_pictures(tmp_path):
+def test_float16_differs_by_its_rounding_and_takes_half_images(tmp_path):
     model = small("vit", seed=1)
     export(described(model), str(tmp_path / "half"), "onnxruntime", "float16")
-    x = pictures(2, 3, *model.image_size)
+    x = images(2, 3, *model.image_size)
     with paddle.no_grad():
         expected = model(paddle.to_tensor(x)).numpy()
     difference = np.abs(outputs(tmp_path / "half.onnx", x) - expected).max()
@@ -132,13 +132,13 @@ def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(tm
     weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"], "DATA.CROP_PCT", "0.8")
     grid = np.mgrid[0:47, 0:71]
     colours = np.stack([grid[0] * 5, grid[1] * 3, (grid[0] * grid[1]) % 256], axis=-1).astype(np.uint8)
-    Image.fromarray(colours).save(tmp_path / "picture.png")
-    (row,) = Predictor(str(weights))([str(tmp_path / "picture.png")])
+    Image.fromarray(colours).save(tmp_path / "image.png")
+    (row,) = Predictor(str(weights))([str(tmp_path / "image.png")])
     run([str(weights), str(tmp_path / "out" / "insects"), "-format=onnx"])
     page = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8")
     program = page.split("```python\n")[1].split("```")[0]
     (tmp_path / "classify.py").write_text(program, encoding="utf-8")
-    words = [sys.executable, "classify.py", "out/insects", "picture.png"]
+    words = [sys.executable, "classify.py", "out/insects", "image.png"]
     ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ})
     assert ended.returncode == 0, ended.stderr
     lines = [line.split() for line in ended.stdout.splitlines()]

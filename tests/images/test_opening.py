@@ -1,4 +1,4 @@
-"""Pictures are opened before a run starts, and findings are reported."""
+"""Images are opened before a run starts, and findings are reported."""
 
 import os
 import pickle
@@ -16,8 +16,8 @@ from paddlevit_dist.images.data import inspection as opening
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.imagenet import ImageNet2012
-from paddlevit_dist.images.data.inputs import picture_inputs
-from paddlevit_dist.images.data.inspection import Inspection, classes_without_pictures
+from paddlevit_dist.images.data.inputs import image_inputs
+from paddlevit_dist.images.data.inspection import Inspection, classes_without_images
 from paddlevit_dist.images.data.reading import Reading
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.data.tar import TarImages
@@ -25,7 +25,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 
 def save(path, number, orientation=None):
-    """A picture of its own for each number."""
+    """An image of its own for each number."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(number).integers(0, 255, (6, 8, 3), dtype=np.uint8)
     exif = Image.Exif()
@@ -35,7 +35,7 @@ def save(path, number, orientation=None):
 
 @pytest.fixture
 def root(tmp_path, cache):
-    """Two classes with six pictures each in train and three in val, all different."""
+    """Two classes with six images each in train and three in val, all different."""
     for label, name in enumerate(("ant", "bee")):
         for split, number in (("train", 6), ("val", 3)):
             for position in range(number):
@@ -74,8 +74,8 @@ def looked(dataset_of, root, is_evaluation=False, replaces_bad=False):
 
 @every_dataset
 @pytest.mark.parametrize("replaces_bad", [False, True])
-def test_a_bad_validation_picture_stops_before_the_run(replaces_bad, dataset_of, root):
-    assert looked(dataset_of, root) == ["opened all 12 pictures of train", "opened all 6 pictures of val"]
+def test_a_bad_validation_image_stops_before_the_run(replaces_bad, dataset_of, root):
+    assert looked(dataset_of, root) == ["opened all 12 images of train", "opened all 6 images of val"]
     first = root / "val" / "bee" / "1.png"
     first.write_bytes(first.read_bytes()[:90])
     (root / "val" / "bee" / "2.png").write_bytes(b"words")
@@ -83,20 +83,20 @@ def test_a_bad_validation_picture_stops_before_the_run(replaces_bad, dataset_of,
         looked(dataset_of, root, replaces_bad=replaces_bad)
     message = str(caught.value)
     assert "bee/1.png cannot be read as an image: " in message and "\n" not in message
-    assert "(with it 2 of the 6 opened pictures of val: " in message and "bee/2.png)" in message
-    assert message.endswith("; repair or remove it: an evaluation leaves no picture out")
+    assert "(with it 2 of the 6 opened images of val: " in message and "bee/2.png)" in message
+    assert message.endswith("; repair or remove it: an evaluation leaves no image out")
     with pytest.raises(UserError, match=r"bee/1\.png cannot be read"):
         looked(dataset_of, root, is_evaluation=True)
 
 
 @every_dataset
-def test_a_bad_training_picture_stops_or_is_told_where_the_next_one_replaces_it(dataset_of, root):
+def test_a_bad_training_image_stops_or_is_told_where_the_next_one_replaces_it(dataset_of, root):
     (root / "train" / "ant" / "4.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"ant/4\.png cannot .* empty; .* let DATA\.ON_BAD_SAMPLE skip"):
         looked(dataset_of, root)
     (line, _) = looked(dataset_of, root, replaces_bad=True)
     assert (
-        line.startswith("opened all 12 pictures of train; one of them cannot be read")
+        line.startswith("opened all 12 images of train; one of them cannot be read")
         and "ant/4.png cannot be read as an image: " in line
     )
     for file in root.glob("train/*/*"):
@@ -109,12 +109,12 @@ def test_a_large_set_is_judged_by_the_same_sample_each_time_and_within_the_time(
     monkeypatch.setattr(opening, "ALL_UP_TO", 11)
     monkeypatch.setattr(opening, "SAMPLE", 5)
     first, second = (opening.open_split(folders(root, "train"), "train") for _ in range(2))
-    assert first.findings() == ["opened 5 of 12 pictures of train"]
+    assert first.findings() == ["opened 5 of 12 images of train"]
     assert [look.index for look in first.looks] == [look.index for look in second.looks]
     assert len({look.index for look in first.looks}) == 5
     monkeypatch.setattr(opening, "WITHOUT_LIMIT", 3)
     in_no_time = opening.open_split(folders(root, "train"), "train", seconds=-1.0)
-    assert in_no_time.findings() == ["opened 3 of 12 pictures of train"]
+    assert in_no_time.findings() == ["opened 3 of 12 images of train"]
 
 
 def test_ctrl_c_ends_the_threads_at_once(root):
@@ -145,39 +145,39 @@ def test_each_thread_reads_its_own_copy(root, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
-def test_turned_pictures_are_counted_unless_they_are_turned_back(suffix, root):
+def test_turned_images_are_counted_unless_they_are_turned_back(suffix, root):
     for orientation, name in ((6, b"caf\xe9"), (3, b"y"), (1, b"z")):
         save(root / "val" / "ant" / f"turned.{suffix}", 50 + orientation, orientation)
         named = os.path.join(os.fsencode(root), b"val/ant", name + f".{suffix}".encode())
         os.rename(root / "val" / "ant" / f"turned.{suffix}", named)
     (_, _, line) = looked(folders, root)
     assert line.encode("utf-8").decode() == (
-        "2 of the 9 opened pictures of val are to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false "
+        "2 of the 9 opened images of val are to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false "
         rf"ignores: {root}/val/ant/caf\xe9.{suffix}"
     )
     dataset = folders(root, "val")
     dataset.reading = Reading(exif_rotate=True)
-    assert Inspection(False, False).look(dataset, "val", 2) == ["opened all 9 pictures of val"]
+    assert Inspection(False, False).look(dataset, "val", 2) == ["opened all 9 images of val"]
 
 
-def test_pictures_of_more_than_eight_bits_are_counted_also_before_a_prediction_or_preparation(root, tmp_path, capsys):
+def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction_or_preparation(root, tmp_path, capsys):
     deep = root / "train" / "ant" / "deep.png"
     Image.fromarray(np.full((6, 8), 40_000, np.uint16)).save(deep)
     said = f"stored with more than 8 bits a pixel, .* as {deep}"
-    assert re.match(f"1 of the 13 opened pictures of train is {said}", looked(folders, root)[1])
-    inputs = picture_inputs([str(root / "train")], tmp_path, lambda picture, _: picture, "RGB", Reading())
+    assert re.match(f"1 of the 13 opened images of train is {said}", looked(folders, root)[1])
+    inputs = image_inputs([str(root / "train")], tmp_path, lambda image, _: image, "RGB", Reading())
     (line,) = [line for line in inputs.notices if "8 bits" in line]
-    assert re.match(f"1 of 13 pictures is {said}", line)
+    assert re.match(f"1 of 13 images is {said}", line)
     for words in ([str(root)], [str(root), str(tmp_path / "out"), "--workers=1"]):
         prepare.run_images(words)
-        assert re.search(f"note: 1 of 13 pictures is {said}", capsys.readouterr().out)
+        assert re.search(f"note: 1 of 13 images is {said}", capsys.readouterr().out)
     deep.unlink()
-    assert not picture_inputs([str(root / "train")], tmp_path, None, "RGB", Reading()).notices
+    assert not image_inputs([str(root / "train")], tmp_path, None, "RGB", Reading()).notices
 
 
 @every_dataset
 @pytest.mark.parametrize("sample", [100, 3])
-def test_identical_pictures_of_train_and_val_are_counted_with_an_example(sample, dataset_of, root, monkeypatch):
+def test_identical_images_of_train_and_val_are_counted_with_an_example(sample, dataset_of, root, monkeypatch):
     shutil.copy(root / "train" / "ant" / "5.png", root / "val" / "ant" / "x.png")
     shutil.copy(root / "train" / "bee" / "0.png", root / "val" / "bee" / "y.png")
     link = shutil.copy if dataset_of is tars else os.symlink
@@ -185,7 +185,7 @@ def test_identical_pictures_of_train_and_val_are_counted_with_an_example(sample,
     monkeypatch.setattr(opening, "ALL_UP_TO", sample)
     monkeypatch.setattr(opening, "SAMPLE", 9)  # all of val; of train the others are compared by size and content
     line = looked(dataset_of, root)[-1]
-    assert line.startswith("3 pictures of val are identical to pictures of train, as ")
+    assert line.startswith("3 images of val are identical to images of train, as ")
     assert line.endswith("ant/5.png") and "ant/x.png and " in line
 
 
@@ -194,7 +194,7 @@ def test_what_was_compared_is_said_where_it_was_not_all(root, monkeypatch):
     monkeypatch.setattr(opening, "SAMPLE", 4)
     opened = [opening.open_split(folders(root, split), split) for split in ("train", "val")]
     assert opening.compare(*opened, seconds=-1.0) == [
-        "no picture of val found identical to one of train (compared: all 6 with 4 of 12)"
+        "no image of val found identical to one of train (compared: all 6 with 4 of 12)"
     ]
     assert opening.compare(*opened) == []
 
@@ -208,22 +208,22 @@ def test_a_held_out_part_is_compared_with_the_rest(root, cache):
     whole = ClassFolders.whole(str(root), cache)
     parts = {split: hold_out(whole, split, 0.5, 0, cache) for split in ("train", "val")}
     lines = [line for split, part in parts.items() for line in inspection.look(part, split, 2)]
-    assert lines[:2] == ["opened all 6 pictures of train", "opened all 6 pictures of val"]
-    assert lines[2].startswith("6 pictures of val are identical to pictures of train")
+    assert lines[:2] == ["opened all 6 images of train", "opened all 6 images of val"]
+    assert lines[2].startswith("6 images of val are identical to images of train")
 
 
-def test_classes_without_pictures_are_named(root, tmp_path):
+def test_classes_without_images_are_named(root, tmp_path):
     shutil.rmtree(root / "val" / "ant")
-    assert looked(folders, root)[1] == "val has no pictures of 1 of 2 classes: ant"
-    assert classes_without_pictures(lists(root, "val"), "val", 1000) == [
-        "val has no pictures of 999 of 1,000 classes: 0, 2, 3, …"
+    assert looked(folders, root)[1] == "val has no images of 1 of 2 classes: ant"
+    assert classes_without_images(lists(root, "val"), "val", 1000) == [
+        "val has no images of 999 of 1,000 classes: 0, 2, 3, …"
     ]
-    # Pictures that are no files are not opened again.
+    # Images that are no files are not opened again.
     assert Inspection(False, False).look(Digits(None, "val", tmp_path), "val", 10) == []
 
 
 def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):
-    import paddlevit_dist.config as configuration
+    import paddlevit_dist.settings as configuration
     from paddlevit_dist.registry import resolve
 
     output = root.parent / "output"
@@ -232,4 +232,4 @@ def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):
     task = resolve("task", values.TASK)(values)
     samples = task.build_dataset("train", output)
     assert len(pickle.dumps(task)) < 20_000 and pickle.loads(pickle.dumps(task))._inspection is None
-    assert samples.notices[-1] == "opened all 12 pictures of train"
+    assert samples.notices[-1] == "opened all 12 images of train"

@@ -1,11 +1,11 @@
-"""The recipe for one's own pictures, as a user starts it: class folders, weights by name from a local server, two
+"""The recipe for one's own images, as a user starts it: class folders, weights by name from a local server, two
 processes."""
 
 import json
 import re
 
 import pytest
-from support.drawn_pictures import NEW, OLD, write_drawn
+from support.drawn_images import NEW, OLD, write_drawn
 from support.processes import ROOT, run_main
 from support.runs import last_line, refusal, well
 from support.servers import Server, answer_as_hub
@@ -46,7 +46,7 @@ def start(folder, hub, data, output, *arguments):
 def test_weights_by_name_epochs_by_size_resumed_evaluated_and_handed_on(folder, hub):
     ended = well(start(folder, hub, "mine", "run", "-stop_after_epoch=2"))
     assert "15 training images: 4 epochs, 12 updates (TRAIN.NUM_SAMPLES 60, EPOCH_LIMITS 3 to 9)" in ended.out
-    assert "3 of 18 training pictures are held out for validation" in ended.out
+    assert "3 of 18 training images are held out for validation" in ended.out
     (path,) = (path for path in hub.requests if "/api/" not in path)  # of two processes
     assert path == "/timm/vit_small_patch16_224.augreg_in21k_ft_in1k/resolve/main/model.safetensors"
     assert len(re.findall(r"^fetching http://127.0.0.1\S+$", ended.out, re.M)) == 1

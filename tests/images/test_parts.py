@@ -1,4 +1,4 @@
-"""Parts of pictures: the pixels of the whole, whatever the file's form."""
+"""Parts of images: the pixels of the whole, whatever the file's form."""
 
 import io
 
@@ -8,7 +8,7 @@ from PIL import Image
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.parts import Page, PartReader, Undecoded, part_of_jpeg, read_layout
-from paddlevit_dist.images.data.reading import Reading, UnreadablePicture
+from paddlevit_dist.images.data.reading import Reading, UnreadableImage
 from paddlevit_dist.images.transforms.crops import TrainingTransform
 
 SIZE = (150, 110)
@@ -121,16 +121,16 @@ def test_what_is_left_undecoded(tmp_path):
     noise().save(page, "PPM")
     dataset = folder_of(tmp_path, {"a.jpg": jpeg(), "b.jpg": jpeg(progressive=True), "c.ppm": page.getvalue()})
     found = [PartReader(dataset)(index)[0] for index in range(3)]
-    assert [isinstance(picture, Undecoded) for picture in found] == [True, False, True]
+    assert [isinstance(image, Undecoded) for image in found] == [True, False, True]
     assert isinstance(found[2], Page) and found[2].around((3, 10, 7, 15))[0].shape == (5, 150, 3)
-    assert [picture.size for picture in found] == [SIZE] * 3
+    assert [image.size for image in found] == [SIZE] * 3
 
 
-def test_damaged_pictures_are_reported(tmp_path):
+def test_damaged_images_are_reported(tmp_path):
     page = io.BytesIO()
     noise().save(page, "PPM")
     large = b"P6\n99999 99999\n255\n" + bytes(100)
     dataset = folder_of(tmp_path, {"a.jpg": jpeg()[:-900], "b.ppm": page.getvalue()[:-1], "c.ppm": large})
     for index in range(3):
-        with pytest.raises(UnreadablePicture):
+        with pytest.raises(UnreadableImage):
             PartReader(dataset)(index)

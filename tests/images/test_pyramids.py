@@ -1,4 +1,4 @@
-"""Feature maps of backbones: which families have them, in which precision, and Swin's of pictures of any size."""
+"""Feature maps of backbones: which families have them, in which precision, and Swin's of images of any size."""
 
 import numpy as np
 import paddle
@@ -69,7 +69,7 @@ def test_where_windows_fit_any_size_is_the_plain_network():
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
-def test_one_model_takes_pictures_of_any_size_and_rounds_their_maps_up():
+def test_one_model_takes_images_of_any_size_and_rounds_their_maps_up():
     model = swin()
     for size in ((1, 1), (30, 45), (97, 64)):
         maps = features(model, *size)

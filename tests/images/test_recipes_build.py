@@ -5,7 +5,7 @@ from pathlib import Path
 import paddle
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.images.models.counting import count_parameters
 from paddlevit_dist.images.models.deit import DistilledDeiT
 from paddlevit_dist.images.models.vit import VisionTransformer
@@ -14,7 +14,7 @@ from paddlevit_dist.registry import resolve
 from .test_every_model import PUBLISHED
 
 ALL = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
-TASKS = {path: config.load([f"-cfg={path}"]).values.TASK for path in ALL}
+TASKS = {path: settings.load([f"-cfg={path}"]).values.TASK for path in ALL}
 CONFIGS = [path for path in ALL if TASKS[path] == "classification"]
 FINDING = [path for path in ALL if TASKS[path] == "detection"]
 LABELLING = [path for path in ALL if TASKS[path] == "image_segmentation"]
@@ -47,7 +47,7 @@ def vit_parameters(width, depth, mlp_ratio, patch, channels, image, classes) -> 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_recipes_model_has_the_parameters_of_its_dimensions(path):
     # A teacher is no part of the model, and its weights are not here.
-    values = config.load([f"-cfg={path}", "-num_classes=1000", "TRAIN.DISTILLATION_TYPE", "none"]).values
+    values = settings.load([f"-cfg={path}", "-num_classes=1000", "TRAIN.DISTILLATION_TYPE", "none"]).values
     task = resolve("task", values.TASK)(values)
     with paddle.LazyGuard():  # the huge one would take gigabytes
         model = task.build_model()
@@ -67,7 +67,7 @@ def test_a_recipes_model_has_the_parameters_of_its_dimensions(path):
 
 @pytest.mark.parametrize("path", LABELLING, ids=lambda path: path.stem)
 def test_a_network_that_labels_pixels_is_as_large_as_published(path):
-    values = config.load([f"-cfg={path}", "MODEL.BACKBONE_PRETRAINED", "None"]).values
+    values = settings.load([f"-cfg={path}", "MODEL.BACKBONE_PRETRAINED", "None"]).values
     task = resolve("task", values.TASK)(values)
     with paddle.LazyGuard():
         model = task.build_model(150)

@@ -1,4 +1,4 @@
-"""Every picture recipe trains: two updates at reduced size, one recipe after another, some on two processes."""
+"""Every image recipe trains: two updates at reduced size, one recipe after another, some on two processes."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import run_workers
-from support.runs import write_pictures
+from support.runs import write_images
 
 from paddlevit_dist.models import create_model
 
@@ -25,14 +25,14 @@ SHARED = set(
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recipes")
-    pictures = write_pictures(folder / "pictures")
+    images = write_images(folder / "pictures")
     teacher = create_model("vit", num_classes=2, image_size=64, embed_dim=192, depth=12, num_heads=3)
     paddle.save(teacher.state_dict(), str(folder / "teacher.pdparams"))
     of_teacher = ["TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224", "TRAIN.TEACHER_WEIGHTS", f"{folder}/teacher.pdparams"]
     found = {}
     for processes in (1, 2):
         recipes = [str(path) for path in RECIPES if (path.stem in SHARED) == (processes == 2)]
-        arguments = recipes, str(pictures), str(folder), of_teacher
+        arguments = recipes, str(images), str(folder), of_teacher
         ended = run_workers("images.recipe_steps:run_all", *arguments, processes=processes, timeout=400)
         assert ended.code == 0, ended.err[-3000:]
         found.update({name: [of_rank[name] for of_rank in ended.results] for name in ended.results[0]})

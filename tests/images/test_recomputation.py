@@ -4,10 +4,10 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
+from paddlevit_dist.distributed import recompute_layers
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.models import create_model
-from paddlevit_dist.parallel import recompute_layers
 from paddlevit_dist.runtime.errors import UserError
 
 FAMILIES = {
@@ -32,7 +32,7 @@ def build(name, **options):
 
 
 def blocks_of(name, model):
-    values = config.load([f"MODEL.NAME={name}"]).values
+    values = settings.load([f"MODEL.NAME={name}"]).values
     return Classification(values).recomputed_layers(model)
 
 

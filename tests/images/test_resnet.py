@@ -25,13 +25,13 @@ def small(name, **options):
     return model
 
 
-def pictures():
-    """A list of pictures (3, height, width), and the batch that they are padded to at the right and the bottom."""
+def images():
+    """A list of images (3, height, width), and the batch that they are padded to at the right and the bottom."""
     rng = np.random.default_rng(4)
     each = [rng.standard_normal((3, *size)) for size in SIZES]
     batch = np.zeros((len(each), 3, max(h for h, _ in SIZES), max(w for _, w in SIZES)))
-    for row, picture in zip(batch, each):
-        row[:, : picture.shape[1], : picture.shape[2]] = picture
+    for row, image in zip(batch, each):
+        row[:, : image.shape[1], : image.shape[2]] = image
     return each, batch
 
 
@@ -42,13 +42,13 @@ def features(model, images, *sizes):
 
 @pytest.mark.parametrize("dilation", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_with_mask_padding_a_picture_in_a_padded_batch_gives_the_numbers_of_the_picture_alone(name, dilation):
+def test_with_mask_padding_an_image_in_a_padded_batch_gives_the_numbers_of_the_image_alone(name, dilation):
     model = small(name, mask_padding=True, frozen_batch_norm=True, dilation=dilation)
-    each, batch = pictures()
+    each, batch = images()
     together = features(model, batch, np.array(SIZES))
     plainly = features(small(name, frozen_batch_norm=True, dilation=dilation), batch)
-    for number, picture in enumerate(each):
-        alone = features(model, picture[None], np.array([SIZES[number]]))
+    for number, image in enumerate(each):
+        alone = features(model, image[None], np.array([SIZES[number]]))
         for found, padded, expected, stride in zip(together, plainly, alone, model.feature_strides):
             height, width = (-(-side // stride) for side in SIZES[number])
             assert expected.shape[2:] == (height, width)

@@ -12,9 +12,9 @@ import paddle
 import pytest
 
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.comparing.pairs import compare
-from paddlevit_dist.comparing.tables import read
-from paddlevit_dist.labelling.classification import ClassificationMetrics
+from paddlevit_dist.compare.pairs import compare
+from paddlevit_dist.compare.tables import read
+from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 
@@ -23,7 +23,7 @@ NUMBER = 40
 
 
 def case(seed=0, logits=False):
-    """Scores (pictures, classes) with ties, and true classes."""
+    """Scores (images, classes) with ties, and true classes."""
     rng = np.random.default_rng(seed)
     scores = rng.integers(-3, 4, (NUMBER, len(CLASSES))).astype(float)
     if not logits:
@@ -201,14 +201,14 @@ def without_row(rows, row):
 @pytest.mark.parametrize(
     ("results", "complaint"),
     [
-        (without_row(score_rows(SCORES), 5), "1 of 40 pictures of .*truth.csv have no row, such as p4.jpg"),
-        ([*score_rows(SCORES), score_rows(SCORES)[2]], "line 42: 'p1.jpg' is the picture of line 3 already"),
-        ([*score_rows(SCORES), ["z.jpg", *[0] * 7]], "line 42: 'z.jpg' is none of the 40 pictures of .*truth"),
+        (without_row(score_rows(SCORES), 5), "1 of 40 images of .*truth.csv have no row, such as p4.jpg"),
+        ([*score_rows(SCORES), score_rows(SCORES)[2]], "line 42: 'p1.jpg' is the image of line 3 already"),
+        ([*score_rows(SCORES), ["z.jpg", *[0] * 7]], "line 42: 'z.jpg' is none of the 40 images of .*truth"),
         ([*score_rows(SCORES)[:9], ["p8.jpg", 0.5]], "line 10: 2 columns, but 8 in the first line"),
         ([*score_rows(SCORES)[:9], ["p8.jpg", "high", *[0] * 6]], "line 10, column 2: 'high' is no number"),
         (score_rows(SCORES, ["cat", "dog", "dog", "owl", "pig", "rat", "yak"]), "two columns are called dog"),
         ([["filename", "label"], ["p0.jpg", "cow"]], "has classes cow: none is a class of .*, which has cat, dog"),
-        ("", "is empty; expected a column with the picture's name"),
+        ("", "is empty; expected a column with the image's name"),
         ("p0.jpg\np1.jpg\n", "one column; expected"),
         ("1,0.5,0.5\n", "numbers only; expected"),
         ("filename,when,where\np0.jpg,now,here\n", "which .*results.csv has no column for; it has when, where"),
@@ -266,7 +266,7 @@ def test_the_truth_is_asked_for(tmp_path, monkeypatch, words, complaint):
 
 def test_names_that_are_not_unique_without_folders(evaluate):
     truth = [["path", "label"], ["a/1.jpg", "cat"], ["b/1.jpg", "dog"]]
-    with pytest.raises(UserError, match=r"several pictures are called 1\.jpg.*results need more of the path"):
+    with pytest.raises(UserError, match=r"several images are called 1\.jpg.*results need more of the path"):
         evaluate(truth, [["path", "label"], ["1.jpg", "cat"]])
     said, _ = evaluate(truth, [["path", "label"], ["x/a/1.jpg", "cat"], ["x/b/1.jpg", "cat"]])
     assert said["scores"]["top-1"] == 50
@@ -276,8 +276,8 @@ def test_neither_paddle_nor_the_wing_of_comparisons_is_needed(tmp_path):
     for name, rows in (("truth", truth_rows(LABELS)), ("scores", score_rows(SCORES))):
         (tmp_path / f"{name}.csv").write_text(table(rows))
     program = (
-        "import sys; sys.modules['paddle'] = sys.modules['paddlevit_dist.comparing'] = None\n"
-        "from paddlevit_dist import wings; wings.WINGS = ()\n"
+        "import sys; sys.modules['paddle'] = sys.modules['paddlevit_dist.compare'] = None\n"
+        "from paddlevit_dist import extensions; extensions.EXTENSIONS = ()\n"
         "from paddlevit_dist.__main__ import main; sys.exit(main(['evaluate', 'classes', *sys.argv[1:]]))"
     )
     command = [sys.executable, "-c", program, "truth.csv", "scores.csv", "-output=out"]
@@ -310,4 +310,4 @@ def test_a_column_of_the_truth_says_what_is_drawn_together(evaluate, tmp_path, c
     plain, _ = evaluate(rows, score_rows(SCORES))
     assert said["intervals"]["balanced accuracy"] != plain["intervals"]["balanced accuracy"]
     evaluate_results.run_classes([str(tmp_path / "truth.csv"), str(tmp_path / "results.csv"), "-group=video"])
-    assert "95 % intervals: bootstrap over pictures by 5 groups (video), Wilson's of rates\n" in capsys.readouterr().out
+    assert "95 % intervals: bootstrap over images by 5 groups (video), Wilson's of rates\n" in capsys.readouterr().out

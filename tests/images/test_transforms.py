@@ -1,4 +1,4 @@
-"""Transforms against Pillow itself, against closed forms, and on pictures that reveal the mapping."""
+"""Transforms against Pillow itself, against closed forms, and on images that reveal the mapping."""
 
 import math
 import pickle
@@ -21,8 +21,8 @@ def noise(width, height, mode="RGB", seed=0):
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8))
 
 
-def channels_first(picture):
-    return np.moveaxis(np.asarray(picture.convert("RGB")), 2, 0)
+def channels_first(image):
+    return np.moveaxis(np.asarray(image.convert("RGB")), 2, 0)
 
 
 def rng(seed=0):
@@ -55,17 +55,17 @@ def test_result_is_a_contiguous_uint8_array_of_the_asked_size(transform, mode):
 
 @pytest.mark.parametrize("transform", ALL, ids=repr)
 def test_same_generator_gives_the_same_array_whatever_numpys_global_state(transform):
-    picture = noise(50, 40)
+    image = noise(50, 40)
     np.random.seed(1)
-    first = transform(picture, rng(7))
+    first = transform(image, rng(7))
     np.random.seed(2)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(transform))(picture, rng(7)), first)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(transform))(image, rng(7)), first)
 
 
 @pytest.mark.parametrize("transform", TRAINING, ids=repr)
 def test_another_generator_gives_another_array_in_training(transform):
-    picture = noise(50, 40)
-    assert (transform(picture, rng(7)) != transform(picture, rng(8))).any()
+    image = noise(50, 40)
+    assert (transform(image, rng(7)) != transform(image, rng(8))).any()
 
 
 # Sizes and boxes worked out by hand from floor(image_size / crop_pct), int(short * long / short) and round-half-even.
@@ -83,9 +83,9 @@ def test_another_generator_gives_another_array_in_training(transform):
     ],
 )
 def test_evaluation_equals_pillows_resize_then_crop(size, image_size, crop_pct, resized, corner):
-    picture = noise(*size)
-    expected = picture.resize(resized, BICUBIC).crop((*corner, corner[0] + image_size, corner[1] + image_size))
-    array = EvaluationTransform(image_size, crop_pct)(picture, rng())
+    image = noise(*size)
+    expected = image.resize(resized, BICUBIC).crop((*corner, corner[0] + image_size, corner[1] + image_size))
+    array = EvaluationTransform(image_size, crop_pct)(image, rng())
     np.testing.assert_array_equal(array, channels_first(expected))
 
 
@@ -103,9 +103,9 @@ def test_evaluation_refuses_a_crop_larger_than_its_image(crop_pct):
 
 
 def test_colour_becomes_grey_as_pillow_does_it():
-    picture = noise(50, 40)
-    expected = np.asarray(picture.convert("L").resize((45, 36), BICUBIC).crop((6, 2, 38, 34)))
-    np.testing.assert_array_equal(EvaluationTransform(32, 0.875, channels=1)(picture, rng())[0], expected)
+    image = noise(50, 40)
+    expected = np.asarray(image.convert("L").resize((45, 36), BICUBIC).crop((6, 2, 38, 34)))
+    np.testing.assert_array_equal(EvaluationTransform(32, 0.875, channels=1)(image, rng())[0], expected)
 
 
 @pytest.mark.parametrize("transform", [t for t in ALL if t.channels == 3], ids=repr)
@@ -117,22 +117,22 @@ def test_grey_as_colour_is_the_same_three_times(transform):
 
 
 def test_training_resizes_the_crop_by_itself():
-    picture = noise(90, 70)
+    image = noise(90, 70)
     transform = TrainingTransform(32, flip_probability=0.0)
     for seed in range(20):
-        box = transform.draw_box(picture.size, rng(seed))
-        expected = picture.crop(box).resize((32, 32), BICUBIC)
-        np.testing.assert_array_equal(transform(picture, rng(seed)), channels_first(expected))
+        box = transform.draw_box(image.size, rng(seed))
+        expected = image.crop(box).resize((32, 32), BICUBIC)
+        np.testing.assert_array_equal(transform(image, rng(seed)), channels_first(expected))
 
 
 def test_training_sees_nothing_outside_its_crop():
-    picture = noise(90, 70)
+    image = noise(90, 70)
     transform = TrainingTransform(32)
     for seed in range(20):
-        box = transform.draw_box(picture.size, rng(seed))
+        box = transform.draw_box(image.size, rng(seed))
         disturbed = noise(90, 70, seed=1)
-        disturbed.paste(picture.crop(box), box)
-        np.testing.assert_array_equal(transform(picture, rng(seed)), transform(disturbed, rng(seed)))
+        disturbed.paste(image.crop(box), box)
+        np.testing.assert_array_equal(transform(image, rng(seed)), transform(disturbed, rng(seed)))
 
 
 def drawn_boxes(count, size, **options):
@@ -179,10 +179,10 @@ def test_crop_that_never_fits_is_central(size, box):
 
 
 def test_flip_mirrors_the_same_crop_left_to_right():
-    picture = noise(50, 40)
+    image = noise(50, 40)
     for seed in range(5):
-        straight = TrainingTransform(32, flip_probability=0.0)(picture, rng(seed))
-        mirrored = TrainingTransform(32, flip_probability=1.0)(picture, rng(seed))
+        straight = TrainingTransform(32, flip_probability=0.0)(image, rng(seed))
+        mirrored = TrainingTransform(32, flip_probability=1.0)(image, rng(seed))
         np.testing.assert_array_equal(mirrored, straight[:, :, ::-1])
 
 
@@ -232,7 +232,7 @@ SOURCE_SIDE, TARGET_SIDE = 64, 96
 BLOBS = np.array([[26.0, 26.0], [40.0, 27.0], [27.0, 40.0]])  # (x, y) of one blob in each channel
 
 
-def blob_picture():
+def blob_image():
     y, x = np.mgrid[:SOURCE_SIDE, :SOURCE_SIDE] + 0.5
     channels = [250 * np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / (2 * 2.5**2)) for cx, cy in BLOBS]
     return Image.fromarray(np.stack(channels, axis=2).round().astype(np.uint8))
@@ -247,11 +247,11 @@ def centroids(array):
 
 def measured_maps(count):
     """Rotation in degrees, scale, shear and shift (of the side) read off from where the blobs went, one row per map."""
-    picture, transform = blob_picture(), GlyphTransform(TARGET_SIDE, train=True, channels=3)
+    image, transform = blob_image(), GlyphTransform(TARGET_SIDE, train=True, channels=3)
     rows = []
     for seed in range(count):
         homogeneous = np.column_stack([BLOBS, np.ones(3)])
-        solved = np.linalg.solve(homogeneous, centroids(transform(picture, rng(seed)))).T  # (2, 3)
+        solved = np.linalg.solve(homogeneous, centroids(transform(image, rng(seed)))).T  # (2, 3)
         linear = solved[:, :2] / (TARGET_SIDE / SOURCE_SIDE)
         angle = math.atan2(linear[1, 0], linear[0, 0])
         scale = math.hypot(*linear[:, 0])
@@ -278,14 +278,14 @@ def test_training_glyph_map_keeps_to_its_ranges_and_uses_them():
     np.testing.assert_allclose(stretch, 1, atol=0.01)  # the same scale along both axes, and no mirror
 
 
-def test_training_glyph_without_randomness_equals_a_plain_enlargement_of_the_whole_picture():
+def test_training_glyph_without_randomness_equals_a_plain_enlargement_of_the_whole_image():
     still = GlyphTransform(
         96, train=True, channels=3, largest_rotation_degrees=0, scale=(1, 1), largest_shear=0, largest_shift=0
     )
-    np.testing.assert_allclose(centroids(still(blob_picture(), rng())), BLOBS * 1.5, atol=0.02)
+    np.testing.assert_allclose(centroids(still(blob_image(), rng())), BLOBS * 1.5, atol=0.02)
 
 
-def test_a_glyph_without_distortion_is_the_evaluation_picture_up_to_interpolation():
+def test_a_glyph_without_distortion_is_the_evaluation_image_up_to_interpolation():
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (28, 28), dtype=np.uint8))
     generator = np.random.default_rng(0)
     still = GlyphTransform(28, train=True, distortion=0.0)(image, generator)

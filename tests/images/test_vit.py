@@ -248,8 +248,8 @@ def test_position_embeddings_are_resampled_as_pillow_resamples_an_image(old, new
     assert resized.shape == (1, 1 + new[0] * new[1], 3) and resized.dtype == np.float32
     np.testing.assert_array_equal(resized[:, 0], embedding[:, 0])
     for channel in range(3):
-        picture = Image.fromarray(embedding[0, 1:, channel].reshape(old))
-        expected = np.asarray(picture.resize((new[1], new[0]), Image.BICUBIC))
+        image = Image.fromarray(embedding[0, 1:, channel].reshape(old))
+        expected = np.asarray(image.resize((new[1], new[0]), Image.BICUBIC))
         np.testing.assert_allclose(resized[0, 1:, channel].reshape(new), expected, atol=2e-6)
 
 

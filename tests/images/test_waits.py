@@ -7,9 +7,9 @@ from images.recipe_steps import reduced
 from support.updates import waits_of_an_update
 from support.waits import counted_waits
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import EvaluationStep
+from paddlevit_dist import settings
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.tasks.task import EvaluationStep
 
 _CLASSES, _BATCH = 10, 6
 _MIXED = "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 TRAIN.MIXUP_PROB 1.0".split()
@@ -31,7 +31,7 @@ _CASES = {
 
 
 def _task_of(model: str, keys: list):
-    values = config.load(["MODEL.NAME", model, *reduced(model), f"-num_classes={_CLASSES}", *keys]).values
+    values = settings.load(["MODEL.NAME", model, *reduced(model), f"-num_classes={_CLASSES}", *keys]).values
     return resolve("task", values.TASK)(values)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.intervals import confusion_scores
-from paddlevit_dist.labelling.counts import boundary_statistics, confusion_of, near_boundary, statistics_of
+from paddlevit_dist.metrics.counts import boundary_statistics, confusion_of, near_boundary, statistics_of
 
 
 def blocks(rng, height, width, classes):
@@ -30,7 +30,7 @@ def test_near_a_boundary_is_what_erosions_take_away(distance):
         assert np.array_equal(near_boundary(labels, distance), expected)
 
 
-def test_the_boundary_iou_is_that_of_each_class_over_all_pictures():
+def test_the_boundary_iou_is_that_of_each_class_over_all_images():
     rng = np.random.default_rng(0)
     right, either, statistics = np.zeros(4), np.zeros(4), []
     for height, width in [(30, 41), (120, 90), (8, 5)]:

@@ -5,7 +5,7 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist.labelling.losses import (
+from paddlevit_dist.losses import (
     adjusted_losses,
     cross_entropies,
     dice_losses,
@@ -27,7 +27,7 @@ def points(number=40, unlabelled=0.3, seed=0):
     return paddle.to_tensor(logits, stop_gradient=False), paddle.to_tensor(labels)
 
 
-def pictures(seed=0):
+def images(seed=0):
     """Of 2 x 4 x 5 pixels."""
     logits, labels = points(seed=seed)
     moved = logits.detach().reshape([2, 4, 5, CLASSES]).transpose([0, 3, 1, 2])
@@ -63,7 +63,7 @@ def test_cross_entropy_is_the_sum_over_labelled_elements():
 
 def test_classes_may_stand_in_the_middle_and_have_weights():
     weights = (0.5, 2.0, 1.0, 0.0, 3.0)
-    logits, labels = pictures()
+    logits, labels = images()
     flat = logits.numpy().astype(np.float64).transpose(0, 2, 3, 1).reshape(-1, CLASSES)
     true = labels.numpy().reshape(-1)
     known = true != NONE
@@ -81,7 +81,7 @@ def test_classes_may_stand_in_the_middle_and_have_weights():
 
 @pytest.mark.parametrize("threshold, kept", [(0.7, 3), (0.05, 3), (0.05, 15), (0.7, 1000)])
 def test_hard_elements_are_the_unsure_ones_and_at_least_so_many(threshold, kept):
-    logits, labels = pictures()
+    logits, labels = images()
     losses = cross_entropies(logits, labels, NONE, axis=1).reshape([2, -1])
     found = hardest(losses, labels.reshape([2, -1]), NONE, threshold, kept).numpy() > 0
     for hard, loss, true in zip(found, losses.numpy(), labels.numpy().reshape(2, -1)):
@@ -104,8 +104,8 @@ def dice_of(logits, labels):
     return total, number
 
 
-def test_dice_is_that_of_each_picture_and_of_each_class_in_it():
-    logits, labels = pictures()
+def test_dice_is_that_of_each_image_and_of_each_class_in_it():
+    logits, labels = images()
     labels[1, :2] = 3  # the second has fewer classes
     flat, true = logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1])
     total, number = dice_losses(flat, true, NONE)
@@ -191,7 +191,7 @@ def test_gradient_of_lovasz_is_its_slope():
 
 
 def test_no_loss_makes_the_host_wait():
-    logits, labels = pictures()
+    logits, labels = images()
     flat, true = logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1])
     with counted_waits() as waits:
         losses = cross_entropies(logits, labels, NONE, axis=1).reshape([2, -1])

@@ -1,4 +1,4 @@
-"""Pictures with much to recognise, and what people do to copies of them."""
+"""Images with much to recognise, and what people do to copies of them."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from PIL import Image, ImageEnhance
 
 
 def scene(generator: np.random.Generator, size: tuple[int, int] = (200, 150)) -> Image.Image:
-    """A picture of drawn clouds: noise whose amplitude falls with its frequency, as that of photographs does.
+    """An image of drawn clouds: noise whose amplitude falls with its frequency, as that of photographs does.
 
     Source: D. Field, "Relations between the statistics of natural images ...", JOSA A 4 (1987), section 3.
     """
@@ -24,28 +24,28 @@ def scene(generator: np.random.Generator, size: tuple[int, int] = (200, 150)) ->
 
 
 def _stored(kind: str, quality: int) -> Callable[[Image.Image, np.random.Generator], Image.Image]:
-    def store(picture: Image.Image, _: np.random.Generator) -> Image.Image:
+    def store(image: Image.Image, _: np.random.Generator) -> Image.Image:
         file = io.BytesIO()
-        picture.save(file, kind, quality=quality)
+        image.save(file, kind, quality=quality)
         return Image.open(file).convert("RGB")
 
     return store
 
 
-def _cropped(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
-    width, height = round(picture.width * 0.95), round(picture.height * 0.95)
-    left = int(generator.integers(0, picture.width - width, endpoint=True))
-    top = int(generator.integers(0, picture.height - height, endpoint=True))
-    return picture.crop((left, top, left + width, top + height))
+def _cropped(image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    width, height = round(image.width * 0.95), round(image.height * 0.95)
+    left = int(generator.integers(0, image.width - width, endpoint=True))
+    top = int(generator.integers(0, image.height - height, endpoint=True))
+    return image.crop((left, top, left + width, top + height))
 
 
 CHANGES: dict[str, Callable[[Image.Image, np.random.Generator], Image.Image]] = {
-    "half size": lambda picture, _: picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.BICUBIC),
-    "square": lambda picture, _: picture.resize((224, 224), Image.Resampling.BILINEAR),
+    "half size": lambda image, _: image.resize((image.width // 2, image.height // 2), Image.Resampling.BICUBIC),
+    "square": lambda image, _: image.resize((224, 224), Image.Resampling.BILINEAR),
     "jpeg": _stored("JPEG", 40),
     "webp": _stored("WEBP", 50),
-    "brighter": lambda picture, _: ImageEnhance.Brightness(picture).enhance(1.25),
-    "darker": lambda picture, _: ImageEnhance.Brightness(picture).enhance(0.75),
+    "brighter": lambda image, _: ImageEnhance.Brightness(image).enhance(1.25),
+    "darker": lambda image, _: ImageEnhance.Brightness(image).enhance(0.75),
     "cropped": _cropped,
 }
 
@@ -72,6 +72,6 @@ def write_leaking(root: Path, train: int = 20, val: int = 6, seed: int = 0) -> d
 
 
 def _with_equals() -> Iterator[tuple[str, Callable[[Image.Image, np.random.Generator], Image.Image]]]:
-    yield "same file", lambda picture, _: picture
-    yield "same content", lambda picture, _: picture
+    yield "same file", lambda image, _: image
+    yield "same content", lambda image, _: image
     yield from CHANGES.items()

@@ -1,4 +1,4 @@
-"""Which pictures are taken for copies of one another: by their hashes, and by the second look."""
+"""Which images are taken for copies of one another: by their hashes, and by the second look."""
 
 import importlib.util
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.drawn_pictures import FILLED, draw
+from support.drawn_images import FILLED, draw
 
-from paddlevit_dist.leaks import comparing, perceptual
+from paddlevit_dist.leakage import comparing, perceptual
 
 from .copies import CHANGES, scene
 
@@ -64,7 +64,7 @@ def test_the_hash_is_the_signs_of_the_lowest_cosines():
     assert bin(int(hashed) ^ number).count("1") <= 1  # one coefficient may be as good as 0
 
 
-def test_a_brighter_picture_has_the_same_hash():
+def test_a_brighter_image_has_the_same_hash():
     pixels = np.asarray(scene(np.random.default_rng(1)))
     dim = Image.fromarray((pixels * 0.7).astype(np.uint8))
     one, other = (
@@ -88,9 +88,9 @@ def _photographs() -> list[Image.Image]:
             "flower.jpg",
         )
         paths = [Path(spec.origin).parent / folder / name for name in names] if spec and spec.origin else []
-        for picture in (Image.open(path).convert("RGB") for path in paths if path.is_file()):
-            width, height = picture.width // 2, picture.height // 2
-            found += [picture.crop((x, y, x + width, y + height)) for x in (0, width) for y in (0, height)]
+        for image in (Image.open(path).convert("RGB") for path in paths if path.is_file()):
+            width, height = image.width // 2, image.height // 2
+            found += [image.crop((x, y, x + width, y + height)) for x in (0, width) for y in (0, height)]
     return found
 
 
@@ -102,18 +102,16 @@ def _drawn(number: int) -> list[Image.Image]:
 @pytest.mark.parametrize("kind", ["clouds", "shapes", "photographs"])
 def test_copies_are_found_and_nothing_else(kind):
     generator = np.random.default_rng(5)
-    pictures = {
+    images = {
         "clouds": lambda: [scene(generator) for _ in range(40)],
         "shapes": lambda: _drawn(40),
         "photographs": _photographs,
     }[kind]()
-    if not pictures:
+    if not images:
         pytest.skip("no photographs: scikit-image and scikit-learn are not installed")
-    thumbs = [perceptual.thumbnail(picture) for picture in pictures]
+    thumbs = [perceptual.thumbnail(image) for image in images]
     theirs = np.array([perceptual.hashes(perceptual.grey(thumb), 1)[0] for thumb in thumbs])
-    made = [
-        (index, change(picture, generator)) for index, picture in enumerate(pictures) for change in CHANGES.values()
-    ]
+    made = [(index, change(image, generator)) for index, image in enumerate(images) for change in CHANGES.values()]
     copies = [perceptual.thumbnail(copy) for _, copy in made]
     queries = np.array([perceptual.hashes(perceptual.grey(copy), 9) for copy in copies])
     near, _ = comparing.nearest(queries, theirs)
@@ -123,12 +121,12 @@ def test_copies_are_found_and_nothing_else(kind):
         right += index in partners
         wrong += sum(other != index for other in partners)
     assert right >= 0.95 * len(made)
-    assert wrong <= 0.001 * len(made) * (len(pictures) - 1)
+    assert wrong <= 0.001 * len(made) * (len(images) - 1)
 
 
 def test_the_same_shape_in_other_colours_is_no_copy():
     pixels = np.asarray(draw("heart", np.random.default_rng(3)))
     swapped = Image.fromarray(np.ascontiguousarray(255 - pixels[..., ::-1]))
-    thumbs = [perceptual.thumbnail(picture) for picture in (Image.fromarray(pixels), swapped)]
+    thumbs = [perceptual.thumbnail(image) for image in (Image.fromarray(pixels), swapped)]
     assert perceptual.likeness(thumbs[0], thumbs[0]).is_copy
     assert not perceptual.likeness(*thumbs).is_copy

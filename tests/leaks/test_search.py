@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.processes import run_command, succeeded
-from support.runs import PICTURES
+from support.runs import IMAGES
 
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.leaks import fingerprints, search, telling
+from paddlevit_dist.leakage import fingerprints, search, telling
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
@@ -78,7 +78,7 @@ def test_each_copy_is_found_with_its_partner_and_kind(tmp_path):
     assert found.looked == found.totals == (15, 20) and found.unreadable == 0
 
 
-def test_small_and_plain_pictures_are_compared_pixel_by_pixel(tmp_path):
+def test_small_and_plain_images_are_compared_pixel_by_pixel(tmp_path):
     generator = np.random.default_rng(0)
     for folder in ("val", "train"):
         (tmp_path / folder).mkdir()
@@ -86,11 +86,11 @@ def test_small_and_plain_pictures_are_compared_pixel_by_pixel(tmp_path):
     plain = np.full((80, 80, 3), 90, np.uint8)
     nearly = pixels.copy()
     nearly[0, 0, 0] ^= 1
-    for split, name, picture in (
+    for split, name, image in (
         ("val", "a.png", pixels), ("train", "b.bmp", pixels), ("val", "c.png", plain), ("train", "d.bmp", plain),
         ("val", "e.png", nearly), ("train", "f.png", plain + 1),
     ):  # fmt: skip
-        Image.fromarray(picture).save(tmp_path / split / name)
+        Image.fromarray(image).save(tmp_path / split / name)
     found = search.find(Files(tmp_path / "val"), Files(tmp_path / "train"), None)
     assert [(pair.val, pair.train, pair.kind) for pair in found.pairs] == [
         (0, 0, "same content"),
@@ -98,7 +98,7 @@ def test_small_and_plain_pictures_are_compared_pixel_by_pixel(tmp_path):
     ]
 
 
-def test_a_picture_that_cannot_be_read_is_counted(tmp_path):
+def test_an_image_that_cannot_be_read_is_counted(tmp_path):
     write_leaking(tmp_path, train=9, val=0)
     (tmp_path / "val" / "a" / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     found = search.find(Files(tmp_path / "val"), Files(tmp_path / "train"), None)
@@ -134,11 +134,11 @@ def test_volumes_with_label_maps_and_shapes_are_compared_too():
 
 
 def test_what_holds_something_else_is_refused():
-    with pytest.raises(UserError, match="holds neither pictures nor scenes nor volumes"):
+    with pytest.raises(UserError, match="holds neither images nor scenes nor volumes"):
         search.find([1], [2], None)
 
 
-def test_a_second_look_reads_no_picture_again_unless_it_has_changed(tmp_path, monkeypatch):
+def test_a_second_look_reads_no_image_again_unless_it_has_changed(tmp_path, monkeypatch):
     write_leaking(tmp_path / "data")
     train = Files(tmp_path / "data" / "train")
     first = fingerprints.fingerprints(train, "train", 1, tmp_path)
@@ -180,7 +180,7 @@ def leaking(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("command", ["data", "leaks"])
 def test_the_pairs_are_shown_side_by_side(leaking, tmp_path, command):
-    words = ["inspect", command, *PICTURES, f"-data_path={leaking}", f"-output={tmp_path}"]
+    words = ["inspect", command, *IMAGES, f"-data_path={leaking}", f"-output={tmp_path}"]
     ended = succeeded(run_command([sys.executable, "-m", "paddlevit_dist", *words], timeout=120))
     (line,) = (line for line in ended.out.splitlines() if line.startswith("leaks: "))
     assert "9 of 16 images of val stand in train (1 same file, 1 same content, 7 near duplicate)" in line
@@ -191,7 +191,7 @@ def test_the_pairs_are_shown_side_by_side(leaking, tmp_path, command):
 
 def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(leaking, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(telling, "SECONDS", 0.0)
-    words = [*PICTURES, f"-data_path={leaking}", f"-output={tmp_path}", "DATA.CACHE_FOLDER", str(tmp_path / "cache")]
+    words = [*IMAGES, f"-data_path={leaking}", f"-output={tmp_path}", "DATA.CACHE_FOLDER", str(tmp_path / "cache")]
     inspect_data.run(words)
     *_, found, further = capsys.readouterr().out.splitlines()
     assert found.endswith("compared: 0 of 16 of val with 0 of 24 of train")

@@ -9,14 +9,14 @@ from support.processes import ROOT, run_command
 from support.runs import DIGITS, refusal
 from support.small_runs import Part, build
 
-from paddlevit_dist import config, registry
-from paddlevit_dist.contracts.sample_checks import BadSample, require_finite, require_label, require_labels
-from paddlevit_dist.contracts.task import Task
+from paddlevit_dist import registry, settings
+from paddlevit_dist.data.loader import Loader, SampleFailure
+from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.loading.loader import Loader, SampleFailure
-from paddlevit_dist.loading.sampler import EvaluationSampler
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.sample_checks import BadSample, require_finite, require_label, require_labels
+from paddlevit_dist.tasks.task import Task
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "3"]
 ROOMS += ["POINTS.ROOMS.SPACING_M", "0.15", "DATA.VOXEL_SIZE_M", "0.2", "-num_workers=0"]
@@ -78,9 +78,9 @@ def test_a_label_that_is_no_class_names_sample_and_rank(tmp_path, split, label):
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_a_picture_that_is_not_finite_names_sample_and_rank(tmp_path, split, value):
+def test_an_image_that_is_not_finite_names_sample_and_rank(tmp_path, split, value):
     message = refused_by_run(tmp_path, split, with_value(value))
-    assert f"picture[0, 3, 4] is {value}" in message
+    assert f"image[0, 3, 4] is {value}" in message
 
 
 def refused_by_run(tmp_path, split, change):
@@ -104,7 +104,7 @@ def refused_by_run(tmp_path, split, change):
 
 def read_all(words, split, change, num_workers=0):
     """Read all samples of a split of which one is changed, and return the message."""
-    values = config.load(words).values
+    values = settings.load(words).values
     task = resolve("task", values.TASK)(values)
     samples = task.build_dataset(split, None)
     object.__setattr__(samples, "dataset", ChangedDataset(samples.dataset, change))
@@ -117,7 +117,7 @@ def read_all(words, split, change, num_workers=0):
 
 
 class Exposing(ImageDataset):
-    """Pictures of three classes with the labels 0, 1 and -1."""
+    """Images of three classes with the labels 0, 1 and -1."""
 
     num_classes, class_names, labels = 3, ["a", "b", "c"], np.array([0, 1, -1])
 
@@ -134,7 +134,7 @@ class Exposing(ImageDataset):
 def test_labels_that_a_dataset_exposes_are_checked_when_it_is_opened(tmp_path):
     registry.register_dataset("exposing", Exposing)
     try:
-        values = config.load(["-dataset=exposing", "-num_classes=3"]).values
+        values = settings.load(["-dataset=exposing", "-num_classes=3"]).values
         with pytest.raises(UserError, match="^val photo 2 has label -1, but dataset exposing has 3 classes"):
             resolve("task", values.TASK)(values).build_dataset("val", tmp_path)
     finally:
@@ -197,8 +197,8 @@ def test_numbers_that_are_fine_pass():
 PROGRAM = """
 import os, sys
 import numpy as np
-from paddlevit_dist.loading.loader import Loader
-from paddlevit_dist.loading.sampler import EvaluationSampler
+from paddlevit_dist.data.loader import Loader
+from paddlevit_dist.data.sampler import EvaluationSampler
 
 class Leaving:
     def __len__(self):

@@ -64,10 +64,10 @@ def write_volumes(root: Path) -> None:
         write_landmarks(root / "train" / f"case{number}.csv", {"nose": [3.0, 4.0, 5.0 + number]})
 
 
-def served_pictures(dataset) -> list:
+def served_images(dataset) -> list:
     labels = np.asarray(dataset.labels).tolist()
     return [labels, dataset.class_names] + [
-        (np.asarray(picture).tobytes(), label) for picture, label in map(dataset.read, range(len(dataset)))
+        (np.asarray(image).tobytes(), label) for image, label in map(dataset.read, range(len(dataset)))
     ]
 
 
@@ -87,10 +87,10 @@ def served_volumes(dataset) -> list:
 
 
 KINDS = {
-    "folder": (write_folder, ClassFolders, served_pictures),
-    "tar": (write_tar, TarImages, served_pictures),
-    "cifar10": (write_cifar10, Cifar10, served_pictures),
-    "mnist": (write_mnist, Mnist, served_pictures),
+    "folder": (write_folder, ClassFolders, served_images),
+    "tar": (write_tar, TarImages, served_images),
+    "cifar10": (write_cifar10, Cifar10, served_images),
+    "mnist": (write_mnist, Mnist, served_images),
     "scenes": (write_scenes, Scenes, served_scenes),
     "volumes": (write_volumes, Landmarks, served_volumes),
 }

@@ -1,4 +1,4 @@
-"""An index of as many pictures as ImageNet has, and two processes building one at the same time."""
+"""An index of as many images as ImageNet has, and two processes building one at the same time."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paddlevit_dist.loading.path_index import PathIndex, ensure_path_index, make_batch
+from paddlevit_dist.data.path_index import PathIndex, ensure_path_index, make_batch
 
 ENTRIES = 1_281_167
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ def test_a_million_entries_are_a_file_name_to_pickle_and_quick_to_find(tmp_path)
 BUILDER = """
 import hashlib, pathlib, sys, time
 import numpy as np
-from paddlevit_dist.loading.path_index import ensure_path_index, make_batch
+from paddlevit_dist.data.path_index import ensure_path_index, make_batch
 
 def batches():
     for first in range(20):

@@ -8,9 +8,9 @@ import paddle
 import pytest
 from paddle.io.dataloader import dataloader_iter
 
-from paddlevit_dist.loading.loader import Loader, SampleFailure
-from paddlevit_dist.loading.sampler import EvaluationSampler, TrainingSampler
-from paddlevit_dist.parallel.devices import default_workers
+from paddlevit_dist.data.loader import Loader, SampleFailure
+from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
+from paddlevit_dist.distributed.devices import default_workers
 from paddlevit_dist.runtime.errors import UserError
 
 

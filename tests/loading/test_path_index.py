@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paddlevit_dist.loading.path_index import PathIndex, ensure_path_index, make_batch
+from paddlevit_dist.data.path_index import PathIndex, ensure_path_index, make_batch
 from paddlevit_dist.runtime.errors import UserError
 
 KEY = hashlib.sha256(b"a source").digest()

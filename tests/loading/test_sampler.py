@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.loading.sampler import EvaluationSampler, TrainingSampler
+from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
 from paddlevit_dist.runtime.errors import UserError
 
 DATA = range(103)

@@ -11,15 +11,15 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.loading import shared_arrays
-from paddlevit_dist.loading.loader import Loader
-from paddlevit_dist.loading.sampler import EvaluationSampler
+from paddlevit_dist.data import shared_arrays
+from paddlevit_dist.data.loader import Loader
+from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = pytest.mark.skipif(not shared_arrays.FOLDER.is_dir(), reason="no /dev/shm on this system")
 
 
-class Pictures:
+class Images:
     """Sample ``i`` is a large array made from ``i``."""
 
     def __init__(self, size: int) -> None:
@@ -32,7 +32,7 @@ class Pictures:
         return np.random.default_rng(index).integers(0, 256, (3, 100, 100), dtype=np.uint8)
 
     def describe(self, index):
-        return f"picture {index}"
+        return f"image {index}"
 
 
 def collate(samples):
@@ -44,7 +44,7 @@ def collate_floats(samples):
 
 
 def loader_of(size: int, num_workers: int, collate=collate) -> Loader:
-    samples = Pictures(size)
+    samples = Images(size)
     sampler = EvaluationSampler(samples, 8, rank=0, world_size=1)
     return Loader(samples, sampler, collate, num_workers=num_workers, seed=0)
 
@@ -129,7 +129,7 @@ def test_too_little_shared_memory_is_told_at_the_first_batch(tmp_path):
     if subprocess.run([*mount, "sh", "true"], capture_output=True).returncode != 0:
         pytest.skip("this machine lets nobody mount a file system of their own")
     script = (
-        "import pathlib; from paddlevit_dist.loading import shared_arrays\n"
+        "import pathlib; from paddlevit_dist.data import shared_arrays\n"
         f"shared_arrays.FOLDER = pathlib.Path({str(small)!r})\n"
         "from tests.loading.test_shared_arrays import loader_of\n"
         "for number, batch in enumerate(loader_of(50, 2)): print('batch', number)\n"
@@ -144,7 +144,7 @@ def test_too_little_shared_memory_is_told_at_the_first_batch(tmp_path):
 
 def test_what_a_dead_run_left_behind_is_removed():
     script = (
-        "import numpy, os; from paddlevit_dist.loading.shared_arrays import *;"
+        "import numpy, os; from paddlevit_dist.data.shared_arrays import *;"
         "share(numpy.zeros(2**20), new_prefix()); print(os.getpid())"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -11,12 +11,12 @@ import termios
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.observe.progress import Field, fit
+from paddlevit_dist.logging.progress import Field, fit
 
 PROGRAM = """
 import os, sys, time, warnings
 from paddlevit_dist.runtime import printing
-from paddlevit_dist.observe import progress
+from paddlevit_dist.logging import progress
 printing.never_fail()
 bar = progress.Progress(40, "epoch 1/4", True)
 values = {"skipped_updates": 2, "samples_per_second": 412.3, "data_wait_fraction": 0.031, "gradient_norm": 1.234,

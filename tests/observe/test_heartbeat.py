@@ -8,7 +8,7 @@ import threading
 from support.processes import ROOT
 
 from paddlevit_dist.engine.reports import RemainingTime, duration
-from paddlevit_dist.observe.heartbeat import QUIET_SECONDS, Heartbeat
+from paddlevit_dist.logging.heartbeat import QUIET_SECONDS, Heartbeat
 
 
 def test_a_quiet_run_says_where_it_is_until_it_ends():
@@ -37,7 +37,7 @@ def test_while_a_loop_is_compiled_the_line_says_so_and_a_cached_one_is_not_told(
         "from paddlevit_dist.runtime.compiled import compiled\n\n\n@compiled\ndef doubled(x):\n    return 2 * x\n"
     )
     script = (
-        "from loops import doubled\nfrom paddlevit_dist.observe.heartbeat import Heartbeat\nsaid = []\n"
+        "from loops import doubled\nfrom paddlevit_dist.logging.heartbeat import Heartbeat\nsaid = []\n"
         "with Heartbeat(said.append, quiet_seconds=0.0, poll_seconds=0.001).at('in epoch 1'):\n    doubled(3)\n"
         "print(any(line.startswith('still compiling, once (') for line in said))"
     )

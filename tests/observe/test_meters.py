@@ -10,8 +10,8 @@ import paddle
 import pytest
 from paddle.autograd import PyLayer
 
-from paddlevit_dist.contracts.task import Term
-from paddlevit_dist.observe.meters import DataWaitHint, Meters, resident_mib
+from paddlevit_dist.logging.meters import DataWaitHint, Meters, resident_mib
+from paddlevit_dist.tasks.task import Term
 
 
 def terms(loss: float, count, correct: float) -> dict:
@@ -49,7 +49,7 @@ def test_a_term_without_any_element_is_zero_and_nothing_added_is_empty():
     assert meters.reduce() == {"loss": 0.0}
 
 
-class Kept:
+class SampleTable:
     """What a step of a graph holds for its backward pass."""
 
 
@@ -58,7 +58,7 @@ class Watched(PyLayer):
 
     @staticmethod
     def forward(context, x):
-        context.kept = Kept()
+        context.kept = SampleTable()
         Watched.kept.append(weakref.ref(context.kept))
         return x * 2
 

@@ -10,7 +10,7 @@ from support.runs import DIGITS, refused
 from support.small_runs import build
 
 from paddlevit_dist import Observer, UserError, register_observer
-from paddlevit_dist.observe.observer import ends_of, observers_of
+from paddlevit_dist.logging.observer import ends_of, observers_of
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
 

@@ -54,7 +54,7 @@ def test_scripts_run_and_draw(tmp_path):
     view = re.search(r'<canvas[^>]*class="view"[^>]*>', content)[0]
     assert int(re.search(r'data-drawn="(\d+)"', cells)[1]) > 500
     assert re.search(r'data-drawn="(\d+)"', view)[1] == "5000"
-    # Points cover the middle of the picture, in more colours than its background's.
+    # Points cover the middle of the image, in more colours than its background's.
     assert int(re.search(r'data-colours="(\d+)"', view)[1]) > 20
 
 

@@ -10,12 +10,12 @@ import pytest
 from support.processes import ROOT, run_command
 from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
-from paddlevit_dist.contracts.figures import Gallery
-from paddlevit_dist.observe.lock import own
+from paddlevit_dist.logging.lock import own
 from paddlevit_dist.report import command, curves, store
 from paddlevit_dist.report.page import render, write_last_page, write_page
 from paddlevit_dist.report.runs import read_runs
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.figures import Gallery
 
 
 def page_of(*folders, target=None) -> Page:
@@ -312,7 +312,7 @@ def test_the_number_comes_first(tmp_path):
 
 def test_what_is_known_of_the_data_is_told(tmp_path):
     folder = write_run(tmp_path / "run")
-    notes = ["left out below pics: 1 .heic", "3 pictures of val are identical to pictures of train", HOSTILE]
+    notes = ["left out below pics: 1 .heic", "3 images of val are identical to images of train", HOSTILE]
     train = {"holds": "62 images: cat 30, dog 32", "classes": 2, "notes": notes[:2]}
     data = {"train": train, "val": {"holds": "20 images: cat 10, dog 10", "classes": 2, "notes": notes[1:]}}
     (folder / "run.json").write_text(json.dumps({"data": data}))

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 from support.report_runs import one_of_each
 
-from paddlevit_dist.contracts.figures import Chart, Gallery, Matrix, PointSet, Table
 from paddlevit_dist.report import store
+from paddlevit_dist.tasks.figures import Chart, Gallery, Matrix, PointSet, Table
 
 
 def stored(path, *figures):
@@ -30,7 +30,7 @@ def test_every_kind_comes_back(tmp_path):
     assert gallery["pictures"][1]["caption"] == ["dog", "second line"]
 
 
-def test_small_pictures_are_exact_and_large_ones_small(tmp_path):
+def test_small_images_are_exact_and_large_ones_small(tmp_path):
     generator = np.random.default_rng(0)
     exact = generator.integers(0, 256, (64, 30, 3), np.uint8)
     large = np.tile(np.arange(1000, dtype=np.uint16).astype(np.uint8), (2000, 1))

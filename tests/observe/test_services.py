@@ -8,8 +8,8 @@ import pytest
 from support.runs import refused
 from support.small_runs import build
 
-from paddlevit_dist.observe.observer import Observers, RunFacts
-from paddlevit_dist.observe.services import MlflowLog
+from paddlevit_dist.logging.observer import Observers, RunFacts
+from paddlevit_dist.logging.services import MlflowLog
 from paddlevit_dist.runtime.errors import UserError
 
 RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates

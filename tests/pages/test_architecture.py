@@ -16,7 +16,7 @@ def test_every_file_and_package_that_the_page_names_is_there():
     assert {name for name in names if name.rstrip("/") not in ends and name != "paddlevit_dist/"} == set()
 
 
-def test_every_package_is_on_the_picture():
-    picture = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
+def test_every_package_is_on_the_image():
+    image = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
     packages = [path.parent.name for path in (ROOT / "paddlevit_dist").glob("*/__init__.py")]
-    assert len(packages) > 8 and [name for name in packages if f">{name}</text>" not in picture] == []
+    assert len(packages) > 8 and [name for name in packages if f">{name}</text>" not in image] == []

@@ -12,12 +12,12 @@ import pytest
 from points import raw_scenes
 from support.clones import copy_of_repository
 from support.processes import ROOT, run_command
-from support.runs import write_pictures
+from support.runs import write_images
 from volumes.test_documentation import write_the_volumes_of_the_page
 
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.config import EXAMPLE, load
 from paddlevit_dist.models import create_model
+from paddlevit_dist.settings import EXAMPLE, load
 
 from .not_run import EXPLAINING, IN_TEXT, NOT_RUN, NOT_RUN_PAGES
 from .reading import (
@@ -70,9 +70,9 @@ def clone(tmp_path_factory) -> Path:
 
 
 def bring_data(folder: Path) -> None:
-    """What the pages take for granted: a reader's own pictures, scenes and volumes."""
-    write_pictures(folder / "my_data", train=36, val=4)
-    shutil.copytree(folder / "my_data" / "val", folder / "new_pictures")
+    """What the pages take for granted: a reader's own images, scenes and volumes."""
+    write_images(folder / "my_data", train=36, val=4)
+    shutil.copytree(folder / "my_data" / "val", folder / "new_images")
     # In the place of published weights, as if they had been fetched: of the model that _SMALL makes.
     fetched = folder / CACHE / "hub" / "models--timm--vit_small_patch16_224.augreg_in21k_ft_in1k"
     weights = fetched / "snapshots" / COMMIT / "model.safetensors"

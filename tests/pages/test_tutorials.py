@@ -58,14 +58,14 @@ def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_pa
     assert len(one) == len(two) == 3
     for (loss, top1), (other_loss, other_top1) in zip(one, two):
         assert float(loss) == pytest.approx(float(other_loss), abs=2e-3)
-        assert float(top1) == pytest.approx(float(other_top1), abs=0.6)  # two pictures whose scores are close
+        assert float(top1) == pytest.approx(float(other_top1), abs=0.6)  # two images whose scores are close
     assert (tmp_path / "own_loop.pdparams").is_file()
     on_page = re.findall(r"^epoch \d loss ([\d.]+)", text_of(page), re.M)
     assert [float(loss) for loss in on_page] == pytest.approx([float(loss) for loss, _ in one], abs=0.02)
 
 
 @pytest.mark.long
-def test_from_a_folder_of_pictures_to_a_table_of_new_ones(tmp_path):
+def test_from_a_folder_of_images_to_a_table_of_new_ones(tmp_path):
     page = "docs/own_pictures.md"
     printed = Session(tmp_path, page).run(page)
     scores = [float(top1) for out in printed for top1 in re.findall(r"^top-1 ([\d.]+)", out, re.M)]
@@ -82,7 +82,7 @@ def test_from_a_folder_of_pictures_to_a_table_of_new_ones(tmp_path):
 
 
 @pytest.mark.long
-def test_from_a_file_of_boxes_to_boxes_on_new_pictures(tmp_path):
+def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
     page = "docs/detection.md"
     printed = Session(tmp_path, page).run(page)
     scores = [
@@ -108,7 +108,7 @@ def test_from_a_file_of_boxes_to_boxes_on_new_pictures(tmp_path):
 
 
 @pytest.mark.long
-def test_from_a_folder_of_label_maps_to_masks_of_new_pictures(tmp_path):
+def test_from_a_folder_of_label_maps_to_masks_of_new_images(tmp_path):
     page = "docs/segmentation.md"
     printed = Session(tmp_path, page).run(page)
     lines = [re.findall(r"^mIoU [^\n]*\)", out, re.MULTILINE) for out in printed]

@@ -4,8 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.models import create_model
-from paddlevit_dist.parallel import (
+from paddlevit_dist.distributed import (
     BatchNorm,
     batch_norm,
     batch_norm_kind,
@@ -14,6 +13,7 @@ from paddlevit_dist.parallel import (
     has_batch_norm,
     running_statistics,
 )
+from paddlevit_dist.models import create_model
 
 SHAPES = [(7, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 4, 3)]
 PLAIN = {2: paddle.nn.BatchNorm1D, 3: paddle.nn.BatchNorm1D, 4: paddle.nn.BatchNorm2D, 5: paddle.nn.BatchNorm3D}
@@ -248,7 +248,7 @@ def test_a_converted_layer_of_one_process_computes_what_paddles_does():
 
 
 def test_no_rows_leave_the_statistics_and_give_zero_gradients():
-    from paddlevit_dist.parallel import zero_of
+    from paddlevit_dist.distributed import zero_of
 
     layer = BatchNorm(3)
     x = paddle.zeros([0, 3])

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.parallel import devices, gpu, launch, tuning
+from paddlevit_dist.distributed import devices, gpu, launch, tuning
 
 
 def rounded(tensor: paddle.Tensor, kept_bits: int) -> paddle.Tensor:

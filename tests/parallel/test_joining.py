@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from paddlevit_dist.parallel import joining, secret
+from paddlevit_dist.distributed import rendezvous, secret
 from paddlevit_dist.runtime.errors import UserError, WorkerFailure
 
 SECONDS = 2.0
@@ -19,8 +19,8 @@ def port(monkeypatch) -> int:
         number = listener.getsockname()[1]
     for name in ("MASTER_ADDR", "MASTER_PORT", secret.VARIABLE, secret.FILE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(joining, "_open_store", lambda rank: None)
-    monkeypatch.setattr(joining, "_has_met", False)
+    monkeypatch.setattr(rendezvous, "_open_store", lambda rank: None)
+    monkeypatch.setattr(rendezvous, "_has_met", False)
     monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{number}")
     return number
 
@@ -31,7 +31,7 @@ def answers(ranks, size: int, seconds: float = SECONDS, **failures: str) -> dict
 
     def answer(rank: int) -> None:
         try:
-            joining.meet(rank, size, seconds, failures.get(f"rank_{rank}"))
+            rendezvous.meet(rank, size, seconds, failures.get(f"rank_{rank}"))
             found[rank] = ""
         except (UserError, WorkerFailure) as error:
             found[rank] = f"{type(error).__name__}: {error}"
@@ -97,10 +97,10 @@ def test_a_failure_before_ranks_meet_is_told_and_stays_what_it_is(port, monkeypa
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     told = []
-    monkeypatch.setattr(joining, "meet", lambda *of: told.append(of))
+    monkeypatch.setattr(rendezvous, "meet", lambda *of: told.append(of))
     for has_met in (False, True):  # what fails later is for others to tell
-        monkeypatch.setattr(joining, "_has_met", has_met)
-        with pytest.raises(KeyError), joining.failures_told(300.0):
+        monkeypatch.setattr(rendezvous, "_has_met", has_met)
+        with pytest.raises(KeyError), rendezvous.failures_told(300.0):
             raise KeyError("no such class")
     assert told == [(1, 2, 30.0, "KeyError: 'no such class'")]
 
@@ -122,15 +122,15 @@ def test_what_follows_an_answer_at_once_is_kept_for_the_watch():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b'{"session": "x"}\n{"end": "no network card", "code": 1, "guilty": 0}\n')
-        connection = joining.Connection(ours)
-        assert joining._next(connection, time.monotonic() + SECONDS) == {"session": "x"}
+        connection = rendezvous.Connection(ours)
+        assert rendezvous._next(connection, time.monotonic() + SECONDS) == {"session": "x"}
         assert connection.receive() == [{"end": "no network card", "code": 1, "guilty": 0}]
 
 
 def test_a_master_that_is_no_address_is_a_mistake(monkeypatch, port):
     monkeypatch.setenv("PADDLE_MASTER", "10.0.0.1")
     with pytest.raises(UserError, match="PADDLE_MASTER is '10.0.0.1': expected HOST:PORT"):
-        joining.meet(1, 2, SECONDS)
+        rendezvous.meet(1, 2, SECONDS)
 
 
 @pytest.fixture
@@ -140,9 +140,9 @@ def run_with_secret(monkeypatch):
 
 
 def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
-    monkeypatch.setattr(joining, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(rendezvous, "_PATIENCE_SECONDS", 0.0)
     own, other = secret.fingerprint(), secret.fingerprint() + 1
-    arrivals = joining._Arrivals(4, own)
+    arrivals = rendezvous._Arrivals(4, own)
     proofs = {rank: secret.proof(arrivals.challenge, str(rank), "nonce") for rank in (1, 2)}
     for nonsense in (
         *({}, {"rank": 0}, {"rank": 4}, {"rank": "1"}, {"rank": 1}, {"rank": 1, "proof": proofs[1]}),
@@ -162,7 +162,7 @@ def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
 
 def test_a_stranger_in_the_place_of_rank_0_is_not_joined(port, run_with_secret):
     def pretend(listener: socket.socket) -> None:
-        connection = joining.Connection(listener.accept()[0])
+        connection = rendezvous.Connection(listener.accept()[0])
         connection.send(program="paddlevit_dist", challenge="x", fingerprint=secret.fingerprint())
         connection.receive()
         connection.send(session="of a stranger", proof="")

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.points.data.augment import (
     Affine,
     ColorContrast,
@@ -276,7 +276,7 @@ def steps_of(*words):
     """The steps of a configuration, with words behind POINTS.AUGMENT."""
     named = [AUGMENT + word if place % 2 == 0 else word for place, word in enumerate(words)]
     words = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "-dataset=synthetic_rooms", *named]
-    return training_steps(config.load([*words, "POINTS.MAX_POINTS", "150"]).values.POINTS, [])
+    return training_steps(settings.load([*words, "POINTS.MAX_POINTS", "150"]).values.POINTS, [])
 
 
 def test_the_keys_build_what_they_name_and_nothing_else():

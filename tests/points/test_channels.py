@@ -6,14 +6,14 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import Step
+from paddlevit_dist import settings
 from paddlevit_dist.points.data.augment import Affine, Distortion, Flips, Scale, Turn, mix, select
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import read_header, read_scene, write_lines, write_scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import Step
 
 from .test_scene_store import same, scene_of
 from .test_semantic import tensors
@@ -43,7 +43,7 @@ def store_of(tmp_path, *scenes):
 def task_on(store, task_class, *words):
     common = ["-dataset=scenes", f"-data_path={store}", "DATA.VOXEL_SIZE_M", "0.4"]
     names = SEMANTIC if task_class is SemanticSegmentation else INSTANCES
-    return task_class(config.load([*names, *common, *words]).values)
+    return task_class(settings.load([*names, *common, *words]).values)
 
 
 @pytest.mark.parametrize("points", (1, 3, 1001))
@@ -168,13 +168,13 @@ def test_what_scenes_do_not_have_is_told_with_what_they_have(tmp_path):
     with pytest.raises(
         UserError, match="names normal, but the scenes of dataset synthetic_rooms have no channels, only"
     ):
-        SemanticSegmentation(config.load(rooms).values).build_dataset("train", tmp_path)
+        SemanticSegmentation(settings.load(rooms).values).build_dataset("train", tmp_path)
 
 
 @pytest.mark.parametrize("value", ("[]", "[rgb, rgb]", "[intensity/0]", "[intensity/x]", "[a/2/3]"))
 def test_features_are_names(value):
     with pytest.raises(UserError, match=r"POINTS.FEATURES.*expected names, each once, such as \[rgb, normal, height\]"):
-        config.load([*SEMANTIC, "-dataset=synthetic_rooms", "POINTS.FEATURES", value])
+        settings.load([*SEMANTIC, "-dataset=synthetic_rooms", "POINTS.FEATURES", value])
 
 
 @pytest.mark.parametrize("task_class", (SemanticSegmentation, InstanceSegmentation))

@@ -10,8 +10,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import EvaluationStep
+from paddlevit_dist import settings
+from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices, write_coloured_ply, write_points
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
@@ -24,9 +24,9 @@ from paddlevit_dist.points.prepare.listing import Choices, RawScene
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
-from paddlevit_dist.prediction.evaluation import SavedPredictions
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import EvaluationStep
 
 from .raw_scenes import write_scannet, zipped
 from .test_scene_store import scene_of
@@ -134,7 +134,7 @@ def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written)
     prepare(tmp_path / "in", tmp_path / "out", xyz)
     words = ["TASK", name, "-dataset=scenes", f"-data_path={tmp_path / 'out'}", "DATA.VOXEL_SIZE_M", "0.2"]
     network = "pointgroup POINTS.INSTANCES.WIDTH 4" if name == "pointgroup" else "minkunet_tutorial"
-    task = resolve("task", name)(config.load([*words, "MODEL.NAME", *network.split(), *WRITING]).values)
+    task = resolve("task", name)(settings.load([*words, "MODEL.NAME", *network.split(), *WRITING]).values)
     samples = task.build_dataset("train", tmp_path)
     evaluated = task.build_dataset("val", tmp_path)
     written_to = tmp_path / "predictions"
@@ -246,7 +246,7 @@ def test_a_store_of_another_version_is_not_touched(tmp_path):
 
 def scenes_task(folder):
     words = ["TASK", "semantic_segmentation", "-dataset=scenes", f"-data_path={folder}", "DATA.VOXEL_SIZE_M", "0.05"]
-    return resolve("task", "semantic_segmentation")(config.load(words).values)
+    return resolve("task", "semantic_segmentation")(settings.load(words).values)
 
 
 def test_a_run_knows_where_its_scenes_lie(tmp_path):
@@ -295,7 +295,7 @@ def test_an_evaluation_agrees_with_the_training_on_the_same_store(tmp_path, name
     assert record.pop("centred") == (expected == CENTRED)
     for _ in range(2):
         for opened in (("train", "val"), ("val",), ("train",)):
-            task = resolve("task", name)(config.load(words).values)
+            task = resolve("task", name)(settings.load(words).values)
             for split in opened:
                 task.build_dataset(split, tmp_path)
             assert task.about_input()["coordinates"] == expected

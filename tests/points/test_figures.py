@@ -4,12 +4,12 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.figures import Matrix, PointSet, Table
-from paddlevit_dist.contracts.task import EvaluationStep
+from paddlevit_dist import settings
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.scene_figures import chosen, point_set
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+from paddlevit_dist.tasks.figures import Matrix, PointSet, Table
+from paddlevit_dist.tasks.task import EvaluationStep
 
 from .test_semantic import scene, tensors
 
@@ -21,7 +21,7 @@ INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.1"]
 
 def evaluated(task_class, arguments):
     """Metric values, and the figures of the same evaluation in batches of two and one scenes."""
-    task = task_class(config.load(arguments).values)
+    task = task_class(settings.load(arguments).values)
     samples = task.build_dataset("val", None)
     model = task.build_model()
     model.eval()

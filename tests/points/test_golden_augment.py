@@ -14,7 +14,7 @@ def golden():
     return arrays("pointgroup_data")
 
 
-class Given:
+class ConfigView:
     """Hands out stored numbers in place of random ones."""
 
     def __init__(self, normal, flip, turn):
@@ -41,7 +41,7 @@ def test_golden_matrix_of_distortion_flip_and_rotation(golden):
     is_flipped = int(golden["augment_flip_bit"]) == 0
     noise, turn = golden["augment_noise"].astype(np.float64), float(golden["augment_theta_uniform"])
     step = Affine((Distortion(0.1), Flips(0.5, axes=1), Turn(2, 2.0 * math.pi, both_ways=False)), centred=False)
-    matrix = step.matrix(Given(noise, 0.0 if is_flipped else 0.9, turn))
+    matrix = step.matrix(ConfigView(noise, 0.0 if is_flipped else 0.9, turn))
     assert matrix == pytest.approx(golden["augment_matrix"], abs=1e-6)
     assert golden["room_xyz"] @ matrix == pytest.approx(golden["augment_xyz"], abs=1e-5)
 

@@ -13,7 +13,7 @@ GOLDEN = arrays("pointgroup_data")
 RELABELLED = sorted(name[8:-3] for name in GOLDEN if name.startswith("relabel_") and name.endswith("_in"))
 
 
-class Given:
+class ConfigView:
     """Hands out stored numbers in place of random ones."""
 
     def __init__(self, rows):
@@ -26,7 +26,7 @@ class Given:
 
 @pytest.mark.parametrize("case", ["crop", "nocrop"])
 def test_golden_crop(case):
-    uniform = Given(GOLDEN[f"{case}_uniform"])
+    uniform = ConfigView(GOLDEN[f"{case}_uniform"])
     given = GOLDEN["crop_input"].astype(np.float64)
     moved, kept = crop(given, int(GOLDEN[f"{case}_max_npoint"]), ABOUT["full_scale"][1], uniform)
     assert not uniform.rows

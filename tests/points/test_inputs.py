@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.prediction import Learned, output_names
+from paddlevit_dist import settings
 from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
@@ -19,6 +18,7 @@ from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import TrainedMeta, output_names
 
 from .other_scenes import las, pcd, pointcept, semantic_kitti
 from .raw_scenes import pointgroup_arrays, points_of, write_pointgroup, write_scannet, zipped
@@ -35,8 +35,8 @@ def inputs_of(*paths, coordinates=CENTRED, needs_colours=True):
 
 
 def recalled(task_class, arguments):
-    task = task_class(config.load([*arguments, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
-    task.set_up_from(Learned(20, CLASS_NAMES, {"coordinates": CENTRED}))
+    task = task_class(settings.load([*arguments, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
+    task.set_up_from(TrainedMeta(20, CLASS_NAMES, {"coordinates": CENTRED}))
     return task
 
 
@@ -169,8 +169,8 @@ def test_laser_scans_come_back_as_copies_with_their_classes(tmp_path):
 def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
     semantic_kitti(tmp_path / "in", sequences=("11",), labelled=False)
     words = ["POINTS.FEATURES", "[xyz, intensity]"]
-    task = SemanticSegmentation(config.load([*SEMANTIC, *words, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
-    task.set_up_from(Learned(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    task = SemanticSegmentation(settings.load([*SEMANTIC, *words, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    task.set_up_from(TrainedMeta(19, KITTI_CLASSES, {"coordinates": CENTRED}))
     inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
     predictions = predicted(task, inputs)
     (tmp_path / "out").mkdir()
@@ -210,8 +210,8 @@ def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_row
     assert len(rows) == 40 and not rows[holes].any()  # 0 is no class of ScanNet's
     np.testing.assert_array_equal(np.delete(rows, holes), expected)
 
-    instances = InstanceSegmentation(config.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
-    instances.set_up_from(Learned(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    instances = InstanceSegmentation(settings.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    instances.set_up_from(TrainedMeta(19, KITTI_CLASSES, {"coordinates": CENTRED}))
     scans = instances.open_inputs([str(tmp_path / "velodyne" / "000000.bin")], tmp_path)
     classes = np.arange(29) % 19
     writer = instances.prediction_writer(tmp_path / "out", scans)
@@ -227,8 +227,8 @@ def test_instances_come_back_in_the_files_of_their_points(tmp_path):
 
     las(tmp_path / "in" / "a.las", points=80)
     semantic_kitti(tmp_path, sequences=("11",), labelled=False)
-    task = InstanceSegmentation(config.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
-    task.set_up_from(Learned(19, KITTI_CLASSES, {"coordinates": CENTRED}))
+    task = InstanceSegmentation(settings.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    task.set_up_from(TrainedMeta(19, KITTI_CLASSES, {"coordinates": CENTRED}))
     inputs = task.open_inputs([str(tmp_path / "in"), str(tmp_path / "sequences")], tmp_path)
     classes = np.arange(80) % 19
     found = [Prediction(3, 0.9, np.arange(10, 20)), Prediction(0, 0.5, np.arange(15, 40))]  # the better one is shown
@@ -303,16 +303,16 @@ def test_a_fingerprint_changes_with_the_files(tmp_path):
 
 
 def test_classes_are_those_of_the_weights_or_of_the_kind_of_data():
-    published = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
-    published.set_up_from(Learned())
+    published = SemanticSegmentation(settings.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
+    published.set_up_from(TrainedMeta())
     assert tuple(published.class_names) == CLASS_NAMES and published.num_classes == 20
-    published.set_up_from(Learned(2, ("ball", "floor")))
+    published.set_up_from(TrainedMeta(2, ("ball", "floor")))
     assert published.class_names == ["ball", "floor"]
-    published.set_up_from(Learned(22, CLASS_NAMES))
+    published.set_up_from(TrainedMeta(22, CLASS_NAMES))
     assert published.class_names[19:] == ["otherfurniture", "20", "21"]
-    own = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    own = SemanticSegmentation(settings.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
     with pytest.raises(UserError, match="do not say which classes they know: name them with --class_names"):
-        own.set_up_from(Learned())
+        own.set_up_from(TrainedMeta())
 
 
 def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):

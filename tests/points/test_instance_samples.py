@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.points.data.augment import displace, grid_shape
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.samples import join
@@ -24,7 +24,7 @@ def samples_of(dataset, scale, is_training=True, max_points=None, use_positions=
     """Samples with the keys' defaults."""
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms"]
     words += [] if max_points is None else ["POINTS.MAX_POINTS", str(max_points)]
-    steps = steps_of(config.load(words).values.POINTS, scale, is_training)
+    steps = steps_of(settings.load(words).values.POINTS, scale, is_training)
     return InstanceSamples(dataset, steps, "mean", use_positions)
 
 

@@ -4,21 +4,21 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import EvaluationStep
+from paddlevit_dist import settings
 from paddlevit_dist.points.data.augment import Crop
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation import fragments
 from paddlevit_dist.points.segmentation.fragments import Blocks
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import EvaluationStep
 
 SMALL = "TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.2"
 ROOMS = "POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15"
 
 
 def task_of(*arguments: str) -> SemanticSegmentation:
-    return SemanticSegmentation(config.load([*SMALL.split(), *ROOMS.split(), *arguments]).values)
+    return SemanticSegmentation(settings.load([*SMALL.split(), *ROOMS.split(), *arguments]).values)
 
 
 def scene(points=2000, extent=6.0, seed=0) -> Scene:
@@ -53,7 +53,7 @@ def test_a_crop_is_all_that_is_near_one_labelled_point(shape):
 @pytest.mark.parametrize("shape, features, lines", (("sphere", "[rgb, height]", 1), ("block", "[height]", 0)))
 def test_heights_in_spheres_are_told(shape, features, lines):
     words = [*SMALL.split(), "POINTS.CROP", shape, "POINTS.FEATURES", features]
-    told = [line for line in config.load(words).notices if "above the lowest point of a sphere" in line]
+    told = [line for line in settings.load(words).notices if "above the lowest point of a sphere" in line]
     assert len(told) == lines
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings as config
+from paddlevit_dist.distributed import BatchNorm, set_batch_norm_momentum
 from paddlevit_dist.engine.compatibility import Compatibility
-from paddlevit_dist.parallel import BatchNorm, set_batch_norm_momentum
 from paddlevit_dist.points.data.scannet_classes import COLOURS
 from paddlevit_dist.points.data.scene import AS_GIVEN
 from paddlevit_dist.points.instances.task import InstanceSegmentation
@@ -192,21 +192,21 @@ def test_dampening_without_momentum_is_told(words, reason):
 
 
 @pytest.mark.parametrize("features, see", (("[height, rgb]", "colours"), ("[ones]", "classes")))
-def test_pictures_show_the_voxels_that_the_network_sees(features, see):
+def test_images_show_the_voxels_that_the_network_sees(features, see):
     task = semantic_task("POINTS.FEATURES", features, "POINTS.COLOR_RANGE", "[-0.5, 0.5]")
     samples = task.build_dataset("train", None)
     readings = [samples.sample(index, np.random.default_rng(index)) for index in range(2)]
     batch = task.collate(readings)
-    pictures = task.pictures(samples, batch, 1)
-    assert [picture.shape for picture, _ in pictures] == [(240, 480 if see == "colours" else 240, 3)] * 2
-    for (picture, caption), reading in zip(pictures, readings):
+    images = task.images(samples, batch, 1)
+    assert [image.shape for image, _ in images] == [(240, 480 if see == "colours" else 240, 3)] * 2
+    for (image, caption), reading in zip(images, readings):
         assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
-        shown = {tuple(colour) for colour in picture[:, :240].reshape(-1, 3).tolist()} - {(255, 255, 255)}
+        shown = {tuple(colour) for colour in image[:, :240].reshape(-1, 3).tolist()} - {(255, 255, 255)}
         palette = {*COLOURS, (205, 205, 205), (255, 255, 255)}
-        assert {tuple(colour) for colour in picture[:, -240:].reshape(-1, 3).tolist()} <= palette
+        assert {tuple(colour) for colour in image[:, -240:].reshape(-1, 3).tolist()} <= palette
         if see == "colours":
             assert shown <= {tuple(colour) for colour in reading.scene.rgb.tolist()} and len(shown) > 100
         else:
             assert 3 <= len(shown) <= 21
-    plain, again = (task.evaluation_pictures(samples, [1, 0]) for _ in range(2))
+    plain, again = (task.evaluation_images(samples, [1, 0]) for _ in range(2))
     assert all(np.array_equal(one[0], other[0]) for one, other in zip(plain, again)) and len(plain) == 2

@@ -5,8 +5,8 @@ import paddle
 import pytest
 from PIL import Image
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import EvaluationStep, Step
+from paddlevit_dist import settings
+from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
@@ -16,8 +16,8 @@ from paddlevit_dist.points.instances.pointgroup import Grouping, group
 from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.sparse import Plan, SparseTensor
-from paddlevit_dist.prediction.evaluation import SavedPredictions
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import EvaluationStep, Step
 
 from .test_semantic import tensors
 
@@ -29,7 +29,7 @@ THINGS = np.array([name not in ("wall", "floor") for name in CLASS_NAMES])
 
 
 def task_of(*arguments: str) -> InstanceSegmentation:
-    return InstanceSegmentation(config.load([*SMALL, *arguments]).values)
+    return InstanceSegmentation(settings.load([*SMALL, *arguments]).values)
 
 
 def model_and_batch(task: InstanceSegmentation, split: str, indices=(0, 1)) -> tuple:
@@ -197,8 +197,8 @@ def test_an_evaluation_writes_what_is_predicted(tmp_path):
             assert np.array_equal(np.stack([vertices[axis] for axis in "xyz"], axis=1), room.xyz)
         same = np.mean([truth["red"] == predicted["red"], truth["green"] == predicted["green"]])
         assert same > 0.95  # a prediction has the colour of the instance that it found
-        picture = np.asarray(Image.open(tmp_path / f"{room.name}.png"))
-        assert picture.shape[2] == 3 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 5
+        image = np.asarray(Image.open(tmp_path / f"{room.name}.png"))
+        assert image.shape[2] == 3 and len(np.unique(image.reshape(-1, 3), axis=0)) > 5
 
 
 def test_a_prediction_is_the_classes_and_instances_of_each_scene():
@@ -216,13 +216,13 @@ def test_a_prediction_is_the_classes_and_instances_of_each_scene():
             assert (room.semantic[prediction.points] == prediction.class_number).all()
 
 
-def test_pictures_show_the_instances_of_a_batch():
+def test_images_show_the_instances_of_a_batch():
     task = task_of()
     samples = task.build_dataset("train", None)
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in (0, 2)])
-    drawn = task.pictures(samples, batch, 1) + task.evaluation_pictures(samples, [0, 2])
-    for picture, caption in drawn:
-        assert picture.dtype == np.uint8 and picture.shape == drawn[0][0].shape and "instances" in caption
+    drawn = task.images(samples, batch, 1) + task.evaluation_images(samples, [0, 2])
+    for image, caption in drawn:
+        assert image.dtype == np.uint8 and image.shape == drawn[0][0].shape and "instances" in caption
     room = samples.dataset.read(2)
     number = len(np.unique(room.instance[room.instance >= 0]))
     assert drawn[1][1] == drawn[3][1] == f"{len(room.xyz):,} points, {number} instances"

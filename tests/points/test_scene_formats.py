@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.commands.prepare import run_scannet, run_scenes
-from paddlevit_dist.contracts.task import EvaluationStep, Step
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, scannet200
 from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.prepare import s3dis as s3dis_reader
@@ -18,6 +17,7 @@ from paddlevit_dist.points.prepare.pcd import read_pcd
 from paddlevit_dist.points.prepare.tables import read_table
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import EvaluationStep, Step
 
 from .other_scenes import PCD_HEADER, las, lzf, pcd, pointcept, s3dis, semantic_kitti
 from .raw_scenes import write_labelled_ply, write_pointgroup, write_scannet
@@ -484,7 +484,7 @@ def test_each_layout_is_trained_on_and_evaluated(tmp_path, layout):
     prepare([str(tmp_path / "raw"), str(tmp_path / "store"), "--workers=1", *options])
     words = ["-dataset=scenes", f"-data_path={tmp_path / 'store'}", "DATA.VOXEL_SIZE_M", "0.4", "MODEL.NAME"]
     words += ["minkunet_tutorial", "TASK", "semantic_segmentation", "POINTS.FEATURES", features]
-    task = SemanticSegmentation(config.load(words).values)
+    task = SemanticSegmentation(settings.load(words).values)
     train, val = (task.build_dataset(split, tmp_path) for split in ("train", "val"))
     model = task.build_model()
     optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())

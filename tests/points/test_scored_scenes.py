@@ -7,10 +7,10 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.comparing.pairs import compare
-from paddlevit_dist.comparing.tables import read
+from paddlevit_dist.compare.pairs import compare
+from paddlevit_dist.compare.tables import read
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
@@ -27,13 +27,13 @@ def recipe(tmp_path_factory):
     """The flag of one with few rooms."""
     file = tmp_path_factory.mktemp("recipe") / "rooms.yaml"
     rooms = f"POINTS: {{ROOMS: {{VAL: {NUMBER}}}}}\n"
-    file.write_text(f"BASE: {config.folder() / 'pointgroup_synthetic_rooms.yaml'}\n{rooms}")
+    file.write_text(f"BASE: {settings.folder() / 'pointgroup_synthetic_rooms.yaml'}\n{rooms}")
     return f"-cfg={file}"
 
 
 @pytest.fixture(scope="module")
 def scenes(recipe):
-    rooms = resolve("dataset", "synthetic_rooms").open(config.load([recipe]).values, "val", None)
+    rooms = resolve("dataset", "synthetic_rooms").open(settings.load([recipe]).values, "val", None)
     return [rooms.read(index) for index in range(len(rooms))], rooms
 
 

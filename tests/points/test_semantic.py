@@ -4,21 +4,21 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import EvaluationStep, Step
+from paddlevit_dist import settings
+from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.samples import join
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
-from paddlevit_dist.prediction.evaluation import SavedPredictions
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import EvaluationStep, Step
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = "POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 
 
 def task_of(*arguments: str) -> SemanticSegmentation:
-    return SemanticSegmentation(config.load([*SMALL, *ROOMS, *arguments]).values)
+    return SemanticSegmentation(settings.load([*SMALL, *ROOMS, *arguments]).values)
 
 
 def scene(points=200, seed=0, name="a") -> Scene:

@@ -4,22 +4,22 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config, create_model
-from paddlevit_dist.contracts.prediction import Learned
-from paddlevit_dist.contracts.sample_checks import BadSample
-from paddlevit_dist.contracts.task import EvaluationStep, Step
+from paddlevit_dist import create_model, settings
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, Shape, parsed_off, read_shape, sampled
 from paddlevit_dist.points.shapes.solids import SyntheticSolids, turned
 from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, drawn, sample_of
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.tasks.sample_checks import BadSample
+from paddlevit_dist.tasks.task import EvaluationStep, Step
 
 SMALL = "TASK shape_classification -dataset=synthetic_solids MODEL.NAME mink_classifier14 SHAPES.VOXEL_SIZE 0.2"
 
 
 def keys_of(*arguments: str):
-    return config.load([*SMALL.split(), *arguments]).values
+    return settings.load([*SMALL.split(), *arguments]).values
 
 
 CUBE = """OFF
@@ -247,31 +247,31 @@ def test_steps_of_training_and_evaluation(tmp_path):
     figures = {figure.title: figure for figure in task.figures(samples, list(enumerate(kept)), model)}
     assert {"Hardest shapes", "Confusion", "Classes", "Calibration"} < set(figures)
     assert np.trace(figures["Confusion"].values) == round(8 * right) and figures["Confusion"].values.sum() == 8
-    pixels, caption = figures["Hardest shapes"].pictures[0]
+    pixels, caption = figures["Hardest shapes"].images[0]
     assert pixels.shape[1:] == (80, 3) and "train" in caption and (pixels != 255).any(axis=2).mean() > 0.2
 
 
 def test_training_shapes_are_drawn_as_they_are_evaluated_and_as_an_epoch_has_them(tmp_path):
     task = ShapeClassification(keys_of())
     samples = task.build_dataset("train", tmp_path)
-    ((still, caption), *_), (again, *_) = (task.evaluation_pictures(samples, [3, 5]) for _ in range(2))
+    ((still, caption), *_), (again, *_) = (task.evaluation_images(samples, [3, 5]) for _ in range(2))
     batch = task.collate([samples.sample(3, np.random.default_rng(0))])
-    ((varied, _),) = task.pictures(samples, batch, 1)
+    ((varied, _),) = task.images(samples, batch, 1)
     assert caption.startswith("cylinder, ") and np.array_equal(still, again[0]) and not np.array_equal(still, varied)
 
 
-def test_a_shape_stands_upright_in_its_picture():
+def test_a_shape_stands_upright_in_its_image():
     """A plate on a pole: what is above is wide, whichever axis is up."""
     pole, plate = [(0, 0, z) for z in range(40)], [(x, y, 40) for x in range(-9, 10) for y in range(-9, 10)]
     for shift, up in enumerate("zxy"):
-        picture = (drawn(np.roll(np.array(pole + plate), shift, axis=1), up) != 255).any(axis=2)
-        widths = picture.sum(axis=1)
+        image = (drawn(np.roll(np.array(pole + plate), shift, axis=1), up) != 255).any(axis=2)
+        widths = image.sum(axis=1)
         assert widths[: len(widths) // 4].max() > 40 and widths[-len(widths) // 3 :].max() == 3
 
 
 def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):
     task = ShapeClassification(keys_of())
-    task.set_up_from(Learned(8, tuple(SyntheticSolids.class_names)))
+    task.set_up_from(TrainedMeta(8, tuple(SyntheticSolids.class_names)))
     model = task.build_model()
     model.eval()
     (tmp_path / "cube.off").write_text(CUBE)

@@ -1,9 +1,9 @@
-"""Pictures of scenes: the truth beside the prediction, in ScanNet's colours, with a legend."""
+"""Images of scenes: the truth beside the prediction, in ScanNet's colours, with a legend."""
 
 import numpy as np
 from PIL import Image
 
-from paddlevit_dist.points.data.pictures import UNLABELLED, draw, sheet
+from paddlevit_dist.points.data.images import UNLABELLED, draw, sheet
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLOURS
 from paddlevit_dist.points.segmentation.task import ClassWriter
@@ -11,8 +11,8 @@ from paddlevit_dist.points.segmentation.task import ClassWriter
 from .test_semantic import scene
 
 
-def colours_of(picture):
-    return {tuple(colour) for colour in picture.reshape(-1, 3).tolist()}
+def colours_of(image):
+    return {tuple(colour) for colour in image.reshape(-1, 3).tolist()}
 
 
 def test_views_stand_side_by_side_and_the_legend_beside_them():
@@ -33,11 +33,11 @@ def test_truth_is_on_the_left_of_the_prediction(tmp_path):
     writer = ClassWriter(tmp_path, SceneSamples([room], (), "first"), CLASS_NAMES)
     names = writer.write_scene(room, predicted, true)
     assert sorted(names) == ["a.ply", "a.png", "a.txt"]
-    picture = np.asarray(Image.open(tmp_path / "a.png"))
+    image = np.asarray(Image.open(tmp_path / "a.png"))
     width = draw(room.xyz, room.rgb, true >= 0).shape[1]
-    shown = colours_of(picture[30:, :width]), colours_of(picture[30:, width + 12 : 2 * width + 12])
+    shown = colours_of(image[30:, :width]), colours_of(image[30:, width + 12 : 2 * width + 12])
     assert shown[0] - {(255, 255, 255)} <= {*COLOURS[:10], UNLABELLED} and len(shown[0]) > 8
     assert shown[1] - {(255, 255, 255)} == {COLOURS[17]}
     writer.write_scene(room, predicted)
     alone = np.asarray(Image.open(tmp_path / "a.png"))
-    assert alone.shape[1] < picture.shape[1] - width and COLOURS[17] in colours_of(alone)
+    assert alone.shape[1] < image.shape[1] - width and COLOURS[17] in colours_of(alone)

@@ -7,14 +7,14 @@ import paddle
 import pytest
 from support.waits import Waits, counted_waits
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import Step
+from paddlevit_dist import settings
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.points.sparse.device_plan import batched_products
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.tasks.task import Step
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]
 MINKUNET = ["TASK", "semantic_segmentation", *ROOMS, "MODEL.NAME", "minkunet14a", "DATA.VOXEL_SIZE_M", "0.5"]
@@ -30,7 +30,7 @@ POINTGROUP += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER
 def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]:
     """What an update computes on a CPU, or as on a GPU with a GPU's plans; and how often it made the host wait."""
     with batched_products(on_gpu):
-        task = resolve("task", arguments[1])(config.load(arguments).values)
+        task = resolve("task", arguments[1])(settings.load(arguments).values)
         samples = task.build_dataset("train", None)
         paddle.seed(0)
         model = task.build_model()

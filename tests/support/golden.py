@@ -1,4 +1,4 @@
-"""The golden files: outputs of other implementations, and the recipe for the weights and pictures they were given.
+"""The golden files: outputs of other implementations, and the recipe for the weights and images they were given.
 
 ``tests/golden/README.md`` gives their origin. The environment variable GOLDEN_DIR selects another folder of them.
 """
@@ -28,7 +28,7 @@ def arrays(name: str) -> dict[str, np.ndarray]:
 
 
 def recipe() -> ModuleType:
-    """The program that makes weights and pictures from a seed, as those who made the files had it."""
+    """The program that makes weights and images from a seed, as those who made the files had it."""
     return program("recipe.py")
 
 

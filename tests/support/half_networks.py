@@ -10,10 +10,10 @@ from images.detection import mask_rcnn_batches, small_detr
 from paddle.nn import functional as F
 
 from paddlevit_dist import create_model
+from paddlevit_dist.distributed.batch_norm import convert_batch_norm
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.models.attention import attention
 from paddlevit_dist.images.transforms.on_device import Normaliser
-from paddlevit_dist.parallel.batch_norm import convert_batch_norm
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.points.sparse.device_plan import batched_products
 from paddlevit_dist.volumes.heatmaps import gaussian_factors
@@ -27,9 +27,9 @@ SWIN = {"depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32, **SMALL}
 def _classifier(name: str, **options: Any) -> Callable:
     def run(start: Callable) -> list[paddle.Tensor]:
         model = create_model(name, **options)
-        pictures = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
+        originals = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
         start()
-        images = Normaliser([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(pictures)
+        images = Normaliser([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(originals)
         return [images, model(images)]
 
     return run
@@ -38,9 +38,9 @@ def _classifier(name: str, **options: Any) -> Callable:
 def _segmenter(name: str, **options: Any) -> Callable:
     def run(start: Callable) -> list[paddle.Tensor]:
         model = create_model(name, num_classes=3, channels=16, **options)
-        pictures = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
+        images = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
         start()
-        outputs = model(Normaliser([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(pictures))
+        outputs = model(Normaliser([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(images))
         return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
     return run
@@ -63,7 +63,7 @@ def _fused(start: Callable) -> list[paddle.Tensor]:
 
 def _detr(start: Callable) -> list[paddle.Tensor]:
     model, sizes = small_detr.small_detr(), [(64, 64), (64, 64)]
-    images, targets = small_detr.pictures_of(sizes)[0], small_detr.targets_of((1, 2), sizes)
+    images, targets = small_detr.images_of(sizes)[0], small_detr.targets_of((1, 2), sizes)
     criterion = small_detr.criterion_of(model)
     start()
     terms = criterion.terms(model(images, targets.sizes, targets), targets)
@@ -72,7 +72,7 @@ def _detr(start: Callable) -> list[paddle.Tensor]:
 
 def _mask_rcnn(start: Callable) -> list[paddle.Tensor]:
     model = mask_rcnn_batches.model("float32")
-    images, targets = mask_rcnn_batches.batch(mask_rcnn_batches.pictures([2, 1]), dtype="float32")
+    images, targets = mask_rcnn_batches.batch(mask_rcnn_batches.images([2, 1]), dtype="float32")
     start()
     criterion = MaskRCNN.criterion(mask_rcnn_batches.NAME, mask_rcnn_batches.CLASSES)
     return [term.sum for term in criterion.terms(model(images, targets.sizes, targets), targets).values()]

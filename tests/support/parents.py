@@ -1,6 +1,6 @@
 """``python -m support.parents FOLDER``: the parents of commands that start processes, where there seem to be two GPUs.
 
-Prints one JSON document: what they would start, and what they have touched. FOLDER has weights and a picture.
+Prints one JSON document: what they would start, and what they have touched. FOLDER has weights and an image.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def work(folder: str) -> None:
 def started(commands: list[list[str]]) -> list[Any]:
     """Worker, processes, GPUs and ``apart`` of each launch of the commands."""
     from paddlevit_dist.__main__ import main
-    from paddlevit_dist.parallel import devices, launch
+    from paddlevit_dist.distributed import devices, launch
 
     calls: list[Any] = []
 
@@ -58,8 +58,8 @@ def run(folder: str) -> None:
     """Print what is found."""
     import paddle
 
-    from paddlevit_dist.parallel.devices import ProcessPlan
-    from paddlevit_dist.parallel.launch import launch_workers
+    from paddlevit_dist.distributed.devices import ProcessPlan
+    from paddlevit_dist.distributed.launch import launch_workers
 
     set_devices: list[str] = []
     set_device = paddle.set_device

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist.contracts.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
 from paddlevit_dist.report import store
+from paddlevit_dist.tasks.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
 
 HOSTILE = "<script>alert('x')</script>\n\"quoted\" \udce9 \u202e </style>&amp;"
 _VOID = {"meta", "link", "img", "br", "input", "hr"}

@@ -5,12 +5,12 @@ import pickle
 import sys
 from pathlib import Path
 
-from paddlevit_dist.parallel import launch_workers, plan_processes
+from paddlevit_dist.distributed import launch_workers, plan_processes
 from paddlevit_dist.runtime.errors import run_and_report
 
 
 def work(target: str, folder: str) -> None:
-    from paddlevit_dist.parallel import rank
+    from paddlevit_dist.distributed import rank
 
     module, _, name = target.partition(":")
     arguments = pickle.loads(Path(folder, "arguments").read_bytes())

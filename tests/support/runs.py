@@ -18,7 +18,7 @@ DIGITS = [PLAIN, *TINY, "-dataset=digits", "-batch_size=64", "-num_workers=0", "
 # What a checkpoint's state says besides the position, of a run that has neither evaluated nor skipped anything.
 STATE = {"scaler": {}, "best": None, "global_batch_size": 8, "evaluation_due": False}
 STATE["skipped_updates"] = {"total": 0, "in_a_row": 0}
-PICTURES = [PLAIN, *TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
+IMAGES = [PLAIN, *TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
 
 
 def run_first_start(*arguments: str, timeout: float = 120.0) -> Finished:
@@ -73,8 +73,8 @@ def last_line(ended: Finished) -> str:
     return ended.out.splitlines()[-1]
 
 
-def write_pictures(root: Path, train: int = 8, val: int = 4) -> Path:
-    """A folder with ``train`` and ``val`` pictures in each of two classes."""
+def write_images(root: Path, train: int = 8, val: int = 4) -> Path:
+    """A folder with ``train`` and ``val`` images in each of two classes."""
     generator = np.random.default_rng(0)
     for split, number in (("train", train), ("val", val)):
         for name in ("ant", "bee"):

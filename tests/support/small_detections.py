@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist import Trainer, config
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.task import Detection
-from paddlevit_dist.prediction.evaluation import evaluate_only
+from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.registry import register_model
 
 from .processes import ROOT
@@ -69,7 +69,7 @@ def fingerprint(image: np.ndarray) -> int:
 
 def build(output: str, *arguments: str, fails_at: int = -1) -> Trainer:
     """A trainer of a tiny DETR."""
-    values = config.load([f"-output={output}", *SHAPES, *arguments]).values
+    values = settings.load([f"-output={output}", *SHAPES, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = Watched(values)
     task.seen, task.box_counts, task.losses, task.fails_at = [], [], [], fails_at

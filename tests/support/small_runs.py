@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist import Trainer, config
-from paddlevit_dist.contracts.dataset import Samples
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.registry import resolve
+from paddlevit_dist.tasks.dataset import Samples
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
 DIGITS = [
@@ -49,7 +49,7 @@ def build(
     observers: Sequence[Any] = (),
 ) -> Trainer:
     """A trainer of a tiny ViT on parts of the digits; ``task_class`` in place of the registered one."""
-    values = config.load([f"-output={output}", *DIGITS, *TINY, *arguments]).values
+    values = settings.load([f"-output={output}", *DIGITS, *TINY, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = (task_class or resolve("task", values.TASK))(values)
     datasets = {

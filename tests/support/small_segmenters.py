@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist import Trainer, config
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.images.models.segformer import SegFormer
 from paddlevit_dist.images.models.upernet import UPerNet
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
-from paddlevit_dist.prediction.evaluation import evaluate_only
+from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.registry import register_model
 
 from .processes import ROOT
@@ -64,7 +64,7 @@ class Watched(ImageSegmentation):
 
 def build(output: str, *arguments: str) -> Trainer:
     """A trainer of a tiny SegFormer."""
-    values = config.load([f"-output={output}", *SHAPES, *arguments]).values
+    values = settings.load([f"-output={output}", *SHAPES, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = Watched(values)
     task.seen, task.losses = [], []

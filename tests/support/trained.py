@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import yaml
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.engine.compatibility import settings_of
 from paddlevit_dist.models import create_model
 
@@ -19,7 +19,7 @@ WORDS = ["MODEL.PATCH_SIZE", "8", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "
 
 
 def network(num_classes: int, seed: int = 0, image_size: int = 16, channels: int = 3) -> Any:
-    """A vision transformer whose outputs differ clearly between pictures, in evaluation mode."""
+    """A vision transformer whose outputs differ clearly between images, in evaluation mode."""
     paddle.seed(seed)
     model = create_model("vit", num_classes=num_classes, image_size=image_size, in_channels=channels, **SIZES)
     generator = np.random.default_rng(seed)
@@ -41,7 +41,7 @@ def write_weights(
     folder.mkdir(parents=True, exist_ok=True)
     model = network(num_classes or len(class_names or ()), seed, **sizes)
     paddle.save(model.state_dict(), str(folder / "weights.pdparams"))
-    values = config.load([PLAIN, *WORDS, "-image_size=16", "-dataset=folder", "-data_path=.", *words]).values
+    values = settings.load([PLAIN, *WORDS, "-image_size=16", "-dataset=folder", "-data_path=.", *words]).values
     facts: list[str] = list(class_names or ())
     about = {
         "task": "classification",

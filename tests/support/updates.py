@@ -6,11 +6,11 @@ from unittest import mock
 import numpy as np
 import paddle
 
-from paddlevit_dist.contracts.task import Step, Task
-from paddlevit_dist.cpu import updates as compiled_updates
+from paddlevit_dist.cpu_kernels import updates as compiled_updates
+from paddlevit_dist.distributed import data_parallel
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import COUNTS, Updater
-from paddlevit_dist.parallel import data_parallel
+from paddlevit_dist.tasks.task import Step, Task
 
 from .waits import Waits, counted_waits
 

@@ -13,7 +13,7 @@ from support.processes import ROOT, run_main, run_workers, succeeded
 from support.small_runs import Part
 from volumes.volume_files import world, write_landmarks, write_volume
 
-from paddlevit_dist import Trainer, config
+from paddlevit_dist import Trainer, settings
 from paddlevit_dist.engine.compatibility import Compatibility
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -26,7 +26,7 @@ SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP"
 
 def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) -> Trainer:
     recipe = f"-cfg={ROOT}/configs/landmark_unet3d.yaml"
-    values = config.load([recipe, f"-output={output}", *TINY, "REPORT_FREQ", "1", *arguments]).values
+    values = settings.load([recipe, f"-output={output}", *TINY, "REPORT_FREQ", "1", *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)
     sizes = {"train": train_size, "val": val_size}
@@ -135,8 +135,8 @@ def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     assert [line.split(",")[0] for line in summary] == ["landmark", "chin", "nose", "all"]
     assert float(summary[-1].split(",")[1]) == pytest.approx(mean, abs=1e-3)
     for case in ("case0", "case1"):
-        with Image.open(folder / f"{case}.png") as picture:
-            assert picture.width > 2 * picture.height > 400
+        with Image.open(folder / f"{case}.png") as image:
+            assert image.width > 2 * image.height > 400
         assert all((folder / f"{case}{suffix}").is_file() for suffix in (".fcsv", ".mrk.json"))
     check_what_weights_say(data, weights, [*recipe, "-eval", f"-pretrained={weights}"])
 
@@ -145,7 +145,7 @@ def check_what_weights_say(data: Path, weights: Path, arguments: list[str]) -> N
     """Evaluations with another window stop."""
 
     def compare(*more: str) -> list[str]:
-        values = config.load([*arguments, *more]).values
+        values = settings.load([*arguments, *more]).values
         task = resolve("task", values.TASK)(values)
         task.build_dataset("val", data / "cache")
         return Compatibility("evaluate", weights, values, task).input()
@@ -163,7 +163,7 @@ def check_what_weights_say(data: Path, weights: Path, arguments: list[str]) -> N
 
 
 def task_of(*arguments: str) -> Any:
-    values = config.load([f"-cfg={ROOT}/configs/landmark_unet3d.yaml", *TINY, *arguments]).values
+    values = settings.load([f"-cfg={ROOT}/configs/landmark_unet3d.yaml", *TINY, *arguments]).values
     return resolve("task", values.TASK)(values)
 
 
@@ -197,12 +197,12 @@ def test_a_map_of_zeros_costs_one_per_landmark():
     assert (terms["heatmap"].sum / terms["heatmap"].count).item() == pytest.approx(1.0, rel=1e-3)
 
 
-def test_pictures_show_training_crops_and_whole_volumes():
+def test_images_show_training_crops_and_whole_volumes():
     task = task_of()
     samples = task.build_dataset("train", Path("unused"))
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
-    for pictures in (task.pictures(samples, batch, 1), task.evaluation_pictures(samples, [0, 1])):
-        assert len(pictures) == 2 and pictures[0][0].dtype == np.uint8 and pictures[0][1].endswith("of 8 landmarks")
+    for images in (task.images(samples, batch, 1), task.evaluation_images(samples, [0, 1])):
+        assert len(images) == 2 and images[0][0].dtype == np.uint8 and images[0][1].endswith("of 8 landmarks")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_pictures_show_training_crops_and_whole_volumes():
     [
         (
             ["-dataset=digits"],
-            "digits holds pictures, but TASK landmarks reads volumes: take landmarks, syn",
+            "digits holds images, but TASK landmarks reads volumes: take landmarks, syn",
         ),
         (
             ["TASK", "classification"],

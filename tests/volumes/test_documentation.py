@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from volumes.volume_files import write_landmarks, write_volume
 
-from paddlevit_dist.config.table import keys
+from paddlevit_dist.settings.table import keys
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "volumes.md").read_text(encoding="utf-8")

@@ -1,11 +1,11 @@
-"""Sliding windows, metrics and pictures."""
+"""Sliding windows, metrics and images."""
 
 import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist.volumes.images import orthogonal_slices
 from paddlevit_dist.volumes.metrics import LandmarkMetrics, rows_of
-from paddlevit_dist.volumes.pictures import orthogonal_slices
 from paddlevit_dist.volumes.sliding_window import predict, window_starts
 
 
@@ -68,9 +68,9 @@ def test_slices_show_landmarks_where_they_are():
     volume = np.zeros((20, 40, 30), dtype=np.float32)
     volume[10, 30, 5] = 1.0
     point = np.array([[10.0, 30.0, 5.0], [np.nan] * 3])
-    picture = orthogonal_slices(volume, (2.0, 1.0, 1.0), point)
-    assert picture.dtype == np.uint8 and picture.shape[2] == 3
-    red = np.argwhere((picture == (255, 70, 70)).all(axis=-1))
+    image = orthogonal_slices(volume, (2.0, 1.0, 1.0), point)
+    assert image.dtype == np.uint8 and image.shape[2] == 3
+    red = np.argwhere((image == (255, 70, 70)).all(axis=-1))
     scale = 256 / 30
     axial = red[red[:, 1] < 30 * scale]
     np.testing.assert_allclose(axial.mean(axis=0), [40 * scale - 30.5 * scale, 5.5 * scale], atol=1.5)  # anterior is up

@@ -7,11 +7,11 @@ import paddle
 import pytest
 import yaml
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.prediction import Learned
-from paddlevit_dist.contracts.task import make_task
-from paddlevit_dist.exporting.command import Trained, export
-from paddlevit_dist.exporting.scoring import exported_model
+from paddlevit_dist import settings
+from paddlevit_dist.export.command import Trained, export
+from paddlevit_dist.export.scoring import exported_model
+from paddlevit_dist.tasks.prediction import TrainedMeta
+from paddlevit_dist.tasks.task import make_task
 from paddlevit_dist.volumes import decode
 
 SIZE = (12, 10, 14)  # no multiple of what the network halves
@@ -22,9 +22,9 @@ MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.
 
 
 def trained(*words):
-    values = config.load([*RECIPE, "-eval", "-pretrained=weights.pdparams", *words]).values
+    values = settings.load([*RECIPE, "-eval", "-pretrained=weights.pdparams", *words]).values
     task = make_task(values)
-    task.set_up_from(Learned(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
+    task.set_up_from(TrainedMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
     paddle.seed(3)
     model = task.build_model(2)
     model.head.weight.set_value(paddle.randn(model.head.weight.shape))
@@ -51,9 +51,9 @@ def test_the_exported_network_finds_what_the_trained_one_finds(tmp_path):
     """In a volume of several windows."""
     found = trained()
     export(found, str(tmp_path / "heads"))
-    values = config.load([*RECIPE, "-eval", f"EXPORTED={tmp_path / 'heads'}", "-pretrained=none"]).values
+    values = settings.load([*RECIPE, "-eval", f"EXPORTED={tmp_path / 'heads'}", "-pretrained=none"]).values
     task = make_task(values)
-    task.set_up_from(Learned(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
+    task.set_up_from(TrainedMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
     exported = task.evaluated_model(exported_model(values, task))
     volume = paddle.to_tensor(np.random.default_rng(1).random((1, 15, 13, 20), np.float32))
     with paddle.no_grad():

@@ -4,9 +4,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.figures import Chart, Gallery
-from paddlevit_dist.contracts.task import EvaluationStep
+from paddlevit_dist import settings
+from paddlevit_dist.tasks.figures import Chart, Gallery
+from paddlevit_dist.tasks.task import EvaluationStep
 from paddlevit_dist.volumes.detection import LandmarkDetection
 from paddlevit_dist.volumes.landmark_figures import LandmarkRecord
 
@@ -15,7 +15,7 @@ TINY += ["-dataset=synthetic_landmarks", "VOLUMES.CROP_SIZE", "[48,48,48]", "VOL
 
 
 def test_figures_are_of_the_errors_that_the_metrics_count():
-    task = LandmarkDetection(config.load(TINY).values)
+    task = LandmarkDetection(settings.load(TINY).values)
     samples = task.build_dataset("val", None)
     model = task.build_model()
     model.eval()
@@ -36,13 +36,13 @@ def test_figures_are_of_the_errors_that_the_metrics_count():
             assert rows[name]["mean mm"] == pytest.approx(values[f"{name} mre_mm"], abs=2e-3)
     assert isinstance(curves, Chart) and all(y[-1] == 100 for _, y in curves.lines.values())
     assert [row[1] for row in volumes.rows] == sorted((row[1] for row in volumes.rows), reverse=True)
-    assert isinstance(gallery, Gallery) and gallery.pictures[0][1].startswith(volumes.rows[0][0])
+    assert isinstance(gallery, Gallery) and gallery.images[0][1].startswith(volumes.rows[0][0])
     assert "largest mean error" in gallery.note
-    assert all(picture.dtype == np.uint8 and picture.ndim == 3 for picture, _ in gallery.pictures)
+    assert all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in gallery.images)
 
 
 def test_unknown_landmarks_count_nowhere():
-    task = LandmarkDetection(config.load(TINY).values)
+    task = LandmarkDetection(settings.load(TINY).values)
     samples = task.build_dataset("val", None)
     known = np.full(len(task.names), np.nan, np.float32)
     known[1] = 3.0
@@ -53,4 +53,4 @@ def test_unknown_landmarks_count_nowhere():
     assert rows[task.names[0]][1] is None and rows[task.names[1]][1] == 3.0 and rows["all"][-1] == 1
     assert set(curves.lines) == {"all", task.names[1]}
     assert [row[1] for row in volumes.rows] == [3.0, None]
-    assert "no landmark is known" in gallery.pictures[1][1]
+    assert "no landmark is known" in gallery.images[1][1]

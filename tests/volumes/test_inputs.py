@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from volumes.volume_files import AFFINE, voxels, write_series, write_volume
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.prediction import Learned
+from paddlevit_dist import settings
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import TrainedMeta
 from paddlevit_dist.volumes.detection import LandmarkDetection
 from paddlevit_dist.volumes.inputs import find_volumes
 
@@ -20,8 +20,8 @@ NAMES = ("chin", "nose")
 
 
 def recalled(*arguments, spacing=(2.0, 1.5, 1.0)):
-    task = LandmarkDetection(config.load([*TINY, *arguments]).values)
-    task.set_up_from(Learned(2, NAMES, {"spacing_mm": list(spacing), "landmarks": list(NAMES)}))
+    task = LandmarkDetection(settings.load([*TINY, *arguments]).values)
+    task.set_up_from(TrainedMeta(2, NAMES, {"spacing_mm": list(spacing), "landmarks": list(NAMES)}))
     return task
 
 
@@ -97,6 +97,6 @@ def test_another_spacing_is_resampled_and_the_trained_one_is_not(tmp_path):
 
 
 def test_weights_that_say_nothing_of_their_spacing_are_refused():
-    task = LandmarkDetection(config.load(TINY).values)
+    task = LandmarkDetection(settings.load(TINY).values)
     with pytest.raises(UserError, match="do not say which landmarks they find at which spacing"):
-        task.set_up_from(Learned(2, NAMES))
+        task.set_up_from(TrainedMeta(2, NAMES))

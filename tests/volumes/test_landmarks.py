@@ -7,9 +7,9 @@ import pytest
 import yaml
 from volumes.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
-from paddlevit_dist.config import load
 from paddlevit_dist.engine.compatibility import Compatibility
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 from paddlevit_dist.volumes.detection import LandmarkDetection
 from paddlevit_dist.volumes.landmarks import Landmarks, Options
 from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks

@@ -8,7 +8,7 @@ import pytest
 from support.processes import ROOT
 from volumes.volume_files import write_landmarks, write_volume
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.mirroring import propose_pairs
@@ -30,7 +30,7 @@ def arguments(data, *more: str) -> list:
 
 
 def built(data, split: str, *more: str):
-    values = config.load(arguments(data, *more)).values
+    values = settings.load(arguments(data, *more)).values
     task = resolve("task", values.TASK)(values)
     return task, task.build_dataset(split, data / "cache")
 

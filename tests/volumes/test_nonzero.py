@@ -11,8 +11,8 @@ from scipy.ndimage import binary_fill_holes
 from support.processes import ROOT, run_command, run_main, succeeded
 from volumes.volume_files import world, write_landmarks, write_volume
 
-from paddlevit_dist.config import load
-from paddlevit_dist.contracts.prediction import Learned
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.prediction import TrainedMeta
 from paddlevit_dist.volumes.detection import LandmarkDetection
 from paddlevit_dist.volumes.nonzero import BOX, MASK, _of_weights, box_of, decision, nonzero_mask, share_of
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
@@ -90,12 +90,12 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     np.testing.assert_allclose(between[1:-1:2], (expected[1:] + expected[:-1]) / 2, atol=1e-4)
 
     predicting = task_of(data, "VOLUMES.NORMALISE", "[none,z_score]")
-    predicting.set_up_from(Learned(2, ("background", "bright"), task.about_input()))
+    predicting.set_up_from(TrainedMeta(2, ("background", "bright"), task.about_input()))
     files = [str(data / "imagesTr" / f"case_{case}_{channel:04d}.nii.gz") for channel in range(2)]
     again = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"]
     np.testing.assert_array_equal(again, volume)
     older = {name: value for name, value in task.about_input().items() if name != "z_score"}
-    predicting.set_up_from(Learned(2, ("background", "bright"), older))
+    predicting.set_up_from(TrainedMeta(2, ("background", "bright"), older))
     whole = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"][1]
     assert whole.mean() == pytest.approx(0, abs=1e-5) and whole.std() == pytest.approx(1, abs=1e-5)
 

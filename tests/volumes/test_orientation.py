@@ -10,11 +10,11 @@ import pytest
 from support.processes import ROOT
 from volumes.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import EvaluationStep
-from paddlevit_dist.prediction.evaluation import SavedPredictions
+from paddlevit_dist import settings
+from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import EvaluationStep
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.landmarks import Landmarks, Options
 
@@ -111,7 +111,7 @@ def test_volumes_world_is_for_landmarks_that_do_not_follow_their_volume(tmp_path
 def task_for(data: Path, *arguments: str) -> Any:
     small = "VOLUMES.UNET_WIDTH 4 VOLUMES.UNET_DEPTH 2 VOLUMES.CROP_SIZE [12,12,16] VOLUMES.MIRROR_PAIRS none"
     recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}"]
-    values = config.load([*recipe, *small.split(), *arguments]).values
+    values = settings.load([*recipe, *small.split(), *arguments]).values
     return resolve("task", values.TASK)(values)
 
 

@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pytest
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.comparing.pairs import compare
-from paddlevit_dist.comparing.tables import read
-from paddlevit_dist.contracts.prediction import Entry
+from paddlevit_dist.compare.pairs import compare
+from paddlevit_dist.compare.tables import read
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import Entry
 from paddlevit_dist.volumes.geometry import Geometry
 from paddlevit_dist.volumes.predictions import FoundLandmarks, LandmarkWriter, Truth
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
@@ -167,7 +167,7 @@ def test_another_unit_is_told(tmp_path, capsys, share, question):
 
 
 def test_landmarks_of_a_data_set_compare_with_one_another(tmp_path, capsys):
-    heads = resolve("dataset", "synthetic_landmarks").open(config.load(["-cfg=landmark_unet3d"]).values, "val", None)
+    heads = resolve("dataset", "synthetic_landmarks").open(settings.load(["-cfg=landmark_unet3d"]).values, "val", None)
     for scale in (1, 2):
         (tmp_path / f"by_{scale}").mkdir()
         for index in range(len(heads)):

@@ -12,9 +12,9 @@ import pytest
 from support.processes import ROOT, run_command, run_main, succeeded
 from volumes.test_segmentation_data import raw_data
 
-from paddlevit_dist.comparing.scores import SORTS
-from paddlevit_dist.config import load
-from paddlevit_dist.contracts.task import Step
+from paddlevit_dist.compare.scores import SORTS
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.task import Step
 from paddlevit_dist.volumes.intensities import Intensities
 from paddlevit_dist.volumes.samples import Augmentation, Map, cut_labels
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
@@ -297,7 +297,7 @@ def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
         np.testing.assert_array_equal(again.affine, before.affine)
 
 
-def test_figures_pictures_exports_and_comparisons_of_phantoms():
+def test_figures_images_exports_and_comparisons_of_phantoms():
     """A network that calls everything brain: its scores stand in the tables, its worst volume in the gallery."""
     config = load([f"-cfg={ROOT}/{PHANTOMS}"]).values
     task = VolumeSegmentation(config)
@@ -319,8 +319,8 @@ def test_figures_pictures_exports_and_comparisons_of_phantoms():
     assert own["brain"][0] == pytest.approx(values["Dice brain"], abs=1e-4) and own["bone"][0] == 0
     share = np.mean([2 * own / (own + 40 * 48 * 48) for own in (record[2, 5] for _, record in records)])
     assert values["Dice brain"] == pytest.approx(share) and values["missed"] == 6 and len(volumes.rows) == 2
-    assert len(gallery.pictures) == 2 and gallery.pictures[0][0].shape[0] % 2 == 0
-    drawn, caption = task.evaluation_pictures(samples, [0])[0]
+    assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
+    drawn, caption = task.evaluation_images(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
     assert task.export_parts().about["classes"] == dataset.class_names
     kept = metrics.kept(metrics.per_sample())

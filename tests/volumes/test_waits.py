@@ -5,8 +5,8 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import Step
+from paddlevit_dist import settings
+from paddlevit_dist.tasks.task import Step
 from paddlevit_dist.volumes.detection import LandmarkDetection
 
 SMALL = ["TASK", "landmark_detection", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "4", "VOLUMES.UNET_DEPTH", "1"]
@@ -14,7 +14,7 @@ SMALL = ["TASK", "landmark_detection", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WID
 
 @pytest.mark.parametrize("keys", [["LOSS", "focal"], ["HEATMAP", "gaussian"], ["HEATMAP", "radius"]], ids=" ".join)
 def test_a_step_waits_for_nothing(keys):
-    task = LandmarkDetection(config.load([*SMALL, f"VOLUMES.{keys[0]}", keys[1]]).values)
+    task = LandmarkDetection(settings.load([*SMALL, f"VOLUMES.{keys[0]}", keys[1]]).values)
     task.names, task.spacing = ["a", "b"], np.ones(3)
     model = task.build_model()
     points = np.array([[[3.0, 4.0, 5.0], [np.nan, np.nan, np.nan]], [[0.2, 7.9, 2.0], [30.0, 1.0, 1.0]]], np.float32)

@@ -1,4 +1,4 @@
-"""Classification of pictures.
+"""Classification of images.
 
 ``task`` has training, evaluation, prediction and export, with ``samples``; ``distillation`` (a teacher),
 ``class_balance`` (rare classes), ``figures`` of the report and ``prediction`` (what is drawn) beside it. ``settings``

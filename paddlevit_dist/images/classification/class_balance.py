@@ -8,7 +8,7 @@ import paddle.nn.functional as F
 
 from ...runtime.errors import UserError
 
-_UNBALANCED = 5  # times as many pictures in one class as in another
+_UNBALANCED = 5  # times as many images in one class as in another
 
 
 def tell_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_corrected: bool) -> list[str]:

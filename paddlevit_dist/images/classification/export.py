@@ -1,4 +1,4 @@
-"""What somebody without this package needs to use an exported classifier: how pictures are prepared, an example, and
+"""What somebody without this package needs to use an exported classifier: how images are prepared, an example, and
 PaddleX's description of the same."""
 
 import math
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...contracts.task import ExportParts
+from ...tasks.task import ExportParts
 from .samples import evaluation_transform
 
 _TOP = 5
@@ -18,7 +18,7 @@ def export_parts(data: Any, kind: str, num_classes: int | None) -> ExportParts:
 
     Args:
         data: the configuration's DATA.
-        kind: of pictures, "photo" or "glyph".
+        kind: of images, "photo" or "glyph".
     """
     channels, size = data.IMAGE_CHANNELS, data.IMAGE_SIZE
     mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
@@ -49,16 +49,16 @@ def export_parts(data: Any, kind: str, num_classes: int | None) -> ExportParts:
 
 
 def _example(data: Any, kind: str) -> dict[str, np.ndarray]:
-    """A drawn picture, uint8 (90, 120[, 3]), and the input that it becomes, float32 (1, channels, size, size)."""
+    """A drawn image, uint8 (90, 120[, 3]), and the input that it becomes, float32 (1, channels, size, size)."""
     rows, columns = np.mgrid[0:90, 0:120]
     planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]
-    picture = np.stack(planes, axis=-1).astype(np.uint8)
-    picture = picture if data.IMAGE_CHANNELS == 3 else picture[..., 2]
+    image = np.stack(planes, axis=-1).astype(np.uint8)
+    image = image if data.IMAGE_CHANNELS == 3 else image[..., 2]
     transform = evaluation_transform(data, kind)
-    pixels = transform(Image.fromarray(picture), np.random.default_rng(0)).astype(np.float32)
+    pixels = transform(Image.fromarray(image), np.random.default_rng(0)).astype(np.float32)
     mean, deviation = (np.asarray(values, dtype=np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     prepared = (pixels / 255 - mean.reshape(-1, 1, 1)) / deviation.reshape(-1, 1, 1)
-    return {"picture": picture, "input": prepared[None].astype(np.float32)}
+    return {"picture": image, "input": prepared[None].astype(np.float32)}
 
 
 def _paddlex(size: int, shorter: int | None, mean: Any, deviation: Any, how: str) -> dict[str, Any]:

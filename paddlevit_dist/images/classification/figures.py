@@ -1,4 +1,4 @@
-"""Figures of an evaluation of a classifier of pictures, among them where a transformer looks: attention rolled out over
+"""Figures of an evaluation of a classifier of images, among them where a transformer looks: attention rolled out over
 its layers.
 
 Source: Abnar and Zuidema, Quantifying Attention Flow in Transformers, 2020, section 3 ("Attention rollout"): each
@@ -15,19 +15,19 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...contracts.dataset import Samples
-from ...contracts.figures import Figure, Gallery
-from ...labelling.classifier_figures import Evaluated, galleries, surest_mistakes, tables
+from ...metrics.classifier_figures import Evaluated, galleries, surest_mistakes, tables
 from ...runtime.errors import UserError
+from ...tasks.dataset import Samples
+from ...tasks.figures import Figure, Gallery
 from ..models.attention import attention
 from ..models.cait import CaiT
 from ..models.vit import VisionTransformer
 
-_LOOKED_AT = 8  # pictures whose attention is shown
+_LOOKED_AT = 8  # images whose attention is shown
 
 
 def rolled_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None:
-    """How much of each patch reaches the class token, float32 (batch, rows, columns), summing to 1 over each picture.
+    """How much of each patch reaches the class token, float32 (batch, rows, columns), summing to 1 over each image.
 
     For ViT and DeiT it is the class token after the last block (DeiT's distilled form: the mean of its two tokens); for
     CaiT the class token, which joins in the last blocks and reads the patches of all those before.
@@ -60,7 +60,7 @@ def rolled_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | No
 def report_figures(
     evaluated: Evaluated, samples: Samples, look: Callable[[paddle.Tensor], np.ndarray | None]
 ) -> list[Figure]:
-    """All figures, most telling first; without pictures that can no longer be read.
+    """All figures, most telling first; without images that can no longer be read.
 
     Args:
         samples: what was evaluated.
@@ -89,14 +89,14 @@ def report_figures(
     shares = look(paddle.to_tensor(np.stack([image for image, _ in seen]))) if seen else None
     attention: list[Figure] = []
     if shares is not None:
-        pictures = [(overlaid(_pixels(image), share), caption) for (image, caption), share in zip(seen, shares)]
+        images = [(overlaid(_pixels(image), share), caption) for (image, caption), share in zip(seen, shares)]
         note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
-        attention = [Gallery("What the model looks at", pictures, note)]
+        attention = [Gallery("What the model looks at", images, note)]
     return [*galleries(evaluated, drawn, samples.describe), *tables(evaluated), *attention]
 
 
 def _looked_at(evaluated: Evaluated) -> np.ndarray:
-    """Places of some pictures: the surest mistakes, and some evenly taken from those that are right."""
+    """Places of some images: the surest mistakes, and some evenly taken from those that are right."""
     sure, right = surest_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
     evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
     half = _LOOKED_AT // 2
@@ -155,7 +155,7 @@ def _watched(layers: Sequence[tuple[Any, _RollOut]]) -> Iterator[None]:
 
 
 def overlaid(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """A picture uint8 (height, width[, 3]) with what matters little in it darkened, beside itself: uint8 (height,
+    """An image uint8 (height, width[, 3]) with what matters little in it darkened, beside itself: uint8 (height,
     2 x width, 3).
 
     Args:

@@ -1,4 +1,4 @@
-"""What a classifier says of pictures without labels."""
+"""What a classifier says of images without labels."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ...contracts.dataset import Samples
-from ...contracts.prediction import Entry, PredictionWriter, Row
-from ...labelling.classification import best_classes
+from ...metrics.classification import best_classes
 from ...runtime.lettering import LINE_PX, letters
+from ...tasks.dataset import Samples
+from ...tasks.prediction import Entry, PredictionWriter, Row
 from ..data.imagenet import names_by_synset
-from ..data.inputs import PICTURES, AnnotatedPictures
+from ..data.inputs import IMAGES, AnnotatedImages
 
-_MOST_PICTURES = 500  # are drawn, the first: each takes as long as some predictions
-_PICTURE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names beside it
+_MOST_IMAGES = 500  # are drawn, the first: each takes as long as some predictions
+_IMAGE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names beside it
 _BAR = (190, 215, 245)
 
 
 class ClassWriter(PredictionWriter):
-    """Draws the most probable classes beside the first pictures.
+    """Draws the most probable classes beside the first images.
 
     Args:
         folder: exists.
@@ -29,27 +29,27 @@ class ClassWriter(PredictionWriter):
 
     def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str] | None) -> None:
         self._folder, self._number, self._class_names = folder, len(samples), class_names
-        self._pictures = AnnotatedPictures(folder, samples)
+        self._images = AnnotatedImages(folder, samples)
 
     def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
-        if index < _MOST_PICTURES:
+        if index < _MOST_IMAGES:
             best = list(best_classes(prediction, self._class_names).values())
-            self._pictures.write(index, lambda picture: beside(picture, best[::2], best[1::2]))
+            self._images.write(index, lambda image: beside(image, best[::2], best[1::2]))
         return {}
 
     def finish(self, entries: Iterable[Entry]) -> list[str]:
-        if not (self._folder / PICTURES).is_dir():
+        if not (self._folder / IMAGES).is_dir():
             return []
-        which = "the pictures" if self._number <= _MOST_PICTURES else f"the first {_MOST_PICTURES} pictures"
-        return [f"the classes are drawn beside {which} in {self._folder / PICTURES}"]
+        which = "the images" if self._number <= _MOST_IMAGES else f"the first {_MOST_IMAGES} images"
+        return [f"the classes are drawn beside {which} in {self._folder / IMAGES}"]
 
 
-def beside(picture: Image.Image, names: Sequence[str], scores: Sequence[float]) -> Image.Image:
-    """A picture, fitted to ``_PICTURE_PX``, with names and scores from 0 to 1 in lines on its right."""
-    factor = _PICTURE_PX / max(picture.size)
-    width, height = (max(1, round(side * factor)) for side in picture.size)
+def beside(image: Image.Image, names: Sequence[str], scores: Sequence[float]) -> Image.Image:
+    """An image, fitted to ``_IMAGE_PX``, with names and scores from 0 to 1 in lines on its right."""
+    factor = _IMAGE_PX / max(image.size)
+    width, height = (max(1, round(side * factor)) for side in image.size)
     filters = Image.Resampling
-    fitted = picture.convert("RGB").resize((width, height), filters.NEAREST if factor > 1 else filters.BILINEAR)
+    fitted = image.convert("RGB").resize((width, height), filters.NEAREST if factor > 1 else filters.BILINEAR)
     canvas = Image.new("RGB", (width + _NAMES_PX, max(height, LINE_PX * len(names))), "white")
     canvas.paste(fitted, (0, 0))
     pen, known = ImageDraw.Draw(canvas), names_by_synset()

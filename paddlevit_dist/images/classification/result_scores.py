@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...contracts.sample_names import Names
-from ...contracts.scored import UNKNOWN, Origin, Scored
 from ...intervals import Classified, Rated, means
 from ...runtime.errors import UserError
 from ...runtime.printing import shortened
+from ...tasks.sample_names import Names
+from ...tasks.scored import UNKNOWN, Origin, Scored
 from .result_tables import Layout, Row, Truth, layout_of, listed_classes, numbers_of
 
 _BEST = 5
@@ -21,11 +21,11 @@ _SMALLEST = 1e-15  # a probability below it counts as it: one sure mistake would
 
 
 class Answers(NamedTuple):
-    """What a table says of the pictures, in the order of the truth.
+    """What a table says of the images, in the order of the truth.
 
     Attributes:
-        places: int32 (pictures,), how many classes are preferred to the true one.
-        losses: float32 (pictures,); not a number where there are none.
+        places: int32 (images,), how many classes are preferred to the true one.
+        losses: float32 (images,); not a number where there are none.
         top: the k whose top-k is known.
         protocol, notices: lines.
     """
@@ -41,11 +41,11 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
     """Read a table of results and compare it with the truth.
 
     Args:
-        truth: or the file of a table with the class of each picture.
+        truth: or the file of a table with the class of each image.
         softmax: scores are logits.
         origin: of the truth.
     Raises:
-        UserError: a file is none of these, or lacks pictures, or names others.
+        UserError: a file is none of these, or lacks images, or names others.
     """
     if isinstance(truth, str):
         listed = listed_classes(truth)
@@ -63,9 +63,9 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
     loss = means({"loss": answers.losses})
     has_loss = bool(np.isfinite(answers.losses).any())
     return Scored(
-        counted=f"{len(truth.names):,} pictures of {len(truth.classes):,} classes: {path}, truth of {truth.source}",
+        counted=f"{len(truth.names):,} images of {len(truth.classes):,} classes: {path}, truth of {truth.source}",
         names=truth.names,
-        sample="picture",
+        sample="image",
         recompute=Rated(lambda weights: {**classified(weights), **loss(weights)}, classified.rates()),
         shown={**{f"top-{k}": 2 for k in answers.top}, "balanced accuracy": 2, **({"loss": 4} if has_loss else {})},
         of_class=("recall {}", 2),
@@ -133,15 +133,15 @@ def _labels(classes: Sequence[str]) -> dict[str, int]:
 
 
 class _Finder:
-    """The picture of each row."""
+    """The image of each row."""
 
     def __init__(self, path: str, layout: Layout, truth: Truth) -> None:
         self.path, self.layout, self.truth = path, layout, truth
         self._names = Names(truth.names, truth.source)
-        self._lines = np.zeros(len(truth.names), np.int64)  # of each picture; 0: none so far
+        self._lines = np.zeros(len(truth.names), np.int64)  # of each image; 0: none so far
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """Each row, with the position of its picture.
+        """Each row, with the position of its image.
 
         Raises:
             UserError: it has none, or another row has the same.
@@ -156,15 +156,15 @@ class _Finder:
     def _error(self, row: Row, place: int | None) -> UserError:
         where = f"{self.path}, line {row.line}: {shortened(repr(row.cells[self.layout.name]), 80)}"
         if place is not None:
-            return UserError(f"{where} is the picture of line {self._lines[place]} already; keep one")
-        known = f"{len(self.truth.names):,} pictures of {self.truth.source}, such as {self.truth.names[0]}"
+            return UserError(f"{where} is the image of line {self._lines[place]} already; keep one")
+        known = f"{len(self.truth.names):,} images of {self.truth.source}, such as {self.truth.names[0]}"
         return UserError(f"{where} is none of the {known}")
 
     def require_all(self) -> None:
-        """Raises UserError where pictures have no row: the mean of the others is another score."""
+        """Raises UserError where images have no row: the mean of the others is another score."""
         without = np.flatnonzero(self._lines == 0)
         if len(without):
-            said = f"{len(without):,} of {len(self._lines):,} pictures of {self.truth.source} have no row"
+            said = f"{len(without):,} of {len(self._lines):,} images of {self.truth.source} have no row"
             raise UserError(f"{self.path}: {said}, such as {self.truth.names[without[0]]}; a score is of all of them")
 
 

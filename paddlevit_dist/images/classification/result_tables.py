@@ -1,4 +1,4 @@
-"""Classes of pictures in somebody else's table: a column with the name of the picture, and one for each class, or the
+"""Classes of images in somebody else's table: a column with the name of the image, and one for each class, or the
 best class, or the best few. Needs no Paddle.
 
 Kaggle's, timm's (``inference.py``), notebooks' and our own tables are read: comma, semicolon, tab or space between
@@ -24,7 +24,7 @@ _NO_CLASS = (*NAME_HEADINGS, *_BEST, *_TRUE)
 _ROWS = re.compile(r"unnamed: \d+|level_\d+")  # what pandas calls columns with numbers of rows
 _NUMBERED = re.compile(r"(?:(?:prob|probability|logit|score|output|class|label|pred|prediction|p|c)s?[_ ]?)?(\d+)")
 _EXPECTED = (
-    "expected a column with the picture's name, such as 'filename', and a column for each class, or one called 'class'"
+    "expected a column with the image's name, such as 'filename', and a column for each class, or one called 'class'"
 )
 
 
@@ -34,11 +34,11 @@ class Layout(NamedTuple):
     Attributes:
         separator: between columns.
         width: columns of each row.
-        name: column with the picture's name.
+        name: column with the image's name.
         scores: column of each class, in the order of the table; empty where it has none.
         classes: what these are called: headings, or the numbers in them; None: there are no headings.
         best: columns of the best class, the second and so on; empty where there are scores.
-        has_header: the first row is none of a picture.
+        has_header: the first row is none of an image.
     """
 
     separator: str
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
     has_header: bool
 
     def rows(self, path: str) -> Iterator[Row]:
-        """The rows of pictures.
+        """The rows of images.
 
         Raises:
             UserError: one has more or fewer columns than the first; or as ``rows_of``.
@@ -190,11 +190,11 @@ def numbers_of(path: str, row: Row, columns: Sequence[int], separator: str) -> l
 
 
 class Truth(NamedTuple):
-    """The classes of the pictures.
+    """The classes of the images.
 
     Attributes:
-        names: of the pictures.
-        labels: int64 (pictures,), from 0.
+        names: of the images.
+        labels: int64 (images,), from 0.
         classes: their names.
         source: where this is from, for messages.
         notices: lines.
@@ -208,15 +208,15 @@ class Truth(NamedTuple):
 
 
 def listed_classes(path: str) -> dict[str, str]:
-    """Class of each picture, by its name, in a table with one class a row.
+    """Class of each image, by its name, in a table with one class a row.
 
     Raises:
-        UserError: it cannot be read, has scores in place of a class, or names a picture twice.
+        UserError: it cannot be read, has scores in place of a class, or names an image twice.
     """
     layout = layout_of(path, None, of_truth=True)
     if not layout.best:
         said = f"{path} has no column with the true class, but {len(layout.scores):,} of scores"
-        raise UserError(f"{said}; the truth is one class for each picture, and stands before the results")
+        raise UserError(f"{said}; the truth is one class for each image, and stands before the results")
     found: dict[str, str] = {}
     for row in layout.rows(path):
         name, own = row.cells[layout.name].strip(), row.cells[layout.best[0]].strip()
@@ -228,5 +228,5 @@ def listed_classes(path: str) -> dict[str, str]:
             )
         found[name] = own
     if not found:
-        raise UserError(f"{path} names no picture; {_EXPECTED}")
+        raise UserError(f"{path} names no image; {_EXPECTED}")
     return found

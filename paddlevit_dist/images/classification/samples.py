@@ -1,13 +1,13 @@
-"""Pictures of a classifier: of a split, with their transform, and new ones as an evaluation would see them."""
+"""Images of a classifier: of a split, with their transform, and new ones as an evaluation would see them."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from ...contracts.dataset import Samples, dataset_class
-from ...contracts.sample_checks import BadSample
 from ...runtime.errors import UserError
+from ...tasks.dataset import Samples, dataset_class
+from ...tasks.sample_checks import BadSample
 from ..data.image_dataset import ImageDataset
 from ..data.quarantine import Replacements
 from ..transforms.crops import EvaluationTransform, GlyphTransform
@@ -26,13 +26,13 @@ class ImageSamples(Samples):
         self.reader: Any = dataset.read
         self.replacements: Replacements | None = None  # replaces unreadable images
         self.is_balanced = False
-        left_out = dataset.left_out.num_pictures if dataset.left_out else 0
-        self.without = f"without {left_out:,} picture{'s' * (left_out > 1)} not opened here" if left_out else ""
+        left_out = dataset.left_out.num_images if dataset.left_out else 0
+        self.without = f"without {left_out:,} image{'s' * (left_out > 1)} not opened here" if left_out else ""
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing also what to erase."""
-        picture, label = self._read(index)
-        image = self.transform(picture, generator)
+        stored, label = self._read(index)
+        image = self.transform(stored, generator)
         if self.erasing is None:
             return image, label
         return image, label, self.erasing.draw(image.shape, generator)
@@ -64,7 +64,7 @@ def dataset_of(config: Any) -> type[ImageDataset]:
 
 
 def evaluation_transform(data: Any, kind: str) -> EvaluationTransform | GlyphTransform:
-    """What an evaluation makes of pictures.
+    """What an evaluation makes of images.
 
     Args:
         data: the configuration's DATA.
@@ -76,10 +76,10 @@ def evaluation_transform(data: Any, kind: str) -> EvaluationTransform | GlyphTra
 
 
 class AsEvaluated(NamedTuple):
-    """A picture without a label as an evaluation would see it.
+    """An image without a label as an evaluation would see it.
 
     Attributes:
-        largest: pixels of the scaled picture; a picture so narrow that scaling its shorter side would fill the memory
+        largest: pixels of the scaled image; an image so narrow that scaling its shorter side would fill the memory
             is refused.
     """
 
@@ -96,5 +96,5 @@ class AsEvaluated(NamedTuple):
             width, height = self.transform.resized(image.size)
             if width * height > self.largest:
                 size = "{} x {}".format(*image.size)
-                raise BadSample(f"a picture of {size} pixels would be scaled to {width} x {height}: crop it")
+                raise BadSample(f"an image of {size} pixels would be scaled to {width} x {height}: crop it")
         return self.transform(image, generator), 0

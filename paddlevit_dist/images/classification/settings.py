@@ -1,17 +1,18 @@
-"""The keys that only classification of pictures reads: crops, augmentation, mixing, labels and teachers."""
+"""The keys that only classification of images reads: crops, augmentation, mixing, labels and teachers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import (
+from ...runtime.errors import UserError
+from ...settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
-    Given,
+    ConfigView,
     Key,
     Range,
     Setting,
@@ -19,7 +20,6 @@ from ...config.key import (
     Unused,
     optional,
 )
-from ...runtime.errors import UserError
 from ..expected_input import input_of
 from .paddlevit_defaults import defaults_of
 
@@ -42,7 +42,7 @@ _DATA = (
         "DATA.DECODER",
         "exact",
         "text",
-        "training pictures: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is always exact",
+        "training images: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is always exact",
         choices=("exact", "fast"),
     ),
     Key("DATA.CROP_SCALE", [0.08, 1.0], "float", "training crop: share of the area", SHARE_ABOVE_0, None, True, 2),
@@ -57,7 +57,7 @@ _DATA = (
     optional(
         "DATA.VAL_FRACTION_IF_MISSING",
         "float",
-        "the same, for class folders without a folder of validation pictures only",
+        "the same, for class folders without a folder of validation images only",
         _INSIDE,
     ),
     Key("DATA.CLASS_BALANCED", False, "bool", "training reads all classes equally often"),
@@ -131,7 +131,7 @@ _AUGMENT = (
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Pictures are evaluated at the size, with the crop and by the resize that the weights expect."""
+    """Images are evaluated at the size, with the crop and by the resize that the weights expect."""
     names = ["IMAGE_SIZE", "CROP_PCT"]
     # Runs that were recorded before the key existed, and PaddleViT's files, state a crop and resized bicubically.
     names += [] if "DATA.CROP_PCT" in settings else ["INTERPOLATION"]
@@ -142,7 +142,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: Given) -> list[str]:
+def _check(given: ConfigView) -> list[str]:
     data, train = given.values.DATA, given.values.TRAIN
     for name in ("CROP_SCALE", "CROP_RATIO"):
         low, high = data[name]
@@ -167,7 +167,7 @@ def _check(given: Given) -> list[str]:
     return []
 
 
-def _unused(given: Given) -> Iterator[Unused]:
+def _unused(given: ConfigView) -> Iterator[Unused]:
     data, train = given.values.DATA, given.values.TRAIN
     policy = None
     if train.RAND_AUGMENT:

@@ -11,28 +11,28 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ... import wings
-from ...contracts.dataset import Samples
-from ...contracts.figures import Figure
-from ...contracts.model import contract_of
-from ...contracts.prediction import InputSamples
-from ...contracts.sample_checks import require_finite, require_label
-from ...contracts.task import ExportParts, Step, Term
-from ...labelling.classification import ClassificationMetrics
-from ...labelling.classifier import Classifier, joined
-from ...labelling.classifier_figures import Evaluated
+from ... import extensions
+from ...distributed import has_batch_norm, rank
+from ...metrics.classification import ClassificationMetrics
+from ...metrics.classifier import Classifier, joined
+from ...metrics.classifier_figures import Evaluated
 from ...models import create_model
-from ...parallel import has_batch_norm, rank
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.lettering import drawable
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
+from ...tasks.dataset import Samples
+from ...tasks.figures import Figure
+from ...tasks.model import contract_of
+from ...tasks.prediction import InputSamples
+from ...tasks.sample_checks import require_finite, require_label
+from ...tasks.task import ExportParts, Step, Term
 from .. import expected_input
-from ..data.held_out import open_pictures
+from ..data.held_out import open_images
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
-from ..data.inputs import picture_inputs
+from ..data.inputs import image_inputs
 from ..data.inspection import Inspection
 from ..data.parts import PartReader
 from ..data.quarantine import Replacements, merge_quarantine
@@ -77,7 +77,7 @@ class Classification(Classifier):
         self.class_weights = None
         self.replacements: Replacements | None = None
         self.teacher = None
-        self._crops: TrainingTransform | None = None  # of training pictures
+        self._crops: TrainingTransform | None = None  # of training images
         self._inspection: Inspection | None = Inspection(config.EVAL, data.ON_BAD_SAMPLE == "skip", data.ALLOW_LEFT_OUT)
         train = config.TRAIN
         self.mixing = build_mixing(train)
@@ -94,7 +94,7 @@ class Classification(Classifier):
 
     def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
         data = self.config.DATA
-        dataset, notes = open_pictures(self.config, split, cache_folder)
+        dataset, notes = open_images(self.config, split, cache_folder)
         self._check_classes(dataset)
         if dataset.labels is not None:
             check_labels(np.asarray(dataset.labels), dataset.num_classes, f"dataset {data.DATASET}", dataset.describe)
@@ -118,7 +118,7 @@ class Classification(Classifier):
             return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
         crop = tuple(data.CROP_SCALE), tuple(data.CROP_RATIO)
         options = data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment
-        return wings.made("training_transform", TrainingTransform, *options)
+        return extensions.made("training_transform", TrainingTransform, *options)
 
     def describe_samples(self, samples: Any) -> str:
         said = super().describe_samples(samples)
@@ -168,16 +168,16 @@ class Classification(Classifier):
         if data.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         elif samples.dataset.reads_parts and isinstance(samples.transform, TrainingTransform):
-            # A picture that cannot be decoded would be found too late to be replaced.
+            # An image that cannot be decoded would be found too late to be replaced.
             samples.reader = PartReader(samples.dataset)
 
     def _use_fast_decoder(self, samples: ImageSamples) -> None:
         cv2 = require_opencv()
         if samples.dataset.reading is None or not isinstance(samples.transform, TrainingTransform):
-            raise UserError(f"DATA.DECODER fast is for datasets of picture files, not for {self.config.DATA.DATASET}")
+            raise UserError(f"DATA.DECODER fast is for datasets of image files, not for {self.config.DATA.DATASET}")
         samples.reader = FastReader(samples.dataset, self.config.DATA.IMAGE_CHANNELS)
         samples.transform = FastTransform(samples.transform)
-        samples.notices.append(f"training pictures are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
+        samples.notices.append(f"training images are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
 
     def finish_epoch(self) -> list[str]:
         """Merge the unreadable images found by all ranks into one list; every rank must call this."""
@@ -199,9 +199,9 @@ class Classification(Classifier):
             )
 
     def reading_advice(self, samples: Any) -> Sequence[str]:
-        if not isinstance(samples, ImageSamples) or samples.dataset.reading is None:  # not files of pictures
+        if not isinstance(samples, ImageSamples) or samples.dataset.reading is None:  # not files of images
             return ()
-        packing = f"make smaller pictures once ({program('prepare images')} -h)"
+        packing = f"make smaller images once ({program('prepare images')} -h)"
         return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
 
     def classes_of(self, samples: Any) -> np.ndarray | None:
@@ -212,7 +212,7 @@ class Classification(Classifier):
         return np.asarray(sample[1], dtype=np.int64)
 
     def check_sample(self, sample: Any) -> None:
-        require_finite(sample[0], "picture")
+        require_finite(sample[0], "image")
         require_label(sample[1], self.num_classes)
 
     def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
@@ -353,17 +353,17 @@ class Classification(Classifier):
     # ---- prediction and export -----------------------------------------------------------------------------------
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """Pictures at paths, or in memory, as an evaluation with this configuration would see them.
+        """Images at paths, or in memory, as an evaluation with this configuration would see them.
 
         Raises:
-            UserError: paths and pictures in memory are mixed.
+            UserError: paths and images in memory are mixed.
         """
         data, dataset = self.config.DATA, dataset_of(self.config)
         transform = AsEvaluated(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
         reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
-        samples = picture_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
+        samples = image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
         if dataset is ImageDataset:
-            said = f"note: dataset {data.DATASET} is not registered here: its pictures are taken for photographs"
+            said = f"note: dataset {data.DATASET} is not registered here: its images are taken for photographs"
             samples.notices = [said, *samples.notices]
         return samples
 
@@ -373,9 +373,9 @@ class Classification(Classifier):
     def export_parts(self) -> ExportParts:
         return export_parts(self.config.DATA, dataset_of(self.config).kind, self.num_classes)
 
-    # ---- pictures ------------------------------------------------------------------------------------------------
+    # ---- images ------------------------------------------------------------------------------------------------
 
-    def pictures(self, samples: ImageSamples, batch: dict[str, np.ndarray], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def images(self, samples: ImageSamples, batch: dict[str, np.ndarray], epoch: int) -> list[tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
         images, mix = self.training_images(tensors, Step(epoch, epoch, epoch + 1))
@@ -383,11 +383,11 @@ class Classification(Classifier):
         shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
         return list(zip(self.normaliser.pixels(images), (self._caption(row, samples.class_names) for row in shares)))
 
-    def evaluation_pictures(self, samples: ImageSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def evaluation_images(self, samples: ImageSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same images as an evaluation would see them."""
         transform = evaluation_transform(self.config.DATA, samples.dataset.kind)
         readings = [samples.dataset.read(index) for index in indices]
-        images = np.stack([transform(picture, np.random.default_rng(0)) for picture, _ in readings])
+        images = np.stack([transform(image, np.random.default_rng(0)) for image, _ in readings])
         shares = np.eye(self.num_classes)[[label for _, label in readings]]
         pixels = self.normaliser.pixels(self.normaliser(paddle.to_tensor(images)))
         return list(zip(pixels, (self._caption(row, samples.class_names) for row in shares)))

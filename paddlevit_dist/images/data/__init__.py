@@ -8,11 +8,11 @@
 - ``tar``: images read in place from uncompressed tar files, which ``tar_files`` lists and reads; ``prepared``
   describes those written by us.
 - ``held_out``: a subset of another dataset.
-- ``listing`` and ``inputs``: pictures without labels, for predictions.
+- ``listing`` and ``inputs``: images without labels, for predictions.
 - ``formats``: which files are images, and how the others are reported.
 - ``guessing``, ``box_layouts`` and ``map_layouts``: which dataset a path holds if none is named.
-- ``annotated_files``, ``yolo_files``, ``odd_data``: what datasets with annotations beside their pictures share.
-- ``label_pixels``: pictures whose pixels are numbers or colours of classes; ``class_lists``: what these
+- ``annotated_files``, ``yolo_files``, ``odd_data``: what datasets with annotations beside their images share.
+- ``label_pixels``: images whose pixels are numbers or colours of classes; ``class_lists``: what these
   stand for; ``outline_files``: outlines of Labelme and YOLO.
 - ``reading``: decoding; ``parts``: decoding only what a crop needs; ``quarantine``: what cannot be decoded.
 - ``inspection``: what is looked at before a run starts.

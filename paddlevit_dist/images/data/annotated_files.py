@@ -1,4 +1,4 @@
-"""Folders of pictures that come with annotations of their own: which pictures, and whether anything has changed."""
+"""Folders of images that come with annotations of their own: which images, and whether anything has changed."""
 
 import contextlib
 import hashlib
@@ -9,14 +9,14 @@ from ...runtime.errors import UserError
 from .formats import folder_paths, names_in, readable_suffixes, suffix_of
 
 
-def pictures_in(folder: str) -> dict[str, str]:
-    """The pictures directly in a folder, in the order of their names: name without suffix -> name.
+def images_in(folder: str) -> dict[str, str]:
+    """The images directly in a folder, in the order of their names: name without suffix -> name.
 
     Raises:
-        UserError: it cannot be listed, or two pictures differ in their suffix only.
+        UserError: it cannot be listed, or two images differ in their suffix only.
     """
     found: dict[str, str] = {}
-    for name in picture_names(folder):
+    for name in image_names(folder):
         stem = os.path.splitext(name)[0]
         if stem in found:
             raise UserError(
@@ -26,8 +26,8 @@ def pictures_in(folder: str) -> dict[str, str]:
     return found
 
 
-def picture_names(folder: str) -> list[str]:
-    """The sorted names of the pictures directly in a folder.
+def image_names(folder: str) -> list[str]:
+    """The sorted names of the images directly in a folder.
 
     Raises:
         UserError: it cannot be listed.
@@ -63,10 +63,10 @@ def stamp(kind: str, files: Iterable[str]) -> bytes:
     return key.digest()
 
 
-def pictures_below(folder: str) -> list[str]:
-    """The pictures in a folder and its sub-folders, relative to it."""
-    found = list(pictures_in(folder).values())
+def images_below(folder: str) -> list[str]:
+    """The images in a folder and its sub-folders, relative to it."""
+    found = list(images_in(folder).values())
     for path in folder_paths(folder):
         if not os.path.islink(path):
-            found += [os.path.join(os.path.basename(path), inner) for inner in pictures_below(path)]
+            found += [os.path.join(os.path.basename(path), inner) for inner in images_below(path)]
     return found

@@ -1,4 +1,4 @@
-"""Where files that say what is in pictures lie, and whose they are: COCO's, Pascal VOC's or YOLO's. Only names and the
+"""Where files that say what is in images lie, and whose they are: COCO's, Pascal VOC's or YOLO's. Only names and the
 beginnings of files are read."""
 
 import os
@@ -10,7 +10,7 @@ from ...runtime.errors import UserError
 from .formats import SPLIT_WORDS, folder_paths, names_in, readable_suffixes, suffix_of
 
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
-VOC_PICTURES = ("JPEGImages", "images", "Images", "img")
+VOC_IMAGES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # come before others
 SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 _HEAD_BYTES = 1 << 16
@@ -47,7 +47,7 @@ def first_folders(folder: str) -> list[str]:
 
 
 def find_boxes(root: str, shown: str) -> list[Guess]:
-    """The datasets of pictures with boxes that a folder holds, usually none or one.
+    """The datasets of images with boxes that a folder holds, usually none or one.
 
     Args:
         shown: how messages call it.
@@ -79,18 +79,18 @@ def is_coco(file: str) -> bool:
 
 
 def find_labelme(root: str) -> str | None:
-    """A file of labelme's in a folder or one level down: outlines in one picture."""
+    """A file of labelme's in a folder or one level down: outlines in one image."""
     return next((file for file in json_files(root, MOST_NAMES)[:20] if _LABELME.search(head_of_text(file))), None)
 
 
 def refuse_labelme(path: str) -> None:
-    """Raise a UserError that says what to do with labelme's own files, one for each picture, where they are there."""
+    """Raise a UserError that says what to do with labelme's own files, one for each image, where they are there."""
     is_file = os.path.isfile(path)
     file = (path if _LABELME.search(head_of_text(path)) else None) if is_file else find_labelme(path)
     if file is not None:
         folder = os.path.dirname(path) if is_file else path
         raise UserError(
-            f"data path {path}: {os.path.basename(file)} is labelme's, of one picture; join all of them to "
+            f"data path {path}: {os.path.basename(file)} is labelme's, of one image; join all of them to "
             f"one file of COCO's format (pip install labelme2coco; labelme2coco {folder}) and give that as -data_path"
         )
 
@@ -134,14 +134,14 @@ def _yolo_labels(root: str, line: re.Pattern[bytes]) -> str | None:
     labels = os.path.join(root, "labels")
     places = [labels, *first_folders(labels), *(os.path.join(root, split, "labels") for split in SPLIT_FOLDERS)]
     file = _first(places, ".txt", line)
-    if file is None:  # beside the pictures, as labelImg writes them
+    if file is None:  # beside the images, as labelImg writes them
         places = [root, *(os.path.join(root, split) for split in SPLIT_FOLDERS)]
-        file = _first(places, ".txt", line, is_beside_a_picture)
+        file = _first(places, ".txt", line, is_beside_an_image)
     return file
 
 
-def is_beside_a_picture(file: str) -> bool:
-    """Whether a picture of the same name lies in the same folder."""
+def is_beside_an_image(file: str) -> bool:
+    """Whether an image of the same name lies in the same folder."""
     folder, name = os.path.split(file)
     stem = os.path.splitext(name)[0]
     return any(

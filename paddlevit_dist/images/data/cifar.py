@@ -19,7 +19,7 @@ from .small_sets import ConvertedSet, records_of
 
 _HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
 _SIDE = 32
-_PICTURE_BYTES = 3 * _SIDE * _SIDE
+_IMAGE_BYTES = 3 * _SIDE * _SIDE
 _LARGEST_ARCHIVE_BYTES = 1 << 28  # unpacked; the published ones have 186 MB
 _GZIP = b"\x1f\x8b"
 _DAMAGE = (gzip.BadGzipFile, tarfile.TarError, EOFError, zlib.error, ValueError, ArithmeticError)
@@ -153,7 +153,7 @@ def _too_large() -> ValueError:
 def _parse(content: bytes, label_bytes: int, label_key: str, where: str) -> tuple[np.ndarray, Any]:
     """Pixels of a batch, uint8 (samples, 3072), and labels."""
     if label_bytes:
-        record_bytes = label_bytes + _PICTURE_BYTES
+        record_bytes = label_bytes + _IMAGE_BYTES
         if not content or len(content) % record_bytes:
             raise _not_published(where, f"its {len(content)} bytes are not records of {record_bytes}")
         records = np.frombuffer(content, np.uint8).reshape(-1, record_bytes)
@@ -164,8 +164,8 @@ def _parse(content: bytes, label_bytes: int, label_key: str, where: str) -> tupl
         reason = str(error).partition(";")[0].partition(", which weights")[0].replace("the file ", "", 1)
         raise _not_published(where, f"it {reason} (nothing was executed)") from error
     pixels, labels = (batch.get(key) for key in ("data", label_key)) if isinstance(batch, dict) else (None, None)
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (_PICTURE_BYTES,):
-        raise _not_published(where, f"it has no array 'data' of bytes in rows of {_PICTURE_BYTES}")
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (_IMAGE_BYTES,):
+        raise _not_published(where, f"it has no array 'data' of bytes in rows of {_IMAGE_BYTES}")
     if not isinstance(labels, list) or len(labels) != len(pixels) or not all(type(n) is int for n in labels):
         raise _not_published(where, f"it has no list '{label_key}' of {len(pixels)} whole numbers")
     if not all(0 <= number <= 255 for number in labels):

@@ -10,10 +10,10 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from ...contracts.dataset import require_split
-from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
+from ...data.path_index import Batch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import is_folder
+from ...tasks.dataset import require_split
 from .formats import (
     SPLIT_WORDS,
     LeftOut,
@@ -70,7 +70,7 @@ def index_class_folders(
     batches: list[Batch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         in_class = LeftOut(os.path.join(root, folder, class_name))
-        batch = make_batch(_pictures_of_class(root, folder, class_name, in_class), label_of[class_name])
+        batch = make_batch(_images_of_class(root, folder, class_name, in_class), label_of[class_name])
         if folder in (TRAIN_FOLDER, WHOLE) and len(batch.labels) == 0:
             raise _empty("class folder ", in_class)
         left_out.merge(in_class)
@@ -95,7 +95,7 @@ def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
         require_split(split, [name for name in _visible_folders(root) if _visible_folders(root, name)], root)
     wanted = " or ".join(f"{name}/<class>/" for name in accepted)
     raise UserError(
-        f"{root} has no folder {wanted} with the {split} pictures; make it with one sub-folder per class"
+        f"{root} has no folder {wanted} with the {split} images; make it with one sub-folder per class"
         ", or let DATA.VAL_FRACTION split a single folder <class>/"
     )
 
@@ -109,8 +109,8 @@ def list_classes(root: str, folder: str) -> list[str]:
     names = _visible_folders(root, folder)
     if not names:
         path = os.path.join(root, folder) if folder else root
-        remedy = "; pictures without labels are for 'predict'" if folder not in _TRAINED else ""
-        raise UserError(f"{path} has no class folders; expected its pictures in one sub-folder per class{remedy}")
+        remedy = "; images without labels are for 'predict'" if folder not in _TRAINED else ""
+        raise UserError(f"{path} has no class folders; expected its images in one sub-folder per class{remedy}")
     return names
 
 
@@ -138,7 +138,7 @@ def _count_beside(left_out: LeftOut) -> None:
             left_out.add_beside(os.fsencode(entry.path))
 
 
-def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> list[bytes]:
+def _images_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> list[bytes]:
     """The sorted paths of the images of a class, relative to ``root``; bytes throughout, since the index stores what
     the file system returns, which saves a million conversions."""
     suffixes = readable_suffixes()
@@ -163,7 +163,7 @@ def _refuse(folder: bytes, reason: str) -> None:
 def _empty(kind: str, left_out: LeftOut) -> UserError:
     found = f" ({left_out.summary()})" if left_out.counts else ""
     return UserError(
-        f"{kind}{left_out.place} holds no pictures; expected files ending in jpg, png or another suffix that Pillow "
+        f"{kind}{left_out.place} holds no images; expected files ending in jpg, png or another suffix that Pillow "
         f"opens{found}"
     )
 
@@ -191,7 +191,7 @@ class IndexedImages(ImageDataset):
         """Decode image ``index``: (RGB image, label).
 
         Raises:
-            UnreadablePicture: the file is missing or cannot be decoded; the message names it.
+            UnreadableImage: the file is missing or cannot be decoded; the message names it.
         """
         image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
         return image, self._index.label(index)
@@ -226,7 +226,7 @@ class ClassFolders(IndexedImages):
     accepted in place of ``val``; without ``train``, the classes are those of the validation folder.
     """
 
-    layout = "with train/<class>/ and val/<class>/ that hold pictures of any format that Pillow opens"
+    layout = "with train/<class>/ and val/<class>/ that hold images of any format that Pillow opens"
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path, whole: bool = False) -> None:
         """List the images of ``split``, "train", "val" or another folder; their index goes to ``cache_folder``.

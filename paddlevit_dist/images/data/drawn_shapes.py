@@ -1,4 +1,4 @@
-"""Pictures of drawn shapes, so that a first training needs no download: of a detector, and of a network that segments.
+"""Images of drawn shapes, so that a first training needs no download: of a detector, and of a network that segments.
 
 Every machine draws the same, in whole numbers: NumPy promises the raw words of a bit generator, not what ``Generator``
 makes of them, and libraries differ in the last bit of a sine. So numbers here are raw words, scaled in whole numbers,
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.dataset import require_split
+from ...tasks.dataset import require_split
 from ..settings import CATEGORIES
 from .image_dataset import ImageDataset
 
-_SPLITS = {"train": 0, "val": 1}  # part of each picture's seed: the splits share no pictures
-_VERSION = 1  # of the drawing: another one draws other pictures from the same numbers
+_SPLITS = {"train": 0, "val": 1}  # part of each image's seed: the splits share no images
+_VERSION = 1  # of the drawing: another one draws other images from the same numbers
 
 _FINE = 16  # steps of the grid in a pixel
 _UNIT = 1024  # corners of a shape of radius 1, and sines, are in this unit
@@ -42,10 +42,10 @@ _PARTS = {
 }
 
 
-class DrawnPictures(ImageDataset):
+class DrawnImages(ImageDataset):
     """Shapes of random colours, sizes and places in front of a noisy background, drawn when they are read.
 
-    A picture depends on ``seed``, split, index, ``sides``, ``per_picture`` and ``categories`` alone; more pictures are
+    An image depends on ``seed``, split, index, ``sides``, ``per_image`` and ``categories`` alone; more images are
     appended at the end.
     """
 
@@ -57,23 +57,23 @@ class DrawnPictures(ImageDataset):
         num_train: int = 2000,
         num_val: int = 200,
         sides: tuple[int, int] = (64, 64),
-        per_picture: tuple[int, int] = (1, 4),
+        per_image: tuple[int, int] = (1, 4),
         categories: Sequence[str] = CATEGORIES[:3],
         seed: int = 0,
     ) -> None:
         """Serve ``split``, "train" or "val"; both paths are ignored.
 
         Args:
-            num_train, num_val: pictures of each split.
-            sides: smallest and largest height and width of a picture in pixels.
-            per_picture: fewest and most shapes of a picture.
+            num_train, num_val: images of each split.
+            sides: smallest and largest height and width of an image in pixels.
+            per_image: fewest and most shapes of an image.
             categories: of ``CATEGORIES``.
-            seed: of all pictures.
+            seed: of all images.
         """
         self.split = require_split(split, tuple(_SPLITS), "of drawn shapes")
         self.categories = list(categories)
         self._number = num_train if split == "train" else num_val
-        self._sides, self._per_picture, self._seed = tuple(sides), tuple(per_picture), seed
+        self._sides, self._per_image, self._seed = tuple(sides), tuple(per_image), seed
 
     @classmethod
     def open(cls, config: Any, split: str, cache_folder: Path) -> Any:
@@ -86,28 +86,28 @@ class DrawnPictures(ImageDataset):
         return self._number
 
     def size(self, index: int) -> tuple[int, int]:
-        """Height and width of picture ``index``."""
+        """Height and width of image ``index``."""
         draws = Draws(self._seed_of(index))
         return draws.between(*self._sides), draws.between(*self._sides)
 
     def describe(self, index: int) -> str:
-        """The picture's number and what it was drawn from."""
+        """The image's number and what it was drawn from."""
         return f"synthetic picture {self.split}_{index:05d} (seed {self._seed}, drawing {_VERSION})"
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
-        """How many pictures, and of what: counting the shapes would take drawing all of them."""
-        fewest, most = self._per_picture
+        """How many images, and of what: counting the shapes would take drawing all of them."""
+        fewest, most = self._per_image
         shapes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         number = self._number if chosen is None else len(chosen)
-        return f"{number:,} drawn pictures of {shapes} shapes each: {', '.join(self.categories)}"
+        return f"{number:,} drawn images of {shapes} shapes each: {', '.join(self.categories)}"
 
     def draw(self, index: int) -> "Drawn":
-        """The shapes of picture ``index``."""
-        return draw_shapes(self._seed_of(index), self._sides, self._per_picture, self.categories)
+        """The shapes of image ``index``."""
+        return draw_shapes(self._seed_of(index), self._sides, self._per_image, self.categories)
 
     def _seed_of(self, index: int) -> tuple[int, int, int]:
         if not 0 <= index < self._number:
-            raise IndexError(f"picture {index} is outside 0..{self._number - 1}")
+            raise IndexError(f"image {index} is outside 0..{self._number - 1}")
         return self._seed, _SPLITS[self.split], index
 
 
@@ -132,14 +132,14 @@ class Draws:
 
 
 class Drawn(NamedTuple):
-    """The shapes of a picture, those drawn later in front.
+    """The shapes of an image, those drawn later in front.
 
     Attributes:
-        height, width: of the picture.
+        height, width: of the image.
         labels: of each shape, position among the categories asked for.
         masks: bool (height, width) of each shape, its visible pixels; they do not overlap.
         colours: red, green and blue of each shape, then of the background's four corners.
-        draws: what the picture's noise is drawn from.
+        draws: what the image's noise is drawn from.
     """
 
     height: int
@@ -153,10 +153,10 @@ class Drawn(NamedTuple):
 def draw_shapes(
     seed: Sequence[int], sides: tuple[int, int], number: tuple[int, int], categories: Sequence[str]
 ) -> Drawn:
-    """Choose and place the shapes of one picture.
+    """Choose and place the shapes of one image.
 
     Args:
-        seed: of this picture.
+        seed: of this image.
         sides: smallest and largest height and width in pixels.
         number: fewest and most shapes; fewer are drawn where no more find room.
         categories: of ``CATEGORIES``.
@@ -184,7 +184,7 @@ def draw_shapes(
 
 
 def paint(drawn: Drawn) -> np.ndarray:
-    """The picture, uint8 (height, width, 3): shapes in front of a background that changes slowly, all with noise.
+    """The image, uint8 (height, width, 3): shapes in front of a background that changes slowly, all with noise.
     Called once for each ``drawn``, whose noise is then used up."""
     height, width = drawn.height, drawn.width
     upper_left, upper_right, lower_left, lower_right = (np.array(colour, np.int64) for colour in drawn.colours[-4:])
@@ -206,7 +206,7 @@ def _colour(draws: Draws, background: tuple[int, int, int]) -> tuple[int, int, i
 
 
 def _place(draws: Draws, category: str, height: int, width: int) -> np.ndarray:
-    """The pixels of a shape of random size, direction and place, wholly inside the picture: bool (height, width)."""
+    """The pixels of a shape of random size, direction and place, wholly inside the image: bool (height, width)."""
     shorter = min(height, width)
     radius = draws.between(_FINE * shorter // 9, _FINE * shorter // 4)  # on the fine grid
     y = draws.between(radius, _FINE * height - radius)

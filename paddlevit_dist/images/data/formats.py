@@ -31,7 +31,7 @@ _CONVERT_HINT = "convert to PNG or JPEG"
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .kdc .mrw .nef .nrw .orf .pef .raf .raw .rw2 .sr2 .srf .srw .x3f"
 _OTHERS = ".jxl .jxr .wdp .hdp .exr .hdr .svg .svgz .eps .ps .wmf .emf .dcm .xcf .webp .jp2 .j2k .jpx .tif .tiff"
 # Suffixes of images that some Pillow versions cannot open, and what to do about them.
-_PICTURE_HINTS: dict[str, str] = {
+_IMAGE_HINTS: dict[str, str] = {
     **dict.fromkeys(f"{_RAW} {_OTHERS}".split(), _CONVERT_HINT),
     **dict.fromkeys(_AVIF_SUFFIXES, _AVIF_HINT),
     **dict.fromkeys(_HEIF_SUFFIXES, HEIF_HINT),
@@ -45,7 +45,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"heif")
 _AVIF_BRANDS = (b"avif", b"avis")
 HEAD_BYTES = 16
 _SHOWN_SUFFIXES = 8
-# What systems and authors leave beside pictures, which nobody misses.
+# What systems and authors leave beside images, which nobody misses.
 _HARMLESS = frozenset(
     (b"thumbs.db", b"ehthumbs.db", b"desktop.ini", b"readme", b"readme.txt", b"readme.md", b"license")
 )
@@ -172,10 +172,10 @@ def suffix_of(name: bytes) -> bytes:
 
 def hint_of(suffix: str) -> str | None:
     """What to do about an image with this suffix that cannot be opened; None if it is not an image suffix."""
-    return _PICTURE_HINTS.get(suffix)
+    return _IMAGE_HINTS.get(suffix)
 
 
-def picture_kind(head: bytes) -> str | None:
+def image_kind(head: bytes) -> str | None:
     """The image type of a file according to its first 16 bytes, None if they are not those of an image.
 
     Only formats with an unambiguous signature are recognised.
@@ -213,7 +213,7 @@ class LeftOut:
     def __init__(self, place: str) -> None:
         self.place = place
         self.counts: Counter[str] = Counter()  # suffix ("" for none) -> files
-        self.pictures: Counter[str] = Counter()  # images among them
+        self.images: Counter[str] = Counter()  # images among them
         self.example: str | None = None  # one of the images
         self.beside = 0  # images next to the class folders, which therefore have no class
         self.beside_example: str | None = None
@@ -225,8 +225,8 @@ class LeftOut:
         suffix = suffix_of(name)
         shown = suffix.decode("ascii")
         self.counts[shown] += 1
-        if hint_of(shown) or (suffix not in _TEXT_SUFFIXES and picture_kind(read_head())):
-            self.pictures[shown] += 1
+        if hint_of(shown) or (suffix not in _TEXT_SUFFIXES and image_kind(read_head())):
+            self.images[shown] += 1
             self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
 
     def add_beside(self, path: bytes) -> None:
@@ -237,13 +237,13 @@ class LeftOut:
     def merge(self, other: "LeftOut") -> None:
         """Add the counts of a part of this place."""
         self.counts += other.counts
-        self.pictures += other.pictures
+        self.images += other.images
         self.example = min(filter(None, (self.example, other.example)), default=None)
 
     @property
-    def num_pictures(self) -> int:
+    def num_images(self) -> int:
         """Number of images among the files left out."""
-        return sum(self.pictures.values())
+        return sum(self.images.values())
 
     def lines(self) -> list[str]:
         """What to report, one line per finding."""
@@ -251,7 +251,7 @@ class LeftOut:
         if self.counts:
             said.append(self.summary())
         if self.beside:
-            are = "pictures are" if self.beside > 1 else "picture is"
+            are = "images are" if self.beside > 1 else "image is"
             said.append(
                 f"{self.beside:,} {are} next to the class folders of {self.place}, without a class, and not used: "
                 f"{self.beside_example}"
@@ -260,8 +260,8 @@ class LeftOut:
 
     def summary(self) -> str:
         """``left out below my_data/train: 12 .heic (pip install pillow-heif), 3 .txt, 1 without suffix``."""
-        order = sorted(self.counts, key=lambda suffix: (-self.pictures[suffix], -self.counts[suffix], suffix))
-        shown = max(_SHOWN_SUFFIXES, sum(self.pictures[suffix] > 0 for suffix in order))  # all image suffixes
+        order = sorted(self.counts, key=lambda suffix: (-self.images[suffix], -self.counts[suffix], suffix))
+        shown = max(_SHOWN_SUFFIXES, sum(self.images[suffix] > 0 for suffix in order))  # all image suffixes
         parts = [self._part(suffix) for suffix in order[:shown]]
         rest = order[shown:]
         if rest:
@@ -269,14 +269,14 @@ class LeftOut:
         return f"left out below {self.place}: {', '.join(parts)}"
 
     def _part(self, suffix: str) -> str:
-        number, pictures = self.counts[suffix], self.pictures[suffix]
+        number, images = self.counts[suffix], self.images[suffix]
         named = f"{number:,} {suffix or 'without suffix'}"
-        if not pictures:
+        if not images:
             return named
         hint = hint_of(suffix)
         if hint:
             return f"{named} ({hint})"
-        which = "pictures" if pictures == number else f"{pictures:,} of them pictures"
+        which = "images" if images == number else f"{images:,} of them images"
         return f"{named} ({which} by their content: rename them, as to .jpg)"
 
     def as_json(self) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class LeftOut:
     @classmethod
     def of_json(cls, stored: dict[str, Any]) -> "LeftOut":
         made = cls(stored["place"])
-        made.__dict__.update(stored, counts=Counter(stored["counts"]), pictures=Counter(stored["pictures"]))
+        made.__dict__.update(stored, counts=Counter(stored["counts"]), images=Counter(stored["images"]))
         return made
 
 

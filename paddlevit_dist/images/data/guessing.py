@@ -64,7 +64,7 @@ def guess(path: str, contents: str | None = None) -> Guess | None:
         if root.lower().endswith((".json", ".yaml", ".yml", ".xml")):
             refuse_labelme(root)
             raise UserError(
-                f"data path {shown} is a file; give the folder that holds it and the pictures: {os.path.dirname(root)}"
+                f"data path {shown} is a file; give the folder that holds it and the images: {os.path.dirname(root)}"
             )
         return _cifar(root, shown)
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
@@ -83,7 +83,7 @@ def guess(path: str, contents: str | None = None) -> Guess | None:
     return None
 
 
-def _pictures(root: str, shown: str) -> Guess | None:
+def _images(root: str, shown: str) -> Guess | None:
     """Images in class folders, PaddleViT's lists or tar files: the most specific description of the images wins."""
     lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
     class_folders = _class_folders(root, shown)
@@ -100,13 +100,13 @@ def _class_folders(root: str, shown: str) -> Guess | None:
     splits = [name for name in ("train", *VAL_FOLDERS) if _has_class_folders(os.path.join(root, name))]
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
         where = "class folders below train and " if "train" in splits else ""
-        return Guess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation pictures")
+        return Guess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")
     if splits:
         return Guess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
     paths = first_folders(root)
     if any(_NO_CLASS.fullmatch(os.path.basename(path)) for path in paths):
         return None
-    classes = [os.path.basename(path) for path in paths if _has_picture(path, deepest=0)]
+    classes = [os.path.basename(path) for path in paths if _has_image(path, deepest=0)]
     if len(classes) < 2:
         return None
     more = ", …" if len(classes) > 3 else ""
@@ -114,25 +114,25 @@ def _class_folders(root: str, shown: str) -> Guess | None:
 
 
 def _has_classes(root: str) -> bool:
-    """Whether any folder that may be a class holds pictures, below a split or not."""
+    """Whether any folder that may be a class holds images, below a split or not."""
     below = (path for folder in (root, *first_folders(root)) for path in first_folders(folder))
-    return any(_has_picture(path, 0) for path in below if not _NO_CLASS.fullmatch(os.path.basename(path)))
+    return any(_has_image(path, 0) for path in below if not _NO_CLASS.fullmatch(os.path.basename(path)))
 
 
 def _has_class_folders(folder: str) -> bool:
-    return any(_has_picture(path, _DEEPEST) for path in first_folders(folder))
+    return any(_has_image(path, _DEEPEST) for path in first_folders(folder))
 
 
-def _has_picture(folder: str, deepest: int) -> bool:
+def _has_image(folder: str, deepest: int) -> bool:
     """Whether a folder holds images up to ``deepest`` levels down, including formats that cannot be opened."""
     for name in first_names(folder):
         suffix = suffix_of(os.fsencode(name))
         if name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
             continue
-        is_picture = suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))
-        if is_picture and not os.path.isdir(os.path.join(folder, name)):
+        is_image = suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))
+        if is_image and not os.path.isdir(os.path.join(folder, name)):
             return True
-    return deepest > 0 and any(_has_picture(path, deepest - 1) for path in first_folders(folder))
+    return deepest > 0 and any(_has_image(path, deepest - 1) for path in first_folders(folder))
 
 
 def _tars(root: str, shown: str, or_packed: bool) -> Guess | None:
@@ -256,4 +256,4 @@ def _refuse_several(found: list[Guess]) -> None:
         raise UserError(f"{kinds}: name the right one with -dataset, or keep them in separate folders")
 
 
-_LOOKS: tuple[Callable[[str, str], Guess | None], ...] = (_pictures, _idx, _cifar, _scenes, _volumes)
+_LOOKS: tuple[Callable[[str, str], Guess | None], ...] = (_images, _idx, _cifar, _scenes, _volumes)

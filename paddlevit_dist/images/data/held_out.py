@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.dataset import dataset_class, digests, require_split
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, map_array
+from ...tasks.dataset import dataset_class, digests, require_split
 from .image_dataset import ImageDataset
 from .reading import SPLITS, Reading
 
@@ -94,7 +94,7 @@ def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder:
     labels = np.zeros(len(dataset), np.int64) if dataset.labels is None else np.asarray(dataset.labels)
     held_out = choose_held_out(dataset, labels, fraction, seed)
     if not held_out.any():
-        raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two pictures")
+        raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two images")
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
     return kind(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
 
@@ -133,7 +133,7 @@ def choose_held_out(dataset: ImageDataset, labels: np.ndarray, fraction: float, 
     return held_out[of_identity]
 
 
-def open_pictures(config: Any, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
+def open_images(config: Any, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
     """The dataset of DATA.DATASET for ``split``, and notes on it for the run's record.
 
     Raises:
@@ -161,6 +161,6 @@ def _list_part(config: Any, part: Part, fraction: float) -> str:
         for index in range(len(part)):
             out.write(f"{part.identity(index)}\n".encode("utf-8", "surrogateescape"))
     return (
-        f"note: {len(part):,} of {len(part.dataset):,} training pictures are held out for validation "
+        f"note: {len(part):,} of {len(part.dataset):,} training images are held out for validation "
         f"(DATA.VAL_FRACTION {fraction:g}, VAL_SEED {data.VAL_SEED}), listed in {file}"
     )

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ...contracts.dataset import Dataset
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_text
+from ...tasks.dataset import Dataset
 from .formats import LeftOut
-from .reading import Reading, UnreadablePicture, read_file
+from .reading import Reading, UnreadableImage, read_file
 
 FILE = "classes.txt"
 
@@ -18,7 +18,7 @@ FILE = "classes.txt"
 class ImageDataset(Dataset):
     """Labelled images: ``read(index)`` returns ``(PIL image, label)``."""
 
-    holds = "pictures"
+    holds = "images"
     #: "photo": cropped and resized at random in training; "glyph": small signs, shifted and turned
     kind: str = "photo"
     #: of Pillow, that images come in
@@ -39,7 +39,7 @@ class ImageDataset(Dataset):
 
     @staticmethod
     def has_validation(data_path: str) -> bool:
-        """Whether the data there have pictures of their own for validation, as published data sets do."""
+        """Whether the data there have images of their own for validation, as published data sets do."""
         return True
 
     def read_with(self, reading: Reading) -> None:
@@ -51,7 +51,7 @@ class ImageDataset(Dataset):
         """The raw file contents of image ``index``, for datasets of image files.
 
         Raises:
-            UnreadablePicture: the file is missing or may not be read.
+            UnreadableImage: the file is missing or may not be read.
         """
         return read_file(self.describe(index))
 
@@ -59,11 +59,11 @@ class ImageDataset(Dataset):
         """``length`` bytes of the file of image ``index``, uint8, its own memory.
 
         Raises:
-            UnreadablePicture: the file is missing, shorter, or may not be read.
+            UnreadableImage: the file is missing, shorter, or may not be read.
         """
         content = self.encoded(index)[start : start + length]
         if len(content) != length:
-            raise UnreadablePicture(self.describe(index), "the file has become shorter")
+            raise UnreadableImage(self.describe(index), "the file has become shorter")
         return np.frombuffer(bytearray(content), dtype=np.uint8)
 
     def num_bytes(self, index: int) -> int:
@@ -74,7 +74,7 @@ class ImageDataset(Dataset):
             return -1
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
-        """Raise ``UnreadablePicture`` where annotations say that image ``index`` has another height and width than its
+        """Raise ``UnreadableImage`` where annotations say that image ``index`` has another height and width than its
         file."""
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ...contracts.dataset import require_split
-from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
+from ...data.path_index import Batch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular, read_regular
 from ...runtime.text_files import read_bytes
+from ...tasks.dataset import require_split
 from .class_folders import IndexedImages, index_class_folders, list_classes
 from .formats import LeftOut
 from .image_dataset import name_folders, read_class_names
@@ -82,7 +82,7 @@ class ImageNet2012(IndexedImages):
             index, left_out = index_class_folders(root, split, ("val",), cache_folder, name)
             num_classes = len(index.class_names)
         else:
-            raise UserError(f"{root} has no {split} pictures of imagenet2012; expected a folder {self.layout}")
+            raise UserError(f"{root} has no {split} images of imagenet2012; expected a folder {self.layout}")
         super().__init__(root, index, num_classes, left_out)
         check_labels(index.labels, num_classes, "imagenet2012", self.describe)
 
@@ -212,10 +212,10 @@ def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
     if labels is None:
         raise UserError(
             f"{os.path.join(root, 'val')} has no class folders, and {root} no ILSVRC2012_devkit_t12 (folder or .tar.gz)"
-            " with their labels; get it from https://image-net.org or sort the pictures into class folders"
+            " with their labels; get it from https://image-net.org or sort the images into class folders"
         )
     there = set(os.listdir(os.fsencode(os.path.join(root, "val"))))
-    missing = next((picture for picture in labels if picture not in there), None)
+    missing = next((image for image in labels if image not in there), None)
     if missing is not None:
         raise UserError(f"{os.path.join(root, 'val', os.fsdecode(missing))} is missing, but the development kit has it")
     names: list[str] | None = None
@@ -224,9 +224,9 @@ def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
         if len(folders) != NUM_CLASSES_OF_LISTS:
             raise UserError(
                 f"the development kit numbers {NUM_CLASSES_OF_LISTS} classes, but {os.path.join(root, 'train')} has "
-                f"{len(folders)}; sort the validation pictures into class folders"
+                f"{len(folders)}; sort the validation images into class folders"
             )
         names = name_folders(root, folders)
-    batch = make_batch([b"val/" + picture for picture in labels], np.array(list(labels.values())))
+    batch = make_batch([b"val/" + image for image in labels], np.array(list(labels.values())))
     key = hashlib.sha256(f"development kit {names}".encode("utf-8", "surrogateescape") + batch.labels.tobytes())
     return ensure_path_index(cache_folder, name, key.digest(), lambda: [batch], names)

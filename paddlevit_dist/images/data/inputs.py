@@ -1,4 +1,4 @@
-"""Pictures without labels, read for predictions, and copies of them with what is predicted."""
+"""Images without labels, read for predictions, and copies of them with what is predicted."""
 
 import io
 import os
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...contracts.dataset import Samples
-from ...contracts.prediction import InputSamples, output_names
-from ...contracts.sample_checks import BadSample
-from ...loading.path_index import PathIndex, ensure_path_index, make_batch
+from ...data.path_index import PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, map_array
+from ...tasks.dataset import Samples
+from ...tasks.prediction import InputSamples, output_names
+from ...tasks.sample_checks import BadSample
 from .formats import stems
 from .inspection import note_deep
 from .listing import NO_ARCHIVE, Listing, Video, is_video
-from .reading import Reading, UnreadablePicture, converted, decode_image, read_file
+from .reading import Reading, UnreadableImage, converted, decode_image, read_file
 from .tar_files import OpenFiles
 
-PICTURES = "pictures"  # folder
+IMAGES = "pictures"  # folder
 _QUALITY = 92  # of JPEG
 
 
@@ -41,37 +41,37 @@ class Names(Sequence):
         return self._index.path(position)
 
 
-class Pictures(InputSamples):
-    """Pictures with the transform of an evaluation.
+class Images(InputSamples):
+    """Images with the transform of an evaluation.
 
     Args:
         transform: called with a PIL image and a generator; returns what the task collates.
-        mode: of Pillow, that pictures are converted to.
+        mode: of Pillow, that images are converted to.
     """
 
     def __init__(self, transform: Any, mode: str, reading: Reading) -> None:
         self._transform, self._mode, self._reading = transform, mode, reading
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """What the transform makes of picture ``index``.
+        """What the transform makes of image ``index``.
 
         Raises:
-            UnreadablePicture: it cannot be decoded.
+            UnreadableImage: it cannot be decoded.
         """
-        return self._transform(self.picture(index), generator)
+        return self._transform(self.image(index), generator)
 
-    def picture(self, index: int) -> Image.Image:
-        """Picture ``index`` as it is stored, or was given.
+    def image(self, index: int) -> Image.Image:
+        """Image ``index`` as it is stored, or was given.
 
         Raises:
-            UnreadablePicture: it cannot be decoded.
-            BadSample: it is nothing that can be a picture.
+            UnreadableImage: it cannot be decoded.
+            BadSample: it is nothing that can be an image.
         """
         raise NotImplementedError
 
 
-class PictureInputs(Pictures):
-    """Listed pictures.
+class ImageInputs(Images):
+    """Listed images.
 
     Args:
         given: paths of files, folders, tar files and videos.
@@ -104,14 +104,14 @@ class PictureInputs(Pictures):
     def content(self) -> str:
         return self._index.key.hex()
 
-    def picture(self, index: int) -> Image.Image:
+    def image(self, index: int) -> Image.Image:
         archive = self._archive(index)
         if archive is not None and is_video(archive):
             return converted(self._frame(archive, index), self._mode, self._reading)
         return decode_image(self._encoded(index), self.names[index], self._mode, self._reading)
 
     def _archive(self, index: int) -> str | None:
-        """The tar file, video or fetched file that picture ``index`` is in; None: it is a file."""
+        """The tar file, video or fetched file that image ``index`` is in; None: it is a file."""
         number = self._index.label(index)
         return None if number == NO_ARCHIVE else self._archives[number]
 
@@ -122,7 +122,7 @@ class PictureInputs(Pictures):
         return self._videos[reader].frame(self._location(index)[0])
 
     def _encoded(self, index: int) -> bytes:
-        """The bytes of a picture; none of a frame."""
+        """The bytes of an image; none of a frame."""
         name, archive = self.names[index], self._archive(index)
         if archive is None:
             return read_file(name)
@@ -132,9 +132,9 @@ class PictureInputs(Pictures):
         try:
             content = self._files.read(archive, offset, size)
         except OSError as error:
-            raise UnreadablePicture(name, error.strerror) from error
+            raise UnreadableImage(name, error.strerror) from error
         if len(content) != size:
-            raise UnreadablePicture(name, "the archive has become shorter since it was listed")
+            raise UnreadableImage(name, "the archive has become shorter since it was listed")
         return content.tobytes()
 
     def _location(self, index: int) -> list[int]:
@@ -143,43 +143,43 @@ class PictureInputs(Pictures):
         return self._locations[index].tolist()
 
 
-class GivenPictures(Pictures):
-    """Pictures in memory: PIL images, and uint8 arrays (height, width[, 1 or 3 or 4])."""
+class GivenImages(Images):
+    """Images in memory: PIL images, and uint8 arrays (height, width[, 1 or 3 or 4])."""
 
-    def __init__(self, pictures: Sequence[Any], transform: Any, mode: str, reading: Reading) -> None:
+    def __init__(self, images: Sequence[Any], transform: Any, mode: str, reading: Reading) -> None:
         super().__init__(transform, mode, reading)
-        self._pictures = list(pictures)
-        self.names = [f"picture {number}" for number in range(len(self._pictures))]
+        self._images = list(images)
+        self.names = [f"image {number}" for number in range(len(self._images))]
 
-    def picture(self, index: int) -> Image.Image:
-        picture = self._pictures[index]
-        if isinstance(picture, np.ndarray):
-            is_picture = picture.ndim == 2 or (picture.ndim == 3 and picture.shape[2] in (1, 3, 4))
-            if picture.dtype != np.uint8 or not is_picture or not picture.size:
-                raise BadSample(f"expected uint8 (height, width[, 3]), got {picture.dtype} {picture.shape}")
-            picture = Image.fromarray(picture[:, :, 0] if picture.ndim == 3 and picture.shape[2] == 1 else picture)
-        elif not isinstance(picture, Image.Image):
-            raise BadSample(f"expected a path, a PIL image or an array, got {type(picture).__name__}")
-        return converted(picture, self._mode, self._reading)
+    def image(self, index: int) -> Image.Image:
+        image = self._images[index]
+        if isinstance(image, np.ndarray):
+            is_image = image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (1, 3, 4))
+            if image.dtype != np.uint8 or not is_image or not image.size:
+                raise BadSample(f"expected uint8 (height, width[, 3]), got {image.dtype} {image.shape}")
+            image = Image.fromarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
+        elif not isinstance(image, Image.Image):
+            raise BadSample(f"expected a path, a PIL image or an array, got {type(image).__name__}")
+        return converted(image, self._mode, self._reading)
 
 
-def picture_inputs(
+def image_inputs(
     inputs: Sequence[Any], cache_folder: Path, transform: Any, mode: str, reading: Reading
-) -> PictureInputs | GivenPictures:
-    """Pictures at paths, or in memory; the arguments are those of ``PictureInputs``.
+) -> ImageInputs | GivenImages:
+    """Images at paths, or in memory; the arguments are those of ``ImageInputs``.
 
     Raises:
-        UserError: paths and pictures in memory are mixed.
+        UserError: paths and images in memory are mixed.
     """
     are_paths = [isinstance(one, str) for one in inputs]
     if any(are_paths) and not all(are_paths):
-        raise UserError("predict: paths and pictures in memory were given together: give one kind at a time")
+        raise UserError("predict: paths and images in memory were given together: give one kind at a time")
     if inputs and not any(are_paths):
-        return GivenPictures(inputs, transform, mode, reading)
-    return PictureInputs(inputs, cache_folder, transform, mode, reading)
+        return GivenImages(inputs, transform, mode, reading)
+    return ImageInputs(inputs, cache_folder, transform, mode, reading)
 
 
-class AnnotatedPictures:
+class AnnotatedImages:
     """Writes ``pictures/NAME.jpg`` for inputs.
 
     Args:
@@ -199,14 +199,14 @@ class AnnotatedPictures:
         return self._names[index]
 
     def write(self, index: int, draw: Callable[[Image.Image], Image.Image]) -> str | None:
-        """Write what ``draw`` makes of picture ``index``, as it is stored; returns the file in the folder. None: the
-        samples are a program's own, which need not be pictures."""
-        if not isinstance(self._samples, Pictures):
+        """Write what ``draw`` makes of image ``index``, as it is stored; returns the file in the folder. None: the
+        samples are a program's own, which need not be images."""
+        if not isinstance(self._samples, Images):
             return None
         content = io.BytesIO()
-        draw(self._samples.picture(index)).save(content, "JPEG", quality=_QUALITY, subsampling=0)
-        (self._folder / PICTURES).mkdir(exist_ok=True)
-        name = f"{PICTURES}/{self.name(index)}.jpg"
+        draw(self._samples.image(index)).save(content, "JPEG", quality=_QUALITY, subsampling=0)
+        (self._folder / IMAGES).mkdir(exist_ok=True)
+        name = f"{IMAGES}/{self.name(index)}.jpg"
         with atomic_file(self._folder / name) as file:
             file.write(content.getvalue())
         return name

@@ -17,18 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from ...parallel.devices import cpu_cores
+from ...distributed.devices import cpu_cores
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from .formats import LeftOut, readable_formats
-from .reading import UnreadablePicture, examine_image, open_image
+from .reading import UnreadableImage, examine_image, open_image
 
 ALL_UP_TO = 5_000  # larger splits are sampled
 SAMPLE = 2_000
 WITHOUT_LIMIT = 500  # this many are opened however long it takes
 SECONDS, _COMPARING_SECONDS = 20.0, 10.0  # for opening a split, for comparing two
 _MOST_THREADS = 16
-_LOOKED_AT, _LOOK_SECONDS = 500, 5.0  # of pictures that are looked at before a prediction or a preparation
+_LOOKED_AT, _LOOK_SECONDS = 500, 5.0  # of images that are looked at before a prediction or a preparation
 _DEEP = "stored with more than 8 bits a pixel, of which levels above 255 become white: scale them if they use more"
 _NAMED = 3  # unreadable images in a message
 _T = TypeVar("_T")
@@ -51,7 +51,7 @@ class Look(NamedTuple):
     digest: bytes = b""
     orientation: int = 1
     mode: str = ""
-    error: UnreadablePicture | None = None
+    error: UnreadableImage | None = None
 
 
 class Opened(NamedTuple):
@@ -62,7 +62,7 @@ class Opened(NamedTuple):
     looks: list[Look]
 
     @property
-    def bad(self) -> list[UnreadablePicture]:
+    def bad(self) -> list[UnreadableImage]:
         """Why images cannot be read."""
         return [look.error for look in self.looks if look.error]
 
@@ -87,8 +87,8 @@ class Opened(NamedTuple):
         others = ""
         if len(bad) > 1:
             more = ", ".join(error.path for error in bad[1:_NAMED]) + (", …" if len(bad) > _NAMED else "")
-            others = f" (with it {len(bad):,} of the {looks:,} opened pictures of {self.split}: {more})"
-        remedy = "repair or remove it: an evaluation leaves no picture out"
+            others = f" (with it {len(bad):,} of the {looks:,} opened images of {self.split}: {more})"
+        remedy = "repair or remove it: an evaluation leaves no image out"
         if self.split == "train":
             remedy = "repair or remove it, or let DATA.ON_BAD_SAMPLE skip take the next one"
         if is_replaced:
@@ -97,7 +97,7 @@ class Opened(NamedTuple):
 
     def findings(self) -> list[str]:
         """What to report about the images, one line per finding."""
-        said, bad, dataset = f"opened {self.amount} pictures of {self.split}", self.bad, self.dataset
+        said, bad, dataset = f"opened {self.amount} images of {self.split}", self.bad, self.dataset
         if bad:
             number = f"{len(bad):,}" if len(bad) > 1 else "one"
             said += f"; {number} of them cannot be read and the next readable one takes its place (DATA.ON_BAD_SAMPLE "
@@ -116,7 +116,7 @@ class Opened(NamedTuple):
 
     def _count(self, indices: list[int]) -> str:
         verb = "is" if len(indices) == 1 else "are"
-        return f"{len(indices):,} of the {len(self.looks):,} opened pictures of {self.split} {verb}"
+        return f"{len(indices):,} of the {len(self.looks):,} opened images of {self.split} {verb}"
 
 
 def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
@@ -138,17 +138,17 @@ def _look(dataset: Any, index: int) -> Look:
         encoded = dataset.encoded(index)
         turned, mode, size = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
         dataset.require_size(index, size)
-    except UnreadablePicture as error:
+    except UnreadableImage as error:
         return Look(index, error=error)
     return Look(index, len(encoded), digest_of(encoded), turned, mode)
 
 
 def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> list[str]:
-    """A line about pictures with more than 8 bits a pixel, by opening as many as time allows.
+    """A line about images with more than 8 bits a pixel, by opening as many as time allows.
 
     Args:
-        total: number of pictures.
-        encoded, describe: file and name of a picture by its index.
+        total: number of images.
+        encoded, describe: file and name of an image by its index.
     """
     looked, deep = 0, []
     end = time.monotonic() + _LOOK_SECONDS
@@ -159,12 +159,12 @@ def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[i
         try:
             with open_image(encoded(index), describe(index)) as image:
                 deep += [index] if _is_deep(image.mode) else []
-        except UnreadablePicture:  # told by whoever decodes it
+        except UnreadableImage:  # told by whoever decodes it
             continue
     if not deep:
         return []
     are = "is" if len(deep) == 1 else "are"
-    return [f"{len(deep):,} of {looked:,} pictures {are} {_DEEP}, as {describe(min(deep))}"]
+    return [f"{len(deep):,} of {looked:,} images {are} {_DEEP}, as {describe(min(deep))}"]
 
 
 def _is_deep(mode: str) -> bool:
@@ -199,7 +199,7 @@ def in_threads(
     pending: deque[Future] = deque()
     pool = ThreadPoolExecutor(threads, initializer=start)
     try:
-        with tqdm(total=total, desc=label, unit="picture", delay=1.0, disable=None, leave=False) as bar:
+        with tqdm(total=total, desc=label, unit="image", delay=1.0, disable=None, leave=False) as bar:
             for begun, index in enumerate(indices):
                 if begun >= without_limit and time.monotonic() > end:
                     break
@@ -252,16 +252,16 @@ def compare(train: Opened, val: Opened, seconds: float = _COMPARING_SECONDS) -> 
     whole = val.is_whole and compared == len(train.dataset)
     scope = "" if whole else f" (compared: {val.amount} with {compared:,} of {len(train.dataset):,})"
     if not pairs:
-        return [] if whole else [f"no picture of val found identical to one of train{scope}"]
-    are = "pictures of val are" if len(pairs) > 1 else "picture of val is"
+        return [] if whole else [f"no image of val found identical to one of train{scope}"]
+    are = "images of val are" if len(pairs) > 1 else "image of val is"
     example = f"{val.dataset.describe(pairs[0][0])} and {train.dataset.describe(pairs[0][1])}"
-    return [f"{len(pairs):,} {are} identical to pictures of train, as {example}{scope}"]
+    return [f"{len(pairs):,} {are} identical to images of train, as {example}{scope}"]
 
 
 def _digest(train: Any, index: int) -> tuple[int, bytes]:
     try:
         return index, digest_of(train.encoded(index))
-    except UnreadablePicture:
+    except UnreadableImage:
         return index, b""
 
 
@@ -288,7 +288,7 @@ class Inspection:
             UserError: an image cannot be read, or the split would be evaluated without some.
         """
         lines = self._left_out(dataset.left_out, is_evaluated=self.is_evaluation or split != "train")
-        lines += classes_without_pictures(dataset, split, num_classes)
+        lines += classes_without_images(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
             opened.refuse_bad(self.replaces_bad and split == "train")
@@ -302,7 +302,7 @@ class Inspection:
     def _left_out(self, left_out: LeftOut | None, is_evaluated: bool) -> list[str]:
         if left_out is None:
             return []
-        if is_evaluated and left_out.num_pictures and not self.allows_left_out:
+        if is_evaluated and left_out.num_images and not self.allows_left_out:
             raise UserError(
                 f"{left_out.summary()}; an evaluation without them would be of another set: make them readable "
                 f"here or move them away, as {left_out.example}, or add DATA.ALLOW_LEFT_OUT True"
@@ -310,7 +310,7 @@ class Inspection:
         return left_out.lines()
 
 
-def classes_without_pictures(dataset: Any, split: str, num_classes: int) -> list[str]:
+def classes_without_images(dataset: Any, split: str, num_classes: int) -> list[str]:
     """A line if the dataset has classes without any image in ``split``."""
     labels = dataset.labels
     if labels is None:
@@ -321,4 +321,4 @@ def classes_without_pictures(dataset: Any, split: str, num_classes: int) -> list
     names = dataset.class_names
     shown = ", ".join(names[label] if names else str(label) for label in missing[:3].tolist())
     more = ", …" if len(missing) > 3 else ""
-    return [f"{split} has no pictures of {len(missing):,} of {num_classes:,} classes: {shown}{more}"]
+    return [f"{split} has no images of {len(missing):,} of {num_classes:,} classes: {shown}{more}"]

@@ -1,4 +1,4 @@
-"""Label maps: pictures whose pixels are numbers, or colours, of classes. Read as they are stored, never blended."""
+"""Label maps: images whose pixels are numbers, or colours, of classes. Read as they are stored, never blended."""
 
 import io
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         path: names the file in errors.
         max_pixels: a larger one is refused before it is decoded.
     Raises:
-        UnreadablePicture: damaged, too large, or no picture.
+        UnreadableImage: damaged, too large, or no image.
         UserError: of a format that changes numbers, of a kind that has neither numbers nor colours, or partly
             transparent.
     """
@@ -68,7 +68,7 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
 
 
 def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
-    """The pixels of a label map in a picture file, or in one of MATLAB's as COCO-Stuff 10k has them.
+    """The pixels of a label map in an image file, or in one of MATLAB's as COCO-Stuff 10k has them.
 
     Raises:
         UserError: as ``read_label_pixels``; or SciPy is needed and not installed.

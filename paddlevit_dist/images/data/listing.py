@@ -18,13 +18,13 @@ from .formats import (
     files_below,
     head_of,
     hint_of,
+    image_kind,
     is_hidden,
     is_hidden_path,
-    picture_kind,
     readable_suffixes,
     suffix_of,
 )
-from .reading import UnreadablePicture
+from .reading import UnreadableImage
 from .tar_files import OpenFiles, members
 
 NO_ARCHIVE = -1
@@ -32,7 +32,7 @@ _VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mp
 
 
 class Listed(NamedTuple):
-    """A picture that was listed.
+    """An image that was listed.
 
     Attributes:
         name: as it is shown: a path, or that of an archive and its member.
@@ -105,7 +105,7 @@ class Listing:
                 self._leave_out(path, left_out, lambda path=path: head_of(path))
         self._tell(left_out, f"below {left_out.place}: {hidden:,} hidden files or folders" if hidden else "")
         if before == len(self.found) + len(self.unreadable):
-            self.unreadable.append((left_out.place, "the folder holds no pictures"))
+            self.unreadable.append((left_out.place, "the folder holds no images"))
 
     def _add_archive(self, path: bytes) -> None:
         shown = os.fsdecode(path)
@@ -127,7 +127,7 @@ class Listing:
             self.unreadable.append((shown, str(error)))
         self._tell(left_out, f"in {shown}: {hidden:,} hidden files" if hidden else "")
         if before == len(self.found) + len(self.unreadable):
-            self.unreadable.append((shown, "the archive holds no pictures"))
+            self.unreadable.append((shown, "the archive holds no images"))
 
     def _tell(self, left_out: LeftOut, hidden: str) -> None:
         if hidden:
@@ -139,17 +139,17 @@ class Listing:
         name = os.path.basename(path)
         hint = hint_of(suffix_of(name).decode("ascii"))
         if hint is not None:
-            self.unreadable.append((os.fsdecode(path), f"a picture that Pillow cannot open here ({hint})"))
+            self.unreadable.append((os.fsdecode(path), f"an image that Pillow cannot open here ({hint})"))
             return
-        pictures_before = left_out.num_pictures
+        images_before = left_out.num_images
         left_out.add(name, path, read_head)
-        if left_out.num_pictures > pictures_before:
-            kind = picture_kind(read_head())
-            reason = f"a {kind} picture by its content, but not by its name: rename it, or name the file itself"
+        if left_out.num_images > images_before:
+            kind = image_kind(read_head())
+            reason = f"a {kind} image by its content, but not by its name: rename it, or name the file itself"
             self.unreadable.append((os.fsdecode(path), reason))
 
     def digest(self, given: Sequence[str]) -> bytes:
-        """Changes with the pictures, their order, and their size or time of change."""
+        """Changes with the images, their order, and their size or time of change."""
         key = hashlib.sha256()
         for path in given:
             key.update(os.fsencode(os.path.abspath(path)) + b"\0")
@@ -200,13 +200,13 @@ class Video:
         """Frame ``number`` from 0, RGB. Counted and not looked up, which is inexact for many formats.
 
         Raises:
-            UnreadablePicture: the video has become shorter.
+            UnreadableImage: the video has become shorter.
         """
         if number < self._next:
             self._capture, self._next = _opened(self.path), 0
         while self._next <= number:
             if not self._capture.grab():
-                raise UnreadablePicture(self.path, f"it has no frame {number} any more")
+                raise UnreadableImage(self.path, f"it has no frame {number} any more")
             self._next += 1
         _, pixels = self._capture.retrieve()
         return Image.fromarray(np.ascontiguousarray(pixels[:, :, ::-1]))

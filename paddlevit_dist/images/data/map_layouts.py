@@ -1,4 +1,4 @@
-"""Where pictures lie whose pixels have classes, and what says so: label maps of published sets and of one's own, and
+"""Where images lie whose pixels have classes, and what says so: label maps of published sets and of one's own, and
 outlines of Labelme and YOLO. One table; only names and the beginnings of files are read."""
 
 import functools
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...contracts.dataset import require_split
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_text
+from ...tasks.dataset import require_split
 from .annotated_files import readable
 from .box_layouts import (
     SPLIT_FOLDERS,
@@ -25,7 +25,7 @@ from .formats import SPLIT_WORDS, files_below, is_hidden, readable_suffixes, suf
 
 MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
 _YEARS = ("", "2017", "2014")  # behind the words of COCO's splits
-_PICTURES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
+_IMAGES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
 _LABELS = (
     *("labels", "label", "masks", "mask", "annotations", "annotation", "segmentationclass", "segmentations"),
     *(
@@ -44,30 +44,30 @@ _ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_s
 
 
 class Layout(NamedTuple):
-    """How pictures and what says their pixels' classes lie in a folder. ``{split}`` stands for the word of a split.
+    """How images and what says their pixels' classes lie in a folder. ``{split}`` stands for the word of a split.
 
     Attributes:
         dataset: registered name.
         words: what it is called in messages.
-        pictures, labels: folders.
-        end: of names of label maps, suffix included; "": any picture's suffix, behind an end that is found out.
-        picture_end: of names of pictures, which those of their label maps lack, without suffix.
+        images, labels: folders.
+        end: of names of label maps, suffix included; "": any image's suffix, behind an end that is found out.
+        image_end: of names of images, which those of their label maps lack, without suffix.
         lists: file with a split's names, a line each; "": all that is in the folders.
         marks: what must be there as well before it is guessed.
         classes: section of the table of published classes; "": the folder's own list.
         first: number of class 0 in label maps, the others following; None: the published numbers, plus ``offset``.
         ignored: numbers of pixels without a class besides 255.
         split_words: what splits are called here, where it differs.
-        published: how many pictures each split has.
+        published: how many images each split has.
         kind: MAPS, or another of these constants.
     """
 
     dataset: str
     words: str
-    pictures: str = ""
+    images: str = ""
     labels: str = ""
     end: str = ""
-    picture_end: str = ""
+    image_end: str = ""
     lists: str = ""
     marks: Sequence[str] = ()
     classes: str = ""
@@ -85,7 +85,7 @@ _CITYSCAPES = Layout(
     "leftImg8bit/{split}",
     "gtFine/{split}",
     "_gtFine_labelTrainIds.png",
-    picture_end="_leftImg8bit",
+    image_end="_leftImg8bit",
     classes="cityscapes",
     published={"train": 2975, "val": 500},
 )
@@ -120,7 +120,7 @@ _STUFF = Layout(
 )
 _STUFF_10K = _STUFF._replace(
     words="COCO-Stuff 10k's label maps",
-    pictures="images",
+    images="images",
     labels="annotations",
     end=".mat",
     lists="imageLists/{split}.txt",
@@ -133,8 +133,8 @@ _TRAIN_IDS = {"labels": "annotations/{split}", "end": "_labelTrainIds.png", "lis
 
 
 def _in_images(layout: Layout) -> tuple[Layout, Layout]:
-    """Pictures in folders of splits, and these in the folder "images"."""
-    return layout, layout._replace(pictures="images/{split}")
+    """Images in folders of splits, and these in the folder "images"."""
+    return layout, layout._replace(images="images/{split}")
 
 
 # A row for each way in which a set is found; of several that fit, the first.
@@ -186,7 +186,7 @@ LAYOUTS = (
     *_in_images(_PANOPTIC),
     *_in_images(_PANOPTIC._replace(labels="panoptic_{split}")),
     *_in_images(_STUFF),
-    _STUFF_10K._replace(**_TRAIN_IDS, pictures="images/{split}", first=1, marks=("imageLists/train.txt",)),
+    _STUFF_10K._replace(**_TRAIN_IDS, images="images/{split}", first=1, marks=("imageLists/train.txt",)),
     *_in_images(_STUFF._replace(**_TRAIN_IDS, first=0)),
     _STUFF_10K._replace(marks=("imageLists/train.txt",)),
 )
@@ -202,15 +202,15 @@ class Found(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """The pictures of a split and, for each, the file that says its pixels' classes; "" where nothing does."""
+    """The images of a split and, for each, the file that says its pixels' classes; "" where nothing does."""
 
-    pictures: list[str]
+    images: list[str]
     labels: list[str]
     notices: list[str]
 
 
 def find_label_maps(root: str, shown: str) -> list[Guess]:
-    """The dataset of pictures with label maps that a folder holds, none or one.
+    """The dataset of images with label maps that a folder holds, none or one.
 
     Args:
         shown: how messages call it.
@@ -241,69 +241,69 @@ def find_layout(root: str, dataset: str | None = None) -> Found | None:
 
 
 def _own_layouts(root: str) -> Iterator[Layout]:
-    """How people lay out pictures and label maps of their own, as far as the names of folders fit."""
+    """How people lay out images and label maps of their own, as far as the names of folders fit."""
     for lists in ("{split}.txt", "{split}_list.txt"):  # as PaddleSeg and PaddleX have them
-        yield Layout("label_maps", "lists of pictures and label maps", lists=lists)
-    own = functools.partial(Layout, "label_maps", "pictures and label maps")
+        yield Layout("label_maps", "lists of images and label maps", lists=lists)
+    own = functools.partial(Layout, "label_maps", "images and label maps")
     names = {os.path.basename(path).lower(): os.path.basename(path) for path in first_folders(root)}
-    for pictures in filter(names.get, _PICTURES):
+    for images in filter(names.get, _IMAGES):
         for labels in filter(names.get, _LABELS):
-            yield own(f"{names[pictures]}/{{split}}", f"{names[labels]}/{{split}}")
-            yield own(names[pictures], names[labels])
+            yield own(f"{names[images]}/{{split}}", f"{names[labels]}/{{split}}")
+            yield own(names[images], names[labels])
     for word in filter(names.get, SPLIT_FOLDERS):
         inner = [os.path.basename(path) for path in first_folders(os.path.join(root, names[word]))]
-        for pictures in (name for name in inner if name.lower() in _PICTURES):
+        for images in (name for name in inner if name.lower() in _IMAGES):
             for labels in (name for name in inner if name.lower() in _LABELS):
-                yield own(f"{{split}}/{pictures}", f"{{split}}/{labels}")
+                yield own(f"{{split}}/{images}", f"{{split}}/{labels}")
     for end in _BESIDE:
         yield own("{split}", f"{{split}}{end}")
     for labels in filter(names.get, _LABELS):
         yield own("{split}", f"{names[labels]}/{{split}}")
-    for folder in ("{split}", ""):  # label maps beside the pictures, with an end of their names
+    for folder in ("{split}", ""):  # label maps beside the images, with an end of their names
         yield own(folder, folder)
 
 
 def _holds(layout: Layout, top: str) -> bool:
-    """Whether a folder has pictures and label maps of any split where the layout says."""
+    """Whether a folder has images and label maps of any split where the layout says."""
     for split in SPLIT_WORDS:
         folders = folders_of(layout, top, split)
         if folders is None:
             continue
-        pictures, labels = folders
+        images, labels = folders
         if layout.lists and not _list_files(layout, top, split):
             continue
-        if layout.lists and not layout.pictures:
+        if layout.lists and not layout.images:
             first = head_of_text(_list_files(layout, top, split)[0]).decode("utf-8-sig", "replace").splitlines()[:1]
             if any(all(map(os.path.isfile, row)) for row in _pairs_in(first, top)):
                 return True
-        elif pictures == labels:
-            names = [os.path.splitext(name)[0] for name in first_names(labels) if _is_picture(name)]
+        elif images == labels:
+            names = [os.path.splitext(name)[0] for name in first_names(labels) if _is_image(name)]
             if any(name.removesuffix(end) in names for name in names for end in _ENDS if name.endswith(end)):
                 return True
-        elif _any(pictures, f"{layout.picture_end}") and _any(labels, layout.end):
+        elif _any(images, f"{layout.image_end}") and _any(labels, layout.end):
             return True
     return False
 
 
 def _any(folder: str, end: str) -> bool:
-    """Whether a folder, or one directly below it, has a file that ends so; a picture, if the end has no suffix."""
+    """Whether a folder, or one directly below it, has a file that ends so; an image, if the end has no suffix."""
     for place in (folder, *first_folders(folder)):
         for name in first_names(place):
-            fits = name.lower().endswith(end.lower()) if "." in end else _is_picture(name)
+            fits = name.lower().endswith(end.lower()) if "." in end else _is_image(name)
             if fits and not os.path.isdir(os.path.join(place, name)):
                 return True
     return False
 
 
-def _is_picture(name: str) -> bool:
+def _is_image(name: str) -> bool:
     return suffix_of(os.fsencode(name)) in readable_suffixes()
 
 
 def folders_of(layout: Layout, top: str, split: str) -> tuple[str, str] | None:
-    """The folders of a split's pictures and of its label maps; None: they are not there."""
+    """The folders of a split's images and of its label maps; None: they are not there."""
     for word in _words(layout, split):
-        pair = [os.path.join(top, place.format(split=word)).rstrip("/") for place in (layout.pictures, layout.labels)]
-        if all(map(os.path.isdir, pair)) and ("{split}" in layout.pictures or split == "train" or layout.lists):
+        pair = [os.path.join(top, place.format(split=word)).rstrip("/") for place in (layout.images, layout.labels)]
+        if all(map(os.path.isdir, pair)) and ("{split}" in layout.images or split == "train" or layout.lists):
             return pair[0], pair[1]
     return None
 
@@ -319,10 +319,10 @@ def _list_files(layout: Layout, top: str, split: str) -> list[str]:
 
 
 def pairs_of(found: Found, split: str) -> Pairs:
-    """The pictures of a split and their label maps, sorted.
+    """The images of a split and their label maps, sorted.
 
     Raises:
-        UserError: there is no such split; or what a list names is missing; or no picture has a label map.
+        UserError: there is no such split; or what a list names is missing; or no image has a label map.
     """
     layout, top = found
     folders = folders_of(layout, top, split)
@@ -332,39 +332,39 @@ def pairs_of(found: Found, split: str) -> Pairs:
         helps = split == "val" and "train" in known
         remark = "; DATA.VAL_FRACTION divides the training set" if helps else ""
         require_split(split, [one for one in known if one != split], f"{layout.dataset} at {top}", remark)
-        raise UserError(f"{top} has no {split} pictures; expected {layout.words}")
-    if layout.lists and not layout.pictures:
+        raise UserError(f"{top} has no {split} images; expected {layout.words}")
+    if layout.lists and not layout.images:
         with readable(files[0]):
             rows = _pairs_in(read_text(files[0], "utf-8-sig").splitlines(), top)
         missing = next(
             (f"{path}, which is not there" for row in rows for path in row if not os.path.isfile(path)), None
         )
         if missing is not None or not rows:
-            raise UserError(f"{files[0]} names {missing or 'no pictures, each with its label map, on all lines'}")
+            raise UserError(f"{files[0]} names {missing or 'no images, each with its label map, on all lines'}")
         return Pairs(*map(list, zip(*rows)), [])
-    pictures, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
-    pictures = {stem.removesuffix(layout.picture_end): name for stem, name in pictures.items()}
-    end = "" if layout.end else _end_of_own(pictures, labels, folders[0] == folders[1])
+    images, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
+    images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
+    end = "" if layout.end else _end_of_own(images, labels, folders[0] == folders[1])
     if end:
-        pictures = {stem: name for stem, name in pictures.items() if folders[0] != folders[1] or not stem.endswith(end)}
+        images = {stem: name for stem, name in images.items() if folders[0] != folders[1] or not stem.endswith(end)}
         labels = {stem.removesuffix(end): name for stem, name in labels.items() if stem.endswith(end)}
     if files:
-        stems, notices = _listed(files[0], pictures, labels, folders), []
+        stems, notices = _listed(files[0], images, labels, folders), []
     else:
-        stems, notices = _matched(split, pictures, labels, folders)
+        stems, notices = _matched(split, images, labels, folders)
     expected = layout.published.get(split, len(stems))
     if len(stems) != expected:
-        notices.append(f"{split}: {len(stems):,} pictures; {layout.dataset} as published has {expected:,}")
-    found_names = zip(folders, (pictures, labels))
+        notices.append(f"{split}: {len(stems):,} images; {layout.dataset} as published has {expected:,}")
+    found_names = zip(folders, (images, labels))
     return Pairs(*([os.path.join(folder, names[stem]) for stem in stems] for folder, names in found_names), notices)
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
-    """The pictures and label maps that the lines of a list name, relative to ``top``; none if it is no such list."""
+    """The images and label maps that the lines of a list name, relative to ``top``; none if it is no such list."""
     rows = [
         re.split(r"\t" if "\t" in line else r"\s+(?=\S+$)", line.strip(), maxsplit=1) for line in lines if line.strip()
     ]
-    if any(len(row) != 2 or not _is_picture(row[1]) for row in rows):
+    if any(len(row) != 2 or not _is_image(row[1]) for row in rows):
         return []
     return [(os.path.join(top, row[0].strip()), os.path.join(top, row[1].strip())) for row in rows]
 
@@ -375,7 +375,7 @@ def _has_split(found: Found, split: str) -> bool:
 
 
 def _files(folder: str, end: str | None) -> dict[str, str]:
-    """The files below a folder whose names end so, or the pictures: path without that end -> path, both relative."""
+    """The files below a folder whose names end so, or the images: path without that end -> path, both relative."""
 
     def refuse(place: bytes, reason: str) -> None:
         raise UserError(f"{os.fsdecode(place)}: {reason}")
@@ -383,7 +383,7 @@ def _files(folder: str, end: str | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(entry.path for entry in files_below(os.fsencode(folder), refuse) if not is_hidden(entry.name)):
         name = os.fsdecode(path).removeprefix(f"{folder}{os.sep}")
-        if not (name.lower().endswith(end.lower()) if end else _is_picture(name)):
+        if not (name.lower().endswith(end.lower()) if end else _is_image(name)):
             continue
         stem = name[: -len(end)] if end else os.path.splitext(name)[0]
         if stem in found:
@@ -392,47 +392,47 @@ def _files(folder: str, end: str | None) -> dict[str, str]:
     return found
 
 
-def _end_of_own(pictures: Mapping[str, str], labels: Mapping[str, str], is_shared: bool) -> str:
-    """What names of label maps have behind those of their pictures: what fits most."""
-    fitting = {end: sum(f"{stem}{end}" in labels for stem in pictures) for end in ("", *_ENDS)}
+def _end_of_own(images: Mapping[str, str], labels: Mapping[str, str], is_shared: bool) -> str:
+    """What names of label maps have behind those of their images: what fits most."""
+    fitting = {end: sum(f"{stem}{end}" in labels for stem in images) for end in ("", *_ENDS)}
     if is_shared:
         del fitting[""]
     return max(fitting, key=lambda end: fitting[end])
 
 
-def _listed(file: str, pictures: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
+def _listed(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
     """The names in a list, in its order."""
     with readable(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
     stems = list(dict.fromkeys(words[0].lstrip("/") for words in lines if words))
-    stems = [str(Path(stem).with_suffix("")) if _is_picture(stem) else stem for stem in stems]
-    for names, folder, what in zip((pictures, labels), folders, ("picture", "label map")):
+    stems = [str(Path(stem).with_suffix("")) if _is_image(stem) else stem for stem in stems]
+    for names, folder, what in zip((images, labels), folders, ("image", "label map")):
         missing = [stem for stem in stems if stem not in names]
         if missing:
             more = f" (with it {len(missing):,} of {len(stems):,})" if len(missing) > 1 else ""
             raise UserError(f"{file} names {missing[0]}, but {folder} has no {what} of that name{more}")
     if not stems:
-        raise UserError(f"{file} is empty; expected the name of a picture on each line")
+        raise UserError(f"{file} is empty; expected the name of an image on each line")
     return stems
 
 
 def _matched(
-    split: str, pictures: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]
+    split: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The names that pictures and label maps share, and lines about the others."""
-    stems = [stem for stem in pictures if stem in labels]
+    """The names that images and label maps share, and lines about the others."""
+    stems = [stem for stem in images if stem in labels]
     if not stems:
-        shown = [next(iter(names.values()), "nothing") for names in (pictures, labels)]
+        shown = [next(iter(names.values()), "nothing") for names in (images, labels)]
         raise UserError(
-            f"no picture of {folders[0]} has a label map in {folders[1]}: expected equal names, found {shown[0]} and "
+            f"no image of {folders[0]} has a label map in {folders[1]}: expected equal names, found {shown[0]} and "
             f"{shown[1]}, for example"
         )
     notices = []
     for names, folder, text in (
-        (pictures, folders[0], "pictures of {} have no label map and are left out"),
-        (labels, folders[1], "label maps of {} belong to no picture and are not read"),
+        (images, folders[0], "images of {} have no label map and are left out"),
+        (labels, folders[1], "label maps of {} belong to no image and are not read"),
     ):
-        others = [name for stem, name in names.items() if stem not in (labels if names is pictures else pictures)]
+        others = [name for stem, name in names.items() if stem not in (labels if names is images else images)]
         if others:
             notices.append(f"{len(others):,} {text.format(split)}, as {os.path.join(folder, others[0])}")
     return stems, notices

@@ -12,7 +12,7 @@ class OddData:
         self._found: dict[tuple[str, str], list[Any]] = {}  # kind and text -> how often, and the first
 
     def note(self, kind: str, text: str, example: Any, number: int = 1) -> None:
-        """``number`` more entries of a kind, such as "picture", that are odd in the same way."""
+        """``number`` more entries of a kind, such as "image", that are odd in the same way."""
         self._found.setdefault((kind, text), [0, example])[0] += number
 
     def note_all(self, kind: str, text: str, examples: Sequence[Any]) -> None:
@@ -29,6 +29,6 @@ class OddData:
 
 
 def count(number: int, one: str) -> str:
-    """``1 picture``, ``2,000 pictures``, ``2 boxes``, ``3 categories``."""
+    """``1 image``, ``2,000 images``, ``2 boxes``, ``3 categories``."""
     several = f"{one[:-1]}ies" if one.endswith("y") else f"{one}es" if one.endswith("x") else f"{one}s"
     return f"{number:,} {one if number == 1 else several}"

@@ -19,12 +19,12 @@ from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_bytes
 from ..run_lengths import runs_of
-from .annotated_files import pictures_in, readable
+from .annotated_files import images_in, readable
 from .class_lists import FILES
 from .formats import SPLIT_WORDS
 from .label_pixels import read_label_pixels
 from .map_layouts import LABELME_JSON, YOLO_TEXT
-from .yolo_files import description_of, labels_of, names_of, pictures_of
+from .yolo_files import description_of, images_of, labels_of, names_of
 
 _LARGEST_JSON = 1 << 28
 _LARGEST_LABELS = 1 << 24
@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What a file says of one picture: its shapes in the order in which they are drawn, and its height and width, if
+    """What a file says of one image: its shapes in the order in which they are drawn, and its height and width, if
     the file says them."""
 
     shapes: list[Shape]
@@ -71,11 +71,11 @@ class Labelme(msgspec.Struct, rename="camel"):
 
 
 def read_drawing(kind: str, file: str, size: tuple[int, int]) -> Drawing:
-    """The shapes of one picture.
+    """The shapes of one image.
 
     Args:
         kind: LABELME_JSON or YOLO_TEXT.
-        size: height and width of the picture, of which YOLO's numbers are shares.
+        size: height and width of the image, of which YOLO's numbers are shares.
     Raises:
         UserError: the file cannot be read, or a shape is none.
     """
@@ -87,7 +87,7 @@ def read_drawing(kind: str, file: str, size: tuple[int, int]) -> Drawing:
 
 
 def draw(drawing: Drawing, size: tuple[int, int], labels: Mapping[str, int], unlabelled: int) -> np.ndarray:
-    """The label map of a picture, uint8 (height, width).
+    """The label map of an image, uint8 (height, width).
 
     Args:
         labels: of the names of shapes.
@@ -173,7 +173,7 @@ def _of_yolo(content: bytes, height: int, width: int) -> list[Shape]:
             if not float(words[0]).is_integer():
                 raise ValueError(f"line {number} does not begin with the number of a class")
             if not (np.abs(corners) < 2).all():
-                raise ValueError(f"line {number}: expected shares of the picture from 0 to 1, not pixels")
+                raise ValueError(f"line {number}: expected shares of the image from 0 to 1, not pixels")
             shapes.append(Shape(str(int(float(words[0]))), corners * (width, height)))
     return sorted(shapes, key=lambda shape: -_area(shape.corners))
 
@@ -188,42 +188,42 @@ class Outlines(NamedTuple):
     """What lists the outlines of a split.
 
     Attributes:
-        pictures: their files.
+        images: their files.
         files: that have the outlines of each.
             names: of the classes; None: only the outlines themselves say them.
         spelt: what the files call these.
     """
 
-    pictures: list[str]
+    images: list[str]
     files: list[str]
     names: list[str] | None
     spelt: list[str]
 
 
 def list_outlines(kind: str, root: str, split: str) -> Outlines:
-    """The pictures of a split in a folder, and where their outlines are.
+    """The images of a split in a folder, and where their outlines are.
 
     Args:
         kind: LABELME_JSON or YOLO_TEXT.
     Raises:
-        UserError: there are none, or a file cannot be read, or a picture is missing.
+        UserError: there are none, or a file cannot be read, or an image is missing.
     """
     if kind == YOLO_TEXT:
         described = description_of(root)
         names = described.names if described else names_of(root)
-        pictures = pictures_of(root, split, described)
-        return Outlines(pictures, list(map(labels_of, pictures)), list(names.values()), list(map(str, names)))
+        images = images_of(root, split, described)
+        return Outlines(images, list(map(labels_of, images)), list(names.values()), list(map(str, names)))
     listed = _list_labelme(root, split)
-    if not listed.pictures:
+    if not listed.images:
         helps = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
-        raise UserError(f"{root} has no {split} pictures with outlines{helps}")
+        raise UserError(f"{root} has no {split} images with outlines{helps}")
     return listed
 
 
 def _list_labelme(root: str, split: str) -> Outlines:
     files = [file for file, of in labelme_files(root).items() if of == split]
     there: dict[str, dict[str, str]] = {}
-    return Outlines([_picture_of(file, root, there) for file in files], files, None, [])
+    return Outlines([_image_of(file, root, there) for file in files], files, None, [])
 
 
 def labelme_files(root: str) -> dict[str, str]:
@@ -253,14 +253,14 @@ def labelme_names(files: Iterable[str]) -> list[str]:
     return sorted(names - {"__ignore__"})
 
 
-def _picture_of(file: str, root: str, there: dict[str, dict[str, str]]) -> str:
-    """The picture of a file of Labelme's: beside it, or in a folder of pictures, under the same name; else where the
-    file says, within ``root``. ``there`` are the pictures of folders that were looked into, by their names without
+def _image_of(file: str, root: str, there: dict[str, dict[str, str]]) -> str:
+    """The image of a file of Labelme's: beside it, or in a folder of images, under the same name; else where the
+    file says, within ``root``. ``there`` are the images of folders that were looked into, by their names without
     suffix."""
     folder, stem = os.path.dirname(file), os.path.splitext(os.path.basename(file))[0]
     for place in (folder, *(os.path.join(os.path.dirname(folder), name) for name in ("images", "imgs", "JPEGImages"))):
         if place not in there:
-            there[place] = pictures_in(place) if os.path.isdir(place) else {}
+            there[place] = images_in(place) if os.path.isdir(place) else {}
         if stem in there[place]:
             return os.path.join(place, there[place][stem])
     with readable(file):
@@ -268,4 +268,4 @@ def _picture_of(file: str, root: str, there: dict[str, dict[str, str]]) -> str:
     path = os.path.normpath(os.path.join(folder, said))
     if said and path.startswith(root + os.sep) and os.path.isfile(path):
         return path
-    raise UserError(f"{file}: its picture {said or stem} is not there; put it beside the file, under the same name")
+    raise UserError(f"{file}: its image {said or stem} is not there; put it beside the file, under the same name")

@@ -1,4 +1,4 @@
-"""Pictures of which only the part is decoded that a crop needs; what is decoded has the pixels of the whole picture.
+"""Images of which only the part is decoded that a crop needs; what is decoded has the pixels of the whole image.
 
 A training transform draws its crop from the size, then asks for the part. What lies outside is not looked at: a file
 that is damaged there is found when another crop needs it, or by ``prepare images``. A file without its end is decoded
@@ -25,7 +25,7 @@ _MARGIN_PX = 2
 _END = b"\xff\xd9"
 _BASELINE = (0xC0, 0xC1)  # sequential, Huffman coding
 _OTHER_FRAMES = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_START_OF_SCAN, _RESTART_INTERVAL, _FIRST_RESTART, _SEVERAL_PICTURES = 0xDA, 0xDD, 0xD0, 0xE2
+_START_OF_SCAN, _RESTART_INTERVAL, _FIRST_RESTART, _SEVERAL_IMAGES = 0xDA, 0xDD, 0xD0, 0xE2
 # What Pillow writes as PPM (three channels) or PGM (one) with 8 bits: a header, then the rows of pixels.
 PAGE_SUFFIXES = (".ppm", ".pgm")
 _PAGE_HEADER = re.compile(rb"P([56])\n(\d{1,6}) (\d{1,6})\n255\n")
@@ -33,7 +33,7 @@ _LONGEST_HEADER = 32
 
 
 class Undecoded:
-    """A picture that has not been decoded yet.
+    """An image that has not been decoded yet.
 
     Attributes:
         size: (width, height).
@@ -47,7 +47,7 @@ class Undecoded:
         The part is a Pillow image, or its pixels, uint8 (rows, columns, channels).
 
         Raises:
-            UnreadablePicture: it cannot be decoded.
+            UnreadableImage: it cannot be decoded.
         """
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class UndecodedJpeg(Undecoded):
 
 
 class Page(Undecoded):
-    """A decoded picture in a file, of which rows can be read; ``of`` says whether picture ``index`` is one."""
+    """A decoded image in a file, of which rows can be read; ``of`` says whether image ``index`` is one."""
 
     def __init__(self, dataset: Any, index: int, header: re.Match) -> None:
         self.channels = 3 if header[1] == b"6" else 1
@@ -77,7 +77,7 @@ class Page(Undecoded):
 
     @classmethod
     def of(cls, dataset: Any, index: int) -> "Page | None":
-        """The page of picture ``index``; None if it is something else."""
+        """The page of image ``index``; None if it is something else."""
         if not dataset.describe(index).endswith(PAGE_SUFFIXES):
             return None
         length = dataset.num_bytes(index)
@@ -97,17 +97,17 @@ class Page(Undecoded):
 
 
 class PartReader:
-    """Reads training pictures of a dataset of picture files for transforms that take ``Undecoded``."""
+    """Reads training images of a dataset of image files for transforms that take ``Undecoded``."""
 
     def __init__(self, dataset: Any) -> None:
         """``dataset`` has ``encoded``, ``part``, ``num_bytes``, ``describe``, ``labels`` and ``reading``."""
         self.dataset = dataset
 
     def __call__(self, index: int) -> tuple[Image.Image | Undecoded, int]:
-        """``(picture, label)``, the picture undecoded where parts of it can be decoded.
+        """``(image, label)``, the image undecoded where parts of it can be decoded.
 
         Raises:
-            UnreadablePicture: it is missing, or damaged as a whole.
+            UnreadableImage: it is missing, or damaged as a whole.
         """
         dataset, label = self.dataset, int(self.dataset.labels[index])
         page = Page.of(dataset, index)
@@ -157,7 +157,7 @@ def read_layout(encoded: bytes) -> Layout | None:
     while at + 4 <= len(encoded) and encoded[at] == 0xFF:
         marker, length = encoded[at + 1], int.from_bytes(encoded[at + 2 : at + 4], "big")
         segment = encoded[at + 4 : at + 2 + length]
-        if marker in _OTHER_FRAMES or (marker == _SEVERAL_PICTURES and segment[:4] == b"MPF\0"):
+        if marker in _OTHER_FRAMES or (marker == _SEVERAL_IMAGES and segment[:4] == b"MPF\0"):
             return None
         if marker in _BASELINE:
             # precision, height, width, components; of each its number, sampling factors and table

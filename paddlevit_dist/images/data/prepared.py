@@ -1,4 +1,4 @@
-"""The record of pictures that ``prepare images`` wrote as tar files."""
+"""The record of images that ``prepare images`` wrote as tar files."""
 
 import json
 import os
@@ -42,10 +42,10 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
     def note(self, root: str) -> str:
         """What a run on these files reports about them."""
-        missing = f", {self.left_out} unreadable pictures left out" if self.left_out else ""
+        missing = f", {self.left_out} unreadable images left out" if self.left_out else ""
         form = f"JPEG quality {self.quality}" if self.stored == "jpeg" else "as pages of pixels"
         return (
-            f"note: the pictures of {root} were prepared from {self.source} with a shorter side of at most "
+            f"note: the images of {root} were prepared from {self.source} with a shorter side of at most "
             f"{self.shorter_side} pixels, {form}{missing}"
         )
 
@@ -54,7 +54,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("shorter_side", "quality", "shard_size", "num_classes", "stored", "fingerprints"):
             here, there = getattr(self, name), getattr(other, name)
             if here != there:
-                return "the pictures of the source" if name == "fingerprints" else f"{name} {here}, now {there}"
+                return "the images of the source" if name == "fingerprints" else f"{name} {here}, now {there}"
         return None
 
 
@@ -70,7 +70,7 @@ def read_preparation(root: str, unfinished: bool = False) -> Preparation | None:
     try:
         found = msgspec.convert(read_json(path), Preparation)
     except (OSError, ValueError, msgspec.ValidationError) as error:
-        raise UserError(f"{path} cannot be read ({error}); prepare the pictures again in an empty folder") from error
+        raise UserError(f"{path} cannot be read ({error}); prepare the images again in an empty folder") from error
     if not found.complete and not unfinished:
         raise UserError(f"the preparation of {root} was not finished; continue with the command that began it")
     return found

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ... import parallel
+from ... import distributed
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
-from .reading import UnreadablePicture
+from .reading import UnreadableImage
 
 QUARANTINE_FILE = "quarantine.tsv"
 _PARTS_FOLDER = "quarantine"
@@ -25,7 +25,7 @@ class Unreadable(NamedTuple):
     reason: str
 
     @classmethod
-    def of(cls, error: UnreadablePicture) -> "Unreadable":
+    def of(cls, error: UnreadableImage) -> "Unreadable":
         return cls(*(text.translate({9: "\\t", 10: "\\n", 13: "\\r"}) for text in (error.path, error.reason)))
 
 
@@ -67,12 +67,12 @@ class Replacements:
             if tried not in self._next:
                 try:
                     return read(tried)
-                except UnreadablePicture as error:
+                except UnreadableImage as error:
                     self._note(Unreadable.of(error))
                     self._next[tried] = (tried + 1) % len(dataset)
             tried = self._next[tried]
         raise UserError(
-            f"{min(len(dataset), _LONGEST_ROW_OF_BAD)} pictures in a row from {dataset.describe(index)} on cannot be "
+            f"{min(len(dataset), _LONGEST_ROW_OF_BAD)} images in a row from {dataset.describe(index)} on cannot be "
             "read, too many to skip (DATA.ON_BAD_SAMPLE); look at -data_path"
         )
 
@@ -97,11 +97,11 @@ def merge_quarantine(replacements: Replacements | None, folder: Path) -> list[st
     if there is one. Every rank must call this."""
     if replacements is None:
         return []
-    found = sorted({line for lines in parallel.all_gather(replacements.collect()) for line in lines})
+    found = sorted({line for lines in distributed.all_gather(replacements.collect()) for line in lines})
     if not found:
         return []
     file = folder / QUARANTINE_FILE
-    if parallel.is_main():
+    if distributed.is_main():
         write_quarantine(file, found)
-    number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
+    number = f"{len(found):,} unreadable image{'s' if len(found) > 1 else ''}"
     return [f"{number} so far replaced by the next readable one, listed in {file}"]

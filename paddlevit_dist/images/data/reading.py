@@ -13,7 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...runtime.errors import UserError
 from ...runtime.files import NotAFile, read_regular
-from .formats import HEAD_BYTES, HEIF_HINT, picture_kind, readable_formats
+from .formats import HEAD_BYTES, HEIF_HINT, image_kind, readable_formats
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
     max_pixels: int = 89_478_485
 
 
-class UnreadablePicture(UserError):
+class UnreadableImage(UserError):
     """An image file that cannot be decoded.
 
     Args:
@@ -48,11 +48,11 @@ class UnreadablePicture(UserError):
         self.reason = reason
 
     def __reduce__(self):
-        return UnreadablePicture, (self.path, self.reason)
+        return UnreadableImage, (self.path, self.reason)
 
 
-class WrongSize(UnreadablePicture):
-    """A picture of another size than its annotations say."""
+class WrongSize(UnreadableImage):
+    """An image of another size than its annotations say."""
 
     def __init__(self, path: str, reason: str) -> None:
         UserError.__init__(self, f"{path} {reason}")
@@ -66,12 +66,12 @@ def read_file(path: str) -> bytes:
     """The bytes of an image file.
 
     Raises:
-        UnreadablePicture: the file is missing or may not be read.
+        UnreadableImage: the file is missing or may not be read.
     """
     try:
         return read_regular(path)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise UnreadablePicture(path, _reason(error)) from error
+        raise UnreadableImage(path, _reason(error)) from error
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
@@ -83,7 +83,7 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
         mode: "RGB" or "L".
 
     Raises:
-        UnreadablePicture: empty, truncated, corrupt, too large, or not an image.
+        UnreadableImage: empty, truncated, corrupt, too large, or not an image.
     """
     with naming_damage(path), open_image(encoded, path, reading) as image:
         return converted(image, mode, reading)
@@ -93,7 +93,7 @@ def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> tup
     """Decode the image like ``decode_image``; return its EXIF orientation, the file's Pillow mode, and (height, width).
 
     Raises:
-        UnreadablePicture: as in ``decode_image``.
+        UnreadableImage: as in ``decode_image``.
     """
     with naming_damage(path), open_image(encoded, path, reading) as image:
         stored_mode = image.mode
@@ -103,13 +103,13 @@ def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> tup
 
 @contextlib.contextmanager
 def naming_damage(path: str) -> Iterator[None]:
-    """Raise what Pillow raises as UnreadablePicture: its format readers raise almost any type on corrupt input."""
+    """Raise what Pillow raises as UnreadableImage: its format readers raise almost any type on corrupt input."""
     try:
         yield
     except (MemoryError, UserError):
         raise
     except Exception as error:
-        raise UnreadablePicture(path, _reason(error)) from error
+        raise UnreadableImage(path, _reason(error)) from error
 
 
 def converted(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
@@ -125,10 +125,10 @@ def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image
     """The image in ``encoded`` before its pixels are decoded.
 
     Raises:
-        UnreadablePicture: empty, too large, or not an image; damage after the header only shows on decoding.
+        UnreadableImage: empty, too large, or not an image; damage after the header only shows on decoding.
     """
     if not encoded:
-        raise UnreadablePicture(path, "the file is empty")
+        raise UnreadableImage(path, "the file is empty")
     if Image.MAX_IMAGE_PIXELS is not None and Image.MAX_IMAGE_PIXELS < reading.max_pixels:
         Image.MAX_IMAGE_PIXELS = reading.max_pixels  # Pillow's own limit must not take effect before the configured one
     try:
@@ -139,7 +139,7 @@ def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image
     except MemoryError:
         raise
     except Exception as error:
-        raise UnreadablePicture(path, _missing_reader(encoded) or _reason(error)) from error
+        raise UnreadableImage(path, _missing_reader(encoded) or _reason(error)) from error
     width, height = image.size
     if width * height > reading.max_pixels:
         raise _too_large(path, f"{width} x {height} pixels", reading)
@@ -160,8 +160,8 @@ def _upright(image: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(image) if orientation(image) != 1 else image
 
 
-def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
-    return UnreadablePicture(
+def _too_large(path: str, size: str, reading: Reading) -> UnreadableImage:
+    return UnreadableImage(
         path,
         f"its size {size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS if it is meant",
     )
@@ -169,14 +169,14 @@ def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
 
 def _missing_reader(encoded: bytes) -> str | None:
     """The hint for an image whose format needs an additional package, whatever its suffix."""
-    if picture_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
-        return f"it is a HEIC picture, which Pillow reads with pillow-heif ({HEIF_HINT})"
+    if image_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
+        return f"it is a HEIC image, which Pillow reads with pillow-heif ({HEIF_HINT})"
     return None
 
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
-        return "not a picture in a format that Pillow knows"
+        return "not an image in a format that Pillow knows"
     if isinstance(error, NotAFile):
         return error.strerror
     if isinstance(error, OSError) and error.errno is not None:
@@ -202,7 +202,7 @@ def existing_folder(data_path: str | None, dataset: str, layout: str) -> str:
         raise UserError(f"data path {folder} {wrong}; dataset {dataset} expects a folder {layout}")
     for below in _IMAGENET:
         if os.path.isdir(os.path.join(folder, below, "train")):
-            raise UserError(f"{folder} holds ImageNet one level off: its pictures are in {below}: give that")
+            raise UserError(f"{folder} holds ImageNet one level off: its images are in {below}: give that")
     return folder
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...contracts.dataset import require_split
-from ...loading.checked_files import Damaged, map_verified, write_array
+from ...data.checked_files import Damaged, map_verified, write_array
 from ...runtime.errors import UserError
 from ...runtime.files import map_array, open_regular
+from ...tasks.dataset import require_split
 from .image_dataset import ImageDataset
 from .reading import SPLITS, check_labels, existing_folder
 
@@ -258,7 +258,7 @@ def _announced_bytes(source: str, header: bytes, rank: int) -> int:
     announced, there = math.prod(struct.unpack(f">{rank}I", header[4:])), os.path.getsize(source)
     if source.endswith(".gz") and announced > max(_ALWAYS_ALLOWED, _LARGEST_GAIN * there):
         raise UserError(
-            f"{source} announces {announced + len(header):,} bytes, but has {there:,}: pictures do not compress so "
+            f"{source} announces {announced + len(header):,} bytes, but has {there:,}: images do not compress so "
             "well; get it again, or unpack it with gunzip if it is meant"
         )
     return announced

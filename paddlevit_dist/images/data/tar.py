@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...loading.checked_files import Damaged, map_verified, write_array
-from ...loading.path_index import Batch, PathIndex, ensure_path_index
+from ...data.checked_files import Damaged, map_verified, write_array
+from ...data.path_index import Batch, PathIndex, ensure_path_index
 from ...runtime.errors import UserError
 from ...runtime.files import map_array, read_regular, require_regular
 from .class_folders import IndexedImages
@@ -24,7 +24,7 @@ from .image_dataset import FILE as CLASSES_FILE
 from .image_dataset import name_folders, read_class_names
 from .imagenet import label_files, listed_labels
 from .prepared import read_preparation
-from .reading import UnreadablePicture, existing_folder
+from .reading import UnreadableImage, existing_folder
 from .tar_files import OpenFiles, Scan, find_shards, scan
 
 _SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
@@ -77,7 +77,7 @@ class TarImages(IndexedImages):
         """The bytes of image ``index`` as stored.
 
         Raises:
-            UnreadablePicture: the tar file cannot be read.
+            UnreadableImage: the tar file cannot be read.
             UserError: it has become shorter.
         """
         return self.part(index, 0, self.num_bytes(index)).tobytes()
@@ -87,7 +87,7 @@ class TarImages(IndexedImages):
         try:
             content = self._files.read(shard, self._location(index)[0] + start, length)
         except OSError as error:
-            raise UnreadablePicture(self.describe(index), error.strerror) from error
+            raise UnreadableImage(self.describe(index), error.strerror) from error
         if len(content) != length:
             raise UserError(f"{shard} has become shorter since it was indexed; start the run again")
         return content
@@ -117,7 +117,7 @@ def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, s
     if not shards:
         there = [known for known in SPLIT_WORDS if find_shards(root, known)]
         others = f"; there are some of {', '.join(there)}" if there else ""
-        raise UserError(f"{root} has no tar files of the {split} pictures, such as {split}-00000.tar{others}")
+        raise UserError(f"{root} has no tar files of the {split} images, such as {split}-00000.tar{others}")
     training_shards = find_shards(root, "train") if split != "train" else []
     key = _key(root, split, [*shards, *training_shards])
     locations_file = Path(cache_folder, f"tar-{split}-{key.hex()[:16]}.npy")
@@ -127,7 +127,7 @@ def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, s
         found = scan(root, shards, split, listed_labels(root, split))
         if not len(found.labels):
             others = f"; {found.left_out.summary()}" if found.left_out.counts else ""
-            raise UserError(f"{os.path.join(root, shards[0])} holds no pictures{others}")
+            raise UserError(f"{os.path.join(root, shards[0])} holds no images{others}")
         training = _open_index(root, "train", cache_folder)[0].class_names if training_shards else None
         labels = _resolve_classes(found, root, shards[0], training, classes)
         classes["left_out"] = found.left_out.as_json()
@@ -176,7 +176,7 @@ def _resolve_classes(
         count = len(names) if names else max(largest + 1, known["count"])
         if largest >= count:
             raise UserError(
-                f"a picture of {os.path.join(root, shard)} has label {largest}, but only {count} classes are named"
+                f"an image of {os.path.join(root, shard)} has label {largest}, but only {count} classes are named"
             )
         classes.update(names=names, groups=known["groups"], count=count)
         return found.labels

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ...loading.path_index import Batch, make_batch
+from ...data.path_index import Batch, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import open_regular
 from ...runtime.text_files import parse_json
@@ -56,7 +56,7 @@ def _members(shown: str, file: Any, size: int) -> Iterator[Member]:
     beginning = file.read(6)
     command = next((command for magic, command in _UNPACK.items() if beginning.startswith(magic)), None)
     if command is not None:
-        raise UserError(f"{shown} is compressed, but pictures are read in place: uncompress it once with {command}")
+        raise UserError(f"{shown} is compressed, but images are read in place: uncompress it once with {command}")
     file.seek(0)
     try:
         tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - the file is closed by who opened it
@@ -172,7 +172,7 @@ def find_shards(root: str, split: str) -> list[str]:
         ]
         if packed:
             raise UserError(
-                f"{os.path.join(root, folder, packed[0])} is compressed, but pictures are read in place: "
+                f"{os.path.join(root, folder, packed[0])} is compressed, but images are read in place: "
                 "uncompress it once"
             )
         if shards:
@@ -274,14 +274,14 @@ class _Contents:
                     f"{self.path} has no label for {os.fsdecode(member.name)}: expected {os.fsdecode(key)}.cls or .json"
                 )
             if key in keys:
-                raise UserError(f"{self.path} has two pictures for {os.fsdecode(key)}; expected one beside its label")
+                raise UserError(f"{self.path} has two images for {os.fsdecode(key)}; expected one beside its label")
             keys[key] = self.labels[key]
         for member in self.images:
             key = _key(member.name)[0]
             if key not in keys:
                 raise UserError(
                     f"{self.path} member {os.fsdecode(member.name)}: the key of a sample ends at the first dot, and "
-                    f"{os.fsdecode(key)} has no picture; name it without further dots"
+                    f"{os.fsdecode(key)} has no image; name it without further dots"
                 )
         self.images = kept
         return np.fromiter(keys.values(), np.int64, len(keys))

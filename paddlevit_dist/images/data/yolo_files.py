@@ -1,20 +1,20 @@
-"""Where YOLO's pictures and labels lie, and what its classes are called: as data.yaml says, or as folders do."""
+"""Where YOLO's images and labels lie, and what its classes are called: as data.yaml says, or as folders do."""
 
 import os
 from collections.abc import Collection
 from typing import NamedTuple
 
-from ...contracts.dataset import require_split
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_text, read_yaml
-from .annotated_files import picture_names, pictures_below, readable
+from ...tasks.dataset import require_split
+from .annotated_files import image_names, images_below, readable
 from .box_layouts import yolo_descriptions
 from .formats import SPLIT_WORDS, folder_paths
 from .image_dataset import read_class_names
 
 LAYOUT = (
     "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and "
-    "classes.txt, or with pictures, their .txt files and classes.txt"
+    "classes.txt, or with images, their .txt files and classes.txt"
 )
 
 
@@ -24,7 +24,7 @@ class Described(NamedTuple):
     Attributes:
         file: the YAML file.
         names: by number of the class.
-        places: folders or lists of pictures of each split, as they are written there.
+        places: folders or lists of images of each split, as they are written there.
         base: what these are relative to.
         notices: what in it does not fit together.
     """
@@ -36,10 +36,10 @@ class Described(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def labels_of(picture: str) -> str:
-    """The file of a picture's labels: the last folder "images" of its path becomes "labels"; where there is none, the
+def labels_of(image: str) -> str:
+    """The file of an image's labels: the last folder "images" of its path becomes "labels"; where there is none, the
     one beside it."""
-    stem = os.path.splitext(picture)[0]
+    stem = os.path.splitext(image)[0]
     before, found, behind = stem.rpartition(f"{os.sep}images{os.sep}")
     named = f"{before}{os.sep}labels{os.sep}{behind}.txt"
     return named if found and (os.path.isfile(named) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
@@ -94,15 +94,15 @@ def names_of(root: str) -> dict[int, str]:
     )
 
 
-def pictures_of(root: str, split: str, described: Described | None) -> list[str]:
-    """The files of a split's pictures, sorted."""
+def images_of(root: str, split: str, described: Described | None) -> list[str]:
+    """The files of a split's images, sorted."""
     if described is not None and described.places:
         require_split(split, tuple(described.places), described.file, _remark(split, described.places))
-        found = [picture for place in described.places[split] for picture in _pictures_at(root, place, described)]
+        found = [image for place in described.places[split] for image in _images_at(root, place, described)]
     else:
-        found = [os.path.join(folder, name) for folder in _folders_of(root, split) for name in pictures_below(folder)]
+        found = [os.path.join(folder, name) for folder in _folders_of(root, split) for name in images_below(folder)]
     if not found:
-        raise UserError(f"{described.file if described else root}: there are no {split} pictures")
+        raise UserError(f"{described.file if described else root}: there are no {split} images")
     return sorted(dict.fromkeys(found))
 
 
@@ -115,13 +115,13 @@ def _folders_of(root: str, split: str) -> list[str]:
                 return [folder]
     if split == "train" and os.path.isdir(images):
         return [images]  # one folder, which DATA.VAL_FRACTION may divide
-    if split == "train" and picture_names(root):  # with labels beside them, as labelImg writes them
+    if split == "train" and image_names(root):  # with labels beside them, as labelImg writes them
         return [root]
     known = [os.path.basename(path) for path in (*folder_paths(images), *folder_paths(root))]
     known = [name for name in known if name not in ("images", "labels")]
-    has_train = os.path.isdir(images) or bool(picture_names(root))
+    has_train = os.path.isdir(images) or bool(image_names(root))
     require_split(split, known, f"yolo at {root}", _remark(split, [*known, *(["train"] if has_train else [])]))
-    raise UserError(f"{root} has no folder of {split} pictures; expected a folder {LAYOUT}")
+    raise UserError(f"{root} has no folder of {split} images; expected a folder {LAYOUT}")
 
 
 def _remark(split: str, known: Collection[str]) -> str:
@@ -129,15 +129,15 @@ def _remark(split: str, known: Collection[str]) -> str:
     return "; DATA.VAL_FRACTION divides the training set" if helps else ""
 
 
-def _pictures_at(root: str, place: str, described: Described) -> list[str]:
-    """The pictures of a folder, or of a list, that data.yaml names."""
+def _images_at(root: str, place: str, described: Described) -> list[str]:
+    """The images of a folder, or of a list, that data.yaml names."""
     # Published files often say ../train/images and lie beside train.
     tries = [os.path.join(described.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]
     path = next((os.path.normpath(one) for one in tries if os.path.exists(one)), None)
     if path is None:
         raise UserError(f"{described.file} names {place}, which is not there; looked at {os.path.normpath(tries[0])}")
     if os.path.isdir(path):
-        return [os.path.join(path, name) for name in pictures_below(path)]
+        return [os.path.join(path, name) for name in images_below(path)]
     with readable(path):
         lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
     folder = os.path.dirname(path)

@@ -19,10 +19,10 @@ def corners(boxes: paddle.Tensor) -> paddle.Tensor:
 
 
 def relative(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
-    """Centre, width and height of boxes (N, M, 4) in pixels, as shares of their pictures.
+    """Centre, width and height of boxes (N, M, 4) in pixels, as shares of their images.
 
     Args:
-        sizes: (N, 2), height and width of each picture in pixels.
+        sizes: (N, 2), height and width of each image in pixels.
     """
     first, last = boxes[..., :2], boxes[..., 2:]
     centred = paddle.concat([(first + last) / 2, last - first], axis=-1)
@@ -96,11 +96,11 @@ def _on_device(weights: Sequence[float], like: paddle.Tensor) -> paddle.Tensor:
 
 
 def inside(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
-    """Boxes (N, ..., 4), cut at the borders of their pictures, of which ``sizes`` (N, 2) are height and width."""
+    """Boxes (N, ..., 4), cut at the borders of their images, of which ``sizes`` (N, 2) are height and width."""
     limits = _farthest_corners(sizes, boxes).reshape([boxes.shape[0], *[1] * (boxes.ndim - 2), 4])
     return paddle.minimum(paddle.clip(boxes, min=0.0), limits)
 
 
 def _farthest_corners(sizes: paddle.Tensor, like: paddle.Tensor) -> paddle.Tensor:
-    """x, y, x, y of the lower right corner of each picture, (N, 4)."""
+    """x, y, x, y of the lower right corner of each image, (N, 4)."""
     return paddle.concat([sizes.flip(axis=1)] * 2, axis=1).astype(like.dtype)

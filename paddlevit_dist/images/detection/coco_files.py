@@ -98,8 +98,8 @@ class Category(msgspec.Struct, gc=False):
     name: Any = None
 
 
-class Picture(msgspec.Struct, gc=False):
-    """What a file says of a picture; the last three are LVIS's."""
+class Image(msgspec.Struct, gc=False):
+    """What a file says of an image; the last three are LVIS's."""
 
     of: ClassVar[str] = "images"
     id: Any = None
@@ -124,23 +124,23 @@ class Annotation(msgspec.Struct, gc=False):
     segmentation: Any = None
 
 
-_KINDS = {kind.of: kind for kind in (Category, Picture, Annotation)}
+_KINDS = {kind.of: kind for kind in (Category, Image, Annotation)}
 _decode_annotation = msgspec.json.Decoder(Annotation).decode
 
 
 class CocoFile:
-    """A file's categories, its pictures and its annotations, in whatever order these lists come.
+    """A file's categories, its images and its annotations, in whatever order these lists come.
 
     Attributes:
-        takes_texts: ids of pictures and categories may be texts.
+        takes_texts: ids of images and categories may be texts.
         odd: what was odd, to be told.
         categories: by id, ascending; their ids and names are as they are meant.
         label_of: position of each category, by its id.
-        pictures: as they come, likewise; height and width are 0 where the file does not say.
-        positions: of the pictures, by their ids.
+        images: as they come, likewise; height and width are 0 where the file does not say.
+        positions: of the images, by their ids.
         has_annotations: the file has a list of annotations, perhaps an empty one.
         numbers: of each object its id; its position, from 1, where the file has none.
-        owners, labels: positions of its picture and of its category, -1 where the file does not have these.
+        owners, labels: positions of its image and of its category, -1 where the file does not have these.
         boxes: x, y, width, height, one object after the other; zeros where the file has none.
         areas: NaN where the file has none.
         crowds: whether it is one.
@@ -155,7 +155,7 @@ class CocoFile:
         """
         self.file, self.takes_texts, self.odd = file, takes_texts, OddData(file)
         self.categories: dict[Id, Category] = {}
-        self.pictures: list[Picture] = []
+        self.images: list[Image] = []
         self.positions: dict[Id, int] = {}
         self.numbers, self.owners, self.labels, self.crowds = array("q"), array("q"), array("q"), array("b")
         self.boxes, self.areas = array("d"), array("d")
@@ -175,7 +175,7 @@ class CocoFile:
 
     @property
     def kept(self) -> np.ndarray:
-        """bool (objects,): the file has their picture and their category."""
+        """bool (objects,): the file has their image and their category."""
         return (np.array(self.owners) >= 0) & (np.array(self.labels) >= 0)
 
     def columns(self) -> list[np.ndarray]:
@@ -184,13 +184,13 @@ class CocoFile:
 
     @property
     def sizes(self) -> np.ndarray:
-        """int64 (pictures, 2), height and width; 0 where the file does not say."""
-        return np.array([(one.height, one.width) for one in self.pictures], np.int64).reshape(-1, 2)
+        """int64 (images, 2), height and width; 0 where the file does not say."""
+        return np.array([(one.height, one.width) for one in self.images], np.int64).reshape(-1, 2)
 
     @property
     def federated(self) -> list[Id]:
-        """The pictures that were not checked for every category, as LVIS's lists say."""
-        return [one.id for one in self.pictures if one.neg_category_ids or one.not_exhaustive_category_ids]
+        """The images that were not checked for every category, as LVIS's lists say."""
+        return [one.id for one in self.images if one.neg_category_ids or one.not_exhaustive_category_ids]
 
     def error(self, number: int, entry: Any, name: str, expected: str) -> UserError:
         """What is wrong with an entry, by its position in its list, or with what it has of that name."""
@@ -202,7 +202,7 @@ class CocoFile:
     def _read(self, lists: Mapping[str, Iterator[Element]]) -> None:
         for name, add, found in (
             ("categories", self._add_category, self.categories),
-            ("images", self._add_picture, self.pictures),
+            ("images", self._add_image, self.images),
             ("annotations", self._add_annotation, [True]),
         ):
             for element in lists.get(name, ()):
@@ -215,9 +215,9 @@ class CocoFile:
 
     def _note_objects(self) -> None:
         text = "not checked for every category, as in LVIS: by COCO's rules what was not looked for counts as wrong"
-        self.odd.note_all("picture", text, self.federated)
+        self.odd.note_all("image", text, self.federated)
         numbers, owners = np.array(self.numbers), np.array(self.owners)
-        self.odd.note_all("object", "of a picture that the file does not have: left out", numbers[owners < 0])
+        self.odd.note_all("object", "of an image that the file does not have: left out", numbers[owners < 0])
         unknown = (owners >= 0) & (np.array(self.labels) < 0)
         self.odd.note_all("object", "of a category that the file does not have: left out", numbers[unknown])
         values, repeats = np.unique(numbers, return_counts=True)
@@ -241,19 +241,19 @@ class CocoFile:
             self.odd.note("category", f"with the name of another one ('{entry.name}')", own)
         self.categories[own] = entry
 
-    def _add_picture(self, element: Element) -> None:
+    def _add_image(self, element: Element) -> None:
         number, entry, *_ = element
         own = entry.id = self._id(number, entry, "id")
         if own in self.positions:
             other = f"that of images[{self.positions[own]}] too"
-            raise self.error(number, entry, "id", f"{other}; expected a number of its own for each picture")
+            raise self.error(number, entry, "id", f"{other}; expected a number of its own for each image")
         for side in ("height", "width"):
             value = self._number(number, entry, side, 0)
             if not 0 <= value <= _LARGEST_SIDE or value != int(value):
                 raise self.error(number, entry, side, "expected a whole number of pixels")
             setattr(entry, side, int(value))
-        self.positions[own] = len(self.pictures)
-        self.pictures.append(entry)
+        self.positions[own] = len(self.images)
+        self.images.append(entry)
 
     def _add_annotation(self, element: Element) -> None:
         number, entry, start, end = element

@@ -1,4 +1,4 @@
-"""What a network says of one picture."""
+"""What a network says of one image."""
 
 from typing import Any, NamedTuple
 
@@ -8,13 +8,13 @@ BOXES, MASKS = "bbox", "segm"  # what is compared, in the words of COCO's tools
 
 
 class Detections(NamedTuple):
-    """Objects found in one picture, in any order. Equal scores keep this order when they are ranked.
+    """Objects found in one image, in any order. Equal scores keep this order when they are ranked.
 
     Attributes:
-        boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of the original picture.
+        boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of the original image.
         scores: float32 (n,), higher is more certain.
         labels: int64 (n,), classes from 0.
-        masks: None, or one COCO run length for each: {"size": [height, width], "counts": ...}, of the original picture.
+        masks: None, or one COCO run length for each: {"size": [height, width], "counts": ...}, of the original image.
     """
 
     boxes: np.ndarray

@@ -1,4 +1,4 @@
-"""What a network that finds objects in pictures is to the task that trains it; what its layers begin with; and pictures
+"""What a network that finds objects in images is to the task that trains it; what its layers begin with; and images
 of different sizes in one batch."""
 
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...contracts.model import Model
-from ...contracts.task import Term
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
+from ...tasks.model import Model
+from ...tasks.task import Term
 from ..models.layers import Linear
 from .detections import Detections
 
@@ -35,15 +35,15 @@ COCO_CATEGORIES: dict[int, str] = {
 
 
 class Targets(NamedTuple):
-    """The objects in a batch of N pictures, of which none has more than M; M is at least 1.
+    """The objects in a batch of N images, of which none has more than M; M is at least 1.
 
     Attributes:
-        boxes: float32 (N, M, 4), x0, y0, x1, y1 in pixels of the transformed picture; zeros where there are fewer.
+        boxes: float32 (N, M, 4), x0, y0, x1, y1 in pixels of the transformed image; zeros where there are fewer.
         labels: int64 (N, M), from 0; -1 where there are fewer.
-        sizes: int64 (N, 2), height and width of each picture without padding.
-        box_counts: int64 (N,) in the host's memory, how many objects each picture has; None where nobody has them
+        sizes: int64 (N, 2), height and width of each image without padding.
+        box_counts: int64 (N,) in the host's memory, how many objects each image has; None where nobody has them
             there: ``labels`` says the same.
-        masks: uint8 (N, M, H, W) of the padded pictures, 1 on the object; None for a network without masks.
+        masks: uint8 (N, M, H, W) of the padded images, 1 on the object; None for a network without masks.
     """
 
     boxes: paddle.Tensor
@@ -83,7 +83,7 @@ class Criterion:
 
     def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
         """Loss terms by name, each a sum over the batch with its count. Every term depends on the outputs, also where
-        no picture has an object, so that all ranks have gradients of the same parameters."""
+        no image has an object, so that all ranks have gradients of the same parameters."""
         raise NotImplementedError
 
     def epoch_lines(self) -> list[str]:
@@ -92,13 +92,13 @@ class Criterion:
 
 
 class Detector(Model):
-    """Base class of networks that find objects in pictures of any size."""
+    """Base class of networks that find objects in images of any size."""
 
     #: outputs of the classifier in the authors' weights, one for each number up to COCO's largest id and one besides
     coco_outputs: ClassVar[int]
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
-    #: whether ``forward`` of pictures alone is a function of tensors, ``logits`` and ``boxes``, which can be exported
+    #: whether ``forward`` of images alone is a function of tensors, ``logits`` and ``boxes``, which can be exported
     is_exportable: ClassVar[bool] = False
     #: what losses are divided by with TRAIN.DETECTION_NORMALISER reference, for the log
     reference_normaliser: ClassVar[str] = (
@@ -132,18 +132,18 @@ class Detector(Model):
 
         Args:
             images: float32 (N, 3, H, W), normalised, zeros where padded, which is at the right and the bottom.
-            sizes: int64 (N, 2), height and width of each picture without padding; None: none is padded.
+            sizes: int64 (N, 2), height and width of each image without padding; None: none is padded.
             targets: in training only; without them nothing is random.
         """
         raise NotImplementedError
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
-        """The objects found in each picture, in the host's memory, best first.
+        """The objects found in each image, in the host's memory, best first.
 
         Args:
             outputs: of ``forward`` without targets.
             sizes: int64 (N, 2), as ``forward`` was given them.
-            original_sizes: int64 (N, 2), height and width of the pictures as stored: boxes are in their pixels.
+            original_sizes: int64 (N, 2), height and width of the images as stored: boxes are in their pixels.
         """
         raise NotImplementedError
 
@@ -173,11 +173,11 @@ def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
     return x if x.dtype == paddle.float64 else x.astype("float32")
 
 
-def chosen_pictures(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
-    """The pictures ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
+def chosen_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
+    """The images ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
 
     Args:
-        sizes: int64 (rows, 2), of these pictures.
+        sizes: int64 (rows, 2), of these images.
     """
     if len(rows) < images.shape[0]:
         first = rows[0]
@@ -190,7 +190,7 @@ def chosen_pictures(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarra
 
 
 def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Normalised pictures (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it.
+    """Normalised images (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it.
 
     Args:
         on_device: the same sizes where the images are, if they are there.

@@ -1,4 +1,4 @@
-"""Boxes drawn on pictures, with their names and scores."""
+"""Boxes drawn on images, with their names and scores."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ...contracts.figures import Colour, class_colours
 from ...runtime.lettering import drawable, letters
+from ...tasks.figures import Colour, class_colours
 from ..drawing import CELL_PX, fitted, in_square
 from ..run_lengths import decode
 
-_ENLARGED_TO_PX = CELL_PX  # the longer side of a small picture, or up to twice as much: names must fit in
+_ENLARGED_TO_PX = CELL_PX  # the longer side of a small image, or up to twice as much: names must fit in
 _TEXT_SHARE, _SMALLEST_TEXT_PX, _LARGEST_TEXT_PX = 1 / 45, 12, 40  # of the longer side
 _LINE_SHARE = 1 / 350
 _MARGIN_PX = 2  # around a name
@@ -24,31 +24,31 @@ _Plate = tuple[int, int, int, int]  # left, top, right, bottom of a name's backg
 
 
 def draw_boxes(
-    picture: np.ndarray,
+    image: np.ndarray,
     boxes: np.ndarray,
     labels: np.ndarray,
     names: Sequence[str],
     scores: np.ndarray | None = None,
     masks: Sequence[Any] | None = None,
 ) -> np.ndarray:
-    """The picture with boxes in the colours of their classes, the most certain in front; uint8 (height, width, 3). A
-    small picture is enlarged by a whole number, so that names can be read.
+    """The image with boxes in the colours of their classes, the most certain in front; uint8 (height, width, 3). A
+    small image is enlarged by a whole number, so that names can be read.
 
     Args:
-        picture: uint8 (height, width, 3).
+        image: uint8 (height, width, 3).
         boxes: (n, 4), x0, y0, x1, y1 in its pixels; what lies outside of it, or is not finite, is not shown.
         labels: int (n,); below 0: a grey box without a name.
         names: of the classes.
         scores: (n,); None: names alone are shown.
         masks: None, or for each box polygons or run lengths as in COCO's JSON, or an array (height, width).
     """
-    factor = enlargement(picture.shape[:2])
-    pixels = np.repeat(np.repeat(picture, factor, axis=0), factor, axis=1)
+    factor = enlargement(image.shape[:2])
+    pixels = np.repeat(np.repeat(image, factor, axis=0), factor, axis=1)
     colours = colours_of(labels, len(names))
     order = np.arange(len(boxes)) if scores is None else np.argsort(np.asarray(scores), kind="stable")
     if masks is not None:
         for place in order.tolist():
-            _tint(pixels, _as_array(masks[place], picture.shape[:2]), factor, colours[place])
+            _tint(pixels, _as_array(masks[place], image.shape[:2]), factor, colours[place])
     canvas = Image.fromarray(pixels)
     pen = _Pen(canvas)
     for place in order.tolist():
@@ -63,27 +63,27 @@ def draw_boxes(
 
 
 def in_cell(
-    picture: np.ndarray,
+    image: np.ndarray,
     boxes: np.ndarray,
     labels: np.ndarray,
     names: Sequence[str],
     masks: Any | None = None,
     scores: np.ndarray | None = None,
 ) -> np.ndarray:
-    """What ``draw_boxes`` draws, in a white square of ``CELL_PX``, so that pictures of all sizes go on one sheet.
+    """What ``draw_boxes`` draws, in a white square of ``CELL_PX``, so that images of all sizes go on one sheet.
 
     Args:
         masks: None, or uint8 (n, height, width).
     """
-    cell = fitted(picture)
+    cell = fitted(image)
     height, width = cell.shape[:2]
     if masks is not None:
         masks = [np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) for mask in masks]
-    return in_square(draw_boxes(cell, boxes * (CELL_PX / max(picture.shape[:2])), labels, names, scores, masks))
+    return in_square(draw_boxes(cell, boxes * (CELL_PX / max(image.shape[:2])), labels, names, scores, masks))
 
 
 def enlargement(size: Sequence[int]) -> int:
-    """By what whole number a picture of this height and width is enlarged."""
+    """By what whole number an image of this height and width is enlarged."""
     return max(1, -(-_ENLARGED_TO_PX // max(size)))
 
 

@@ -1,5 +1,5 @@
 """What somebody without this package needs to use an exported detector: a network of one input and one output, how
-pictures are prepared, and what the output means."""
+images are prepared, and what the output means."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ import paddle
 from paddle.nn import functional as F
 from PIL import Image
 
-from ...contracts.task import ExportParts
-from ..transforms.described import described_input, drawn_picture, normalised
+from ...tasks.task import ExportParts
+from ..transforms.described import described_input, drawn_image, normalised
 from .data.transforms import resize, resize_as_torchvision, whole_view
 from .detections import Detections
 from .detector import Detector, Outputs
@@ -22,13 +22,13 @@ _INTERPOLATIONS = {
 
 _SMALLEST = 1e-38  # probability whose logarithm is taken for that of 0
 _OUTPUT = (
-    "(batch, boxes, 4 + classes), for each box centre x, centre y, width and height as shares of the picture, then the "
+    "(batch, boxes, 4 + classes), for each box centre x, centre y, width and height as shares of the image, then the "
     "probability of each class; what they lack to 1 is that of no object"
 )
 
 
 class ExportedDetector(paddle.nn.Layer):
-    """A DETR as a function of normalised pictures of one size, without padding."""
+    """A DETR as a function of normalised images of one size, without padding."""
 
     def __init__(self, model: Detector) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class EvaluatedFunction(paddle.nn.Layer):
         self.function, self._family = function, family
 
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Outputs:
-        """Outputs of the network, of pictures without padding: logits whose softmax are the probabilities."""
+        """Outputs of the network, of images without padding: logits whose softmax are the probabilities."""
         found = self.function(images)  # (N, queries, 4 + classes)
         probabilities = found[:, :, 4:]
         nothing = 1 - probabilities.sum(axis=-1, keepdim=True)
@@ -70,17 +70,17 @@ def export_parts(data: Any, size: tuple[int, int], turned: bool) -> ExportParts:
 
     Args:
         data: the configuration's DATA.
-        size: height and width that pictures are resized to.
+        size: height and width that images are resized to.
         turned: they are turned as their EXIF orientation says.
     """
     about = {
         **described_input(data, turned, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
         "output": _OUTPUT,
-        "note": "an evaluation keeps the proportions of pictures, with so many pixels of the shorter side: "
+        "note": "an evaluation keeps the proportions of images, with so many pixels of the shorter side: "
         f"{data.EVAL_SHORTEST_SIDE}; it finds somewhat more than this model of one size",
     }
-    picture = drawn_picture(90, 120)
-    view = whole_view(Image.fromarray(picture), np.zeros((0, 4)), np.zeros(0, np.int64))
-    resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).picture
-    example = {"picture": picture, "input": normalised(np.asarray(resized), data)}
+    image = drawn_image(90, 120)
+    view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
+    resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image
+    example = {"picture": image, "input": normalised(np.asarray(resized), data)}
     return ExportParts(3, about, size, example=example, output_name="boxes")

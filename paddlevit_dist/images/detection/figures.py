@@ -1,11 +1,11 @@
-"""Figures of a detector's evaluation: curves, scores of each category, what it confuses, which pictures go wrong."""
+"""Figures of a detector's evaluation: curves, scores of each category, what it confuses, which images go wrong."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.figures import Chart, Figure, Matrix, Table
+from ...tasks.figures import Chart, Figure, Matrix, Table
 from ..drawing import gallery_of
 from .detections import Detections, as_written, corners_of
 from .drawing import in_cell
@@ -18,9 +18,9 @@ from .evaluation.accumulation import (
     MatchTable,
     accumulate,
 )
-from .evaluation.pictures import Quality, quality
+from .evaluation.images import Quality, quality
 
-_SHOWN = 12  # pictures of the gallery
+_SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
 _MOST_NAMES = 100  # of a confusion; more cannot be read
 _IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
@@ -31,7 +31,7 @@ _OVERLAP = 0.5
 
 
 class DetectionRecord(NamedTuple):
-    """What is kept of a picture: about 9 bytes for each detection, and 700 besides, without areas.
+    """What is kept of an image: about 9 bytes for each detection, and 700 besides, without areas.
 
     Attributes:
         labels: uint16 (d,).
@@ -50,10 +50,10 @@ class DetectionRecord(NamedTuple):
 
     @classmethod
     def of(cls, table: MatchTable, truth: Any, detections: Detections, least_score: float) -> "DetectionRecord":
-        """What is kept of one picture.
+        """What is kept of one image.
 
         Args:
-            table: of this picture alone.
+            table: of this image alone.
             truth: its annotations.
             least_score: detections with a lower score are confused with nothing.
         """
@@ -64,7 +64,7 @@ class DetectionRecord(NamedTuple):
 
 
 def joined(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
-    """The table of all pictures, in all areas alone, without ``annotated``; their ids are places among the records."""
+    """The table of all images, in all areas alone, without ``annotated``; their ids are places among the records."""
     labels, scores, found, ignored, true, _ = (np.concatenate(column) for column in zip(*records))
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
     totals[:, 0] = np.bincount(true, minlength=num_classes)[:num_classes]
@@ -194,7 +194,7 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
 
 
 def pairs(truth: Any, detections: Detections, num_classes: int, least_score: float) -> np.ndarray:
-    """What was taken for what in one picture, whatever the classes: of all annotations and detections that overlap
+    """What was taken for what in one image, whatever the classes: of all annotations and detections that overlap
     enough those with the largest IoU belong together, then those with the next, and so on.
 
     Args:
@@ -240,7 +240,7 @@ def confusion(all_pairs: Iterable[np.ndarray], num_classes: int) -> np.ndarray:
     across, "nothing" last.
 
     Args:
-        all_pairs: of ``pairs``, of any number of pictures.
+        all_pairs: of ``pairs``, of any number of images.
     """
     matrix = np.zeros((num_classes + 1) ** 2, np.int64)
     for some in all_pairs:

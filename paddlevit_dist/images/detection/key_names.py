@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...checkpoint.load import from_torch_names
-from ...contracts.model import KeyMap
+from ...tasks.model import KeyMap
 from ..models.key_names import RESNET, SWIN, renamed
 from .detector import COCO_CATEGORIES
 

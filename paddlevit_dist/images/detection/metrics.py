@@ -1,33 +1,33 @@
-"""COCO's scores over the processes of a run: each keeps what its pictures contribute, all of it is accumulated once."""
+"""COCO's scores over the processes of a run: each keeps what its images contribute, all of it is accumulated once."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...contracts.metrics import Kept, Metrics
-from ...parallel import all_gather
+from ...distributed import all_gather
 from ...runtime.errors import UserError
+from ...tasks.metrics import Metrics, SampleTable
 from ..run_lengths import text_of
 from .detections import Detections
 from .evaluation.accumulation import UNDEFINED, Accumulated, GrowingTable, MatchTable, accumulate
+from .evaluation.images import image_columns
 from .evaluation.matching import Candidates, Masks, match, match_found
-from .evaluation.pictures import picture_columns
 from .evaluation.resampling import Curves, named_scores
 
 _OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
 
 
 class DetectionMetrics(Metrics):
-    """Match tables of pictures, gathered from all ranks by ``compute``.
+    """Match tables of images, gathered from all ranks by ``compute``.
 
-    A picture that was evaluated twice, or not at all, is an error: the score would be that of other data.
+    An image that was evaluated twice, or not at all, is an error: the score would be that of other data.
 
     Args:
         class_names: in the order of labels.
-        pictures: of the whole split; None: unknown, and not checked.
+        images: of the whole split; None: unknown, and not checked.
         with_masks: masks are compared as well, where both annotations and detections have them.
-        least_score: of detections that count where those of one picture are counted.
+        least_score: of detections that count where those of one image are counted.
 
     Attributes:
         joined_tables: the matches of all ranks, once computed, by what is before the names of their numbers.
@@ -36,15 +36,15 @@ class DetectionMetrics(Metrics):
     def __init__(
         self,
         class_names: Sequence[str],
-        pictures: int | None = None,
+        images: int | None = None,
         with_masks: bool = False,
         least_score: float = 0.0,
     ) -> None:
         super().__init__()
         self.least_score = least_score
         self.class_names = list(class_names)
-        self.pictures = pictures
-        self.state = {"pictures": 0, "detections": 0, "not finite": 0}
+        self.images = images
+        self.state = {"images": 0, "detections": 0, "not finite": 0}
         self._boxes = GrowingTable(len(self.class_names))
         self._masks = GrowingTable(len(self.class_names)) if with_masks else None
         self._image_ids: list[int] = []  # of this rank, in the order in which they were added
@@ -54,12 +54,12 @@ class DetectionMetrics(Metrics):
     def update(
         self, image_id: int, truth: Any, detections: Detections, size: tuple[int, int] | None = None
     ) -> MatchTable:
-        """Add a picture; returns what its boxes contribute. Detections that are not finite count as none.
+        """Add an image; returns what its boxes contribute. Detections that are not finite count as none.
 
         Args:
-            image_id: different for each picture of the split.
+            image_id: different for each image of the split.
             truth: what is annotated, as ``Truth``; with ``masks`` where these are compared.
-            size: height and width of the picture; only masks need it.
+            size: height and width of the image; only masks need it.
         """
         given = len(detections.scores)
         detections = detections.finite()
@@ -70,7 +70,7 @@ class DetectionMetrics(Metrics):
             found = Candidates(masks, detections.scores, detections.labels)
             self._masks.add(match_found(image_id, truth, found, len(self.class_names)))
         self._image_ids.append(image_id)
-        self.state["pictures"] += 1
+        self.state["images"] += 1
         self.state["detections"] += len(detections.scores)
         self.state["not finite"] += given - len(detections.scores)
         return table
@@ -89,8 +89,8 @@ class DetectionMetrics(Metrics):
     def _accumulated(self, tables: GrowingTable, prefix: str) -> Accumulated:
         gathered = all_gather(tables.joined().packed())
         table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
-        if self.pictures is not None and len(table.image_ids) != self.pictures:
-            raise RuntimeError(f"{len(table.image_ids):,} pictures were evaluated of {self.pictures:,}")
+        if self.images is not None and len(table.image_ids) != self.images:
+            raise RuntimeError(f"{len(table.image_ids):,} images were evaluated of {self.images:,}")
         self.joined_tables[prefix] = table
         return accumulate(table)
 
@@ -103,7 +103,7 @@ class DetectionMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """The id of each picture, int64 (pictures,): what they contribute has been gathered by ``compute``."""
+        """The id of each image, int64 (images,): what they contribute has been gathered by ``compute``."""
         return [np.array(self._image_ids, np.int64)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -117,19 +117,19 @@ class DetectionMetrics(Metrics):
             found[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, image_ids)
         return found
 
-    def kept(self, table: Sequence[np.ndarray]) -> Kept:
+    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
         named = {
             f"{prefix}{name}": column
             for prefix, matches in self.joined_tables.items()
             for name, column in matches._asdict().items()
         }
-        return Kept("boxes", self.class_names, {"ids": table[0], **named})
+        return SampleTable("boxes", self.class_names, {"ids": table[0], **named})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """See ``picture_columns``."""
+        """See ``image_columns``."""
         values: dict[str, Sequence[Any]] = {}
         for prefix, (curves, places) in self._curves_and_places(table[0]).items():
-            of_all = picture_columns(self.joined_tables[prefix], curves, self.class_names, self.least_score)
+            of_all = image_columns(self.joined_tables[prefix], curves, self.class_names, self.least_score)
             values.update({f"{prefix}{name}": [column[place] for place in places] for name, column in of_all.items()})
         return values
 
@@ -139,21 +139,21 @@ class DetectionMetrics(Metrics):
         shown[0] += self.beside("AP", 3)
         if "AR_100" not in values:  # which is defined wherever AP is
             shown.append("(nothing is annotated: AP is not defined, -1 for COCO's tools)")
-        if values.get("not finite"):  # not known of some of the pictures
+        if values.get("not finite"):  # not known of some of the images
             shown.append(f"({values['not finite']:,} detections are not finite)")
         return " ".join(shown)
 
 
 def _masks_of(image_id: int, truth: Any, detections: Detections, size: tuple[int, int]) -> Masks:
-    """The masks of a picture as they are compared.
+    """The masks of an image as they are compared.
 
     Raises:
-        UserError: what stands for a mask is none of this picture.
+        UserError: what stands for a mask is none of this image.
     """
     texts: list[list[bytes]] = []
     for what, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):
         try:
             texts.append([text_of(mask, *size) for mask in masks or ()])
         except ValueError as error:
-            raise UserError(f"picture {image_id}: {what} cannot be compared: its segmentation {error}") from None
+            raise UserError(f"image {image_id}: {what} cannot be compared: its segmentation {error}") from None
     return Masks(texts[0], texts[1], size[0])

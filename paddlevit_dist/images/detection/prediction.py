@@ -1,4 +1,4 @@
-"""What a detector says of pictures, in tables, drawn and as files in COCO's format."""
+"""What a detector says of images, in tables, drawn and as files in COCO's format."""
 
 import contextlib
 import json
@@ -9,13 +9,13 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ...contracts.dataset import Samples
-from ...contracts.prediction import Entry, InputSamples, PredictionWriter, Row
-from ...contracts.sample_checks import BadSample
 from ...runtime.files import atomic_file
+from ...tasks.dataset import Samples
+from ...tasks.prediction import Entry, InputSamples, PredictionWriter, Row
+from ...tasks.sample_checks import BadSample
 from ..data.formats import stems
-from ..data.inputs import PICTURES, AnnotatedPictures
-from .data.indexed_pictures import numbers_of
+from ..data.inputs import IMAGES, AnnotatedImages
+from .data.indexed_images import numbers_of
 from .data.samples import DetectionSample
 from .data.transforms import EvaluationTransform, whole_view
 from .detections import BOXES, MASKS, Detections, as_written
@@ -28,20 +28,20 @@ _FILES = {BOXES: "results.json", MASKS: "results_masks.json"}
 
 
 class AsEvaluated(NamedTuple):
-    """A picture without annotations as an evaluation would see it."""
+    """An image without annotations as an evaluation would see it."""
 
     transform: EvaluationTransform
 
-    def __call__(self, picture: Image.Image, generator: np.random.Generator) -> DetectionSample:
+    def __call__(self, stored: Image.Image, generator: np.random.Generator) -> DetectionSample:
         nothing = np.zeros(0, np.int64)
-        view = self.transform(whole_view(picture, _NO_BOXES, nothing), generator)
-        image = np.ascontiguousarray(np.asarray(view.picture).transpose(2, 0, 1))
-        size = (picture.size[1], picture.size[0])
+        view = self.transform(whole_view(stored, _NO_BOXES, nothing), generator)
+        image = np.ascontiguousarray(np.asarray(view.stored).transpose(2, 0, 1))
+        size = (stored.size[1], stored.size[0])
         return DetectionSample(-1, False, image, size, _NO_BOXES.astype(np.float32), nothing)
 
 
 def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -> list[Row]:
-    """A row for each box with that score, best first, in pixels of the picture; one without values where there is none.
+    """A row for each box with that score, best first, in pixels of the image; one without values where there is none.
 
     Raises:
         BadSample: a score or a box is not finite.
@@ -58,7 +58,7 @@ def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -
 
 class DetectionWriter(PredictionWriter):
     """Writes ``results.json``, and beside it ``results_masks.json`` where there are masks; draws the boxes on each
-    picture that has no annotations.
+    image that has no annotations.
 
     Args:
         folder: exists.
@@ -80,16 +80,16 @@ class DetectionWriter(PredictionWriter):
         self.folder, self.samples, self.least_score = folder, samples, least_score
         self.class_names, self.category_ids = list(class_names), list(category_ids)
         self._ids = numbers_of(stems(samples.names)).tolist() if isinstance(samples, InputSamples) else None
-        self._pictures = AnnotatedPictures(folder, samples)
+        self._images = AnnotatedImages(folder, samples)
 
     def write(self, index: int, prediction: Detections, truth: Any = None) -> Row:
         shown = prediction.only(prediction.scores >= self.least_score)
 
-        def drawn(picture: Image.Image) -> Image.Image:
+        def drawn(image: Image.Image) -> Image.Image:
             found = shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks
-            return Image.fromarray(draw_boxes(np.asarray(picture), *found))
+            return Image.fromarray(draw_boxes(np.asarray(image), *found))
 
-        name = self._pictures.write(index, drawn)
+        name = self._images.write(index, drawn)
         return {} if name is None else {"picture": name}
 
     def kept(self, index: int, prediction: Detections, truth: Any = None) -> dict[str, str]:
@@ -124,16 +124,14 @@ class DetectionWriter(PredictionWriter):
         is_running = self._ids == list(range(1, len(self._ids) + 1))
         ids = "1, 2, 3 in the order of the inputs" if is_running else "the numbers that their files are called by"
         shown = f"boxes with a score of at least {self.least_score:g} (-least_score)"
-        drawn = f"{shown} are in the tables and drawn on the pictures in {self.folder / PICTURES}"
+        drawn = f"{shown} are in the tables and drawn on the images in {self.folder / IMAGES}"
         if not any_shown:
-            drawn = (
-                f"there are no {shown}: the tables name none, and the pictures in {self.folder / PICTURES} have none"
-            )
-        return [drawn, f"{said}; the pictures' ids are {ids}"]
+            drawn = f"there are no {shown}: the tables name none, and the images in {self.folder / IMAGES} have none"
+        return [drawn, f"{said}; the images' ids are {ids}"]
 
 
 def results_of(image_id: int, found: Detections, category_ids: Sequence[int], kind: str) -> list[dict[str, Any]]:
-    """What COCO's format says of one picture. Numbers are exact, so that scores are those of the network; what is not
+    """What COCO's format says of one image. Numbers are exact, so that scores are those of the network; what is not
     finite, and labels that stand for no category, are left out.
 
     Args:

@@ -1,11 +1,11 @@
-"""Configuration keys of object detection and of pictures with boxes."""
+"""Configuration keys of object detection and of images with boxes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Setting, Table, Unused, optional
 from ...runtime.errors import UserError
+from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, Key, Setting, Table, Unused, optional
 from ..settings import SIDE_PX
 
 PIXELS, EDGES = "pixels", "edges"
@@ -18,19 +18,19 @@ _TRANSFORMS = (
         "DATA.SHORTEST_SIDES",
         list(range(480, 801, 32)),
         "int",
-        "training: each picture is resized so that its shorter side is one of these, in pixels",
+        "training: each image is resized so that its shorter side is one of these, in pixels",
         SIDE_PX,
         many=True,
     ),
     Key(
         "DATA.LONGEST_SIDE", 1333, "int", "training: most pixels of the longer side, whatever the shorter one", SIDE_PX
     ),
-    Key("DATA.CROP_PROBABILITY", 0.5, "float", "training: probability of a picture that is cropped first", SHARE),
+    Key("DATA.CROP_PROBABILITY", 0.5, "float", "training: probability of an image that is cropped first", SHARE),
     Key(
         "DATA.CROP_SHORTEST_SIDES",
         [400, 500, 600],
         "int",
-        "training: a picture to be cropped is resized to one of these first",
+        "training: an image to be cropped is resized to one of these first",
         SIDE_PX,
         many=True,
     ),
@@ -56,7 +56,7 @@ _TRANSFORMS = (
         "DATA.GROUP_BY_SHAPE",
         0,
         "int",
-        "training: so many pictures that follow one another have similar shapes, which saves padding; a multiple of "
+        "training: so many images that follow one another have similar shapes, which saves padding; a multiple of "
         "BATCH_SIZE; 0: the order is free",
         AT_LEAST_0,
     ),
@@ -69,23 +69,23 @@ _FILES = (
         "coco: file of the training annotations, below DATA_PATH or absolute; voc: name of a list such as trainval",
     ),
     optional("DATA.VAL_ANNOTATIONS", "path", "the same for validation"),
-    optional("DATA.TRAIN_PICTURES", "path", "coco: folder of the training pictures, below DATA_PATH or absolute"),
-    optional("DATA.VAL_PICTURES", "path", "coco: folder of the validation pictures"),
+    optional("DATA.TRAIN_PICTURES", "path", "coco: folder of the training images, below DATA_PATH or absolute"),
+    optional("DATA.VAL_PICTURES", "path", "coco: folder of the validation images"),
     Key(
         "DATA.VOC_CORNERS",
         PIXELS,
         "text",
         "voc: corners are numbers of pixels, from 1 and inside the box, as VOC has them; or distances from the "
-        "picture's edges, from 0, as some programs write them",
+        "image's edges, from 0, as some programs write them",
         choices=(PIXELS, EDGES),
     ),
     Key(
         "DATA.PICTURES_ANYWHERE",
         False,
         "bool",
-        "coco: a file_name may lead out of DATA_PATH and the folder of pictures, as ../a.jpg or /a.jpg do",
+        "coco: a file_name may lead out of DATA_PATH and the folder of images, as ../a.jpg or /a.jpg do",
     ),
-    Key("DATA.KEEP_EMPTY", True, "bool", "training: keep pictures in which there is nothing to learn"),
+    Key("DATA.KEEP_EMPTY", True, "bool", "training: keep images in which there is nothing to learn"),
 )
 
 _NETWORKS = (
@@ -93,7 +93,7 @@ _NETWORKS = (
         "DETECTION.EVALUATE_AS",
         SINGLE,
         "text",
-        "pictures of one forward pass of an evaluation: a single one; several of equal shapes; padded to the largest, "
+        "images of one forward pass of an evaluation: a single one; several of equal shapes; padded to the largest, "
         "which changes the scores unless MODEL.MASK_PADDING keeps the padding at zero; or of one size, that of "
         "DETECTION.EXPORT_SIZE whatever their proportions, as an exported model takes them",
         choices=(SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE),
@@ -102,8 +102,8 @@ _NETWORKS = (
         "DETECTION.TIGHT_PADDING",
         True,
         "bool",
-        "training: pictures are padded to the largest of their batch; False: to a square that holds any, so that no "
-        "step depends on which pictures are together, for more memory and time",
+        "training: images are padded to the largest of their batch; False: to a square that holds any, so that no "
+        "step depends on which images are together, for more memory and time",
     ),
     Key(
         "DETECTION.SHOWN_SCORE",
@@ -116,7 +116,7 @@ _NETWORKS = (
         "DETECTION.EXPORT_SIZE",
         None,
         "int",
-        "export, and an evaluation as one_size: height and width that pictures are resized to; None: a square of "
+        "export, and an evaluation as one_size: height and width that images are resized to; None: a square of "
         "DATA.EVAL_SHORTEST_SIDE pixels",
         AT_LEAST_1,
         many=True,
@@ -127,12 +127,12 @@ _NETWORKS = (
         "MODEL.MASK_PADDING",
         False,
         "bool",
-        "set what is beside a picture in its batch to zero after each layer of the backbone: a picture then gives the "
+        "set what is beside an image in its batch to zero after each layer of the backbone: an image then gives the "
         "same boxes in any batch, which published weights were not trained for",
     ),
     optional("MODEL.BACKBONE", "text", "DETR: the model whose feature map the transformer sees, such as resnet50"),
     optional("MODEL.DILATION", "bool", "DETR: the last stage of the backbone is dilated instead of halved (DC5)"),
-    optional("MODEL.NUM_QUERIES", "int", "DETR: the most objects that are found in a picture", AT_LEAST_1),
+    optional("MODEL.NUM_QUERIES", "int", "DETR: the most objects that are found in an image", AT_LEAST_1),
     optional("MODEL.ENCODER_LAYERS", "int", "DETR: layers of the encoder", AT_LEAST_0),
     optional("MODEL.DECODER_LAYERS", "int", "DETR: layers of the decoder", AT_LEAST_1),
     Key(
@@ -145,7 +145,7 @@ _NETWORKS = (
         "TRAIN.RANDOM_SAMPLES",
         True,
         "bool",
-        "Mask R-CNN: the anchors and regions of a picture that learn are drawn at random; False: always the same",
+        "Mask R-CNN: the anchors and regions of an image that learn are drawn at random; False: always the same",
     ),
     Key(
         "TRAIN.DETECTION_NORMALISER",
@@ -173,7 +173,7 @@ OPTIONS = tuple(
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Pictures are evaluated in the size usual for COCO, and turned as their boxes ask for, unless somebody says
+    """Images are evaluated in the size usual for COCO, and turned as their boxes ask for, unless somebody says
     otherwise."""
     for name, side in _EVALUATED_SIDES.items():
         if values.DATA[name] is None:
@@ -183,7 +183,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: Given) -> list[str]:
+def _check(given: ConfigView) -> list[str]:
     values = given.values
     if values.DETECTION.EVALUATE_AS == PADDED and not values.MODEL.MASK_PADDING:
         raise UserError(
@@ -209,7 +209,7 @@ def _check(given: Given) -> list[str]:
     return []
 
 
-def _unused(given: Given) -> Iterator[Unused]:
+def _unused(given: ConfigView) -> Iterator[Unused]:
     dataset = given.values.DATA.DATASET
     if dataset not in ("coco", "voc"):
         yield Unused(
@@ -224,7 +224,7 @@ def _unused(given: Given) -> Iterator[Unused]:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
     if not given.values.DATA.CROP_PROBABILITY:
         yield Unused(
-            ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no picture is cropped: {}"
+            ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"
         )
 
 

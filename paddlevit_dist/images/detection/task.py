@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...contracts.dataset import Samples
-from ...contracts.figures import Colour, Figure
-from ...contracts.metrics import Metrics
-from ...contracts.prediction import InputSamples, Learned, PredictionWriter, Row
-from ...contracts.sample_checks import require_finite, require_labels
-from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Term
 from ...models import model_options
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
+from ...tasks.dataset import Samples
+from ...tasks.figures import Colour, Figure
+from ...tasks.metrics import Metrics
+from ...tasks.prediction import InputSamples, PredictionWriter, Row, TrainedMeta
+from ...tasks.sample_checks import require_finite, require_labels
+from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Term
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
@@ -32,12 +32,12 @@ from .data.samples import (
 )
 from .data.transforms import evaluation_transform, export_size
 from .detections import Detections, corners_of
-from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_pictures, zero_padding
+from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_images, zero_padding
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS
 
 
 class Detection(BackboneTask):
-    """Trains and evaluates a network that finds objects in pictures."""
+    """Trains and evaluates a network that finds objects in images."""
 
     best_metric = ("AP", True)
     classes_word = "categories"
@@ -54,7 +54,7 @@ class Detection(BackboneTask):
         super().__init__(config)
         self.category_ids: list[int] = []
         self.evaluated: DetectionDataset | None = None
-        self._padded_side = 0  # to which training pictures are padded at least
+        self._padded_side = 0  # to which training images are padded at least
         self._turned: dict[str, bool] = {}  # of each split that is open
         self._criterion: Criterion | None = None
         self.model_options.update(self._own_options())
@@ -143,7 +143,7 @@ class Detection(BackboneTask):
 
     def remedy_for_input(self, name: str, theirs: Any) -> str:
         if name in self._turned:
-            return f"DATA.EXIF_ROTATE {str(theirs).lower()} reads pictures as they were read there"
+            return f"DATA.EXIF_ROTATE {str(theirs).lower()} reads images as they were read there"
         return super().remedy_for_input(name, theirs)
 
     def classes_in(self, sample: DetectionSample) -> np.ndarray | None:
@@ -157,11 +157,11 @@ class Detection(BackboneTask):
         return collate(samples, self._padded_side if samples[0].is_training else 0)
 
     def finish_epoch(self) -> list[str]:
-        """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every
+        """What the losses say of the epoch; and merge the unreadable images found by all ranks into one list. Every
         rank must call this."""
         return [*self.criterion.epoch_lines(), *super().finish_epoch()]
 
-    def pictures(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it, with the boxes that it learns."""
         from .drawing import in_cell
 
@@ -175,17 +175,17 @@ class Detection(BackboneTask):
             drawn.append((in_cell(np.ascontiguousarray(pixels), boxes, labels, self.class_names, masks), caption))
         return drawn
 
-    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """Pictures as an evaluation has them, with all that is annotated; crowds are grey."""
+    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+        """Images as an evaluation has them, with all that is annotated; crowds are grey."""
         from .drawing import in_cell
         from .prediction import AsEvaluated
 
         transform = AsEvaluated(evaluation_transform(self.config))
         drawn = []
         for index in indices:
-            picture, annotations = samples.dataset.read(index)
-            image = transform(picture, np.random.default_rng(0)).image
-            scale = np.array([image.shape[2] / picture.size[0], image.shape[1] / picture.size[1]] * 2)
+            stored, annotations = samples.dataset.read(index)
+            image = transform(stored, np.random.default_rng(0)).image
+            scale = np.array([image.shape[2] / stored.size[0], image.shape[1] / stored.size[1]] * 2)
             boxes = corners_of(annotations.boxes) * scale
             labels = np.where(annotations.is_crowd, -1, annotations.labels)
             pixels = np.ascontiguousarray(np.rint(image.transpose(1, 2, 0)).astype(np.uint8))
@@ -193,7 +193,7 @@ class Detection(BackboneTask):
             drawn.append((in_cell(pixels, boxes, labels, self.class_names), caption))
         return drawn
 
-    def picture_legend(self) -> list[tuple[str, Colour]]:
+    def image_legend(self) -> list[tuple[str, Colour]]:
         from .drawing import CROWD, colours_of
 
         number = len(self.class_names)
@@ -228,7 +228,7 @@ class Detection(BackboneTask):
         """Pixels (N, 3, H, W) -> float32; exactly zero where padded.
 
         Args:
-            sizes: int64 (N, 2), height and width of each picture without padding.
+            sizes: int64 (N, 2), height and width of each image without padding.
             on_device: the same on the device, if they are there.
         """
         return zero_padding(self.normaliser(images), sizes, on_device)
@@ -286,13 +286,13 @@ class Detection(BackboneTask):
         return DetectionWriter(folder, samples, self.class_names, self.category_ids, least)
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Detections]:
-        """What is found in each picture, in its own pixels, best first."""
+        """What is found in each image, in its own pixels, best first."""
         facts = host_facts(batch)
         found: list[Any] = [None] * len(facts["sizes"])
         outputs: list[tuple[list[int], Outputs]] = []
         for rows in passes(facts["sizes"], self.config.DETECTION.EVALUATE_AS):
             sizes = facts["sizes"][rows]
-            images = self.normalise(chosen_pictures(batch["images"], rows, sizes), sizes)
+            images = self.normalise(chosen_images(batch["images"], rows, sizes), sizes)
             is_padded = (sizes != sizes[0]).any()
             outputs.append((rows, model(images, to_device(sizes) if is_padded else None)))
         for rows, of_pass in outputs:  # a GPU has its work by now, and is waited for
@@ -301,7 +301,7 @@ class Detection(BackboneTask):
                 found[row] = one
         return found
 
-    def name_classes(self, number: int, learned: Learned) -> None:
+    def name_classes(self, number: int, learned: TrainedMeta) -> None:
         """Take names and ids from the weights; of those that say nothing, 80 categories are COCO's."""
         ids = learned.data.get("category ids")
         if not learned.class_names and number == len(COCO_CATEGORIES):
@@ -313,7 +313,7 @@ class Detection(BackboneTask):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         from .prediction import AsEvaluated
 
-        return self.new_pictures(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config)))
+        return self.new_images(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config)))
 
     def prediction_rows(self, prediction: Detections) -> list[Row]:
         from .prediction import rows_of
@@ -341,7 +341,7 @@ class Detection(BackboneTask):
 
         if self.config.DETECTION.EVALUATE_AS != ONE_SIZE:
             raise UserError(
-                "an exported detector takes pictures of one size, and DETECTION.EVALUATE_AS "
+                "an exported detector takes images of one size, and DETECTION.EVALUATE_AS "
                 f"{self.config.DETECTION.EVALUATE_AS} keeps their proportions: set it to {ONE_SIZE}"
             )
         return EvaluatedFunction(function, self._family)

@@ -18,7 +18,7 @@ _PUBLISHED = {
     "frozen_batch_norm": True,
     "frozen_stages": 2,
 }
-# For pictures of 48 to 96 pixels, on CPUs: a backbone of two narrow stages, which ends at an eighth of the picture
+# For images of 48 to 96 pixels, on CPUs: a backbone of two narrow stages, which ends at an eighth of the image
 # and learns from nothing, queries that begin as points on a grid.
 _SMALL = {
     "backbone": "resnet18",
@@ -68,7 +68,7 @@ MASK_RCNN: Variants = {
             "box_beta": 0.0,
         },
     },
-    # for pictures of 64 to 128 pixels, such as synthetic_shapes: an object is a tenth as large as COCO's
+    # for images of 64 to 128 pixels, such as synthetic_shapes: an object is a tenth as large as COCO's
     "mask_rcnn_small": {
         "backbone": "resnet18",
         "backbone_options": {"dims": (16, 32, 64, 64), "depths": (1, 1, 1, 1)},
@@ -106,10 +106,10 @@ class Rules(NamedTuple):
             one that has less than the second with all objects learns to be none, others learn nothing.
         lowest_overlap: the anchors that overlap an object most learn to be it with less, but at least this.
         random_samples: whether the anchors and regions that learn are drawn at random; else they are always the same
-            of a picture.
-        anchor_samples, anchor_share: anchors of a picture that learn, and the largest share of positive ones.
+            of an image.
+        anchor_samples, anchor_share: anchors of an image that learn, and the largest share of positive ones.
         proposals_before, proposals_after: proposals kept in training, of each level before overlapping ones are
-            suppressed, and of a picture thereafter.
+            suppressed, and of an image thereafter.
         evaluated_before, evaluated_after: the same without targets.
         proposal_overlap: a proposal whose IoU with a better one is larger is suppressed.
         region_overlap: a region with at least this IoU learns to be the object, any other to be background.
@@ -122,7 +122,7 @@ class Rules(NamedTuple):
         reference_size: side in pixels of a region that is cut out of the third map.
         least_score: of a detection.
         detection_overlap: a detection whose IoU with a better one of its class is larger is suppressed.
-        detections: the most in a picture.
+        detections: the most in an image.
     """
 
     anchor_sizes: tuple[float, ...] = (32, 64, 128, 256, 512)

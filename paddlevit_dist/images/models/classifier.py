@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import paddle
 from paddle import nn
 
-from ...contracts.model import Model
+from ...tasks.model import Model
 from .layers import linear
 
 

@@ -20,7 +20,7 @@ _DILATED_STAGES = 2
 
 
 class FCN(Segmenter):
-    """FCN on a ResNet; its logits have an eighth of the picture's sides. Dropout is of single values.
+    """FCN on a ResNet; its logits have an eighth of the image's sides. Dropout is of single values.
 
     The arguments are those of ``Segmenter``.
     """

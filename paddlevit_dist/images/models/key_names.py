@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...checkpoint.load import from_torch_names
-from ...contracts.model import KeyMap
+from ...tasks.model import KeyMap
 
 Rule = tuple[str, str | Callable[["re.Match[str]"], str]]
 

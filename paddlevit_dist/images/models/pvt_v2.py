@@ -11,7 +11,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...contracts.model import groups_by_layers
+from ...tasks.model import groups_by_layers
 from . import key_names
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier
@@ -72,11 +72,11 @@ class SpatialReductionAttention(MultiHeadAttention):
         return self.dropout(self.proj(attend(self, q, self.heads(self.kv(x)))))  # (batch, tokens, dim)
 
     def _reduced(self, x, grid: tuple[int, int]):
-        picture = x.reshape([-1, *grid, self.dim])
+        image = x.reshape([-1, *grid, self.dim])
         if self.is_linear:
-            pooled = nn.functional.adaptive_avg_pool2d(picture.transpose([0, 3, 1, 2]), _POOLED)
-            picture = pooled.transpose([0, 2, 3, 1])
-        return self.act(self.norm(self.sr(picture).flatten(1, 2)))  # (batch, reduced tokens, dim)
+            pooled = nn.functional.adaptive_avg_pool2d(image.transpose([0, 3, 1, 2]), _POOLED)
+            image = pooled.transpose([0, 2, 3, 1])
+        return self.act(self.norm(self.sr(image).flatten(1, 2)))  # (batch, reduced tokens, dim)
 
 
 class ConvolutionalMlp(nn.Layer):

@@ -47,7 +47,7 @@ def _batch_norm(channels: int) -> nn.Layer:
 
 
 def _convolution(inputs: int, outputs: int, kernel_size: int, stride: int = 1, dilation: int = 1) -> nn.Conv2D:
-    """Without bias; of a picture of n pixels it leaves ceil(n / stride). Weights start with the variance 2 / fan-out
+    """Without bias; of an image of n pixels it leaves ceil(n / stride). Weights start with the variance 2 / fan-out
     (He et al., 2015, arXiv 1502.01852), as torchvision's."""
     deviation = math.sqrt(2.0 / (kernel_size * kernel_size * outputs))
     return nn.Conv2D(
@@ -83,7 +83,7 @@ class _Block(nn.Layer):
         """(batch, outputs, height, width) of (batch, inputs, ...).
 
         Args:
-            before, after: 1 where a picture is and 0 where it is padded, (batch, 1, height, width) of the input and of
+            before, after: 1 where an image is and 0 where it is padded, (batch, 1, height, width) of the input and of
                 the output; None: nothing is padded.
         """
         shortcut = x if self.downsample is None else self.downsample(x)
@@ -132,7 +132,7 @@ class Bottleneck(_Block):
         self.bn3 = norm(4 * channels)
 
     def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
-        x = _masked(F.relu(self.bn1(self.conv1(x))), before)  # what the 3 x 3 convolution sees beside a picture is 0
+        x = _masked(F.relu(self.bn1(self.conv1(x))), before)  # what the 3 x 3 convolution sees beside an image is 0
         x = F.relu(self.bn2(self.conv2(x)))
         return self.bn3(self.conv3(x))
 
@@ -148,9 +148,9 @@ class ResNet(Classifier):
             detectors begin), and so on. Their batch norms are fixed.
         dilation: how many of the last stages keep the resolution of what comes before them, by convolutions that are
             dilated by 2, then by 4 (but a stage's first, by what the stage before has), as torchvision's
-            ``replace_stride_with_dilation``: 1 is DETR's DC5, 2 has an eighth of the picture's resolution.
-        mask_padding: ``features`` sets padded positions to zero after each layer, so that a picture in a padded batch
-            gives the numbers of the picture alone.
+            ``replace_stride_with_dilation``: 1 is DETR's DC5, 2 has an eighth of the image's resolution.
+        mask_padding: ``features`` sets padded positions to zero after each layer, so that an image in a padded batch
+            gives the numbers of the image alone.
     """
 
     variants = RESNET
@@ -241,8 +241,8 @@ class ResNet(Classifier):
 
         Args:
             x: (batch, in_channels, height, width), padded at the right and the bottom.
-            sizes: int64 (batch, 2), height and width of each picture without its padding; read with ``mask_padding``.
-                A map then holds a picture's ceil(height / stride) x ceil(width / stride) positions and zeros.
+            sizes: int64 (batch, 2), height and width of each image without its padding; read with ``mask_padding``.
+                A map then holds an image's ceil(height / stride) x ceil(width / stride) positions and zeros.
         """
         masks = self._masks(x, sizes)
         x = F.relu(self.bn1(self.conv1(_masked(x, masks.get(1)))))  # (batch, dims[0], height / 2, width / 2)
@@ -282,12 +282,12 @@ class ResNet(Classifier):
 
 
 def padding_mask(sizes: paddle.Tensor, grid: tuple[int, int], stride: int) -> paddle.Tensor:
-    """Where the maps of padded pictures hold a picture: 1.0, and 0.0 elsewhere; (batch, 1, height, width).
+    """Where the maps of padded images hold an image: 1.0, and 0.0 elsewhere; (batch, 1, height, width).
 
     Args:
-        sizes: int64 (batch, 2), height and width of each picture in pixels.
+        sizes: int64 (batch, 2), height and width of each image in pixels.
         grid: (height, width) of the maps.
-        stride: pixels to a position; a picture has ceil(pixels / stride) of them.
+        stride: pixels to a position; an image has ceil(pixels / stride) of them.
     """
     covered = (sizes + (stride - 1)) // stride  # (batch, 2)
     rows = paddle.arange(grid[0], dtype=covered.dtype) < covered[:, :1]  # (batch, height)

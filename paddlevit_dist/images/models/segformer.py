@@ -95,7 +95,7 @@ class MmsegmentationsHead(nn.Layer):
 
 
 class SegFormer(Segmenter):
-    """SegFormer; its logits have a quarter of the picture's sides, rounded up.
+    """SegFormer; its logits have a quarter of the image's sides, rounded up.
 
     Args, besides those of ``Segmenter``:
         channels: of the head.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...checkpoint.load import from_torch_names
-from ...contracts.model import KeyMap
+from ...tasks.model import KeyMap
 from .key_names import CONVNEXT, PVT_V2, SWIN, Rule, joined, renamed, without
 
 BACKBONE = "backbone."  # before our names of a backbone's parameters

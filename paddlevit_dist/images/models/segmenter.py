@@ -1,4 +1,4 @@
-"""What a network that labels the pixels of pictures is to the task that trains it; parts that such networks share."""
+"""What a network that labels the pixels of images is to the task that trains it; parts that such networks share."""
 
 import functools
 import math
@@ -10,9 +10,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...contracts.model import Model
 from ...models import create_model
 from ...runtime.autocast import as_dtype
+from ...tasks.model import Model
 from .layers import Conv2D, as_pair
 from .segmentation_names import BACKBONE
 
@@ -20,11 +20,11 @@ _DEVIATION = 0.01  # of the first weights of a layer that classifies pixels, as 
 
 
 class Segmenter(Model):
-    """Base class of networks that give every pixel of a picture of any size a class.
+    """Base class of networks that give every pixel of an image of any size a class.
 
     Args, of every family:
         num_classes: outputs for each pixel.
-        image_size: pixels, one number or (height, width), of the pictures it is built for. Others can be given; it says
+        image_size: pixels, one number or (height, width), of the images it is built for. Others can be given; it says
             for which ``inspect`` counts, and in a ViT to which grid position embeddings belong.
         backbone: name of a classifier that has ``features``.
         backbone_options: of that model.

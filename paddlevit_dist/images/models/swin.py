@@ -244,7 +244,7 @@ class NormalisedPatches(PatchEmbedding):
     """Patches as a normalised image of vectors.
 
     Args:
-        any_size: pictures of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
+        any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class SwinTransformer(PyramidClassifier):
         embed_dim: width of a token in the first stage; it doubles from stage to stage.
         depths, num_heads: blocks and attention heads of each stage.
         window_size: side of a window in tokens.
-        any_size: for pictures of any size, as the authors' networks for detection and segmentation: windows are never
+        any_size: for images of any size, as the authors' networks for detection and segmentation: windows are never
             smaller than ``window_size`` and shifted in every second block, and what they do not divide is padded with
             zeros. With False windows are fitted to ``image_size``.
     """

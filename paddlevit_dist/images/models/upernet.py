@@ -122,9 +122,9 @@ class Neck(nn.Layer):
 
 
 class UPerNet(Segmenter):
-    """UPerNet; its logits have the resolution of the finest map, a quarter of the picture's sides.
+    """UPerNet; its logits have the resolution of the finest map, a quarter of the image's sides.
 
-    With batches of one picture the statistics of the map that is pooled to a single value say nothing: train with more.
+    With batches of one image the statistics of the map that is pooled to a single value say nothing: train with more.
 
     Args, besides those of ``Segmenter``:
         channels, auxiliary_channels: of the heads.

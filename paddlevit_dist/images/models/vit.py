@@ -55,7 +55,7 @@ class VisionTransformer(Classifier):
     Args, besides those of ``Classifier``:
         embed_dim, depth, num_heads: dimensions of the encoder.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
-        any_size: pictures of other sizes are taken too, with zeros at the bottom and right where a patch is not full;
+        any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full;
             position embeddings are interpolated bicubically to their grid, as in mmsegmentation.
     """
 

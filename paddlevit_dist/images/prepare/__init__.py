@@ -1,1 +1,1 @@
-"""What ``prepare images`` does: ``source`` (find the pictures and read all), ``shards`` (pack them as tar files)."""
+"""What ``prepare images`` does: ``source`` (find the images and read all), ``shards`` (pack them as tar files)."""

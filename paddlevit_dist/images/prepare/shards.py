@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import msgspec
 from PIL import Image
 
-from ...loading.prepare_workers import check_stop, spans, work
+from ...data.prepare_workers import check_stop, spans, work
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, is_temporary
 from ..data.image_dataset import FILE as CLASSES_FILE
 from ..data.prepared import FILE as RECORD_FILE
 from ..data.prepared import Preparation, read_preparation, write_preparation
 from ..data.quarantine import QUARANTINE_FILE, Unreadable, read_quarantine, write_quarantine
-from ..data.reading import Reading, UnreadablePicture, naming_damage, open_image, orientation
+from ..data.reading import Reading, UnreadableImage, naming_damage, open_image, orientation
 
 JPEG, PAGES = STORED = "jpeg", "pages"
 _RESTART_BLOCKS = 4  # 64 pixels where colour is halved: parts fit a crop well, and files are 1 % larger
@@ -74,13 +74,13 @@ def prepare_shards(
             names.append(f"{split}-{number:05d}")
             if not (output / f"{names[-1]}.tar").exists():
                 jobs.append((end - start, (dataset, start, end, str(output / names[-1]), source, settings)))
-    for _ in work(_write_shard, jobs, workers, sum(pictures for pictures, _ in jobs), "preparing"):
+    for _ in work(_write_shard, jobs, workers, sum(images for images, _ in jobs), "preparing"):
         pass
     for abandoned in output.glob("*.*.tmp"):  # left by a killed run
         with contextlib.suppress(FileNotFoundError):  # what is newer is of another run, which may rename it now
             if abandoned.stat().st_mtime < begun:
                 abandoned.unlink()
-    not_opened = sum(d.left_out.num_pictures for d in datasets.values() if d.left_out)
+    not_opened = sum(d.left_out.num_images for d in datasets.values() if d.left_out)
     left_out = _gather_bad(output, names) + not_opened
     preparation = msgspec.structs.replace(preparation, complete=True, left_out=left_out)
     write_preparation(output, preparation)
@@ -118,10 +118,10 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                 path = dataset.describe(index)
                 try:
                     suffix, content = _smaller(dataset.encoded(index), path, dataset.reading, settings)
-                except UnreadablePicture as error:
+                except UnreadableImage as error:
                     if not settings.skip_bad:
                         raise UserError(
-                            f"{error}; repair it, or leave out such pictures with --on_bad_sample=skip "
+                            f"{error}; repair it, or leave out such images with --on_bad_sample=skip "
                             "(prepare images IN without OUT lists them all)"
                         ) from error
                     bad.append(Unreadable.of(error))
@@ -145,7 +145,7 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
     As a JPEG, one that is small enough is not touched.
 
     Raises:
-        UnreadablePicture: it cannot be decoded.
+        UnreadableImage: it cannot be decoded.
     """
     with naming_damage(path), open_image(encoded, path, reading) as image:
         turned = orientation(image)
@@ -155,31 +155,31 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
         is_page = settings.stored == PAGES and turned == 1  # nothing in a page could say how it is to be turned
         if kind == "JPEG" and shorter <= settings.shorter_side and not is_page:
             return ".jpg", encoded
-        picture = image if image.mode == "L" else image.convert("RGB")
+        kept = image if image.mode == "L" else image.convert("RGB")
     if shorter > settings.shorter_side:
-        size = tuple(max(1, round(side * settings.shorter_side / shorter)) for side in picture.size)
-        picture = picture.resize(size, Image.Resampling.BICUBIC)
+        size = tuple(max(1, round(side * settings.shorter_side / shorter)) for side in kept.size)
+        kept = kept.resize(size, Image.Resampling.BICUBIC)
     out = io.BytesIO()
     if is_page:
-        picture.save(out, "PPM")
-        return ".pgm" if picture.mode == "L" else ".ppm", out.getvalue()
+        kept.save(out, "PPM")
+        return ".pgm" if kept.mode == "L" else ".ppm", out.getvalue()
     exif = Image.Exif()
     if turned != 1:  # the pixels stay as they are, so what turns them must stay with them
         exif[0x0112] = turned
-    picture.save(
+    kept.save(
         out,
         "JPEG",
         quality=settings.quality,
         exif=exif.tobytes() if turned != 1 else b"",
-        restart_marker_blocks=_restart_blocks(picture),  # Pillow before 10.2 ignores it
+        restart_marker_blocks=_restart_blocks(kept),  # Pillow before 10.2 ignores it
     )
     return ".jpg", out.getvalue()
 
 
-def _restart_blocks(picture: Image.Image) -> int:
+def _restart_blocks(image: Image.Image) -> int:
     """Blocks between two restart markers: about _RESTART_BLOCKS of 16 pixels, and a whole number of times in a row."""
-    side = 8 if picture.mode == "L" else 16  # Pillow halves colour both ways
-    across = -(-picture.width // side)
+    side = 8 if image.mode == "L" else 16  # Pillow halves colour both ways
+    across = -(-image.width // side)
     wanted = _RESTART_BLOCKS * 16 // side
     return max(number for number in range(1, wanted + 1) if across % number == 0)
 

@@ -1,22 +1,22 @@
-"""The datasets in the folder given to ``prepare images``, by layout and split, and which of their pictures cannot be
+"""The datasets in the folder given to ``prepare images``, by layout and split, and which of their images cannot be
 read."""
 
 import os
 from pathlib import Path
 from typing import Any
 
-from ...loading.prepare_workers import check_stop, spans, work
+from ...data.prepare_workers import check_stop, spans, work
 from ...registry import resolve
 from ...runtime.errors import UserError
 from ..data.class_folders import ClassFolders
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import FIRST_OF_KIT, LISTS
 from ..data.quarantine import Unreadable
-from ..data.reading import Reading, UnreadablePicture
+from ..data.reading import Reading, UnreadableImage
 from ..data.tar_files import find_shards
 
 READABLE = ("folder", "imagenet2012", "tar")
-_PICTURES_PER_JOB = 128
+_IMAGES_PER_JOB = 128
 
 
 def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> dict[str, ImageDataset]:
@@ -31,7 +31,7 @@ def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> d
     """
     if not os.path.isdir(root):
         raise UserError(
-            f"data path {root} is not a folder; expected one of pictures in class folders, lists or tar files"
+            f"data path {root} is not a folder; expected one of images in class folders, lists or tar files"
         )
     name = layout or layout_of(root)
     if name == "folder" and not os.path.isdir(os.path.join(root, "train")):
@@ -63,12 +63,12 @@ def splits_of(root: str, name: str) -> list[str]:
     return found or ["train"]  # the dataset reports its absence
 
 
-def check_pictures(datasets: dict[str, Any], workers: int) -> list[Unreadable]:
+def check_images(datasets: dict[str, Any], workers: int) -> list[Unreadable]:
     """The images of all ``datasets`` that cannot be read, in their order."""
     jobs = [
         (end - first, (number, dataset, first, end))
         for number, dataset in enumerate(datasets.values())
-        for first, end in spans(len(dataset), _PICTURES_PER_JOB)
+        for first, end in spans(len(dataset), _IMAGES_PER_JOB)
     ]
     found: list[tuple[int, int, Unreadable]] = []
     for bad in work(_check, jobs, workers, sum(map(len, datasets.values())), "checking"):
@@ -82,6 +82,6 @@ def _check(number: int, dataset: Any, first: int, end: int) -> list[tuple[int, i
         check_stop()
         try:
             dataset.read(index)
-        except UnreadablePicture as error:
+        except UnreadableImage as error:
             bad.append((number, index, Unreadable.of(error)))
     return bad

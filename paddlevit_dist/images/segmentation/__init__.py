@@ -1,4 +1,4 @@
 """Semantic segmentation of images: a class for every pixel, scored by one confusion matrix of all pixels.
 
-- ``data``: pictures with label maps
+- ``data``: images with label maps
 """

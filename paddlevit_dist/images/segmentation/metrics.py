@@ -1,4 +1,4 @@
-"""How well the pixels of pictures are labelled: sums over all pictures at the size in which they are stored; and what
+"""How well the pixels of images are labelled: sums over all images at the size in which they are stored; and what
 an evaluation shows of it."""
 
 from collections.abc import Callable, Sequence
@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.figures import Figure
 from ...intervals import mean_of_defined, quotient
-from ...labelling.confusion import CONFUSION, ConfusionMetrics
-from ...labelling.counts import Packed, boundary_statistics, confusion_of, statistics_of, unpacked
-from ...labelling.tables import class_tables, sample_table
+from ...metrics.confusion import CONFUSION, ConfusionMetrics
+from ...metrics.counts import Packed, boundary_statistics, confusion_of, statistics_of, unpacked
+from ...metrics.tables import class_tables, sample_table
 from ...runtime.errors import UserError
+from ...tasks.figures import Figure
 from ..drawing import gallery_of, in_cell, overlaid, palette_of
 from .data.segmentation_dataset import IGNORED
 
 _BOUNDARIES = "boundaries"
-_SHOWN = 12  # pictures of the gallery
+_SHOWN = 12  # images of the gallery
 _WRONG = np.array([(230, 30, 30)], np.uint8)
 
 
 class SegmentationMetrics(ConfusionMetrics):
     """Counts of (label, prediction) pairs over labelled pixels, and of those near boundaries, see
-    ``labelling.counts``. Counted on the host, while a GPU computes the next picture: on a GPU, Paddle's ``bincount``
+    ``metrics.counts``. Counted on the host, while a GPU computes the next image: on a GPU, Paddle's ``bincount``
     waits for all that is queued.
 
     Args:
@@ -36,10 +36,10 @@ class SegmentationMetrics(ConfusionMetrics):
         super().__init__(class_names)
         number = len(class_names)
         self.state = {CONFUSION: np.zeros((number, number), np.int64), _BOUNDARIES: np.zeros((3, number), np.int64)}
-        self._pictures: list[tuple[np.ndarray, np.ndarray]] = []
+        self._images: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, predicted: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Add a picture; returns its confusion, int64 (classes, classes), and its boundaries, int64 (3, classes).
+        """Add an image; returns its confusion, int64 (classes, classes), and its boundaries, int64 (3, classes).
 
         Args:
             predicted: uint8 (height, width), the class of each pixel.
@@ -48,13 +48,13 @@ class SegmentationMetrics(ConfusionMetrics):
             UserError: a pixel has no prediction.
         """
         if (predicted == IGNORED).any():
-            raise UserError("the network's outputs for a picture are not finite: nothing is scored")
+            raise UserError("the network's outputs for an image are not finite: nothing is scored")
         number, known = len(self.class_names), labels != IGNORED
         confusion = confusion_of(labels, predicted, number, IGNORED)
         boundaries = boundary_statistics(labels, predicted, number, known)
         self.state[CONFUSION] += confusion
         self.state[_BOUNDARIES] += boundaries
-        self._pictures.append((statistics_of(confusion), boundaries))
+        self._images.append((statistics_of(confusion), boundaries))
         return confusion, boundaries
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
@@ -64,9 +64,9 @@ class SegmentationMetrics(ConfusionMetrics):
         return {**scores, "pixels": int(state[CONFUSION].sum())}
 
     def per_sample(self) -> list[np.ndarray]:
-        """int64 (pictures, 3, classes), of all pixels and of those near boundaries."""
+        """int64 (images, 3, classes), of all pixels and of those near boundaries."""
         none = np.zeros((0, 3, len(self.class_names)), np.int64)
-        return [np.stack(column) for column in zip(*self._pictures)] or [none, none]
+        return [np.stack(column) for column in zip(*self._images)] or [none, none]
 
     def summary(self, values: dict[str, float]) -> str:
         shown = (
@@ -85,11 +85,11 @@ def segmentation_figures(
 
     Args:
         samples: what was evaluated, with the ``dataset`` behind it.
-        records: index of each picture, and its counts.
+        records: index of each image, and its counts.
         predict: the class map that the model finds in a sample.
     """
     confusion, boundaries = map(sum, zip(*(unpacked(counts) for _, counts in records)))
-    statistics = np.stack([statistics_of(unpacked(counts)[0]) for _, counts in records])  # (pictures, 3, classes)
+    statistics = np.stack([statistics_of(unpacked(counts)[0]) for _, counts in records])  # (images, 3, classes)
     right, true, taken = np.moveaxis(statistics, 1, 0)
     ious = mean_of_defined(quotient(right, true + taken - right))
     hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
@@ -108,5 +108,5 @@ def segmentation_figures(
     return [
         *gallery_of(samples, chosen, drawn, note),
         *class_tables(confusion, class_names, "pixels", boundaries),
-        sample_table("Pictures", "picture", [samples.name(index) for index in indices], statistics, "pixels"),
+        sample_table("Images", "image", [samples.name(index) for index in indices], statistics, "pixels"),
     ]

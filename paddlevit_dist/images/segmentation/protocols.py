@@ -1,5 +1,5 @@
-"""From a network's logits to the class of every pixel of a picture as it is stored: whole or by windows, at one scale
-or several, mirrored or not, and how logits become as large as the picture. The protocol alone moves a score by a point.
+"""From a network's logits to the class of every pixel of an image as it is stored: whole or by windows, at one scale
+or several, mirrored or not, and how logits become as large as the image. The protocol alone moves a score by a point.
 
 The rules are mmsegmentation's (version 1.2.2, mmseg/models/segmentors/encoder_decoder.py, base.py and seg_tta.py): the
 last window of a row or column moves back so that it is whole, summed logits are divided by the windows over each pixel,
@@ -22,18 +22,18 @@ from .transforms import Size, scaled_size
 
 Network = Callable[[paddle.Tensor], paddle.Tensor]  # pixels (n, 3, h, w), 0 to 255 -> logits (n, classes, h', w')
 _WINDOWS_AT_ONCE = 4
-_LARGEST_BYTES = 1 << 30  # of logits at the size of a picture that exist at once
+_LARGEST_BYTES = 1 << 30  # of logits at the size of an image that exist at once
 
 
 class Protocol(NamedTuple):
-    """How a picture is evaluated.
+    """How an image is evaluated.
 
     Attributes:
-        crop: height and width of the windows that slide over a picture; None: the network sees it whole.
+        crop: height and width of the windows that slide over an image; None: the network sees it whole.
         stride: rows and columns from one window to the next.
-        scales: of the picture that the network sees.
+        scales: of the image that the network sees.
         flips: each is seen mirrored as well.
-        is_direct: logits become as large as the stored picture in one step, as transformers has it.
+        is_direct: logits become as large as the stored image in one step, as transformers has it.
         divisor: sides at a scale other than 1 are enlarged to multiples of it.
     """
 
@@ -46,26 +46,26 @@ class Protocol(NamedTuple):
 
     def __str__(self) -> str:
         crop, stride = ("x".join(map(str, sides or ())) for sides in (self.crop, self.stride))
-        seen = f"windows of {crop}, stride {stride}" if self.crop else "whole pictures"
+        seen = f"windows of {crop}, stride {stride}" if self.crop else "whole images"
         scales = ", ".join(f"{scale:g}" for scale in self.scales)
         seen += "" if self.scales == (1.0,) else f"; mean of scales {scales}"
         resized = "straight to the stored size" if self.is_direct else "to the input's size, then the stored one"
         return f"{seen}{'; also mirrored' if self.flips else ''}; logits bilinear {resized}"
 
 
-View = tuple[paddle.Tensor, Size]  # logits float32 (1, classes, h, w) of one look at a picture, and what was seen
+View = tuple[paddle.Tensor, Size]  # logits float32 (1, classes, h, w) of one look at an image, and what was seen
 
 
 def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Protocol) -> paddle.Tensor:
     """The class of each pixel, uint8 (*size); ``IGNORED`` where logits are not finite, and around them. Nothing is
-    random, and nothing depends on other pictures.
+    random, and nothing depends on other images.
 
     Args:
         image: (1, 3, height, width), levels 0 to 255, as the network sees it.
         size: height and width of the result.
     """
     if protocol.crop and protocol.scales == (1.0,) and not protocol.flips and tuple(image.shape[2:]) == tuple(size):
-        # A picture of any size: of its logits only those of rows that a window still covers are kept.
+        # An image of any size: of its logits only those of rows that a window still covers are kept.
         bands = slid(network, image, protocol.crop, protocol.stride)
         return paddle.concat([_most_likely([(band, band.shape[2:])], band.shape[2:]) for band in bands])
     return _most_likely(list(_views(network, image, protocol)), size, protocol.is_direct)
@@ -86,7 +86,7 @@ def covered(side: int, length: int, step: int) -> np.ndarray:
 
 
 def slid(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> Iterator[paddle.Tensor]:
-    """Mean logits of the windows over each pixel, float32 (1, classes, rows, width): all rows of the picture in order,
+    """Mean logits of the windows over each pixel, float32 (1, classes, rows, width): all rows of the image in order,
     some at a time, as soon as no further window covers them. A window's logits become as large as the window first."""
     sides = tuple(image.shape[2:])
     tops, lefts = (starts(*axis) for axis in zip(sides, crop, stride))

@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...contracts.sample_checks import BadSample
+from ...tasks.sample_checks import BadSample
 from ..data.held_out import Part, of_row
-from ..data.picture_samples import PictureSamples
+from ..data.image_samples import ImageSamples
 from .data.segmentation_dataset import SegmentationDataset
 
 HOST = "__host__"  # key of a batch: what a step knows without asking the device
 
 
 class LabelMapsPart(Part, SegmentationDataset):  # type: ignore[misc] # what both have is the first one's
-    """Pictures of another dataset: those held out for validation, or the others."""
+    """Images of another dataset: those held out for validation, or the others."""
 
     dataset: Any
-    labels = None  # type: ignore[assignment] # of a picture there are many
+    labels = None  # type: ignore[assignment] # of an image there are many
     labels_of = of_row("labels_of")
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
@@ -28,14 +28,14 @@ class LabelMapsPart(Part, SegmentationDataset):  # type: ignore[misc] # what bot
 
 
 class SegmentationSample(NamedTuple):
-    """A picture as the network sees it, and the class of each pixel.
+    """An image as the network sees it, and the class of each pixel.
 
     Attributes:
         image: uint8 (3, height, width).
-        labels: uint8, from 0, or ``IGNORED``: in training (height, width), else of the picture as stored; none of a new
-            picture.
+        labels: uint8, from 0, or ``IGNORED``: in training (height, width), else of the image as stored; none of a new
+            image.
         index: of the sample.
-        original_size: height and width of the stored picture.
+        original_size: height and width of the stored image.
         is_training: it goes through the network in a batch, else alone.
     """
 
@@ -46,11 +46,11 @@ class SegmentationSample(NamedTuple):
     is_training: bool = False
 
 
-class SegmentationSamples(PictureSamples):
-    """A dataset of pictures with label maps with its transform.
+class SegmentationSamples(ImageSamples):
+    """A dataset of images with label maps with its transform.
 
     Args:
-        transform: for training, of a picture and its labels with a generator; else of a picture.
+        transform: for training, of an image and its labels with a generator; else of an image.
     """
 
     def __init__(self, dataset: SegmentationDataset, transform: Callable[..., Any], is_training: bool) -> None:
@@ -58,24 +58,24 @@ class SegmentationSamples(PictureSamples):
         self.transform, self.is_training = transform, is_training
 
     def read_sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
-        picture, labels = self.dataset.read(index)
-        size = (picture.height, picture.width)
+        stored, labels = self.dataset.read(index)
+        size = (stored.height, stored.width)
         if labels.shape != size or labels.dtype != np.uint8:
-            raise BadSample(f"its labels are {labels.dtype} {labels.shape}: expected uint8 {size}, as the picture")
+            raise BadSample(f"its labels are {labels.dtype} {labels.shape}: expected uint8 {size}, as the image")
         if self.is_training:
-            image, labels = self.transform(picture, labels, generator)
+            image, labels = self.transform(stored, labels, generator)
         else:
-            image = self.transform(picture)
+            image = self.transform(stored)
         return SegmentationSample(image, labels, index, size, self.is_training)
 
 
 def collate(samples: Sequence[SegmentationSample]) -> dict[str, Any]:
-    """A batch of N pictures.
+    """A batch of N images.
 
     Returns:
         In training ``images`` uint8 (N, 3, H, W) and ``labels`` uint8 (N, H, W). In an evaluation, where sizes differ
-        and no picture is padded, ``pixels`` and ``labels`` uint8 (of all pictures one after the other,), see
-        ``pictures_of``.
+        and no image is padded, ``pixels`` and ``labels`` uint8 (of all images one after the other,), see
+        ``images_of``.
     """
     if samples[0].is_training:
         return {
@@ -90,14 +90,14 @@ def collate(samples: Sequence[SegmentationSample]) -> dict[str, Any]:
     }
 
 
-class Picture(NamedTuple):
-    """A picture of an evaluation's batch.
+class EvaluatedImage(NamedTuple):
+    """An image of an evaluation's batch.
 
     Attributes:
         index: of the sample.
         image: uint8 (1, 3, height, width), as the network sees it.
-        labels: uint8 of ``original_size``; of a new picture there are none, (0, 0).
-        original_size: height and width of the stored picture.
+        labels: uint8 of ``original_size``; of a new image there are none, (0, 0).
+        original_size: height and width of the stored image.
     """
 
     index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
@@ -106,14 +106,14 @@ class Picture(NamedTuple):
     original_size: tuple[int, int]
 
 
-def pictures_of(batch: dict[str, Any]) -> list[Picture]:
-    """The pictures of an evaluation's batch, each by itself: no number depends on the company that it keeps."""
-    pictures = []
+def images_of(batch: dict[str, Any]) -> list[EvaluatedImage]:
+    """The images of an evaluation's batch, each by itself: no number depends on the company that it keeps."""
+    images = []
     pixel = label = 0
     for index, (height, width), labelled, original_size in batch[HOST]:
         pixels, labels = 3 * height * width, labelled[0] * labelled[1]
         image = batch["pixels"][pixel : pixel + pixels].reshape([1, 3, height, width])
         own = batch["labels"][label : label + labels].reshape(list(labelled))
-        pictures.append(Picture(index, image, own, original_size))
+        images.append(EvaluatedImage(index, image, own, original_size))
         pixel, label = pixel + pixels, label + labels
-    return pictures
+    return images

@@ -1,15 +1,17 @@
-"""Configuration keys of segmentation of pictures."""
+"""Configuration keys of segmentation of images."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import (
+from ...registry import TABLES
+from ...runtime.errors import UserError
+from ...settings.key import (
     AT_LEAST_0,
     AT_LEAST_1,
     SHARE_ABOVE_0,
-    Given,
+    ConfigView,
     Key,
     Range,
     Setting,
@@ -17,8 +19,6 @@ from ...config.key import (
     Unused,
     optional,
 )
-from ...registry import TABLES
-from ...runtime.errors import UserError
 from ..settings import SIDE_PX
 
 
@@ -30,7 +30,7 @@ _TRANSFORMS = (
     optional(
         "DATA.BASE_SHORTEST_SIDE",
         "int",
-        "training: a picture whose scale is 1 has a shorter side of so many pixels; None: its own size",
+        "training: an image whose scale is 1 has a shorter side of so many pixels; None: its own size",
         SIDE_PX,
     ),
     optional("DATA.BASE_LONGEST_SIDE", "int", "training: most pixels of the longer side at scale 1", SIDE_PX),
@@ -38,7 +38,7 @@ _TRANSFORMS = (
         "DATA.SCALE_RANGE",
         [0.5, 2.0],
         "float",
-        "training: smallest and largest scale of a picture, drawn evenly",
+        "training: smallest and largest scale of an image, drawn evenly",
         Range(low=0.01, high=100),
         many=True,
         length=2,
@@ -47,7 +47,7 @@ _TRANSFORMS = (
         "DATA.RESIZE",
         "pillow",
         "text",
-        "pictures are resized with Pillow's filter, which averages over what becomes smaller; or between the four "
+        "images are resized with Pillow's filter, which averages over what becomes smaller; or between the four "
         "nearest pixels, as the published models were trained and evaluated",
         choices=("pillow", "opencv"),
     ),
@@ -65,7 +65,7 @@ _TRANSFORMS = (
         "DATA.TRANSFORMS",
         [],
         "text",
-        "training: names of register_transform, applied in this order to picture and labels before all else",
+        "training: names of register_transform, applied in this order to image and labels before all else",
         many=True,
     ),
     Key(
@@ -116,10 +116,10 @@ _LOSSES = (
         "SEGMENTATION.OHEM_THRESHOLD",
         "float",
         "only pixels whose class has a smaller probability than this count in the cross-entropy of the main head, and "
-        "the OHEM_KEPT hardest of each picture; None: all",
+        "the OHEM_KEPT hardest of each image; None: all",
         SHARE_ABOVE_0,
     ),
-    Key("SEGMENTATION.OHEM_KEPT", 100_000, "int", "OHEM_THRESHOLD: fewest pixels of a picture that count", AT_LEAST_1),
+    Key("SEGMENTATION.OHEM_KEPT", 100_000, "int", "OHEM_THRESHOLD: fewest pixels of an image that count", AT_LEAST_1),
 )
 
 _PROTOCOL = (
@@ -127,7 +127,7 @@ _PROTOCOL = (
         "SEGMENTATION.PROTOCOL",
         "whole",
         "text",
-        "evaluation and prediction: the network sees pictures whole, or by windows that slide over them",
+        "evaluation and prediction: the network sees images whole, or by windows that slide over them",
         choices=("whole", "slide"),
     ),
     _sides("SEGMENTATION.CROP", "height and width of a window, and of an exported input; None: of DATA.CROP_SIZE"),
@@ -140,12 +140,12 @@ _PROTOCOL = (
         Range(low=0.05, high=20),
         many=True,
     ),
-    Key("SEGMENTATION.FLIP", False, "bool", "evaluation and prediction: mean with what it finds in mirrored pictures"),
+    Key("SEGMENTATION.FLIP", False, "bool", "evaluation and prediction: mean with what it finds in mirrored images"),
     Key(
         "SEGMENTATION.LOGITS_BY",
         "input",
         "text",
-        "logits become as large as the network's input, then as the stored picture, as mmsegmentation has it; stored: "
+        "logits become as large as the network's input, then as the stored image, as mmsegmentation has it; stored: "
         "in one step, as transformers",
         choices=("input", "stored"),
     ),
@@ -153,14 +153,14 @@ _PROTOCOL = (
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Pictures are turned as their labels ask for, unless somebody says otherwise: outlines were drawn on turned ones,
+    """Images are turned as their labels ask for, unless somebody says otherwise: outlines were drawn on turned ones,
     label maps were not."""
     if values.TASK in TABLES and "DATA.EXIF_ROTATE" not in settings:  # no user's task that reads all subjects' keys
         values.DATA.EXIF_ROTATE = None
     return []
 
 
-def _check(given: Given) -> list[str]:
+def _check(given: ConfigView) -> list[str]:
     data = given.values.DATA
     low, high = data.SCALE_RANGE
     if low > high:
@@ -182,7 +182,7 @@ def _check(given: Given) -> list[str]:
     return []
 
 
-def _unused(given: Given) -> Iterator[Unused]:
+def _unused(given: ConfigView) -> Iterator[Unused]:
     if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
         yield Unused(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
     elif given.values.SEGMENTATION.OHEM_KEPT >= math.prod(given.values.DATA.CROP_SIZE):

@@ -1,4 +1,4 @@
-"""Semantic segmentation of pictures: training, evaluation, prediction and export of any segmenter."""
+"""Semantic segmentation of images: training, evaluation, prediction and export of any segmenter."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,21 +9,8 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...contracts.dataset import Samples
-from ...contracts.figures import Colour, Figure
-from ...contracts.metrics import Metrics
-from ...contracts.prediction import Entry, InputSamples, Learned, PredictionWriter, Row
-from ...contracts.sample_checks import BadSample, require_labels
-from ...contracts.task import EvaluationStep, ExportParts, Labelled, Records, Step, Term
-from ...labelling.counts import packed
-from ...labelling.losses import (
-    cross_entropies,
-    dice_losses,
-    hardest,
-    lovasz_of_rows,
-    resized_cross_entropy,
-    weights_of,
-)
+from ...losses import cross_entropies, dice_losses, hardest, lovasz_of_rows, resized_cross_entropy, weights_of
+from ...metrics.counts import packed
 from ...registry import WITH_LABEL_MAPS, contents_of
 from ...runtime import autocast
 from ...runtime.environment import program
@@ -31,17 +18,23 @@ from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.printing import one_line
 from ...runtime.transfers import read_later
+from ...tasks.dataset import Samples
+from ...tasks.figures import Colour, Figure
+from ...tasks.metrics import Metrics
+from ...tasks.prediction import Entry, InputSamples, PredictionWriter, Row, TrainedMeta
+from ...tasks.sample_checks import BadSample, require_labels
+from ...tasks.task import EvaluationStep, ExportParts, Labelled, Records, Step, Term
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
-from ..data.inputs import PICTURES, AnnotatedPictures
-from ..data.picture_samples import opened
+from ..data.image_samples import opened
+from ..data.inputs import IMAGES, AnnotatedImages
 from ..drawing import in_cell, overlaid, palette_of, with_legend
 from ..models.segmenter import Segmenter
-from ..transforms.described import described_input, drawn_picture, normalised
+from ..transforms.described import described_input, drawn_image, normalised
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
 from .metrics import SegmentationMetrics, segmentation_figures
 from .protocols import Protocol, class_map, upsampled
-from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, pictures_of
+from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, images_of
 from .transforms import EvaluationTransform, Size, evaluation_transform, training_transform
 
 MASKS, CLASSES = "masks", "classes.txt"  # folder, and file beside it
@@ -49,16 +42,16 @@ _OF_PIXELS, _OF_CLASSES = ("loss", "auxiliary"), ("dice", "lovasz")  # what term
 _NO_LABELS = np.zeros((0, 0), np.uint8)
 _OUTPUT = (
     "(batch, classes, rows, columns), logits at the network's own resolution: resize them bilinearly between the "
-    "centres of pixels (align_corners false, half_pixel) to the size of the picture; its class is the largest"
+    "centres of pixels (align_corners false, half_pixel) to the size of the image; its class is the largest"
 )
 
 
 class ImageSegmentation(BackboneTask):
-    """Trains and evaluates a network that gives each pixel of a picture a class.
+    """Trains and evaluates a network that gives each pixel of an image a class.
 
     Cross-entropy is divided by the labelled pixels of all ranks and micro-batches, or by their classes' weights. Dice
-    and Lovasz losses are of each class in each picture, and divided by how many of these there are. mmsegmentation's
-    authors divide by the pixels of a device, those without a class too. Scores: each picture alone, all of its pixels
+    and Lovasz losses are of each class in each image, and divided by how many of these there are. mmsegmentation's
+    authors divide by the pixels of a device, those without a class too. Scores: each image alone, all of its pixels
     once, at its stored size; no number depends on batches or processes.
     """
 
@@ -87,7 +80,7 @@ class ImageSegmentation(BackboneTask):
         data, is_training = self.config.DATA, self.trains_on(split)
         dataset, notices = opened(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
         if not len(dataset):
-            raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
+            raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
         if self._inspection is not None:
             notices += self._inspection.look(dataset, split, dataset.num_classes)
             notices += look_at_labels(dataset, split)
@@ -129,21 +122,21 @@ class ImageSegmentation(BackboneTask):
     def collate(self, samples: Sequence[SegmentationSample]) -> dict[str, Any]:
         return collate(samples)
 
-    def pictures(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labelled]:
+    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labelled]:
         """A collated training batch as the model sees it, under the colours of its labels."""
-        return [self._picture(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
+        return [self._image(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
 
-    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[Labelled]:
-        """Pictures as they are scored, at their stored size."""
+    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labelled]:
+        """Images as they are scored, at their stored size."""
         readings = map(samples.dataset.read, indices)
-        return [self._picture(np.asarray(picture).transpose(2, 0, 1), labels, samples) for picture, labels in readings]
+        return [self._image(np.asarray(image).transpose(2, 0, 1), labels, samples) for image, labels in readings]
 
-    def _picture(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labelled:
+    def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labelled:
         drawn = overlaid(image.transpose(1, 2, 0), labels, palette_of(samples.dataset, len(self.class_names)))
         share = np.count_nonzero(labels != IGNORED) / max(labels.size, 1)
         return in_cell(drawn), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labelled"
 
-    def picture_legend(self) -> list[tuple[str, Colour]]:
+    def image_legend(self) -> list[tuple[str, Colour]]:
         return self.legend_of([tuple(colour) for colour in palette_of(self, len(self.class_names)).tolist()])
 
     # ---- model -------------------------------------------------------------------------------------------------
@@ -163,10 +156,10 @@ class ImageSegmentation(BackboneTask):
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
-        of_pictures = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
-        pixels = of_pictures[:, :IGNORED].sum(axis=0)  # (classes,)
+        of_images = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
+        pixels = of_images[:, :IGNORED].sum(axis=0)  # (classes,)
         labelled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
-        present = np.count_nonzero(of_pictures[:, :IGNORED])
+        present = np.count_nonzero(of_images[:, :IGNORED])
         numbers = {**dict.fromkeys(_OF_PIXELS, labelled), **dict.fromkeys(_OF_CLASSES, present)}
         return {name: numbers[name] for name in self.count_names}
 
@@ -231,16 +224,16 @@ class ImageSegmentation(BackboneTask):
         return SegmentationMetrics(self.class_names)
 
     def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[list[np.ndarray]]:
-        """Class map and labels of each picture of a batch, uint8 (height, width); a device computes the next one while
-        a picture is looked at."""
+        """Class map and labels of each image of a batch, uint8 (height, width); a device computes the next one while
+        an image is looked at."""
 
         def network(pixels: paddle.Tensor) -> paddle.Tensor:
             return model(self.normaliser(pixels))
 
         protocol, before = self.protocol, None
-        for picture in pictures_of(batch):
-            found = class_map(network, picture.image, picture.original_size, protocol)
-            later = read_later(found, picture.labels)
+        for image in images_of(batch):
+            found = class_map(network, image.image, image.original_size, protocol)
+            later = read_later(found, image.labels)
             if before is not None:
                 yield before()
             before = later
@@ -259,7 +252,7 @@ class ImageSegmentation(BackboneTask):
         return (lambda: records) if step.keeps_records else None
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[np.ndarray]:
-        """The class of each pixel of each picture, uint8 of its stored size; ``IGNORED`` where nothing can be said."""
+        """The class of each pixel of each image, uint8 of its stored size; ``IGNORED`` where nothing can be said."""
         return [predicted for predicted, _ in self.class_maps(model, batch)]
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
@@ -273,13 +266,13 @@ class ImageSegmentation(BackboneTask):
 
     # ---- prediction ----------------------------------------------------------------------------------------------
 
-    def set_up_from(self, learned: Learned) -> None:
+    def set_up_from(self, learned: TrainedMeta) -> None:
         super().set_up_from(learned)
         colours = learned.data.get("palette")
         if isinstance(colours, str):
             self.palette = np.frombuffer(bytes.fromhex(colours), np.uint8).reshape(-1, 3)
 
-    def name_classes(self, number: int, learned: Learned) -> None:
+    def name_classes(self, number: int, learned: TrainedMeta) -> None:
         """Take the names from the weights; those that say nothing know the classes of their recipe's published data."""
         if not learned.class_names:
             published = published_classes(self.config.DATA.DATASET.removesuffix("_segmentation"), None, 0)
@@ -288,10 +281,10 @@ class ImageSegmentation(BackboneTask):
         super().name_classes(number, learned)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        return self.new_pictures(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config.DATA)))
+        return self.new_images(inputs, cache_folder, AsEvaluated(evaluation_transform(self.config.DATA)))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        """The share of each class in the pixels of a picture.
+        """The share of each class in the pixels of an image.
 
         Raises:
             BadSample: the outputs are not finite.
@@ -315,8 +308,8 @@ class ImageSegmentation(BackboneTask):
             "output": _OUTPUT,
             "evaluated": self.protocol_line(),
         }
-        picture = drawn_picture(*size)
-        example = {"picture": picture, "input": normalised(picture, data)}
+        image = drawn_image(*size)
+        example = {"picture": image, "input": normalised(image, data)}
         shape = (self.num_classes, None, None)
         return ExportParts(3, about, size, example=example, output_name="logits", output_shape=shape)
 
@@ -325,17 +318,17 @@ class ImageSegmentation(BackboneTask):
 
 
 class AsEvaluated(NamedTuple):
-    """A picture without labels as an evaluation would see it."""
+    """An image without labels as an evaluation would see it."""
 
     transform: EvaluationTransform
 
-    def __call__(self, picture: Image.Image, generator: np.random.Generator) -> SegmentationSample:
-        return SegmentationSample(self.transform(picture), _NO_LABELS, -1, (picture.height, picture.width))
+    def __call__(self, image: Image.Image, generator: np.random.Generator) -> SegmentationSample:
+        return SegmentationSample(self.transform(image), _NO_LABELS, -1, (image.height, image.width))
 
 
 class MaskWriter(PredictionWriter):
     """Writes ``masks/NAME.png``, whose pixels are numbers of classes from 0 and which shows their colours, of each
-    picture; and of a new one ``pictures/NAME.jpg`` under these colours, with their names.
+    image; and of a new one ``pictures/NAME.jpg`` under these colours, with their names.
 
     Args:
         folder: exists.
@@ -347,22 +340,22 @@ class MaskWriter(PredictionWriter):
 
     def __init__(self, folder: Path, samples: Samples, class_names: Sequence[str], palette: np.ndarray) -> None:
         self.folder, self.samples, self.class_names, self.palette = folder, samples, list(class_names), palette
-        self._pictures = AnnotatedPictures(folder, samples)
+        self._images = AnnotatedImages(folder, samples)
 
     def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
-        name = f"{MASKS}/{self._pictures.name(index)}.png"
+        name = f"{MASKS}/{self._images.name(index)}.png"
         (self.folder / MASKS).mkdir(exist_ok=True)
         mask = Image.fromarray(prediction)
         mask.putpalette(self.palette.tobytes())
         with atomic_file(self.folder / name) as file:
             mask.save(file, "PNG")
-        drawn = self._pictures.write(index, lambda picture: self._drawn(picture, prediction))
+        drawn = self._images.write(index, lambda image: self._drawn(image, prediction))
         return {"mask": name} if drawn is None else {"mask": name, "picture": drawn}
 
-    def _drawn(self, picture: Image.Image, prediction: np.ndarray) -> Image.Image:
+    def _drawn(self, image: Image.Image, prediction: np.ndarray) -> Image.Image:
         found = np.unique(prediction).tolist()
         entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in found]
-        return with_legend(overlaid(np.asarray(picture), prediction, self.palette), entries)
+        return with_legend(overlaid(np.asarray(image), prediction, self.palette), entries)
 
     def finish(self, entries: Iterable[Entry]) -> list[str]:
         if not any(True for _ in entries):
@@ -372,7 +365,7 @@ class MaskWriter(PredictionWriter):
         said = f"masks are in {self.folder / MASKS}: the number of a pixel is the line of its class in "
         lines = [f"{said}{self.folder / CLASSES}, from 0"]
         if isinstance(self.samples, InputSamples):
-            lines.append(f"pictures under the colours of their classes are in {self.folder / PICTURES}")
+            lines.append(f"images under the colours of their classes are in {self.folder / IMAGES}")
         return lines
 
 
@@ -386,13 +379,13 @@ class OfOneSize(paddle.nn.Layer):
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
         """
         Raises:
-            UserError: pictures, or windows of them, have another size.
+            UserError: images, or windows of them, have another size.
         """
         if tuple(images.shape[2:]) != self._size:
             own, theirs = ("x".join(map(str, size)) for size in (self._size, images.shape[2:]))
             raise UserError(
                 f"the exported model takes {own} pixels (height x width), and the network would see {theirs} here: set "
                 f"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP [{own.replace('x', ', ')}], enlarge smaller "
-                "pictures with DATA.EVAL_SHORTEST_SIDE, or export the model for this size (-image_size)"
+                "images with DATA.EVAL_SHORTEST_SIDE, or export the model for this size (-image_size)"
             )
         return self.function(images)

@@ -1,8 +1,8 @@
-"""What training and evaluation do to pictures and their label maps, together; everything random comes from the sample's
+"""What training and evaluation do to images and their label maps, together; everything random comes from the sample's
 generator.
 
 The course is mmsegmentation's for ADE20K and Cityscapes (configs/_base_/datasets/ade20k.py, version 1.2.2): resize to a
-random scale, crop, mirror half of the pictures, change colours, fill up to the crop's size. Pictures are resized
+random scale, crop, mirror half of the images, change colours, fill up to the crop's size. Images are resized
 bilinearly, with Pillow's filter or as OpenCV does; labels are those of the nearest pixel.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...contracts.sample_checks import BadSample
 from ...registry import resolve
+from ...tasks.sample_checks import BadSample
 from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resized, scaled_size
 from .data.segmentation_dataset import IGNORED
 
@@ -32,15 +32,15 @@ class EvaluationTransform:
     divisor: int = 1
     how: str = PILLOW
 
-    def __call__(self, picture: Image.Image) -> np.ndarray:
-        """The network's view of a picture, uint8 (3, height, width)."""
-        for size in self.sizes((picture.height, picture.width)):
-            if size != (picture.height, picture.width):
-                picture = Image.fromarray(resized(picture, size, self.how))
-        return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
+    def __call__(self, original: Image.Image) -> np.ndarray:
+        """The network's view of an image, uint8 (3, height, width)."""
+        for size in self.sizes((original.height, original.width)):
+            if size != (original.height, original.width):
+                original = Image.fromarray(resized(original, size, self.how))
+        return np.ascontiguousarray(np.asarray(original).transpose(2, 0, 1))
 
     def sizes(self, size: Size) -> tuple[Size, Size]:
-        """Height and width of a picture of this ``size`` after both steps."""
+        """Height and width of an image of this ``size`` after both steps."""
         height, width = scaled_size(size, fitted_scale(size, self.shortest, self.longest))
         return (height, width), (-(-height // self.divisor) * self.divisor, -(-width // self.divisor) * self.divisor)
 
@@ -56,9 +56,9 @@ class TrainingTransform:
         how: as in ``resized``.
         crop: height and width of the result.
         largest_share: of the labelled pixels of a crop that one class may have, see ``_choose``.
-        flip_probability: of a mirrored picture.
+        flip_probability: of a mirrored image.
         is_photometric: colours change.
-        padding: red, green and blue of what is beside a picture smaller than the crop.
+        padding: red, green and blue of what is beside an image smaller than the crop.
     """
 
     own: tuple[str, ...]
@@ -73,18 +73,18 @@ class TrainingTransform:
     padding: tuple[int, int, int]
 
     def __call__(
-        self, picture: Image.Image, labels: np.ndarray, generator: np.random.Generator
+        self, original: Image.Image, labels: np.ndarray, generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Picture uint8 (3, *crop) and labels uint8 crop, ``IGNORED`` beside the picture."""
+        """Image uint8 (3, *crop) and labels uint8 crop, ``IGNORED`` beside the image."""
         for name in self.own:
-            picture, labels = with_own(name, picture, labels, generator)
+            original, labels = with_own(name, original, labels, generator)
         stored = labels.shape
         scale = generator.uniform(*self.scales) * fitted_scale(stored, self.shortest, self.longest)
         size = scaled_size(stored, scale)
         rows, columns = nearest(stored, size)
         top, left, height, width = part = self._choose(labels, rows, columns, generator)
         labels = _taken(labels, rows[top : top + height], columns[left : left + width])
-        pixels = resized(picture, size, self.how, part)  # of the resized picture only what is kept
+        pixels = resized(original, size, self.how, part)  # of the resized image only what is kept
         if generator.random() < self.flip_probability:
             pixels, labels = pixels[:, ::-1], labels[:, ::-1]
         if self.is_photometric:
@@ -99,7 +99,7 @@ class TrainingTransform:
     def _choose(
         self, labels: np.ndarray, rows: np.ndarray, columns: np.ndarray, generator: np.random.Generator
     ) -> tuple[int, int, int, int]:
-        """Top, left, height and width of a crop of the resized picture. One with a single class, or with at least
+        """Top, left, height and width of a crop of the resized image. One with a single class, or with at least
         ``largest_share`` of one, is drawn again, ten times at most, as mmsegmentation's ``RandomCrop`` does
         (``cat_max_ratio``)."""
         height, width = min(self.crop[0], len(rows)), min(self.crop[1], len(columns))
@@ -148,15 +148,15 @@ def evaluation_transform(data: Any) -> EvaluationTransform:
 
 
 def with_own(
-    name: str, picture: Image.Image, labels: np.ndarray, generator: np.random.Generator
+    name: str, image: Image.Image, labels: np.ndarray, generator: np.random.Generator
 ) -> tuple[Image.Image, np.ndarray]:
-    """Picture and labels after a user's transform: an object of albumentations, or one that can be seeded as those are
+    """Image and labels after a user's transform: an object of albumentations, or one that can be seeded as those are
     (``set_random_seed``), or a function that takes the generator as well.
 
     Raises:
-        BadSample: it returns something else than a picture and labels of its size.
+        BadSample: it returns something else than an image and labels of its size.
     """
-    transform, given = resolve("transform", name), {"image": np.array(picture), "mask": labels}
+    transform, given = resolve("transform", name), {"image": np.array(image), "mask": labels}
     if hasattr(transform, "set_random_seed"):
         transform.set_random_seed(int(generator.integers(2**31)))
         made = transform(**given)

@@ -90,18 +90,18 @@ class TrainingTransform:
         part = as_mode(image, self.channels).crop(box)
         return part.resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
 
-    def finish(self, picture: Image.Image | np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def finish(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """The steps after the resized crop, an image or planes: draw the flip, ``augment``, make the array."""
         flip = generator.random() < self.flip_probability
         if self.augment is not None:
-            picture = self.augmented(picture, generator)
-        return to_array(picture, self.channels, flip)
+            image = self.augmented(image, generator)
+        return to_array(image, self.channels, flip)
 
-    def augmented(self, picture: Image.Image | np.ndarray, generator: np.random.Generator) -> Any:
-        """``picture`` after ``augment``, which may add colour: gray in a colour dataset becomes RGB first."""
-        if isinstance(picture, np.ndarray):
-            picture = Image.fromarray(picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0))
-        return self.augment(in_colour(picture, self.channels), generator)
+    def augmented(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> Any:
+        """``image`` after ``augment``, which may add colour: gray in a colour dataset becomes RGB first."""
+        if isinstance(image, np.ndarray):
+            image = Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
+        return self.augment(in_colour(image, self.channels), generator)
 
     def prepare(self) -> None:
         """What is done once in a process before those that load samples are forked from it: nothing here."""
@@ -183,15 +183,15 @@ class GlyphTransform:
         return (*inverse[0].tolist(), float(offset[0]), *inverse[1].tolist(), float(offset[1]))
 
 
-def to_array(picture: Image.Image | np.ndarray, channels: int, flip: bool = False) -> np.ndarray:
+def to_array(image: Image.Image | np.ndarray, channels: int, flip: bool = False) -> np.ndarray:
     """An image, or planes uint8 (1 or channels, height, width), in the model's layout, (channels, height, width): gray
     repeated for every channel, mirrored if ``flip``, C-contiguous."""
-    if isinstance(picture, Image.Image):
-        pixels = np.array(picture)  # (height, width) or (height, width, 3), its own memory
-        picture = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    if len(picture) != channels:
-        picture = np.broadcast_to(picture, (channels, *picture.shape[1:]))
-    return np.ascontiguousarray(picture[:, :, ::-1] if flip else picture)
+    if isinstance(image, Image.Image):
+        pixels = np.array(image)  # (height, width) or (height, width, 3), its own memory
+        image = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    if len(image) != channels:
+        image = np.broadcast_to(image, (channels, *image.shape[1:]))
+    return np.ascontiguousarray(image[:, :, ::-1] if flip else image)
 
 
 def as_mode(image: Image.Image, channels: int) -> Image.Image:

@@ -53,7 +53,7 @@ class FastReader:
         OpenCV cannot handle the file.
 
         Raises:
-            UnreadablePicture: as in the exact path.
+            UnreadableImage: as in the exact path.
         """
         label = int(self.dataset.labels[index])
         page = Page.of(self.dataset, index)
@@ -89,17 +89,17 @@ class FastTransform:
 
     exact: TrainingTransform
 
-    def __call__(self, picture: Image.Image | np.ndarray | Page, generator: np.random.Generator) -> np.ndarray:
+    def __call__(self, image: Image.Image | np.ndarray | Page, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
-        if isinstance(picture, Page):
-            picture, box = picture.around(self.exact.draw_box(picture.size, generator))
-            picture = picture if picture.shape[2] == 3 else picture[:, :, 0]
-        elif isinstance(picture, np.ndarray):
-            box = self.exact.draw_box(picture.shape[1::-1], generator)
+        if isinstance(image, Page):
+            image, box = image.around(self.exact.draw_box(image.size, generator))
+            image = image if image.shape[2] == 3 else image[:, :, 0]
+        elif isinstance(image, np.ndarray):
+            box = self.exact.draw_box(image.shape[1::-1], generator)
         else:
-            return self.exact(picture, generator)
+            return self.exact(image, generator)
         left, top, right, bottom = box
-        resized = _resize(picture[top:bottom, left:right], self.exact.image_size)
+        resized = _resize(image[top:bottom, left:right], self.exact.image_size)
         if resized.ndim == 2:
             return self.exact.finish(resized[None], generator)
         planes = np.empty((3, *resized.shape[:2]), dtype=np.uint8)

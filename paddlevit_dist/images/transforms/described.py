@@ -1,4 +1,4 @@
-"""How pictures become the input of a network, for those who use an exported one without this package."""
+"""How images become the input of a network, for those who use an exported one without this package."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import numpy as np
 
 
 def described_input(data: Any, turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
-    """What ``ExportParts.about`` says of the input of a network that takes normalised RGB pictures.
+    """What ``ExportParts.about`` says of the input of a network that takes normalised RGB images.
 
     Args:
         data: the configuration's DATA.
-        turned: pictures are turned as their EXIF orientation says.
+        turned: images are turned as their EXIF orientation says.
         resize: to what.
         interpolation: how.
     """
@@ -23,8 +23,8 @@ def described_input(data: Any, turned: bool, resize: Any, interpolation: str) ->
     return {"mean": mean, "standard_deviation": deviation, "preprocessing": steps}
 
 
-def drawn_picture(height: int, width: int) -> np.ndarray:
-    """A picture for an example, uint8 (height, width, 3): two gradients and a disc."""
+def drawn_image(height: int, width: int) -> np.ndarray:
+    """An image for an example, uint8 (height, width, 3): two gradients and a disc."""
     rows, columns = np.mgrid[:height, :width]
     is_inside = (rows - height // 2) ** 2 + (columns - width // 2) ** 2 < (min(height, width) // 3) ** 2
     planes = [rows * 180 // height, columns * 240 // width, is_inside * 220]

@@ -39,7 +39,7 @@ class Normaliser:
             return F.batch_norm(images.astype("float32"), mean, variance, training=False, epsilon=0.0)
 
     def pixels(self, images: paddle.Tensor) -> list[np.ndarray]:
-        """The pictures that normalised ones show: uint8 (height, width[, channels]) each."""
+        """The images that normalised ones show: uint8 (height, width[, channels]) each."""
         mean, deviation = self.mean.reshape(-1, 1, 1), self.deviation.reshape(-1, 1, 1)
         values = np.rint(images.numpy() * deviation + mean).clip(0, 255).astype(np.uint8)
         return [image[0] if len(image) == 1 else image.transpose(1, 2, 0) for image in values]

@@ -33,21 +33,21 @@ class Operation(NamedTuple):
     apply: Callable[[Image.Image, Any, Fill], Image.Image]
 
 
-class ChangingPicture(Protocol):
-    """A picture that is no Pillow image and does the operations itself, with the same results."""
+class ChangingImage(Protocol):
+    """An image that is no Pillow image and does the operations itself, with the same results."""
 
-    def changed(self, name: str, parameter: Any, fill: Fill) -> "ChangingPicture":
-        """The picture after the operation ``name``."""
-
-
-Picture = Image.Image | ChangingPicture
+    def changed(self, name: str, parameter: Any, fill: Fill) -> "ChangingImage":
+        """The image after the operation ``name``."""
 
 
-def change(name: str, picture: Picture, parameter: Any = None, fill: Fill = 0) -> Picture:
-    """The picture after the operation ``name``."""
-    if isinstance(picture, Image.Image):
-        return OPERATIONS[name].apply(picture, parameter, fill)
-    return picture.changed(name, parameter, fill)
+AnyImage = Image.Image | ChangingImage
+
+
+def change(name: str, image: AnyImage, parameter: Any = None, fill: Fill = 0) -> AnyImage:
+    """The image after the operation ``name``."""
+    if isinstance(image, Image.Image):
+        return OPERATIONS[name].apply(image, parameter, fill)
+    return image.changed(name, parameter, fill)
 
 
 def _either_sign(value: float, generator: np.random.Generator) -> float:

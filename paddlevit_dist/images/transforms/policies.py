@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import UserError
-from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, Fill, Picture, change
+from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, AnyImage, Fill, change
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
 
-Augmentation = Callable[[Picture, np.random.Generator], Picture]
+Augmentation = Callable[[AnyImage, np.random.Generator], AnyImage]
 
 THREE_AUGMENT = "3a"  # the policy that colour jitter goes with
 
@@ -59,7 +59,7 @@ class RandAugment:
     weights: tuple[float, ...] | None = None
     fill: Fill = 128
 
-    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
         for name in self.choose(generator):
             if generator.random() < self.probability:
                 image = _apply(name, image, self.spread.draw(self.magnitude, generator), generator, self.fill)
@@ -85,14 +85,14 @@ class AutoAugment:
     spread: Spread = Spread()
     fill: Fill = 128
 
-    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
         for step in self.policy[int(generator.integers(len(self.policy)))]:
             if generator.random() < step.probability:
                 image = _apply(step.name, image, self.spread.draw(step.magnitude, generator), generator, self.fill)
         return image
 
 
-def _apply(name: str, image: Picture, magnitude: float, generator: np.random.Generator, fill: Fill) -> Picture:
+def _apply(name: str, image: AnyImage, magnitude: float, generator: np.random.Generator, fill: Fill) -> AnyImage:
     return change(name, image, OPERATIONS[name].parameter(magnitude / FULL_MAGNITUDE, generator), fill)
 
 
@@ -106,7 +106,7 @@ class ColorJitter:
 
     strength: float
 
-    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
         order = generator.permutation(len(JITTERED))
         factors = generator.uniform(max(0.0, 1.0 - self.strength), 1.0 + self.strength, size=len(JITTERED))
         for position in order:
@@ -120,7 +120,7 @@ class Grayscale:
 
     probability: float
 
-    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
         return change("Grayscale", image) if generator.random() < self.probability else image
 
 
@@ -131,7 +131,7 @@ class GaussianBlur:
     probability: float
     radius_px: tuple[float, float] = BLUR_RADIUS_PX
 
-    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
         if generator.random() >= self.probability:
             return image
         return change("GaussianBlur", image, float(generator.uniform(*self.radius_px)))
@@ -144,7 +144,7 @@ class Solarize:
     probability: float
     threshold: int = SOLARIZE_THRESHOLD
 
-    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
         return change("Solarize", image, self.threshold) if generator.random() < self.probability else image
 
 
@@ -154,7 +154,7 @@ class Chain:
 
     steps: tuple[Augmentation, ...]
 
-    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
         for step in self.steps:
             image = step(image, generator)
         return image

@@ -1,4 +1,4 @@
-"""Pictures at another size: by Pillow's bilinear filter, which averages over what becomes smaller, or between the four
+"""Images at another size: by Pillow's bilinear filter, which averages over what becomes smaller, or between the four
 nearest pixels, as OpenCV and torch have it."""
 
 import numpy as np
@@ -37,26 +37,26 @@ def scaled_size(size: Size, scale: float) -> Size:
     return max(int(size[0] * scale + 0.5), 1), max(int(size[1] * scale + 0.5), 1)
 
 
-def resized(picture: Image.Image, size: Size, how: str, part: tuple[int, int, int, int] | None = None) -> np.ndarray:
-    """A picture at another size, uint8 (height, width, 3).
+def resized(image: Image.Image, size: Size, how: str, part: tuple[int, int, int, int] | None = None) -> np.ndarray:
+    """An image at another size, uint8 (height, width, 3).
 
     Args:
         how: ``PILLOW``, whose filter averages over what becomes smaller, or OpenCV's linear interpolation between the
             nearest four pixels, up to a level.
-        part: top, left, height and width of what is wanted of the resized picture; None: all.
+        part: top, left, height and width of what is wanted of the resized image; None: all.
     """
     top, left, height, width = part or (0, 0, *size)
     if how == PILLOW:
-        down, right = picture.height / size[0], picture.width / size[1]
-        ends = min((left + width) * right, picture.width), min((top + height) * down, picture.height)
+        down, right = image.height / size[0], image.width / size[1]
+        ends = min((left + width) * right, image.width), min((top + height) * down, image.height)
         box = (left * right, top * down, *ends)
-        return np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR, box))
-    rows = between_two(np.asarray(picture), 0, size[0], top, top + height)
+        return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, box))
+    rows = between_two(np.asarray(image), 0, size[0], top, top + height)
     return np.rint(between_two(rows, 1, size[1], left, left + width)).astype(np.uint8)
 
 
 def nearest(stored: Size, size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the column of a stored picture whose centre is nearest to that of each one of the resized picture, so
+    """The row and the column of a stored image whose centre is nearest to that of each one of the resized image, so
     that labels lie where pixels do. (mmsegmentation's lie up to half a pixel beside them.)"""
     rows, columns = ((2 * np.arange(side) + 1) * whole // (2 * side) for side, whole in zip(size, stored))
     return rows, columns

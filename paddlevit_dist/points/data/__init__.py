@@ -2,5 +2,5 @@
 
 - ``scene``, ``scene_store``, ``scenes``: one scene, its file, datasets of prepared scenes; ``rooms``: synthetic ones
 - ``augment``: training augmentation; ``voxels``: quantisation; ``samples``: the whole pipeline
-- ``ply``, ``pictures``, ``scannet_classes``: files and colours for showing predictions
+- ``ply``, ``images``, ``scannet_classes``: files and colours for showing predictions
 """

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.dataset import require_split
 from ...runtime.errors import UserError
+from ...tasks.dataset import require_split
 from .scannet_classes import CLASS_NAMES
 from .scene import IGNORED, Scene
 from .scenes import SceneDataset

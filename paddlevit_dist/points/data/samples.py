@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.dataset import Samples
-from ...contracts.sample_checks import BadSample, require_finite
+from ...tasks.dataset import Samples
+from ...tasks.sample_checks import BadSample, require_finite
 from .augment import Step, apply, elastic_distortion
 from .features import channels_of, require_channels
 from .scene import IGNORED, Scene

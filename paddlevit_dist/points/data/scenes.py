@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...contracts.dataset import Dataset
-from ...loading.path_index import PathIndex, ensure_path_index, make_batch
+from ...data.path_index import PathIndex, ensure_path_index, make_batch
 from ...runtime.environment import program
 from ...runtime.errors import UserError
+from ...tasks.dataset import Dataset
 from .scannet_classes import CLASS_NAMES
 from .scene import AS_GIVEN, CENTRED, Scene
 from .scene_store import (

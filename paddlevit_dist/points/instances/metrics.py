@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.metrics import Kept, Metrics
+from ...distributed import all_gather
 from ...intervals import mean_of_defined, weighted_sums
-from ...parallel import all_gather
 from ...runtime.compiled import compiled
+from ...tasks.metrics import Metrics, SampleTable
 from ..segmentation.metrics import SemanticMetrics
 
 IOU_THRESHOLDS = np.append(np.arange(0.5, 0.95, 0.05), 0.25)
@@ -282,7 +282,7 @@ class InstanceMetrics(Metrics):
                 values[f"{kind} {self.class_names[number]}"] = per_class[:, place]
         return values
 
-    def kept(self, table: Sequence[np.ndarray]) -> Kept:
+    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
         statistics, losses, tables = table
         decisions = {
             name: np.concatenate([scene[column] for scene in tables])
@@ -291,7 +291,9 @@ class InstanceMetrics(Metrics):
         counts = {name: np.stack([getattr(scene, name) for scene in tables]) for name in MatchTable._fields[4:]}
         rows = np.array([len(scene.scores) for scene in tables])
         arrays = {"statistics": statistics, "losses": losses, "rows": rows, **decisions, **counts}
-        return Kept("instances", self.class_names, {**arrays, "instance_classes": np.array(self.instance_classes)})
+        return SampleTable(
+            "instances", self.class_names, {**arrays, "instance_classes": np.array(self.instance_classes)}
+        )
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """How many instances there are, were found, made up and missed at an IoU of 0.5; AP of each scene, not a number

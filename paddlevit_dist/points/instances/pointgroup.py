@@ -13,7 +13,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ...checkpoint.load import from_torch_names
-from ...parallel import zero_of
+from ...distributed import zero_of
 from ...runtime.transfers import read, to_device
 from ..sparse.coordinate_plan import PAIRS, build_plan
 from ..sparse.device_plan import Plan

@@ -1,6 +1,6 @@
 """Configuration keys specific to the instance task. Defaults are those of PointGroup's published program."""
 
-from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Table
+from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, Key, Table
 
 _KEYS = (
     Key(
@@ -82,7 +82,7 @@ _KEYS = (
 )
 
 
-def _check(given: Given) -> list[str]:
+def _check(given: ConfigView) -> list[str]:
     preparing = given.values.POINTS.INSTANCES.PREPARE_EPOCHS
     if given.values.EVAL or given.values.TRAIN.NUM_EPOCHS > preparing:
         return []

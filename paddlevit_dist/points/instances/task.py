@@ -9,18 +9,18 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...contracts.dataset import Samples
-from ...contracts.figures import Figure
-from ...contracts.prediction import Row
-from ...contracts.task import EvaluationStep, Records, Step, Term
-from ...labelling.counts import confusion_of
-from ...labelling.losses import cross_entropies
+from ...distributed import rank
+from ...losses import cross_entropies
+from ...metrics.counts import confusion_of
 from ...models import create_model
-from ...parallel import rank
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
+from ...tasks.dataset import Samples
+from ...tasks.figures import Figure
+from ...tasks.prediction import Row
+from ...tasks.task import EvaluationStep, Records, Step, Term
 from ..data.features import feature_channels
-from ..data.pictures import CELL_PX, draw_classes, in_cell
+from ..data.images import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
@@ -231,23 +231,23 @@ class InstanceSegmentation(SceneTask):
         more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
         return {**layers, **more_layers}, {**legends, **more_legends}
 
-    def pictures(self, samples: InstanceSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def images(self, samples: InstanceSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """The scenes of a training batch from above, coloured by instance and beside that by class."""
         return [
-            self._picture(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
+            self._image(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
             for part in slices_of(batch)
         ]
 
-    def _picture(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> tuple[np.ndarray, str]:
+    def _image(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> tuple[np.ndarray, str]:
         """Image and caption of a scene."""
         views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.class_names, CELL_PX)]
         said = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
         return np.concatenate([in_cell(view) for view in views], axis=1), said
 
-    def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def evaluation_images(self, samples: InstanceSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
         scenes = [samples.dataset.read(index) for index in indices]
-        return [self._picture(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
+        return [self._image(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
 
     def prediction_writer(self, folder: Path, samples: Samples) -> InstanceWriter:
         return InstanceWriter(folder, samples, self.class_names)

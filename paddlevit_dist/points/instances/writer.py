@@ -1,4 +1,4 @@
-"""Predicted instances as files, the benchmark's text format, coloured PLY and a picture next to the truth, and in the
+"""Predicted instances as files, the benchmark's text format, coloured PLY and an image next to the truth, and in the
 figures of a report."""
 
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.figures import Table
 from ...runtime.files import atomic_file
-from ..data.pictures import UNLABELLED, WIDTH_PX, Colour, class_colours, coloured, draw, sheet, write_png
+from ...tasks.figures import Table
+from ..data.images import UNLABELLED, WIDTH_PX, Colour, class_colours, coloured, draw, sheet, write_png
 from ..data.ply import write_coloured_ply
 from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter
@@ -16,7 +16,7 @@ from ..scene_figures import Layers
 from .metrics import MatchTable, Prediction, ap, ap25, ap50, average_precisions
 
 MASKS_FOLDER = "predicted_masks"
-_MOST_NAMED = 60  # predictions in a picture's legend
+_MOST_NAMED = 60  # predictions in an image's legend
 
 
 class InstanceWriter(SceneWriter):
@@ -127,7 +127,7 @@ def coloured_instances(
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
-    """Picture by ``draw`` of points (P, 3) with a colour for each instance (P,), grey for none."""
+    """Image by ``draw`` of points (P, 3) with a colour for each instance (P,), grey for none."""
     numbers = _numbered(instance)
     palette = class_colours(int(numbers.max(initial=-1)) + 1)
     return draw(xyz, coloured(numbers, palette), numbers >= 0, width_px)

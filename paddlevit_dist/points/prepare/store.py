@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...loading.prepare_workers import check_stop, work
+from ...data.prepare_workers import check_stop, work
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, require_regular
 from ...runtime.text_files import read_json

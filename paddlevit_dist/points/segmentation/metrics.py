@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...contracts.task import Term
-from ...labelling.confusion import CONFUSION, ConfusionMetrics
-from ...labelling.losses import summed_cross_entropy
+from ...losses import summed_cross_entropy
+from ...metrics.confusion import CONFUSION, ConfusionMetrics
 from ...runtime.transfers import read_later
+from ...tasks.task import Term
 from ..data.scene import IGNORED
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ...config.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Given, Key, Range, Table, Unused
 from ...runtime.errors import UserError
+from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, ConfigView, Key, Range, Table, Unused
 
 _KEYS = (
     Key("POINTS.MIX_PROB", 0.0, "float", "training: probability that a second scene is laid over (Mix3D)", SHARE),
@@ -93,7 +93,7 @@ _LOSSES = tuple(
 )
 
 
-def _check(given: Given) -> list[str]:
+def _check(given: ConfigView) -> list[str]:
     points = given.values.POINTS
     if points.CLASS_WEIGHTS and not any(points.CLASS_WEIGHTS):
         raise UserError(f"{given['POINTS.CLASS_WEIGHTS']}: expected one above 0, or nothing is learnt")
@@ -110,7 +110,7 @@ def _check(given: Given) -> list[str]:
     return []
 
 
-def _unused(given: Given) -> Iterator[Unused]:
+def _unused(given: ConfigView) -> Iterator[Unused]:
     for chooser, key in (("FRAGMENT_SIZE_M", "FRAGMENT_OVERLAP_M"), ("CROP", "CROP_SIZE_M")):
         if given.values.POINTS[chooser] is None:
             yield Unused((f"POINTS.{key}",), f"POINTS.{chooser}", "scenes stay whole: {}")

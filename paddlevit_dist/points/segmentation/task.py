@@ -10,20 +10,20 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...contracts.dataset import Samples
-from ...contracts.figures import Figure
-from ...contracts.prediction import Row
-from ...contracts.task import EvaluationStep, Records, Step, Term
-from ...labelling.counts import confusion_of
-from ...labelling.losses import adjusted_losses, cross_entropies, dice_losses_of_scenes, lovasz_softmax, weights_of
+from ...losses import adjusted_losses, cross_entropies, dice_losses_of_scenes, lovasz_softmax, weights_of
+from ...metrics.counts import confusion_of
 from ...models import create_model
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.transfers import read, to_device
+from ...tasks.dataset import Samples
+from ...tasks.figures import Figure
+from ...tasks.prediction import Row
+from ...tasks.task import EvaluationStep, Records, Step, Term
 from ..data import augment
 from ..data.augment import Sometimes, Turn, to_metres
 from ..data.features import feature_channels, point_features
-from ..data.pictures import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
+from ..data.images import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
 from ..data.ply import write_coloured_ply
 from ..data.samples import PointSample, SceneSamples, View, compile_loops, join
 from ..data.scene import IGNORED, Scene
@@ -256,7 +256,7 @@ class SemanticSegmentation(SceneTask):
         """How many points have which class."""
         return [describe_points(prediction, self.class_names)]
 
-    def pictures(self, samples: PointSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def images(self, samples: PointSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """The voxels of a training batch from above, with their counts: in the colours that the network sees, if it
         sees any, and beside that in the colours of their classes."""
         labels = np.full(len(batch["coordinates"]), IGNORED)
@@ -267,9 +267,9 @@ class SemanticSegmentation(SceneTask):
             low, high = samples.color_range
             shares = (batch["features"][:, first : first + 3] - low) / (high - low)
             colours = np.rint(255 * np.clip(shares, 0.0, 1.0)).astype(np.uint8)
-        return [self._picture(batch, labels, colours, number) for number in range(len(batch["offsets"]) - 1)]
+        return [self._image(batch, labels, colours, number) for number in range(len(batch["offsets"]) - 1)]
 
-    def _picture(
+    def _image(
         self, batch: dict[str, Any], labels: np.ndarray, colours: np.ndarray | None, number: int
     ) -> tuple[np.ndarray, str]:
         """Image and caption of one scene of a batch, seen from its first direction."""
@@ -281,11 +281,11 @@ class SemanticSegmentation(SceneTask):
             views.insert(0, in_cell(draw(voxels, colours[is_own], np.ones(len(voxels), bool), CELL_PX)))
         return np.concatenate(views, axis=1), f"{len(voxels):,} voxels of {points:,} points"
 
-    def evaluation_pictures(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def evaluation_images(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
         plain = replace(samples, steps=to_metres(self.config.DATA.UNIT_M))
         nothing_random = np.random.default_rng(0)
-        return self.pictures(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
+        return self.images(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
 
     def build_metrics(self) -> SemanticMetrics:
         return SemanticMetrics(self.class_names)

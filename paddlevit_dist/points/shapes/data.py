@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...contracts.dataset import Dataset, require_split
 from ...runtime.errors import UserError
 from ...runtime.files import content_of
+from ...tasks.dataset import Dataset, require_split
 from ..data.scene_store import read_lines
 from ..prepare.tables import TABLES, read_table
 

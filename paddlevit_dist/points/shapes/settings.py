@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...config.key import AT_LEAST_1, SHARE_BELOW_1, Given, Key, Range, Table, Unused
+from ...settings.key import AT_LEAST_1, SHARE_BELOW_1, ConfigView, Key, Range, Table, Unused
 
 _KEYS = (
     Key(
@@ -32,7 +32,7 @@ _KEYS = (
         "SHAPES.UP",
         "z",
         "text",
-        "axis of ROTATION_DEGREES, upright in pictures; y for modelnet40_normal_resampled",
+        "axis of ROTATION_DEGREES, upright in images; y for modelnet40_normal_resampled",
         choices=("x", "y", "z"),
     ),
     Key("SHAPES.ROTATION_DEGREES", 0.0, "float", "training: largest angle around the axis UP", Range(low=0, high=180)),
@@ -42,7 +42,7 @@ _KEYS = (
 _TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES")
 
 
-def _unused(given: Given) -> Iterator[Unused]:
+def _unused(given: ConfigView) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_solids":
         yield Unused(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.dataset import require_split
+from ...tasks.dataset import require_split
 from ..data.augment import rotation
 from .data import Shape, ShapeDataset, sampled
 

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...contracts.dataset import Samples, dataset_class, names_of_classes
-from ...contracts.figures import Figure
-from ...contracts.prediction import InputSamples, find_inputs
-from ...contracts.sample_checks import BadSample, require_finite, require_label
-from ...contracts.task import Labelled, Step, Term
-from ...labelling.classification import ClassificationMetrics
-from ...labelling.classifier import Classifier, joined
-from ...labelling.classifier_figures import Evaluated, galleries, tables
-from ...labelling.losses import adjusted_losses
+from ...losses import adjusted_losses
+from ...metrics.classification import ClassificationMetrics
+from ...metrics.classifier import Classifier, joined
+from ...metrics.classifier_figures import Evaluated, galleries, tables
 from ...models import create_model
 from ...runtime.errors import UserError
+from ...tasks.dataset import Samples, dataset_class, names_of_classes
+from ...tasks.figures import Figure
+from ...tasks.prediction import InputSamples, find_inputs
+from ...tasks.sample_checks import BadSample, require_finite, require_label
+from ...tasks.task import Labelled, Step, Term
 from ..data.augment import rotation
-from ..data.pictures import draw
+from ..data.images import draw
 from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
 from ..scene_task import outputs_of
@@ -31,7 +31,7 @@ _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
 _NO_LABEL = -1
 # PointNet++'s provider.py: range of the factor, largest shift along each axis, deviation of each point's movement.
 _SCALE, _SHIFT, _JITTER = (0.8, 1.25), 0.1, 0.01
-_PICTURE_PX = 80  # so few that voxels touch
+_IMAGE_PX = 80  # so few that voxels touch
 
 
 class ShapeSample(NamedTuple):
@@ -181,25 +181,25 @@ class ShapeClassification(Classifier):
         return ShapeMetrics(self.num_classes, self.class_names)
 
     def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
-        def picture_of(index: int) -> np.ndarray | None:
+        def image_of(index: int) -> np.ndarray | None:
             try:
                 return drawn(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP)
             except (UserError, BadSample, OSError):
                 return None
 
         evaluated = Evaluated(*joined(records), self.num_classes, self.class_names, self.sample_name)
-        return [*galleries(evaluated, picture_of, samples.describe), *tables(evaluated)]
+        return [*galleries(evaluated, image_of, samples.describe), *tables(evaluated)]
 
-    def pictures(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labelled]:
+    def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labelled]:
         scenes, voxels = batch["coordinates"][:, 0], batch["coordinates"][:, 1:]
         of_each = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
         up, names = self.config.SHAPES.UP, self.class_names
         return [(drawn(one, up), f"{names[label]}, {len(one):,} voxels") for one, label in of_each]
 
-    def evaluation_pictures(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labelled]:
+    def evaluation_images(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labelled]:
         plain = ShapeSamples(samples.dataset, samples.shapes, is_training=False)
         nothing_random = np.random.default_rng(0)
-        return self.pictures(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
+        return self.images(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
         expected = f"expected {', '.join(ENDINGS)}, or a folder of these"
@@ -208,7 +208,7 @@ class ShapeClassification(Classifier):
 
 
 class ShapeMetrics(ClassificationMetrics):
-    """Those of pictures; the last line also has the mean of the classes' accuracies, which papers on ModelNet40 call
+    """Those of images; the last line also has the mean of the classes' accuracies, which papers on ModelNet40 call
     mean class accuracy."""
 
     def summary(self, values: dict[str, float]) -> str:
@@ -216,7 +216,7 @@ class ShapeMetrics(ClassificationMetrics):
 
 
 def drawn(voxels: np.ndarray, up: str) -> np.ndarray:
-    """Voxels (M, 3) seen obliquely from above, in colours of their places, uint8 (height, ``_PICTURE_PX``, 3).
+    """Voxels (M, 3) seen obliquely from above, in colours of their places, uint8 (height, ``_IMAGE_PX``, 3).
 
     Args:
         up: SHAPES.UP.
@@ -224,7 +224,7 @@ def drawn(voxels: np.ndarray, up: str) -> np.ndarray:
     upright = np.roll(voxels, 2 - "xyz".index(up), axis=1).astype(np.float32)  # turned about (1, 1, 1)
     shares = (upright - upright.min(axis=0)) / np.maximum(np.ptp(upright, axis=0), 1)
     colours = np.rint(40 + 180 * shares).astype(np.uint8)
-    return draw(upright, colours, np.ones(len(upright), bool), _PICTURE_PX)
+    return draw(upright, colours, np.ones(len(upright), bool), _IMAGE_PX)
 
 
 def _as_shape(path: str) -> str | None:

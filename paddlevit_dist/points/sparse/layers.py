@@ -14,10 +14,10 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...contracts.model import Model
-from ...parallel import BatchNorm as SynchronisableBatchNorm
-from ...parallel import zero_of
+from ...distributed import BatchNorm as SynchronisableBatchNorm
+from ...distributed import zero_of
 from ...runtime.autocast import as_dtype, like_products, product_dtype
+from ...tasks.model import Model
 from .convolution import convolve
 from .coordinate_keys import Steps, along_axes, distinct
 from .coordinate_levels import kernel_offsets

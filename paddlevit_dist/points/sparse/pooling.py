@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...parallel import zero_of
+from ...distributed import zero_of
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .coordinate_keys import Steps

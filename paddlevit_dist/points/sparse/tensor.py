@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...parallel import zero_of
+from ...distributed import zero_of
 from ...runtime.autocast import as_dtype, product_dtype
 from ...runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, distinct, plainest

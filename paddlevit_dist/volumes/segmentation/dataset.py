@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.dataset import Dataset
-from ...contracts.sample_groups import SUBJECT
 from ...runtime.errors import UserError
+from ...tasks.dataset import Dataset
+from ...tasks.sample_groups import SUBJECT
 from ..geometry import Geometry
 from ..reading import Header
 from ..settings import MAX_VOXELS

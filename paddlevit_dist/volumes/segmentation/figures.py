@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.figures import Figure, Gallery, Table, class_colours
 from ...runtime.lettering import legend
-from ..pictures import orthogonal_slices
+from ...tasks.figures import Figure, Gallery, Table, class_colours
+from ..images import orthogonal_slices
 from .dataset import IGNORED
 from .metrics import COLUMNS, VolumeMetrics
 
@@ -48,16 +48,16 @@ def segmentation_figures(
     ]
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
     volumes = Table("Volumes", ("volume", *columns), rows, note)
-    pictures = []
+    images = []
     for place in [place for place in order[:_SHOWN] if columns["Dice"][place] < 1]:
         found, labels = again(records[place][0])
         spacing = found.spacing * found.labels.shape / np.array(found.volume.shape)
         wrong = (found.labels != labels) & (labels != IGNORED)
         centre = [wrong.sum(axis=tuple({0, 1, 2} - {axis})).argmax() for axis in range(3)]  # of the slices
         views = [class_slices(found.volume, spacing, own, class_names, centre) for own in (labels, found.labels)]
-        pictures.append((np.concatenate(views), f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"))
+        images.append((np.concatenate(views), f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"))
     note = "Those with the lowest mean Dice of their classes: truth above, prediction below, through most errors."
-    return [classes, volumes, *([Gallery("Hardest volumes", pictures, note)] if pictures else [])]
+    return [classes, volumes, *([Gallery("Hardest volumes", images, note)] if images else [])]
 
 
 def class_slices(

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ...contracts.metrics import Kept, Metrics
 from ...intervals import mean_of_defined, quotient, weighted_sums
-from ...labelling.counts import confusion_of, statistics_of
+from ...metrics.counts import confusion_of, statistics_of
 from ...runtime.errors import UserError
+from ...tasks.metrics import Metrics, SampleTable
 from .dataset import IGNORED
 
 # What is summed of each class: Dice and in how many volumes it has one; the same of volumes with a label of it; voxels
@@ -97,8 +97,8 @@ class VolumeMetrics(Metrics):
         flat = table[0].reshape(len(table[0]), -1)
         return self._values(weighted_sums(weights, flat).reshape(len(weights), *table[0].shape[1:]))
 
-    def kept(self, table: Sequence[np.ndarray]) -> Kept:
-        return Kept(KIND, self.names, {"sums": table[0]})
+    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+        return SampleTable(KIND, self.names, {"sums": table[0]})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """Dice and distances of each volume: of it alone the three sorts of Dice are one."""

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ...contracts.dataset import require_split
 from ...runtime.errors import UserError
 from ...runtime.printing import shortened
 from ...runtime.text_files import read_json
+from ...tasks.dataset import require_split
 from ..landmarks import common_spacing
 from ..nonzero import VOLUME
 from ..reading import Header, case_name, headers_in_one_place, list_volumes, remarks_on

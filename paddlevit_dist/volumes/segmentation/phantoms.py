@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...contracts.dataset import require_split
+from ...tasks.dataset import require_split
 from ..phantoms import ORGANS, SIZES, SPACING_MM, Phantoms
 from ..store import Decoded
 from .dataset import AS_THEY_ARE, LabelMap, Options, SegmentedVolumes, Source

@@ -9,13 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ...contracts.prediction import (
-    Entry,
-    PredictionWriter,
-    Row,
-)
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
+from ...tasks.prediction import Entry, PredictionWriter, Row
 from ..geometry import as_stored, square
 from ..inputs import Readable, read_new
 from ..reading import library

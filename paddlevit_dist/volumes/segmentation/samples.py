@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...contracts.dataset import Samples
+from ...tasks.dataset import Samples
 from ..geometry import Geometry, nearest_axes, turned_spacing
 from ..intensities import Intensities
 from ..samples import NOT_VARIED, Augmentation, Map, centre_range, cut, cut_labels, draw_matrix, on_grid, vary

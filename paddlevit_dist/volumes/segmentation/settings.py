@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...config.key import AT_LEAST_0, SHARE, Given, Key, Range, Table, Unused
+from ...settings.key import AT_LEAST_0, SHARE, ConfigView, Key, Range, Table, Unused
 
 AXES = ("depth", "height", "width")
 
@@ -48,7 +48,7 @@ _KEYS = (
 )
 
 
-def _unused(given: Given) -> Iterator[Unused]:
+def _unused(given: ConfigView) -> Iterator[Unused]:
     if not given.values.VOLUMES.MIRROR_AXES:
         yield Unused(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
 

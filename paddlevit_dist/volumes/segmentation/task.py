@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...contracts.dataset import Samples, dataset_class
-from ...contracts.figures import Figure
-from ...contracts.metrics import Metrics
-from ...contracts.prediction import Learned, Row
-from ...contracts.sample_checks import BadSample, require_finite
-from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
-from ...labelling.losses import dice_losses, summed_cross_entropy
+from ...losses import dice_losses, summed_cross_entropy
 from ...models import create_model
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
+from ...tasks.dataset import Samples, dataset_class
+from ...tasks.figures import Figure
+from ...tasks.metrics import Metrics
+from ...tasks.prediction import Row, TrainedMeta
+from ...tasks.sample_checks import BadSample, require_finite
+from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ..detection import require_same_spacing, three_digits
 from ..export import segmentation_parts
 from ..geometry import between
@@ -271,7 +271,7 @@ class VolumeSegmentation(Task):
 
     # ---- prediction and export -----------------------------------------------------------------------------------
 
-    def set_up_from(self, learned: Learned) -> None:
+    def set_up_from(self, learned: TrainedMeta) -> None:
         known, spacing = learned.input, self.config.VOLUMES.SPACING_MM or learned.input.get("spacing_mm")
         if not learned.class_names or not spacing or not known.get("channels") or not known.get("label_numbers"):
             raise UserError(_UNKNOWN + "weights with their about.yaml")
@@ -306,9 +306,9 @@ class VolumeSegmentation(Task):
         facts = self.class_names, self.numbers, self.channels, self.spacing
         return segmentation_parts(self.config.VOLUMES, self._intensities(), *facts)
 
-    # ---- pictures ----------------------------------------------------------------------------------------------
+    # ---- images ----------------------------------------------------------------------------------------------
 
-    def pictures(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Three slices of each crop of a batch, with its classes."""
         pairs = zip(batch["volume"], batch["labels"])
         return [self._seen(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
@@ -316,7 +316,7 @@ class VolumeSegmentation(Task):
     def about_samples(self, samples: Any) -> Iterable[str]:
         return fingerprint(samples.dataset)
 
-    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Three slices of whole volumes."""
         readings = [samples.dataset.read(index) for index in indices]
         return [self._seen(np.asarray(channels[0].array, np.float32), labels.array) for channels, labels in readings]

@@ -41,7 +41,7 @@ def table_of(
     max_detections: Sequence[int] = (1, 10, 100),
     kind: str = "bbox",
 ) -> tuple[MatchTable, list[int]]:
-    """The same pictures matched by ours, and the ids of the categories."""
+    """The same images matched by ours, and the ids of the categories."""
     category_ids = sorted(category["id"] for category in dataset["categories"])
     sizes = {image["id"]: (image["height"], image["width"]) for image in dataset["images"]}
     label_of = {category: label for label, category in enumerate(category_ids)}
@@ -90,11 +90,11 @@ def rows_of_results(dataset: dict, results: list[dict], kind: str) -> np.ndarray
     return np.array([row_of.get(result["score"], -1) for result in marked])
 
 
-def random_case(seed: int, pictures: int = 6, categories: int = 4, most: int = 12) -> tuple[dict, list[dict]]:
+def random_case(seed: int, originals: int = 6, categories: int = 4, most: int = 12) -> tuple[dict, list[dict]]:
     """A dataset and results with whatever makes a difference: equal scores and boxes, crowds, boxes without area, areas
-    at the limits of the ranges, pictures and categories without anything, unknown categories, an annotation of id 0."""
+    at the limits of the ranges, images and categories without anything, unknown categories, an annotation of id 0."""
     rng = np.random.default_rng(seed)
-    ids = [int(i) for i in rng.permutation(100)[:pictures]]
+    ids = [int(i) for i in rng.permutation(100)[:originals]]
     names = [{"id": int(i), "name": f"c{i}"} for i in rng.permutation(50)[:categories]]
     annotations, results = [], []
 

@@ -14,7 +14,7 @@ BOX = [2.0, 3.0, 10.0, 8.0]
 CATEGORIES = [{"id": 7, "name": "cat"}, {"id": 3, "name": "dog"}]
 
 
-def write_picture(path: Path, height: int, width: int, seed: int = 0, **options: Any) -> None:
+def write_image(path: Path, height: int, width: int, seed: int = 0, **options: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path, **options)
@@ -50,11 +50,11 @@ def write_coco(
     categories: Any = CATEGORIES,
     **more: Any,
 ) -> Path:
-    """Three pictures of 20 x 30 pixels (height x width) numbered 11, 12 and 13, unless ``images`` says others."""
+    """Three images of 20 x 30 pixels (height x width) numbered 11, 12 and 13, unless ``images`` says others."""
     if images is None:
         images = [{"id": 10 + n, "file_name": f"{n}.png", "height": 20, "width": 30} for n in (1, 2, 3)]
         for n in (1, 2, 3):
-            write_picture(root / split / f"{n}.png", 20, 30, n)
+            write_image(root / split / f"{n}.png", 20, 30, n)
     path = root / (file or f"annotations/instances_{split}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"images": images, "annotations": annotations, "categories": categories, **more}

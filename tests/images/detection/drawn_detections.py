@@ -1,4 +1,4 @@
-"""Annotations and imperfect detections of pictures without pixels, drawn at random, and the same as COCO's files."""
+"""Annotations and imperfect detections of images without pixels, drawn at random, and the same as COCO's files."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ NOTHING_FOUND = Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
 
 
 def drawn(number: int) -> tuple[Annotations, Detections]:
-    """Picture ``number``: every fifth has no boxes, every seventh no detections; equal scores are frequent."""
+    """Image ``number``: every fifth has no boxes, every seventh no detections; equal scores are frequent."""
     generator = np.random.default_rng(number)
     boxes = generator.uniform(0, 60, (0 if number % 5 == 0 else generator.integers(1, 8), 4)).round(1)
     boxes[:, 2:] += 8
@@ -32,10 +32,10 @@ def drawn(number: int) -> tuple[Annotations, Detections]:
     return truth, Detections(corners[chosen], scores[chosen], all_labels[chosen].astype(np.int64))
 
 
-def as_coco(pictures: int) -> dict[str, list[dict[str, Any]]]:
-    """The annotations of pictures 0, 1, ... as COCO's JSON."""
+def as_coco(images: int) -> dict[str, list[dict[str, Any]]]:
+    """The annotations of images 0, 1, ... as COCO's JSON."""
     annotations = []
-    for number in range(pictures):
+    for number in range(images):
         truth, _ = drawn(number)
         for box, label, area, crowd, own in zip(*(column.tolist() for column in truth[:5])):
             annotations.append(
@@ -49,7 +49,7 @@ def as_coco(pictures: int) -> dict[str, list[dict[str, Any]]]:
                 }
             )
     return {
-        "images": [{"id": number + 1, "height": 100, "width": 100} for number in range(pictures)],
+        "images": [{"id": number + 1, "height": 100, "width": 100} for number in range(images)],
         "annotations": annotations,
         "categories": [{"id": own, "name": name} for own, name in zip(CATEGORY_IDS, NAMES)],
     }

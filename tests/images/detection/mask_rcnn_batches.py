@@ -1,4 +1,4 @@
-"""Random pictures with rectangular objects, and a Mask R-CNN that is small enough for tests."""
+"""Random images with rectangular objects, and a Mask R-CNN that is small enough for tests."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def model(dtype: str = "float64", seed: int = 0, **rules: Any) -> MaskRCNN:
     return create_model(NAME, CLASSES, rules={**MaskRCNN.variants[NAME]["rules"], **rules}).to(dtype=dtype)
 
 
-def pictures(
+def images(
     counts: Sequence[int], side: int = 64, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Images (N, 3, side, side), boxes (N, M, 4), labels (N, M), masks (N, M, side, side)."""
@@ -29,12 +29,12 @@ def pictures(
     boxes = np.zeros((number, most, 4))
     labels = np.full((number, most), -1)
     masks = np.zeros((number, most, side, side), np.uint8)
-    for picture, count in enumerate(counts):
+    for image, count in enumerate(counts):
         for which in range(count):
             x, y, width, height = (int(value) for value in rng.integers(6, side // 2, 4))
-            boxes[picture, which] = x, y, x + width, y + height
-            labels[picture, which] = rng.integers(0, CLASSES)
-            masks[picture, which, y : y + height, x : x + width] = 1
+            boxes[image, which] = x, y, x + width, y + height
+            labels[image, which] = rng.integers(0, CLASSES)
+            masks[image, which, y : y + height, x : x + width] = 1
     return images, boxes, labels, masks
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def boxes(rng: np.random.Generator, number: int, side: float = 100.0, smallest: float = 0.5) -> np.ndarray:
-    """float64 (number, 4) of any size, also beyond the picture's right and bottom."""
+    """float64 (number, 4) of any size, also beyond the image's right and bottom."""
     corners = rng.uniform(0, side, (number, 2))
     return np.concatenate([corners, corners + rng.uniform(smallest, side / 2, (number, 2))], axis=1)
 
@@ -46,21 +46,21 @@ def matched(of_objects, of_boxes, positive: float, negative: float, lowest=None)
     return objects, states
 
 
-def value_at(picture: np.ndarray, y: float, x: float) -> float:
+def value_at(image: np.ndarray, y: float, x: float) -> float:
     """Bilinear, of a map (height, width); 0 further than one position outside."""
-    height, width = picture.shape
+    height, width = image.shape
     if y < -1 or y > height or x < -1 or x > width:
         return 0.0
     y, x = min(max(y, 0.0), height - 1), min(max(x, 0.0), width - 1)
     top, left = int(y), int(x)
     bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
     down, across = y - top, x - left
-    above = picture[top, left] * (1 - across) + picture[top, right] * across
-    below = picture[bottom, left] * (1 - across) + picture[bottom, right] * across
+    above = image[top, left] * (1 - across) + image[top, right] * across
+    below = image[bottom, left] * (1 - across) + image[bottom, right] * across
     return above * (1 - down) + below * down
 
 
-def cut_out(picture: np.ndarray, box, stride: float, size: int, samples: int, aligned: bool) -> np.ndarray:
+def cut_out(image: np.ndarray, box, stride: float, size: int, samples: int, aligned: bool) -> np.ndarray:
     """RoIAlign, (size, size), of one map (height, width)."""
     x0, y0, x1, y1 = (value / stride - (0.5 if aligned else 0.0) for value in box)
     width, height = max(x1 - x0, 1.0), max(y1 - y0, 1.0)
@@ -70,7 +70,7 @@ def cut_out(picture: np.ndarray, box, stride: float, size: int, samples: int, al
     for row, column, i, j in np.ndindex(size, size, down, across):
         y = y0 + height / size * (row + (i + 0.5) / down)
         x = x0 + width / size * (column + (j + 0.5) / across)
-        result[row, column] += value_at(picture, y, x) / (down * across)
+        result[row, column] += value_at(image, y, x) / (down * across)
     return result
 
 

@@ -43,8 +43,8 @@ def criterion_of(model, **losses):
     return model.criterion("detr_resnet18", model.num_classes, losses, **{**OPTIONS, "num_queries": queries})
 
 
-def pictures_of(sizes, dtype="float32", seed=0):
-    """Pictures (N, 3, H, W) of noise, padded with zeros, and their sizes."""
+def images_of(sizes, dtype="float32", seed=0):
+    """Images (N, 3, H, W) of noise, padded with zeros, and their sizes."""
     random, sizes = np.random.default_rng(seed), np.asarray(sizes)
     images = np.zeros((len(sizes), 3, *sizes.max(axis=0)))
     for number, (height, width) in enumerate(sizes):
@@ -53,13 +53,13 @@ def pictures_of(sizes, dtype="float32", seed=0):
 
 
 def objects_of(numbers, sizes, seed=0, classes=CLASSES):
-    """Random objects of pictures, arrays padded as batches are: boxes (N, M, 4), labels (N, M)."""
+    """Random objects of images, arrays padded as batches are: boxes (N, M, 4), labels (N, M)."""
     random, most = np.random.default_rng(seed), max(1, *numbers)
     boxes, labels = np.zeros((len(numbers), most, 4), np.float32), np.full((len(numbers), most), -1, np.int64)
-    for picture, (number, (height, width)) in enumerate(zip(numbers, sizes)):
+    for image, (number, (height, width)) in enumerate(zip(numbers, sizes)):
         corners = np.sort(random.random((number, 2, 2)), axis=1) * [width, height]  # two points, left and upper first
-        boxes[picture, :number] = corners.reshape(number, 4)
-        labels[picture, :number] = random.integers(classes, size=number)
+        boxes[image, :number] = corners.reshape(number, 4)
+        labels[image, :number] = random.integers(classes, size=number)
     return boxes, labels
 
 

@@ -1,4 +1,4 @@
-"""COCO's scores against pycocotools on random cases, and what is kept of pictures."""
+"""COCO's scores against pycocotools on random cases, and what is kept of images."""
 
 import pickle
 
@@ -32,13 +32,13 @@ def test_with_all_classes_as_one_equal_to_pycocotools():
 
 
 def test_more_detections_than_are_looked_at():
-    dataset, results = coco_peer.random_case(4, pictures=2, categories=2, most=400)
+    dataset, results = coco_peer.random_case(4, images=2, categories=2, most=400)
     theirs = coco_peer.evaluated(dataset, results)
     assert_equal(coco_peer.accumulated(dataset, results), theirs)
 
 
 def test_tables_of_ranks_join_to_the_same_in_any_order():
-    dataset, results = coco_peer.random_case(8, pictures=9)
+    dataset, results = coco_peer.random_case(8, images=9)
     whole, _ = coco_peer.table_of(dataset, results)
     parts = [coco_peer.table_of(dataset, results, whole.image_ids[rank::3].tolist())[0] for rank in (2, 0, 1)]
     sent = [MatchTable.unpacked(pickle.loads(pickle.dumps(part.packed()))) for part in parts]
@@ -46,7 +46,7 @@ def test_tables_of_ranks_join_to_the_same_in_any_order():
         assert np.array_equal(ours, expected) and ours.dtype == expected.dtype
 
 
-def test_a_picture_in_two_tables_is_refused():
+def test_an_image_in_two_tables_is_refused():
     table, _ = coco_peer.table_of(*coco_peer.random_case(8))
     with pytest.raises(UserError, match="evaluated twice"):
         MatchTable.joined([table, table])
@@ -79,7 +79,7 @@ def test_detections_of_a_network_score_as_the_file_written_of_them_does():
     assert_equal(accumulate(match(1, truth, found, 1)), coco_peer.evaluated(dataset, results))
 
 
-def test_what_crosses_is_less_than_a_megabyte_per_thousand_pictures():
+def test_what_crosses_is_less_than_a_megabyte_per_thousand_images():
     rng = np.random.default_rng(0)
     tables = []
     for image_id in range(40):

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_picture
+from images.detection.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
 from PIL import Image
 from pycocotools.coco import COCO
 
-from paddlevit_dist.config import load
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.data.quarantine import Replacements
 from paddlevit_dist.images.detection.data.coco import Coco
@@ -21,6 +20,7 @@ from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
 from paddlevit_dist.images.detection.evaluation.scored_files import read_annotations
 from paddlevit_dist.images.run_lengths import decode
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 
@@ -45,7 +45,7 @@ def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
     for number, one in enumerate(annotations):
         one["id"] = 1000 - number
     path = write_coco(tmp_path, annotations, images=images)
-    write_picture(tmp_path / "train2017" / "0.png", 40, 50)
+    write_image(tmp_path / "train2017" / "0.png", 40, 50)
     theirs = COCO(str(path))
     ours = pickle.loads(pickle.dumps(Coco(str(tmp_path), "train", cache)))
     assert len(pickle.dumps(ours)) <= 1200
@@ -68,32 +68,32 @@ def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
             assert np.array_equal(decode(mask, *ours.size(index)), theirs.annToMask(entry))
 
 
-def test_pictures_and_boxes_are_read_and_counted(tmp_path, cache):
+def test_images_and_boxes_are_read_and_counted(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 13, BOX), annotation(2, 11, BOX, 3), annotation(3, 13, BOX, iscrowd=1)])
     dataset = Coco(str(tmp_path), "train", cache)
-    picture, found = dataset.read(2)
-    assert picture.size == (30, 20) and picture.mode == "RGB" and found.ids.tolist() == [1, 3]
+    image, found = dataset.read(2)
+    assert image.size == (30, 20) and image.mode == "RGB" and found.ids.tolist() == [1, 3]
     assert found.is_learnable.tolist() == [True, False] and found.masks is None and not dataset.has_masks
-    assert dataset.summary() == "3 pictures, 3 boxes: cat 2, dog 1; 1 of them a crowd; 1 picture without boxes"
+    assert dataset.summary() == "3 images, 3 boxes: cat 2, dog 1; 1 of them a crowd; 1 image without boxes"
     assert dataset.learnable().tolist() == [True, False, True]
     assert dataset.sizes.tolist() == [[20, 30]] * 3
     assert dataset.notices == [
-        f"train: {tmp_path}/annotations/instances_train2017.json, pictures in {tmp_path}/train2017"
+        f"train: {tmp_path}/annotations/instances_train2017.json, images in {tmp_path}/train2017"
     ]
 
 
 ODD = {
     "two objects of one id": ([annotation(1, 11, BOX), annotation(1, 12, BOX)], "1 id shared by several objects", 2),
-    "unknown picture": (
+    "unknown image": (
         [annotation(1, 99, BOX)],
-        "1 object of a picture that the file does not have: left out, as 1",
+        "1 object of an image that the file does not have: left out, as 1",
         0,
     ),
     "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file does not have", 0),
     "no box": ([annotation(1, 11, None), annotation(2, 11, [])], "2 objects without a box: never learnt or found", 2),
     "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area: not learnt, as 1", 1),
-    "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the picture: not learnt", 1),
-    "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the picture", 1),
+    "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image: not learnt", 1),
+    "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the image", 1),
     "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
     "shares": (
         [annotation(1, 11, [0.1, 0.2, 0.5, 0.5]), annotation(2, 12, [0.5, 0.5, 0.5, 0.5])],
@@ -120,7 +120,7 @@ ODD = {
     "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
     "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
 }
-ONLY_TRAINING = ("outside", "beyond", "shares", "corners")  # notes of what is learnt, which needs the sizes of pictures
+ONLY_TRAINING = ("outside", "beyond", "shares", "corners")  # notes of what is learnt, which needs the sizes of images
 
 
 @pytest.mark.parametrize("case", ODD)
@@ -139,11 +139,11 @@ def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
 
 
 WRONG = {
-    "two pictures of one id": (
+    "two images of one id": (
         {"images": [{"id": 1, "file_name": f"{n}.png", "height": 2, "width": 2} for n in (1, 2)]},
         "images[1] has id 1: that of images[0] too; expected a number of its own",
     ),
-    "id of a picture is half": ({"images": [{"id": 1.5, "file_name": "1.png"}]}, "images[0] has id 1.5: expected a"),
+    "id of an image is half": ({"images": [{"id": 1.5, "file_name": "1.png"}]}, "images[0] has id 1.5: expected a"),
     "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected a whole"),
     "text in a box": ({"annotations": [annotation(1, 11, [1, 2, "3", 4])]}, "expected four finite numbers"),
     "area without end": ({"annotations": [annotation(1, 11, BOX, area=1e301)]}, "expected a finite number"),
@@ -159,7 +159,7 @@ WRONG = {
         {"annotations": [annotation(1, 11, [1, 2, 3, float("nan")])]},
         "is not JSON as COCO's annotations are: JSON is malformed: invalid character (byte ",
     ),
-    "no picture": ({"annotations": [{"id": 1, "category_id": 7, "bbox": BOX}]}, "has no image_id: expected a whole"),
+    "no image": ({"annotations": [{"id": 1, "category_id": 7, "bbox": BOX}]}, "has no image_id: expected a whole"),
     "twice the category": ({"categories": [CATEGORIES[0], CATEGORIES[0]]}, "7 is also that of category 'cat'"),
     "no categories": ({"categories": None}, "has no categories; expected annotations in COCO's format"),
     "empty categories": ({"categories": []}, "has no categories; expected annotations in COCO's format"),
@@ -169,21 +169,21 @@ WRONG = {
 }
 
 
-ONLY_PICTURES = ("id is a name", "no file name")  # an evaluation reads no pictures, and compares any ids
+ONLY_IMAGES = ("id is a name", "no file name")  # an evaluation reads no images, and compares any ids
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_file_that_is_not_as_coco_says_is_refused_in_one_line(tmp_path, cache, case):
     content, message = WRONG[case]
     content = {"annotations": [], "categories": CATEGORIES, **content}
-    write_coco(tmp_path, [])  # the pictures
+    write_coco(tmp_path, [])  # the images
     images = content.pop("images", [{"id": 11, "file_name": "1.png", "height": 20, "width": 30}])
     path = write_coco(tmp_path, **content, images=images)
     if images == ():
         path.write_text(path.read_text().replace('"images"', '"pictures"'))
     assert message in refused(tmp_path, cache)
     assert not [path for path in cache.iterdir() if "coco" in path.name]
-    if case in ONLY_PICTURES:
+    if case in ONLY_IMAGES:
         assert read_annotations(path).image_ids
         return
     with pytest.raises(UserError) as error:
@@ -206,7 +206,7 @@ def test_other_files_are_named(tmp_path, cache, text, message):
         read_annotations(tmp_path / "annotations" / "instances_train2017.json")
 
 
-def test_a_category_that_no_picture_has_and_names_that_occur_twice_are_kept(tmp_path, cache):
+def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)], categories=[*CATEGORIES, {"id": 9, "name": "cat"}])
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.class_names == ["dog", "cat", "cat"] and dataset.category_ids == (3, 7, 9)
@@ -221,10 +221,10 @@ def test_without_annotations_a_split_has_no_labels(tmp_path, cache):
 
 def test_sizes_that_the_file_does_not_say_are_measured(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 5, BOX)], images=[{"id": 5, "file_name": "a.png"}])
-    write_picture(tmp_path / "train2017" / "a.png", 25, 35)
+    write_image(tmp_path / "train2017" / "a.png", 25, 35)
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.size(0) == (25, 35)
-    assert any("1 picture without height or width: both were measured, as 5" in line for line in dataset.notices)
+    assert any("1 image without height or width: both were measured, as 5" in line for line in dataset.notices)
 
 
 def test_a_changed_file_gives_another_index_and_a_damaged_index_is_made_again(tmp_path, cache):
@@ -266,7 +266,7 @@ def test_other_layouts_are_found_and_told(tmp_path, cache, file, folder):
     write_coco(tmp_path, [], split="train", file="annotations/train.json")
     dataset = Coco(str(tmp_path), "val", cache)
     assert dataset.read(0)[0].size == (30, 20)
-    assert f"{tmp_path / file}, pictures in {tmp_path / folder}" in dataset.notices[0]
+    assert f"{tmp_path / file}, images in {tmp_path / folder}" in dataset.notices[0]
     assert Coco.has_validation(str(tmp_path))
 
 
@@ -293,13 +293,13 @@ def test_what_is_not_found_or_not_clear_is_told_with_the_key_that_names_it(tmp_p
     assert Coco(str(tmp_path), "train", cache, str(path), elsewhere).read(0)[0].size == (30, 20)
 
 
-def test_a_picture_of_another_size_than_annotated_is_refused_with_both_sizes(tmp_path, cache):
+def test_an_image_of_another_size_than_annotated_is_refused_with_both_sizes(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)])
-    write_picture(tmp_path / "train2017" / "1.png", 20, 31)
+    write_image(tmp_path / "train2017" / "1.png", 20, 31)
     dataset = Coco(str(tmp_path), "train", cache)
     with pytest.raises(UserError, match=r"1.png has 31 x 20 pixels .*, but instances_train2017.json says 30 x 20"):
         dataset.read(0)
-    write_picture(tmp_path / "train2017" / "1.png", 30, 20)
+    write_image(tmp_path / "train2017" / "1.png", 30, 20)
     with pytest.raises(UserError, match="try DATA.EXIF_ROTATE true"):
         dataset.read(0)
     with pytest.raises(UserError, match="20 x 30 pixels") as wrong:
@@ -314,53 +314,53 @@ def opened(root, cache, *words, split="train", evaluates=False, is_training=True
     return open_samples(config, split, cache, is_training, inspection=inspection)
 
 
-def test_bad_pictures_are_found_before_a_run_and_replaced_only_where_asked(tmp_path, cache):
+def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)])
-    (tmp_path / "train2017" / "2.png").write_bytes(b"no picture")
+    (tmp_path / "train2017" / "2.png").write_bytes(b"no image")
     with pytest.raises(UserError, match=r"2.png cannot be read as an image.*DATA.ON_BAD_SAMPLE skip"):
         opened(tmp_path, cache)
     notices = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip").notices
     assert any("one of them cannot be read and the next readable one takes its place" in line for line in notices)
     (tmp_path / "train2017" / "2.png").unlink()
-    with pytest.raises(UserError, match="1 of 3 pictures of train are not there, as .*2.png: put them there, or leave"):
+    with pytest.raises(UserError, match="1 of 3 images of train are not there, as .*2.png: put them there, or leave"):
         opened(tmp_path, cache)
     samples = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip")
-    assert any("1 of 3 pictures of train are not there, as" in line for line in samples.notices)
+    assert any("1 of 3 images of train are not there, as" in line for line in samples.notices)
     samples.replacements = Replacements(cache)
     replaced = samples.sample(1, np.random.default_rng(0))
     assert replaced.index == 2 and [Path(found.path).name for found in samples.replacements.collect()] == ["2.png"]
     assert np.array_equal(replaced.image, samples.sample(2, np.random.default_rng(0)).image)
-    write_picture(tmp_path / "train2017" / "2.png", 20, 29)
+    write_image(tmp_path / "train2017" / "2.png", 20, 29)
     with pytest.raises(UserError, match="2.png has 29 x 20 pixels"):
         opened(tmp_path, cache)
     notices = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip").notices
     assert any("one of them cannot be read" in line and "2.png has 29 x 20 pixels" in line for line in notices)
 
 
-def test_pictures_that_the_file_does_not_name_are_told(tmp_path, cache):
+def test_images_that_the_file_does_not_name_are_told(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)])
     assert not any("beside" in line for line in opened(tmp_path, cache).notices)
-    write_picture(tmp_path / "train2017" / "1.jpg", 20, 30)  # beside 1.png
-    line = "1 picture is beside those of train without annotations, and not read, as 1.jpg"
+    write_image(tmp_path / "train2017" / "1.jpg", 20, 30)  # beside 1.png
+    line = "1 image is beside those of train without annotations, and not read, as 1.jpg"
     assert line in opened(tmp_path, cache).notices
 
 
-def test_exif_turned_pictures_are_told_and_turned_where_asked(tmp_path, cache):
+def test_exif_turned_images_are_told_and_turned_where_asked(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 5, BOX)], images=[{"id": 5, "file_name": "a.jpg", "height": 30, "width": 20}])
     exif = Image.Exif()
     exif[0x0112] = 6
-    write_picture(tmp_path / "train2017" / "a.jpg", 20, 30, exif=exif)
+    write_image(tmp_path / "train2017" / "a.jpg", 20, 30, exif=exif)
     with pytest.raises(UserError, match=r"has 30 x 20 pixels .* says 20 x 30; .*try DATA.EXIF_ROTATE true"):
         opened(tmp_path, cache)
     samples = opened(tmp_path, cache, "DATA.EXIF_ROTATE", "true")
     assert samples.dataset.read(0)[0].size == (20, 30)
 
 
-def test_empty_pictures_are_left_out_and_part_of_the_training_set_is_held_out_where_asked(tmp_path, cache):
+def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_where_asked(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX), annotation(2, 12, [1, 1, 0, 0]), annotation(3, 13, BOX, iscrowd=1)])
     samples = opened(tmp_path, cache, "DATA.KEEP_EMPTY", "false")
     assert len(samples) == 1 and samples.dataset.image_ids.tolist() == [11]
-    assert "2 training pictures with nothing to learn left out (DATA.KEEP_EMPTY false)" in samples.notices
+    assert "2 training images with nothing to learn left out (DATA.KEEP_EMPTY false)" in samples.notices
     assert len(opened(tmp_path, cache)) == 3
     parts = [
         opened(tmp_path, cache, "DATA.VAL_FRACTION", "0.4", split=split, is_training=split == "train").dataset
@@ -378,7 +378,7 @@ def test_empty_pictures_are_left_out_and_part_of_the_training_set_is_held_out_wh
         assert np.array_equal(part.annotations(index).ids, whole.annotations(position).ids)
         assert part.read(index)[0].tobytes() == whole.read(position)[0].tobytes()
         assert part.size(index) == (20, 30) and part.describe(index) == whole.describe(position)
-    assert part.summary().startswith("2 pictures, ")
+    assert part.summary().startswith("2 images, ")
 
 
 def test_entries_of_one_file_are_held_out_together(tmp_path, cache):
@@ -387,7 +387,7 @@ def test_entries_of_one_file_are_held_out_together(tmp_path, cache):
     ]
     write_coco(tmp_path, [annotation(1, 1, [0, 0, 2, 2])], images=images)
     for number in range(4):
-        write_picture(tmp_path / "train2017" / f"{number}.png", 4, 4)
+        write_image(tmp_path / "train2017" / f"{number}.png", 4, 4)
     val = opened(tmp_path, cache, "DATA.VAL_FRACTION", "0.4", split="val", is_training=False).dataset
     assert len(val) == 6 and len(set(val.identities())) == 2
 
@@ -401,7 +401,7 @@ def test_a_mask_that_cannot_be_drawn_names_its_object(tmp_path, cache):
 
 def test_file_names_of_any_script_and_in_sub_folders(tmp_path, cache):
     write_coco(tmp_path, [], images=[{"id": 1, "file_name": "bär/画像 1.png", "height": 4, "width": 4}])
-    write_picture(tmp_path / "train2017" / "bär" / "画像 1.png", 4, 4)
+    write_image(tmp_path / "train2017" / "bär" / "画像 1.png", 4, 4)
     assert Coco(str(tmp_path), "train", cache).read(0)[0].size == (4, 4)
     content = json.loads((tmp_path / "annotations" / "instances_train2017.json").read_text())
     (tmp_path / "annotations" / "instances_train2017.json").write_text(json.dumps(content, ensure_ascii=False), "utf-8")
@@ -418,23 +418,23 @@ def test_names_of_lvis_and_of_windows(tmp_path, cache):
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.describe(0) == str(tmp_path / "val2017" / "1.png") and dataset.read(1)[0].size == (30, 20)
     told = " ".join(dataset.notices)
-    assert "1 picture without file_name: the end of coco_url is taken, as 1" in told
-    assert "1 picture whose file_name has backslashes: taken for slashes, as 2" in told
+    assert "1 image without file_name: the end of coco_url is taken, as 1" in told
+    assert "1 image whose file_name has backslashes: taken for slashes, as 2" in told
 
 
 @pytest.mark.parametrize("name", ["../outside.png", "/outside.png", "a/../../../outside.png", "../train2017x/1.png"])
-def test_pictures_outside_of_the_data_are_read_only_where_a_key_allows_it(tmp_path, cache, name):
+def test_images_outside_of_the_data_are_read_only_where_a_key_allows_it(tmp_path, cache, name):
     root = tmp_path / "data"
     name = str(tmp_path / name[1:]) if name.startswith("/") else name
     inside = {"id": 1, "file_name": "../pictures/1.png", "height": 4, "width": 5}
-    write_picture(root / "pictures" / "1.png", 4, 5)
-    write_picture(tmp_path / "elsewhere" / "1.png", 4, 5)
-    pictures = {"pictures": str(tmp_path / "elsewhere")}  # which a key names
+    write_image(root / "pictures" / "1.png", 4, 5)
+    write_image(tmp_path / "elsewhere" / "1.png", 4, 5)
+    images = {"images": str(tmp_path / "elsewhere")}  # which a key names
     outside = {"id": 2, "file_name": name, "height": 4, "width": 5}
     write_coco(root, [], images=[inside | {"file_name": "../elsewhere/1.png"}, outside])
-    message = refused(root, cache, **pictures)
+    message = refused(root, cache, **images)
     assert "images[1] (id 2) has file_name" in message and "DATA.PICTURES_ANYWHERE true allows others" in message
-    assert len(Coco(str(root), "train", cache, anywhere=True, **pictures)) == 2
-    assert "DATA.PICTURES_ANYWHERE" in refused(root, cache, **pictures)  # also where an index is there already
+    assert len(Coco(str(root), "train", cache, anywhere=True, **images)) == 2
+    assert "DATA.PICTURES_ANYWHERE" in refused(root, cache, **images)  # also where an index is there already
     write_coco(root, [], images=[inside])
-    assert Coco(str(root), "train", cache, pictures="pictures").read(0)[0].size == (5, 4)
+    assert Coco(str(root), "train", cache, images="pictures").read(0)[0].size == (5, 4)

@@ -6,32 +6,32 @@ import pickle
 import numpy as np
 import pytest
 
-from paddlevit_dist.contracts.prediction import InputSamples
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter
-from paddlevit_dist.prediction.evaluation import SavedPredictions
+from paddlevit_dist.inference.evaluation import SavedPredictions
+from paddlevit_dist.tasks.prediction import InputSamples
 
 from .coco_peer import evaluated
 from .drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
-PICTURES = 60
+IMAGES = 60
 TWELVE = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()
 
 
 class Numbered(InputSamples):
-    names = [f"{number + 1}.png" for number in range(PICTURES)]
+    names = [f"{number + 1}.png" for number in range(IMAGES)]
 
 
 def writer_to(folder) -> SavedPredictions:
-    """Pictures are called by their numbers from 1."""
-    return SavedPredictions(DetectionWriter(folder, Numbered(), NAMES, CATEGORY_IDS, 0.5), folder, range(PICTURES))
+    """Images are called by their numbers from 1."""
+    return SavedPredictions(DetectionWriter(folder, Numbered(), NAMES, CATEGORY_IDS, 0.5), folder, range(IMAGES))
 
 
-def scored(pictures: int, metrics: DetectionMetrics, writer=None) -> dict:
-    for number in range(pictures):
+def scored(images: int, metrics: DetectionMetrics, writer=None) -> dict:
+    for number in range(images):
         truth, found = drawn(number)
         metrics.update(number + 1, truth, found)
         if writer is not None:
@@ -43,14 +43,14 @@ def scored(pictures: int, metrics: DetectionMetrics, writer=None) -> dict:
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("predictions")
     writer = writer_to(folder)
-    values = scored(PICTURES, DetectionMetrics(NAMES, PICTURES), writer)
+    values = scored(IMAGES, DetectionMetrics(NAMES, IMAGES), writer)
     lines = writer.finish()
     return values, json.loads((folder / "results.json").read_text()), lines, sorted(folder.iterdir())
 
 
 def test_all_numbers_are_those_of_pycocotools_on_the_written_results(run):
     values, results, _, _ = run
-    stats = evaluated(as_coco(PICTURES), results).stats
+    stats = evaluated(as_coco(IMAGES), results).stats
     assert 0.1 < stats[0] < 0.9
     for name, expected in zip(TWELVE, stats.tolist()):
         if expected == -1:
@@ -62,7 +62,7 @@ def test_all_numbers_are_those_of_pycocotools_on_the_written_results(run):
 def test_each_category_is_that_of_pycocotools_and_one_without_annotations_has_none(run):
     values, results, _, _ = run
     for name, category in zip(NAMES, CATEGORY_IDS):
-        expected = evaluated(as_coco(PICTURES), results, catIds=[category]).stats[0]
+        expected = evaluated(as_coco(IMAGES), results, catIds=[category]).stats[0]
         assert (f"AP {name}" not in values) if expected == -1 else (values[f"AP {name}"] == expected), name
     assert "AP yak" not in values
 
@@ -95,12 +95,12 @@ def test_without_any_annotation_the_score_is_zero_and_the_line_says_why():
     assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 (nothing is annotated: ")
 
 
-def test_a_picture_that_is_missing_or_evaluated_twice_is_no_score():
-    with pytest.raises(RuntimeError, match="3 pictures were evaluated of 4"):
+def test_an_image_that_is_missing_or_evaluated_twice_is_no_score():
+    with pytest.raises(RuntimeError, match="3 images were evaluated of 4"):
         scored(3, DetectionMetrics(NAMES, 4))
     metrics = DetectionMetrics(NAMES, 4)
     metrics.update(2, *drawn(1))
-    with pytest.raises(Exception, match="picture 2 was evaluated twice"):
+    with pytest.raises(Exception, match="image 2 was evaluated twice"):
         scored(3, metrics)
 
 

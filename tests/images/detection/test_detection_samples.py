@@ -1,4 +1,4 @@
-"""Samples and batches of pictures with boxes, as networks and evaluation get them."""
+"""Samples and batches of images with boxes, as networks and evaluation get them."""
 
 import pickle
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.config import load
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.detection.data.detection_dataset import Annotations, DetectionDataset
 from paddlevit_dist.images.detection.data.samples import HOST, DetectionSamples, collate, host_facts, open_samples
@@ -14,9 +13,10 @@ from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShape
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
 from paddlevit_dist.registry import register_dataset
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 KEEP = TrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)
-SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_picture=(0, 3))
+SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
 
 
 def drawn(samples, indices):
@@ -54,18 +54,18 @@ def test_a_training_batch_is_padded_at_the_right_and_bottom_and_nothing_else_cha
         )
         assert np.array_equal(batch["masks"][row, :count, :height, :width], sample.masks)
         assert batch["masks"][row].sum() == sample.masks.sum()
-    assert batch["box_counts"].min() == 0  # pictures without boxes are among them
+    assert batch["box_counts"].min() == 0  # images without boxes are among them
 
 
 def test_a_batch_without_any_box_has_room_for_one():
-    nothing = SyntheticShapes(None, "train", None, num_train=2, per_picture=(0, 0))
+    nothing = SyntheticShapes(None, "train", None, num_train=2, per_image=(0, 0))
     batch = collate(drawn(DetectionSamples(nothing, KEEP, is_training=True, with_masks=True), range(2)))
     assert batch["boxes"].shape == (2, 1, 4) and batch["labels"].tolist() == [[-1], [-1]]
     assert batch["box_counts"].tolist() == [0, 0] and batch["masks"].shape == (2, 1, 64, 64)
     assert not batch["masks"].any()
 
 
-def test_an_evaluation_sees_pictures_and_no_boxes():
+def test_an_evaluation_sees_images_and_no_boxes():
     samples = DetectionSamples(SHAPES, EvaluationTransform(48, 60), is_training=False, with_masks=True)
     batch = collate(drawn(samples, (7, 3)))
     assert sorted(host_facts(batch)) == ["indices", "original_sizes", "sizes"]
@@ -143,6 +143,6 @@ def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
     config = load(["TASK", "detection", "-dataset=my_boxes", "DATA.GROUP_BY_SHAPE", "4", "-batch_size=2"]).values
     samples = open_samples(config, "train", tmp_path, is_training=True, inspection=Inspection(False, False))
     assert samples.sample(3, np.random.default_rng(0)).labels.tolist() in ([], [1])
-    assert samples.dataset.summary() == "4 pictures, 4 boxes: left 2, right 2"
+    assert samples.dataset.summary() == "4 images, 4 boxes: left 2, right 2"
     assert samples.dataset.image_ids.tolist() == [1, 2, 3, 4] and samples.dataset.size(2) == (10, 14)
     assert sorted(samples.draw_order(np.random.default_rng(0)).tolist()) == [0, 1, 2, 3]

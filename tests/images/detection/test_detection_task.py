@@ -8,13 +8,11 @@ import pytest
 from PIL import Image
 from support import small_detections
 
-from paddlevit_dist import UserError, config
-from paddlevit_dist.contracts.prediction import Entry, Learned
-from paddlevit_dist.contracts.sample_checks import BadSample
-from paddlevit_dist.contracts.task import EvaluationStep, Step, make_task
+from paddlevit_dist import UserError
+from paddlevit_dist import settings as config
 from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
 from paddlevit_dist.images.data.formats import stems
-from paddlevit_dist.images.detection.data.indexed_pictures import numbers_of
+from paddlevit_dist.images.detection.data.indexed_images import numbers_of
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.detector import zero_padding
@@ -25,6 +23,9 @@ from paddlevit_dist.images.detection.figures import DetectionRecord, detection_f
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter, rows_of
 from paddlevit_dist.runtime import paddle_versions
+from paddlevit_dist.tasks.prediction import Entry, TrainedMeta
+from paddlevit_dist.tasks.sample_checks import BadSample
+from paddlevit_dist.tasks.task import EvaluationStep, Step, make_task
 
 from .drawn_detections import CATEGORY_IDS, NAMES, drawn
 
@@ -41,14 +42,14 @@ def settings(*words: str):
 # ---- batches -------------------------------------------------------------------------------------------------------
 
 
-def test_each_picture_goes_through_the_network_once_and_without_padding_unless_asked_for():
+def test_each_image_goes_through_the_network_once_and_without_padding_unless_asked_for():
     sizes = np.array([[4, 6], [6, 4], [4, 6], [8, 8]])
     assert passes(sizes, "single") == [[0], [1], [2], [3]]
     assert passes(sizes, "equal_shapes") == [[0, 2], [1], [3]]
     assert passes(sizes, "padded") == [[0, 1, 2, 3]]
 
 
-def test_padding_is_zero_after_normalisation_and_pictures_are_not():
+def test_padding_is_zero_after_normalisation_and_images_are_not():
     images = paddle.ones([2, 3, 5, 7])
     padded = zero_padding(images, np.array([[5, 7], [2, 3]])).numpy()
     assert padded[0].all() and padded[1, :, :2, :3].all() and padded[1].sum() == 3 * 2 * 3
@@ -66,7 +67,7 @@ def as_tensors(batch):
     return {name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
 
 
-def test_a_picture_of_one_pixel_trains_and_is_evaluated(trainer):
+def test_an_image_of_one_pixel_trains_and_is_evaluated(trainer):
     task, model = trainer.task, trainer.model
     batch = task.collate([sample(1, 1), sample(32, 24, 0)])
     counts = task.counts(batch)
@@ -148,7 +149,7 @@ def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
     [
         (["DETECTION.EVALUATE_AS", "padded", "MODEL.MASK_PADDING", "False"], "MODEL.MASK_PADDING true"),
         (["MODEL.NAME", "resnet50"], "is not a model that finds objects"),
-        (["-dataset=digits"], "TASK detection reads pictures with boxes"),
+        (["-dataset=digits"], "TASK detection reads images with boxes"),
         (["-num_classes=2"], "has 3 categories"),
         (["DATA.IMAGE_SIZE", "64"], "DATA.IMAGE_SIZE"),
     ],
@@ -188,21 +189,21 @@ def test_a_row_for_each_box_from_the_least_score_on_and_one_without_values():
         (["2008_000008.jpg"], [2008000008]),
     ],
 )
-def test_pictures_have_the_numbers_of_their_files(names, ids):
+def test_images_have_the_numbers_of_their_files(names, ids):
     assert numbers_of(stems(names)).tolist() == ids
 
 
 def test_category_ids_come_from_the_checkpoint():
     task = make_task(settings("-eval", "-pretrained=x"))
     task.set_up_from(
-        Learned(3, ("cat", "dog", "owl"), {}, {"classes": ["cat", "dog", "owl"], "category ids": [3, 7, 8]})
+        TrainedMeta(3, ("cat", "dog", "owl"), {}, {"classes": ["cat", "dog", "owl"], "category ids": [3, 7, 8]})
     )
     assert task.category_ids == [3, 7, 8] and task.class_names == ["cat", "dog", "owl"]
-    task.set_up_from(Learned(3, None))
+    task.set_up_from(TrainedMeta(3, None))
     assert task.category_ids == [1, 2, 3] and task.class_names == ["0", "1", "2"]
 
 
-def test_pictures_and_results_of_a_prediction(tmp_path):
+def test_images_and_results_of_a_prediction(tmp_path):
     for number in (5, 6):
         Image.new("RGB", (12, 10)).save(tmp_path / f"{number}.png")
     task = make_task(settings("-eval", "-pretrained=x"))
@@ -221,16 +222,16 @@ def test_pictures_and_results_of_a_prediction(tmp_path):
 
 
 def test_boxes_outside_or_not_finite_or_empty_are_drawn_without_harm():
-    picture = np.zeros((20, 30, 3), np.uint8)
+    image = np.zeros((20, 30, 3), np.uint8)
     boxes = np.array([[-50, -50, 5, 5], [28, 18, 300, 200], [np.nan, 0, 1, 1], [7, 7, 7, 7], [9, 9, 2, 2]], np.float32)
-    drawn_on = draw_boxes(picture, boxes, np.array([0, 1, 2, -1, 9]), ["a", "猫", "c"], np.linspace(0, 1, 5))
-    factor = enlargement(picture.shape[:2])
-    assert drawn_on.shape == (20 * factor, 30 * factor, 3) and drawn_on.any() and not picture.any()
+    drawn_on = draw_boxes(image, boxes, np.array([0, 1, 2, -1, 9]), ["a", "猫", "c"], np.linspace(0, 1, 5))
+    factor = enlargement(image.shape[:2])
+    assert drawn_on.shape == (20 * factor, 30 * factor, 3) and drawn_on.any() and not image.any()
 
 
 def test_a_box_encloses_its_object():
-    picture = np.full((400, 600, 3), 255, np.uint8)
-    drawn_on = draw_boxes(picture, np.array([[100.0, 200.0, 300.0, 350.0]]), np.array([0]), ["x"])
+    image = np.full((400, 600, 3), 255, np.uint8)
+    drawn_on = draw_boxes(image, np.array([[100.0, 200.0, 300.0, 350.0]]), np.array([0]), ["x"])
     changed = np.argwhere((drawn_on != 255).any(axis=2))
     inside = (drawn_on[210:340, 110:290] == 255).all()
     assert inside and changed[:, 1].min() >= 97 and changed[:, 1].max() <= 303 and changed[:, 0].max() <= 353
@@ -266,16 +267,16 @@ class Shown:
         return Image.new("RGB", (100, 100)), drawn(index // 3)[0]
 
     def describe(self, index):
-        return f"picture {index}"
+        return f"image {index}"
 
 
-def test_figures_count_what_is_annotated_and_show_the_worst_pictures(records):
+def test_figures_count_what_is_annotated_and_show_the_worst_images(records):
     _, found = records
     figures = {
         figure.title: figure
         for figure in detection_figures(Shown(), found, NAMES, 0.5, lambda index: drawn(index // 3)[1])
     }
-    assert {"Hardest pictures", "Precision and recall", "Categories", "Confusion"} <= set(figures)
+    assert {"Hardest images", "Precision and recall", "Categories", "Confusion"} <= set(figures)
     annotated = np.zeros(4, int)
     for number in range(40):
         truth = drawn(number)[0]
@@ -284,7 +285,7 @@ def test_figures_count_what_is_annotated_and_show_the_worst_pictures(records):
     assert [rows[name][4] for name in NAMES] == annotated.tolist() and rows["yak"][1] is None
     matrix = figures["Confusion"].values
     assert matrix[:4].sum(axis=1).tolist() == annotated.tolist()
-    assert len(figures["Hardest pictures"].pictures) == 12 and "lowest F1" in figures["Hardest pictures"].note
+    assert len(figures["Hardest images"].images) == 12 and "lowest F1" in figures["Hardest images"].note
 
 
 def test_an_evaluation_without_a_single_annotation_has_figures_too():
@@ -310,7 +311,7 @@ def test_the_exported_network_says_what_is_decoded(trainer):
     np.testing.assert_allclose(np.concatenate([middle - size / 2, middle + size / 2], 1), found.boxes, atol=1e-3)
 
 
-def test_what_was_exported_is_evaluated_as_the_network_itself_on_pictures_of_one_size(trainer):
+def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_size(trainer):
     task, model = trainer.task, trainer.model
     with pytest.raises(UserError, match="DETECTION.EVALUATE_AS single keeps their proportions: set it to one_size"):
         task.evaluated_model(task.exported_model(model))
@@ -341,14 +342,14 @@ def test_an_export_resizes_as_the_evaluation_did(how, words):
     np.testing.assert_allclose(parts.example["input"][0].transpose(1, 2, 0) * 255, expected, atol=1e-3)
 
 
-def test_an_evaluation_step_keeps_a_record_of_each_picture(trainer):
+def test_an_evaluation_step_keeps_a_record_of_each_image(trainer):
     task, samples = trainer.task, trainer.datasets["val"]
     batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in range(3)])
     step = EvaluationStep(task.build_metrics(), keeps_records=True)
     with paddle.no_grad():
         records = task.eval_step(trainer.model, as_tensors(batch), step)()
-    assert len(records) == 3 and step.metrics.state["pictures"] == 3
+    assert len(records) == 3 and step.metrics.state["images"] == 3
     figures = task.figures(samples, list(enumerate(records)), trainer.model)
-    shown = {figure.title: figure for figure in figures}["Hardest pictures"].pictures
+    shown = {figure.title: figure for figure in figures}["Hardest images"].images
     described = {samples.describe(index) for index in range(3)}
     assert shown and {caption.splitlines()[1] for _, caption in shown} <= described

@@ -6,9 +6,9 @@ from support import small_detections
 from support.updates import waits_of_an_update
 from support.waits import Waits
 
-from paddlevit_dist import config
-from paddlevit_dist.contracts.task import make_task
+from paddlevit_dist import settings
 from paddlevit_dist.images.detection.data.samples import DetectionSample
+from paddlevit_dist.tasks.task import make_task
 
 _SIDES = [(64, 96), (96, 64), (64, 64), (80, 64)]
 
@@ -26,24 +26,24 @@ def sample(number: int, objects: int) -> DetectionSample:
     return DetectionSample(number, True, image, (height, width), corners.astype(np.float32), labels, masks)
 
 
-def waits_of(words: list, pictures: int) -> Waits:
-    task = make_task(config.load([*small_detections.SHAPES, "-num_classes=3", *words]).values)
-    batch = task.collate([sample(number, 1 + number % 4) for number in range(pictures)])
-    return waits_of_an_update(task, task.build_model(), batch, pictures)
+def waits_of(words: list, images: int) -> Waits:
+    task = make_task(settings.load([*small_detections.SHAPES, "-num_classes=3", *words]).values)
+    batch = task.collate([sample(number, 1 + number % 4) for number in range(images)])
+    return waits_of_an_update(task, task.build_model(), batch, images)
 
 
 @pytest.mark.parametrize("words", [[], ["MODEL.NAME", "detr_small"]], ids=["resnet", "small"])
-@pytest.mark.parametrize("pictures", [1, 4])
-def test_detr_waits_for_the_costs_of_its_matching_and_for_the_norm(words, pictures):
-    waits = waits_of(words, pictures)
+@pytest.mark.parametrize("images", [1, 4])
+def test_detr_waits_for_the_costs_of_its_matching_and_for_the_norm(words, images):
+    waits = waits_of(words, images)
     assert len(waits) == 2, str(waits)
 
 
-@pytest.mark.parametrize("pictures", [1, 8])
-def test_mask_rcnn_waits_once_a_picture_twice_a_batch_and_for_the_norm_besides_its_roi_aligns(pictures):
+@pytest.mark.parametrize("images", [1, 8])
+def test_mask_rcnn_waits_once_an_image_twice_a_batch_and_for_the_norm_besides_its_roi_aligns(images):
     words = ["MODEL.NAME", "mask_rcnn_small", "MODEL.MASK_PADDING", "False"]
-    waits = waits_of(words, pictures)
-    assert waits.of("nms") == pictures and len(waits) - waits.of("roi_align") == pictures + 3, str(waits)
+    waits = waits_of(words, images)
+    assert waits.of("nms") == images and len(waits) - waits.of("roi_align") == images + 3, str(waits)
     levels = 4
-    assert waits.of("roi_align") <= 2 * 2 * levels + pictures, str(waits)  # boxes and masks; forward and backward
-    assert waits.transfers == 7  # whatever the number of pictures
+    assert waits.of("roi_align") <= 2 * 2 * levels + images, str(waits)  # boxes and masks; forward and backward
+    assert waits.transfers == 7  # whatever the number of images

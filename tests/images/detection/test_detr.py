@@ -6,13 +6,13 @@ import pytest
 
 from paddlevit_dist.checkpoint.load import classes_of, load_weights
 from paddlevit_dist.checkpoint.weights import given_weights
+from paddlevit_dist.distributed import recompute_layers
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.detr.transformer import cells_of, grid_points, sine_embedding
 from paddlevit_dist.models import create_model
-from paddlevit_dist.parallel import recompute_layers
 from paddlevit_dist.runtime.errors import UserError
 
-from .small_detr import CLASSES, QUERIES, default_dtype, pictures_of, small_detr
+from .small_detr import CLASSES, QUERIES, default_dtype, images_of, small_detr
 
 SIZES = [(40, 32), (24, 41), (61, 40), (9, 30)]
 
@@ -29,24 +29,24 @@ def alone(images, sizes, number):
 
 
 @pytest.mark.parametrize("dilation", [False, True])
-def test_masked_padding_makes_a_batch_equal_to_its_pictures(dilation):
+def test_masked_padding_makes_a_batch_equal_to_its_images(dilation):
     model = small_detr("float64", mask_padding=True, dilation=dilation)
     model.eval()
-    images, sizes = pictures_of(SIZES, "float64")
+    images, sizes = images_of(SIZES, "float64")
     with default_dtype("float64"):
         batch = outputs_of(model, images, sizes)
         for number in range(len(SIZES)):
-            picture, size = alone(images, sizes, number)
-            for together, one in zip(batch, outputs_of(model, picture, size)):
+            image, size = alone(images, sizes, number)
+            for together, one in zip(batch, outputs_of(model, image, size)):
                 np.testing.assert_allclose(together[:, number], one[:, 0], atol=1e-12)
-            for told, untold in zip(outputs_of(model, picture, size), outputs_of(model, picture, None)):
+            for told, untold in zip(outputs_of(model, image, size), outputs_of(model, image, None)):
                 np.testing.assert_allclose(told, untold, atol=1e-12)
 
 
-def test_without_it_padding_changes_a_picture():
+def test_without_it_padding_changes_an_image():
     model = small_detr("float64")
     model.eval()
-    images, sizes = pictures_of(SIZES, "float64")
+    images, sizes = images_of(SIZES, "float64")
     logits, _ = outputs_of(model, images, sizes)
     assert np.abs(logits[:, 1] - outputs_of(model, *alone(images, sizes, 1))[0][:, 0]).max() > 1e-6
 
@@ -54,17 +54,17 @@ def test_without_it_padding_changes_a_picture():
 def test_a_padded_batch_of_equal_sizes_is_no_other_than_one_without_sizes():
     model = small_detr()
     model.eval()
-    images, sizes = pictures_of([(32, 40)] * 2)
+    images, sizes = images_of([(32, 40)] * 2)
     for told, untold in zip(outputs_of(model, images, sizes), outputs_of(model, images, None)):
         np.testing.assert_allclose(told, untold, atol=1e-6)
 
 
 @pytest.mark.parametrize("sizes", [[(1, 1)], [(1, 1), (33, 1)], [(1, 90), (2, 2)]])
 @pytest.mark.parametrize("mask_padding", [False, True])
-def test_pictures_of_a_pixel(sizes, mask_padding):
+def test_images_of_a_pixel(sizes, mask_padding):
     model = small_detr(mask_padding=mask_padding)
     model.eval()
-    for array in outputs_of(model, *pictures_of(sizes)):
+    for array in outputs_of(model, *images_of(sizes)):
         assert np.isfinite(array).all() and array.shape[:3] == (2, len(sizes), QUERIES)
 
 
@@ -79,7 +79,7 @@ def test_cells_are_those_that_nearest_resizing_finds():
         np.testing.assert_array_equal(cells.padding().numpy()[number], mask[rows][:, columns])
 
 
-def test_the_embedding_of_a_cell_is_that_of_its_share_of_the_picture():
+def test_the_embedding_of_a_cell_is_that_of_its_share_of_the_image():
     channels, sizes = 8, np.array([[40, 64], [24, 33]])
     found = sine_embedding(cells_of(paddle.to_tensor(sizes), (40, 64), (5, 8), 8), channels, "float64").numpy()
     for number, (rows, columns) in enumerate([(5, 8), (3, 5)]):
@@ -93,7 +93,7 @@ def test_the_embedding_of_a_cell_is_that_of_its_share_of_the_picture():
             np.testing.assert_allclose(found[number, row * 8 + column], expected, atol=1e-12)
 
 
-def test_decoding_gives_boxes_of_the_stored_picture_best_first():
+def test_decoding_gives_boxes_of_the_stored_image_best_first():
     model = small_detr()
     logits = np.full((1, 3, CLASSES + 1), -20.0, np.float32)
     logits[0, [0, 1, 2], [1, 3, CLASSES]] = 0.0, 3.0, 9.0  # the last prefers no object
@@ -132,7 +132,7 @@ def test_a_model_and_its_criterion_agree(name):
 def test_other_backbones_have_no_options_of_a_resnet(backbone, options):
     model = small_detr(backbone=backbone, backbone_options=options, frozen_stages=2)
     model.eval()
-    logits, boxes = outputs_of(model, *pictures_of([(64, 64), (40, 64)]))
+    logits, boxes = outputs_of(model, *images_of([(64, 64), (40, 64)]))
     assert np.isfinite(logits).all() and np.isfinite(boxes).all()
     with pytest.raises(UserError, match="MODEL.MASK_PADDING: backbone"):
         small_detr(backbone=backbone, backbone_options=options, mask_padding=True)
@@ -155,7 +155,7 @@ def test_impossible_options_are_one_line(options, message):
         small_detr(**options)
 
 
-def test_points_of_queries_fill_the_picture():
+def test_points_of_queries_fill_the_image():
     for number in (1, 2, 7, 25, 100):
         points = grid_points(number)
         assert points.shape == (number, 2) and (points > 0).all() and (points < 1).all()
@@ -169,7 +169,7 @@ def test_boxes_are_told_from_the_points_of_their_queries():
     last = model.bbox_embed.layers[-1]
     last.weight.set_value(paddle.zeros_like(last.weight))
     last.bias.set_value(paddle.zeros_like(last.bias))
-    _, boxes = outputs_of(model, *pictures_of([(32, 32)]))
+    _, boxes = outputs_of(model, *images_of([(32, 32)]))
     np.testing.assert_allclose(boxes[0, 0, :, [1, 0]].T, grid_points(9), atol=1e-6)
 
 
@@ -231,7 +231,7 @@ def test_recomputed_layers_change_no_gradient(mask_padding):
         assert len(layers) == 2 + 1  # blocks of the backbone, whose batch norms are fixed, and the encoder's layer
         if recomputes:
             recompute_layers(layers)
-        images, sizes = pictures_of(SIZES)
+        images, sizes = images_of(SIZES)
         paddle.seed(3)
         outputs = model(images, sizes)
         (outputs["layer_logits"] ** 2).sum().backward()

@@ -15,16 +15,16 @@ from paddlevit_dist.images.detection.detr.criterion import SetCriterion
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
 from paddlevit_dist.runtime.errors import UserError
 
-from .small_detr import CLASSES, QUERIES, criterion_of, objects_of, pictures_of, small_detr, targets_of
+from .small_detr import CLASSES, QUERIES, criterion_of, images_of, objects_of, small_detr, targets_of
 
 SIZES = [(40, 32), (24, 40), (40, 40), (9, 30)]
 
 
-def outputs_of(layers, pictures, queries, seed=0):
+def outputs_of(layers, images, queries, seed=0):
     """Logits and boxes as a network gives them, float64."""
     random = np.random.default_rng(seed)
-    logits = random.standard_normal((layers, pictures, queries, CLASSES + 1))
-    boxes = random.uniform(0.1, 0.6, (layers, pictures, queries, 4))
+    logits = random.standard_normal((layers, images, queries, CLASSES + 1))
+    boxes = random.uniform(0.1, 0.6, (layers, images, queries, 4))
     return {"layer_logits": paddle.to_tensor(logits), "layer_boxes": paddle.to_tensor(boxes)}
 
 
@@ -38,7 +38,7 @@ def giou_by_hand(a, b):
 
 
 def losses_by_hand(logits, boxes, truth, labels):
-    """Sums of one picture and layer, with the assignment of least cost found by trying all."""
+    """Sums of one image and layer, with the assignment of least cost found by trying all."""
     exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities = exponents / exponents.sum(axis=-1, keepdims=True)
     ends = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], axis=1)
@@ -67,10 +67,10 @@ def test_losses_are_those_of_the_best_of_all_assignments(numbers):
     truth = relative(targets.boxes.astype("float64"), targets.sizes).numpy()
     for layer in range(2):
         sums = np.zeros(3)
-        for picture, number in enumerate(numbers):
-            logits, boxes = (outputs[name].numpy()[layer, picture] for name in ("layer_logits", "layer_boxes"))
-            labels = targets.labels.numpy()[picture, :number]
-            sums += losses_by_hand(logits, boxes, truth[picture, :number], labels)
+        for image, number in enumerate(numbers):
+            logits, boxes = (outputs[name].numpy()[layer, image] for name in ("layer_logits", "layer_boxes"))
+            labels = targets.labels.numpy()[image, :number]
+            sums += losses_by_hand(logits, boxes, truth[image, :number], labels)
         found = [losses.label[layer].item(), losses.box[layer].item(), losses.giou[layer].item()]
         np.testing.assert_allclose(found, sums, rtol=1e-6)
 
@@ -94,16 +94,16 @@ def test_another_normaliser_is_refused(kind, arguments):
 
 
 def gradients_of(groups, normaliser):
-    """Gradients of one update: ``groups`` are the pictures of each process, in micro-batches."""
+    """Gradients of one update: ``groups`` are the images of each process, in micro-batches."""
     model = small_detr("float64")
     criterion = criterion_of(model, normaliser=normaliser)
-    images, sizes = pictures_of(SIZES, "float64")
+    images, sizes = images_of(SIZES, "float64")
     boxes, labels = objects_of((3, 0, 1, 7), SIZES)
     totals = criterion.counts({"labels": labels})
     for micro_batches in groups:
-        for pictures in micro_batches:
-            targets = Targets(paddle.to_tensor(boxes[pictures]), paddle.to_tensor(labels[pictures]), sizes[pictures])
-            terms = criterion.terms(model(images[pictures], sizes[pictures], targets), targets)
+        for originals in micro_batches:
+            targets = Targets(paddle.to_tensor(boxes[originals]), paddle.to_tensor(labels[originals]), sizes[originals])
+            terms = criterion.terms(model(images[originals], sizes[originals], targets), targets)
             (loss_of(terms, totals, len(micro_batches), len(groups)) / len(groups)).backward()
     return {name: parameter.grad.numpy() for name, parameter in model.named_parameters() if parameter.grad is not None}
 
@@ -120,17 +120,17 @@ def test_gradients_do_not_depend_on_processes_and_micro_batches():
         assert largest_difference(gradients_of(groups, "global"), whole) < 1e-12
 
 
-def test_the_reference_weighs_the_pictures_of_each_device_by_themselves():
+def test_the_reference_weighs_the_images_of_each_device_by_themselves():
     whole = gradients_of([[[0, 1, 2, 3]]], "global")
     assert largest_difference(gradients_of([[[0, 1, 2, 3]]], "reference"), whole) < 1e-12
     assert largest_difference(gradients_of([[[1]], [[0, 2, 3]]], "reference"), whole) > 1e-3
 
 
 @pytest.mark.parametrize("numbers", [(0, 0), (1, 0), (0, 9)])
-def test_every_parameter_has_a_gradient_whatever_the_pictures_hold(numbers):
+def test_every_parameter_has_a_gradient_whatever_the_images_hold(numbers):
     model, sizes = small_detr(), SIZES[:2]
     criterion, targets = criterion_of(model), targets_of(numbers, sizes)
-    images, shapes = pictures_of(sizes)
+    images, shapes = images_of(sizes)
     terms = criterion.terms(model(images, shapes, targets), targets)
     counts = criterion.counts({"labels": targets.labels.numpy()})
     loss = loss_of(terms, {name: max(count, 1) for name, count in counts.items()}, 1, 1)
@@ -161,7 +161,7 @@ def test_boxes_without_area_cost_no_division_by_zero():
     assert np.abs(overlap.numpy()).max() <= 1
 
 
-def test_corners_and_shares_of_a_picture():
+def test_corners_and_shares_of_an_image():
     pixels = paddle.to_tensor([[[10.0, 20.0, 30.0, 60.0]]])
     shares = relative(pixels, paddle.to_tensor([[80, 40]]))  # 80 high, 40 wide
     np.testing.assert_allclose(shares.numpy(), [[[0.5, 0.5, 0.5, 0.5]]])

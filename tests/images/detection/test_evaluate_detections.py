@@ -12,12 +12,12 @@ from images.detection.drawn_detections import NOTHING_FOUND
 from PIL import Image
 
 from paddlevit_dist.commands import evaluate_detections, evaluate_results
-from paddlevit_dist.comparing.tables import read
-from paddlevit_dist.contracts.prediction import Entry, InputSamples
+from paddlevit_dist.compare.tables import read
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 from paddlevit_dist.images.run_lengths import encode, outline, runs_of
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import Entry, InputSamples
 
 ANNOTATIONS = {
     "images": [{"id": 7, "width": 100, "height": 80}, {"id": 3, "width": 60, "height": 90}],
@@ -173,7 +173,7 @@ def test_lists_in_any_order_of_the_file(evaluate):
 def test_what_is_left_out_is_counted(evaluate):
     expected, told = evaluate(ANNOTATIONS, RESULTS)
     (note,) = expected["notes"]
-    assert note.startswith("the interval is rough: 2 pictures (below 30), ") and "in fewer than 10 pictures" in note
+    assert note.startswith("the interval is rough: 2 images (below 30), ") and "in fewer than 10 images" in note
     assert told == f"note: {expected['notes'][0]}\n"
     annotations, results = copy.deepcopy(ANNOTATIONS), copy.deepcopy(RESULTS)
     first = annotations["annotations"][0]
@@ -181,7 +181,7 @@ def test_what_is_left_out_is_counted(evaluate):
     results.append(dict(results[0], category_id=4))
     said, told = evaluate(annotations, results)
     assert numbers(said) == numbers(expected)
-    for part in ("1 object of a picture that", "1 object of a category that", "1 result of categories"):
+    for part in ("1 object of an image that", "1 object of a category that", "1 result of categories"):
         assert part in told
 
 
@@ -258,8 +258,8 @@ def test_an_empty_segmentation_is_none(evaluate, nothing):
 
 
 @pytest.mark.parametrize("path, value, message", [
-    ([0, "image_id"], 4, "results.json: 1 picture of its results are not in"),
-    ([1, "image_id"], "x", "image_id 'x' of result 1; it is a text, and ids of pictures are numbers there, such as 3"),
+    ([0, "image_id"], 4, "results.json: 1 image of its results are not in"),
+    ([1, "image_id"], "x", "image_id 'x' of result 1; it is a text, and ids of images are numbers there, such as 3"),
     ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected a whole number or a text"),
     ([1, "category_id"], del_, "[1]: Object missing required field `category_id`"),
     ([1, "score"], 1e301, "results.json: result 1 has score 1e+301: expected a finite number"),
@@ -295,21 +295,21 @@ def test_files_of_something_else_are_refused(evaluate, annotations, results, mes
 
 @pytest.mark.parametrize("segmentation, message", [
     ("polygon", "annotation 2: its segmentation is neither"),
-    ({"size": [5, 5], "counts": [25]}, "is of 5 x 5 pixels, the picture of 80 x 100"),
+    ({"size": [5, 5], "counts": [25]}, "is of 5 x 5 pixels, the image of 80 x 100"),
 ])  # fmt: skip
 def test_masks_that_cannot_be_used_are_refused(evaluate, segmentation, message):
     dataset, results = with_masks(False)
     with pytest.raises(UserError) as caught:
         evaluate(changed(dataset, ["annotations", 1, "segmentation"], segmentation), results, "-iou_type=segm")
     assert message in str(caught.value)
-    with pytest.raises(UserError, match="picture 7 has no height and width"):
+    with pytest.raises(UserError, match="image 7 has no height and width"):
         evaluate(changed(dataset, ["images", 0, "height"], del_), results, "-iou_type=segm")
 
 
 @pytest.mark.parametrize("name", ["neg_category_ids", "not_exhaustive_category_ids"])
 def test_annotations_that_say_what_was_not_looked_for_are_refused(evaluate, name):
     evaluate(changed(ANNOTATIONS, ["images", 0, name], []), RESULTS)  # which says nothing
-    with pytest.raises(UserError, match=r"picture 7 was not checked for every category, as in LVIS.*lvis-api"):
+    with pytest.raises(UserError, match=r"image 7 was not checked for every category, as in LVIS.*lvis-api"):
         evaluate(changed(ANNOTATIONS, ["images", 0, name], [2]), RESULTS)
     with pytest.raises(UserError, match=r"-federated is gone: LVIS's own tools"):
         evaluate(ANNOTATIONS, RESULTS, "-federated")
@@ -333,7 +333,7 @@ def test_corners_and_shares_are_not_taken_for_sides(evaluate):
         assert evaluate(dataset, found)[0]["stats"][0] == pytest.approx(1.0)
         with pytest.raises(UserError, match=r"results.json: bbox is x, y, width, height .* look like corners"):
             evaluate(dataset, [{**one, "bbox": as_corners(one["bbox"])} for one in found])
-        with pytest.raises(UserError, match="all of the 10 are shares of the pictures"):
+        with pytest.raises(UserError, match="all of the 10 are shares of the images"):
             shares = (np.array(boxes) / 480).tolist()
             evaluate(dataset, [{**one, "bbox": share} for one, share in zip(found, shares)])
 
@@ -414,10 +414,10 @@ def test_files_that_are_not_there(tmp_path):
             evaluate_detections.run([str(tmp_path / word) for word in words])
 
 
-def test_a_field_of_pictures_says_what_they_are_of(evaluate, tmp_path):
-    pictures = [{"id": n, "width": 100, "height": 80, "video_id": n % 3, "file_name": f"{n}.jpg"} for n in range(12)]
+def test_a_field_of_images_says_what_they_are_of(evaluate, tmp_path):
+    images = [{"id": n, "width": 100, "height": 80, "video_id": n % 3, "file_name": f"{n}.jpg"} for n in range(12)]
     objects = [dict(ANNOTATIONS["annotations"][0], id=n + 1, image_id=n) for n in range(12)]
-    annotations = {**ANNOTATIONS, "images": pictures, "annotations": objects}
+    annotations = {**ANNOTATIONS, "images": images, "annotations": objects}
     results = [
         dict(RESULTS[0], image_id=n, score=0.9 - n / 100, bbox=[10 + 3 * (n % 3), 11, 40, 41]) for n in range(12)
     ]

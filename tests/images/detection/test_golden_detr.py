@@ -68,7 +68,7 @@ def network_of(model, dtype):
 
 
 def batch_of(model, dtype):
-    """Pictures, padded, and their sizes."""
+    """Images, padded, and their sizes."""
     about, rng = MODELS[model], recipe()._rng
     images = np.zeros((len(about["pictures"]), 3, *about["padded"]), dtype=np.float32)
     for number, (height, width) in enumerate(about["pictures"]):
@@ -109,15 +109,15 @@ def under_older_names(model, with_timm):
 
 
 def targets_of(model, case):
-    """The objects of each picture, as the criterion has them: in pixels, padded with label -1."""
+    """The objects of each image, as the criterion has them: in pixels, padded with label -1."""
     sizes, numbers = np.array(MODELS[model]["pictures"]), MODELS[model]["cases"][case]["boxes"]
     boxes = np.zeros((len(numbers), max(1, *numbers), 4))
     labels = np.full(boxes.shape[:2], -1, dtype=np.int64)
-    for picture, number in enumerate(numbers):
-        own = stored()[f"{model}/{case}/boxes{picture}"]
-        scale = np.tile(sizes[picture][::-1], 2)
-        boxes[picture, :number] = np.concatenate([own[:, :2] - own[:, 2:] / 2, own[:, :2] + own[:, 2:] / 2], 1) * scale
-        labels[picture, :number] = stored()[f"{model}/{case}/labels{picture}"]
+    for image, number in enumerate(numbers):
+        own = stored()[f"{model}/{case}/boxes{image}"]
+        scale = np.tile(sizes[image][::-1], 2)
+        boxes[image, :number] = np.concatenate([own[:, :2] - own[:, 2:] / 2, own[:, :2] + own[:, 2:] / 2], 1) * scale
+        labels[image, :number] = stored()[f"{model}/{case}/labels{image}"]
     return Targets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(sizes))
 
 
@@ -127,7 +127,7 @@ def samples(array, number):
 
 @functools.cache
 def in_float64(model):
-    """Network, pictures, sizes, and outputs that can be differentiated; what the tests of a model share."""
+    """Network, images, sizes, and outputs that can be differentiated; what the tests of a model share."""
     network = network_of(model, "float64")
     images, sizes = batch_of(model, "float64")
     return network, images, sizes, network(images, sizes)
@@ -214,8 +214,8 @@ def test_golden_post_processing(model):
     network, _, sizes, outputs = in_float64(model)
     targets = np.array(MODELS[model]["target_sizes"])
     detections = network.decode(outputs, sizes.numpy(), targets)
-    for picture, found in enumerate(detections):
-        scores, labels, boxes = (stored()[f"{model}/post_{name}"][picture] for name in ("scores", "labels", "boxes"))
+    for image, found in enumerate(detections):
+        scores, labels, boxes = (stored()[f"{model}/post_{name}"][image] for name in ("scores", "labels", "boxes"))
         order = np.argsort(-scores.astype(np.float32), kind="stable")  # ours are sorted
         np.testing.assert_allclose(found.scores, scores[order], rtol=1e-5)
         np.testing.assert_array_equal(found.labels, labels[order])
@@ -229,12 +229,12 @@ def test_golden_assignment_losses_and_gradients(model, case):
     losses = criterion.layer_losses(outputs["layer_logits"], outputs["layer_boxes"], targets)
 
     queries = network.query_embed.weight.shape[0]
-    for picture in range(len(about["boxes"])):
-        for layer, (rows, columns) in enumerate(stored()[f"{model}/{case}/assignment{picture}"]):
+    for image in range(len(about["boxes"])):
+        for layer, (rows, columns) in enumerate(stored()[f"{model}/{case}/assignment{image}"]):
             expected = np.full(queries, targets.labels.shape[1])
             expected[rows] = columns
-            np.testing.assert_array_equal(losses.matches.object_of[layer, picture], expected)
-            np.testing.assert_array_equal(np.flatnonzero(losses.matches.weight_of[layer, picture]), np.sort(columns))
+            np.testing.assert_array_equal(losses.matches.object_of[layer, image], expected)
+            np.testing.assert_array_equal(np.flatnonzero(losses.matches.weight_of[layer, image]), np.sort(columns))
 
     counts = criterion.counts({"labels": targets.labels.numpy()})
     last = len(losses.label) - 1

@@ -1,12 +1,12 @@
-"""Pictures grouped by shape: each is still seen once, whatever the processes, and batches need less padding."""
+"""Images grouped by shape: each is still seen once, whatever the processes, and batches need less padding."""
 
 import numpy as np
 import pytest
 
+from paddlevit_dist.data.sampler import TrainingSampler
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, draw_grouped_order, ordered_by_shape
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
-from paddlevit_dist.loading.sampler import TrainingSampler
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=103, sides=(32, 96))
 SAMPLES = DetectionSamples(SHAPES, TrainingTransform(), is_training=True, group=4)
@@ -25,7 +25,7 @@ def read_by(world_size, batch_size, epoch, consumed=0, updates=None, accumulatio
 
 
 @pytest.mark.parametrize(("world_size", "batch_size", "accumulation"), [(1, 4, 1), (2, 4, 1), (3, 2, 2), (2, 1, 4)])
-def test_every_picture_is_read_once_by_all_ranks_together(world_size, batch_size, accumulation):
+def test_every_image_is_read_once_by_all_ranks_together(world_size, batch_size, accumulation):
     read, _ = read_by(world_size, batch_size, 1, accumulation=accumulation)
     assert (
         len(set(read))
@@ -38,7 +38,7 @@ def test_every_picture_is_read_once_by_all_ranks_together(world_size, batch_size
 
 
 @pytest.mark.parametrize(("before", "after"), [((2, 4), (1, 4)), ((1, 4), (3, 4)), ((2, 4), (4, 2)), ((3, 2), (2, 4))])
-def test_an_epoch_continued_by_another_number_of_processes_sees_every_picture_once(before, after):
+def test_an_epoch_continued_by_another_number_of_processes_sees_every_image_once(before, after):
     first, _ = read_by(*before, epoch=2, updates=4)
     consumed = 4 * before[0] * before[1]
     rest, _ = read_by(*after, epoch=2, consumed=consumed)
@@ -64,14 +64,14 @@ def test_batches_need_less_padding_and_differ_between_epochs():
 
 
 @pytest.mark.parametrize(("number", "group"), [(0, 4), (3, 4), (4, 4), (1000, 16), (7, 1)])
-def test_any_number_of_pictures_and_any_group(number, group):
+def test_any_number_of_images_and_any_group(number, group):
     sizes = np.random.default_rng(0).integers(0, 500, (number, 2))
     order = draw_grouped_order(sizes, group, np.random.default_rng(1))
     assert sorted(order.tolist()) == list(range(number))
     assert np.array_equal(order, draw_grouped_order(sizes, group, np.random.default_rng(1)))
 
 
-def test_pictures_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):
+def test_images_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):
     transform = EvaluationTransform(48, 60)
     ordered = ordered_by_shape(SHAPES, transform.resized, tmp_path)
     sizes = [transform.resized(ordered.size(index)) for index in range(len(ordered))]

@@ -3,13 +3,11 @@
 import shutil
 
 import pytest
-from images.detection.coco_writer import BOX, annotation, write_coco, write_picture
+from images.detection.coco_writer import BOX, annotation, write_coco, write_image
 from images.detection.test_voc_data import write_voc
 from images.detection.test_yolo_data import write_yolo
 from support.processes import ROOT
 
-from paddlevit_dist.config import load
-from paddlevit_dist.contracts.dataset import dataset_class
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
@@ -18,6 +16,8 @@ from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.registry import WITH_BOXES
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.dataset import dataset_class
 
 
 def coco(root):
@@ -34,15 +34,15 @@ def voc(root):
 
 
 def flat_voc(root):
-    write_voc(root, {"train": ["1"]}, pictures="images", annotations="annotations")
+    write_voc(root, {"train": ["1"]}, images="images", annotations="annotations")
 
 
 def xml_beside(root):
-    write_voc(root, {"train": ["1"]}, pictures="train", annotations="train")
+    write_voc(root, {"train": ["1"]}, images="train", annotations="train")
 
 
 def one_folder_of_voc(root):
-    write_voc(root, {"": ["1", "2"]}, pictures="", annotations="")
+    write_voc(root, {"": ["1", "2"]}, images="", annotations="")
     shutil.rmtree(root / "ImageSets")
 
 
@@ -116,11 +116,11 @@ def test_a_file_of_annotations_is_a_data_path(tmp_path, file):
 def test_another_file_is_no_data_path(tmp_path):
     (tmp_path / "a.json").write_text('{"version": "5.3", "shapes": [], "imagePath": "a.jpg"}')
     for path in (tmp_path / "a.json", tmp_path):
-        with pytest.raises(UserError, match=f"a.json is labelme's, of one picture; .*labelme2coco {tmp_path}\\)"):
+        with pytest.raises(UserError, match=f"a.json is labelme's, of one image; .*labelme2coco {tmp_path}\\)"):
             guess(str(path), WITH_BOXES)
     assert guess(str(tmp_path)).dataset == "labelme"
     (tmp_path / "a.json").write_text('{"a": 1}')
-    with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the pictures: {tmp_path}"):
+    with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the images: {tmp_path}"):
         guess(str(tmp_path / "a.json"))
 
 
@@ -150,7 +150,7 @@ def test_two_kinds_of_annotations_are_both_named(tmp_path):
 def test_class_folders_beside_annotations_are_both_named(tmp_path):
     flat_voc(tmp_path)
     for name in ("train/ant/1.jpg", "train/bee/1.jpg"):
-        write_picture(tmp_path / name, 4, 4)
+        write_image(tmp_path / name, 4, 4)
     with pytest.raises(UserError) as refused:
         guess(str(tmp_path))
     assert "(-dataset=folder)" in str(refused.value) and "(-dataset=voc)" in str(refused.value)
@@ -160,7 +160,7 @@ def test_class_folders_beside_annotations_are_both_named(tmp_path):
     ("name", "content"),
     [
         ("notes.json", '{"images": 3}'),
-        ("labels/notes.txt", "3 pictures\n"),
+        ("labels/notes.txt", "3 images\n"),
         ("annotations/x.xml", "<svg/>"),
         ("data.yaml", "x: 1"),
     ],
@@ -176,9 +176,9 @@ def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_p
         (
             "digits",
             "detection",
-            "holds pictures, but TASK detection reads pictures with boxes: take coco, synthetic_sh",
+            "holds images, but TASK detection reads images with boxes: take coco, synthetic_sh",
         ),
-        ("coco", "classification", "holds pictures with boxes, but TASK classification reads pictures: take cifar10, "),
+        ("coco", "classification", "holds images with boxes, but TASK classification reads images: take cifar10, "),
     ):
         config = load(["TASK", task, f"-dataset={dataset}", "-data_path=x" if dataset == "coco" else "-seed=1"]).values
         contract = DetectionDataset if task == "detection" else DetectionDataset.__mro__[1]

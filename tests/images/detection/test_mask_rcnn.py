@@ -1,4 +1,4 @@
-"""Mask R-CNN as a whole: pictures of any kind, repeatable training, detections, other owners' weights."""
+"""Mask R-CNN as a whole: images of any kind, repeatable training, detections, other owners' weights."""
 
 import pickle
 
@@ -33,7 +33,7 @@ def learn(model, images, targets):
     return {name: term.sum.item() for name, term in terms.items()}, gradients
 
 
-PICTURES = {
+IMAGES = {
     "one without objects": ([2, 0], 64),
     "none has any": ([0, 0], 64),
     "more objects than samples": ([40], 64),
@@ -43,10 +43,10 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("kind", PICTURES)
-def test_all_parameters_learn_from_any_pictures(model, kind):
-    counts, side = PICTURES[kind]
-    images, targets = batches.batch(batches.pictures(counts, max(side, 45)), dtype="float32")
+@pytest.mark.parametrize("kind", IMAGES)
+def test_all_parameters_learn_from_any_images(model, kind):
+    counts, side = IMAGES[kind]
+    images, targets = batches.batch(batches.images(counts, max(side, 45)), dtype="float32")
     images, targets = images[:, :, :side, :side], targets._replace(sizes=paddle.full([len(counts), 2], side, "int64"))
     terms, gradients = learn(model, images, targets)
     assert all(np.isfinite(value) for value in terms.values())
@@ -75,7 +75,7 @@ def test_other_backbones_learn_too_and_nothing_of_them_waits_in_vain(backbone):
     other = create_model(
         batches.NAME, 3, backbone=backbone, backbone_options=BACKBONES[backbone], feature_norm=True, drop_path=0.1
     )
-    images, targets = batches.batch(batches.pictures([2, 1], 45), dtype="float32")
+    images, targets = batches.batch(batches.images([2, 1], 45), dtype="float32")
     terms, gradients = learn(other, images, targets)
     assert np.isfinite(list(terms.values())).all()
     assert [name for name, gradient in gradients.items() if gradient is None] == []
@@ -84,7 +84,7 @@ def test_other_backbones_learn_too_and_nothing_of_them_waits_in_vain(backbone):
 
 
 def test_a_single_pixel_as_an_object_is_learned(model):
-    images, targets = batches.batch(batches.pictures([1], 45), dtype="float32")
+    images, targets = batches.batch(batches.images([1], 45), dtype="float32")
     images = images[:, :, :1, :1]
     targets = targets._replace(
         sizes=paddle.ones([1, 2], "int64"),
@@ -96,7 +96,7 @@ def test_a_single_pixel_as_an_object_is_learned(model):
 
 
 def test_a_collapsed_object_teaches_no_box(model):
-    images, targets = batches.batch(batches.pictures([1], 64), dtype="float32")
+    images, targets = batches.batch(batches.images([1], 64), dtype="float32")
     for box in ([9.0, 9, 9, 30], [9.0, 9, 9, 9]):
         terms, _ = learn(model, images, targets._replace(boxes=paddle.to_tensor([[box]])))
         assert (
@@ -107,7 +107,7 @@ def test_a_collapsed_object_teaches_no_box(model):
 def test_a_network_that_has_diverged_proposes_nothing_and_says_so_in_its_loss():
     broken = batches.model("float32")
     broken.rpn.head.cls_logits.bias.set_value(paddle.full([3], float("nan")))
-    images, targets = batches.batch(batches.pictures([2, 0]), dtype="float32")
+    images, targets = batches.batch(batches.images([2, 0]), dtype="float32")
     terms, _ = learn(broken, images, targets)
     assert np.isnan(terms["objectness"]) and np.isfinite(terms["masks"])
     broken.eval()
@@ -115,7 +115,7 @@ def test_a_network_that_has_diverged_proposes_nothing_and_says_so_in_its_loss():
 
 
 def test_the_same_seed_draws_the_same_samples_and_another_one_others(model):
-    images, targets = batches.batch(batches.pictures([3, 2]), dtype="float32")
+    images, targets = batches.batch(batches.images([3, 2]), dtype="float32")
     losses = []
     for seed in (1, 1, 2):
         paddle.seed(seed)
@@ -127,7 +127,7 @@ def test_the_same_seed_draws_the_same_samples_and_another_one_others(model):
 
 
 def test_counts_that_nobody_has_on_the_host_are_found_in_the_labels(model):
-    images, targets = batches.batch(batches.pictures([1, 3]), dtype="float32")
+    images, targets = batches.batch(batches.images([1, 3]), dtype="float32")
     names = ("anchor_logits", "region_labels", "mask_targets")
     found = []
     for given in (targets, targets._replace(box_counts=None)):
@@ -139,14 +139,14 @@ def test_counts_that_nobody_has_on_the_host_are_found_in_the_labels(model):
 
 
 def test_masks_are_asked_for_where_the_data_have_none(model):
-    images, targets = batches.batch(batches.pictures([1]), dtype="float32")
+    images, targets = batches.batch(batches.images([1]), dtype="float32")
     with pytest.raises(UserError, match="faster_rcnn_resnet50_fpn"):
         model(images, targets.sizes, targets._replace(masks=None))
 
 
 @pytest.fixture(scope="module")
 def finder():
-    """Finds something in any picture: classes and boxes vary more than at the start of a training."""
+    """Finds something in any image: classes and boxes vary more than at the start of a training."""
     found = batches.model("float64", seed=1)
     rng = np.random.default_rng(1)
     for layer in (found.roi_heads.box_predictor.cls_score, found.roi_heads.box_predictor.bbox_pred):
@@ -155,8 +155,8 @@ def finder():
     return found
 
 
-def test_a_picture_has_the_same_detections_alone_and_beside_others_of_its_shape(finder):
-    images = paddle.to_tensor(batches.pictures([0, 0, 0], 45)[0])
+def test_an_image_has_the_same_detections_alone_and_beside_others_of_its_shape(finder):
+    images = paddle.to_tensor(batches.images([0, 0, 0], 45)[0])
     together = {name: value.numpy() for name, value in finder(images).items()}
     assert (together["numbers"] > 3).all()
     starts = np.cumsum(together["numbers"]) - together["numbers"]
@@ -168,7 +168,7 @@ def test_a_picture_has_the_same_detections_alone_and_beside_others_of_its_shape(
 
 
 def test_detections_keep_the_rules(finder):
-    outputs = finder(paddle.to_tensor(batches.pictures([0, 0], 50)[0]))
+    outputs = finder(paddle.to_tensor(batches.images([0, 0], 50)[0]))
     rules = finder.rules
     numbers = outputs["numbers"].numpy()
     for start, number in zip(np.cumsum(numbers) - numbers, numbers):
@@ -183,8 +183,8 @@ def test_detections_keep_the_rules(finder):
                 assert peers.overlap(boxes[one], boxes[other]) <= rules.detection_overlap + 1e-7
 
 
-def test_detections_are_told_in_the_pixels_of_the_picture_as_stored(finder):
-    images = paddle.to_tensor(batches.pictures([0], 48)[0][:, :, :48, :40])
+def test_detections_are_told_in_the_pixels_of_the_image_as_stored(finder):
+    images = paddle.to_tensor(batches.images([0], 48)[0][:, :, :48, :40])
     outputs = finder(images)
     (found,) = finder.decode(outputs, np.array([[48, 40]]), np.array([[96, 120]]))
     number = outputs["numbers"].item()
@@ -202,7 +202,7 @@ def test_detections_are_told_in_the_pixels_of_the_picture_as_stored(finder):
     assert inside > 0
 
 
-def test_a_picture_in_which_nothing_is_found_has_empty_lists(model):
+def test_an_image_in_which_nothing_is_found_has_empty_lists(model):
     model.eval()
     quiet = batches.model("float32", least_score=0.999)
     quiet.eval()
@@ -312,11 +312,11 @@ def test_a_classifiers_weights_are_the_backbones():
         np.testing.assert_array_equal(value.numpy(), classifier.state_dict()[name].numpy(), err_msg=name)
 
 
-def test_the_criterion_goes_to_the_loader_and_counts_pictures():
+def test_the_criterion_goes_to_the_loader_and_counts_images():
     labels = np.array([[0, 1], [-1, -1], [2, -1]])
     for normaliser, names in (
         ("global", {"objectness", "anchor_boxes", "classes", "boxes", "masks"}),
-        ("reference", {"pictures"}),
+        ("reference", {"images"}),
     ):
         criterion = pickle.loads(pickle.dumps(MaskRCNN.criterion(batches.NAME, 3, {"normaliser": normaliser})))
         assert criterion.counts({"labels": labels}) == dict.fromkeys(names, 3)

@@ -15,17 +15,17 @@ from paddlevit_dist.images.detection.variants import Rules
 
 
 def outputs_of(rng, used, regions, masks):
-    """Made-up outputs: ``used`` of 6 anchors in each picture, regions and regions with masks in each picture."""
-    pictures, classes = len(used), 4
-    positive = (rng.random((pictures, 6)) < 0.5) * 1.0
+    """Made-up outputs: ``used`` of 6 anchors in each image, regions and regions with masks in each image."""
+    images, classes = len(used), 4
+    positive = (rng.random((images, 6)) < 0.5) * 1.0
     shares = np.array([[1 / number if j < number else 0.0 for j in range(6)] for number in used])
     total, with_masks = sum(regions), sum(masks)
     return {
-        "anchor_logits": rng.normal(size=(pictures, 6)),
+        "anchor_logits": rng.normal(size=(images, 6)),
         "anchor_positive": positive,
         "anchor_shares": shares,
-        "anchor_changes": rng.normal(size=(pictures, 6, 4)) * 0.2,
-        "anchor_offsets": rng.normal(size=(pictures, 6, 4)) * 0.2,
+        "anchor_changes": rng.normal(size=(images, 6, 4)) * 0.2,
+        "anchor_offsets": rng.normal(size=(images, 6, 4)) * 0.2,
         "region_logits": rng.normal(size=(total, classes)),
         "region_labels": rng.integers(0, classes, total),
         "region_changes": rng.normal(size=(total, 4)) * 0.2,
@@ -38,12 +38,12 @@ def outputs_of(rng, used, regions, masks):
 
 
 def by_hand(out, betas):
-    """For each term its losses and the share of each in its picture."""
+    """For each term its losses and the share of each in its image."""
     objectness, moved = [], []
-    for picture, j in np.ndindex(out["anchor_shares"].shape):
-        share, positive = out["anchor_shares"][picture, j], out["anchor_positive"][picture, j]
-        pairs = zip(out["anchor_changes"][picture, j], out["anchor_offsets"][picture, j])
-        objectness.append((peers.cross_entropy(out["anchor_logits"][picture, j], positive), share))
+    for image, j in np.ndindex(out["anchor_shares"].shape):
+        share, positive = out["anchor_shares"][image, j], out["anchor_positive"][image, j]
+        pairs = zip(out["anchor_changes"][image, j], out["anchor_offsets"][image, j])
+        objectness.append((peers.cross_entropy(out["anchor_logits"][image, j], positive), share))
         moved.append((positive * sum(peers.smooth(a - b, betas[0]) for a, b in pairs), share))
     classes, boxes = [], []
     for row, share in enumerate(out["region_shares"]):
@@ -65,7 +65,7 @@ def test_the_terms_are_those_of_a_loop(betas):
     for normaliser in ("global", "reference"):
         terms = MaskRcnnCriterion(*betas, normaliser=normaliser).terms(tensors, None)
         for name, losses in by_hand(out, betas).items():
-            if normaliser == "global":  # the mean over a picture's samples, then over the pictures
+            if normaliser == "global":  # the mean over an image's samples, then over the images
                 expected, count = sum(loss * share for loss, share in losses), 2
             else:  # the mean over the samples of the device
                 used = [loss for loss, share in losses if share > 0]
@@ -106,7 +106,7 @@ def gradients_of(model, arrays, ranks, normaliser="global"):
 def test_one_device_two_devices_and_accumulation_give_the_same_gradients():
     model = batches.model(**batches.EVERY_SAMPLE)
     model.eval()  # batch norms of several devices are another matter
-    arrays = batches.pictures([3, 0, 1, 2])
+    arrays = batches.images([3, 0, 1, 2])
     whole = gradients_of(model, arrays, [[slice(0, 4)]])
     assert all(abs(gradient).max() > 0 for name, gradient in whole.items() if "norm" not in name)
     for ranks in ([[slice(0, 2)], [slice(2, 4)]], [[slice(0, 1), slice(1, 2)], [slice(2, 3), slice(3, 4)]]):
@@ -116,10 +116,10 @@ def test_one_device_two_devices_and_accumulation_give_the_same_gradients():
             )
 
 
-def test_one_picture_a_device_is_the_same_by_either_normaliser():
+def test_one_image_a_device_is_the_same_by_either_normaliser():
     model = batches.model(**batches.EVERY_SAMPLE)
     model.eval()
-    arrays = batches.pictures([2, 1], seed=3)
+    arrays = batches.images([2, 1], seed=3)
     ranks = [[slice(0, 1)], [slice(1, 2)]]
     reference = gradients_of(model, arrays, ranks, "reference")
     for name, gradient in gradients_of(model, arrays, ranks).items():
@@ -127,23 +127,23 @@ def test_one_picture_a_device_is_the_same_by_either_normaliser():
 
 
 def test_regions_learn_the_object_that_they_overlap_half_and_what_is_left_of_its_mask():
-    _, targets = batches.batch(batches.pictures([2, 0, 1], seed=5))
+    _, targets = batches.batch(batches.images([2, 0, 1], seed=5))
     rng = np.random.default_rng(6)
     proposals = [np.concatenate([peers.boxes(rng, 12, 60), np.zeros((0, 4))]) for _ in range(3)]
     objects = targets.boxes.numpy()
     proposals[0][:3] = objects[0, 0] + [1, 0, 2, -1], objects[0, 1] + [-2, 1, 0, 0], objects[0, 0] + [0, 0, 3, 4]
     rules = Rules(reference_size=56, region_samples=1000)
     taught = region_targets([paddle.to_tensor(boxes) for boxes in proposals], targets, 4, rules)
-    boxes, pictures = taught.regions.boxes.numpy(), taught.regions.pictures
-    assert np.bincount(pictures).tolist() == [14, 12, 13]  # with the objects themselves
+    boxes, images = taught.regions.boxes.numpy(), taught.regions.images
+    assert np.bincount(images).tolist() == [14, 12, 13]  # with the objects themselves
     for row, box in enumerate(boxes):
-        count = int(targets.box_counts[pictures[row]])
-        ious = [peers.overlap(one, box) for one in objects[pictures[row], :count]]
+        count = int(targets.box_counts[images[row]])
+        ious = [peers.overlap(one, box) for one in objects[images[row], :count]]
         is_object = count > 0 and max(ious) >= 0.5
-        label = targets.labels[int(pictures[row]), int(np.argmax(ious))].item() + 1 if is_object else 0
+        label = targets.labels[int(images[row]), int(np.argmax(ious))].item() + 1 if is_object else 0
         assert taught.labels[row].item() == label
         assert (row in taught.positive) == is_object
-        wanted = objects[pictures[row], np.argmax(ious)] if is_object else box
+        wanted = objects[images[row], np.argmax(ious)] if is_object else box
         size = box[2:] - box[:2]
         moved = (wanted[:2] + wanted[2:] - box[:2] - box[2:]) / 2 / size * 10
         grown = np.log((wanted[2:] - wanted[:2]) / size) * 5
@@ -151,10 +151,10 @@ def test_regions_learn_the_object_that_they_overlap_half_and_what_is_left_of_its
     assert len(taught.positive) >= 6
     of_masks = mask_targets(taught, targets, 4)
     for row, number in enumerate(taught.positive):
-        mask = targets.masks[int(pictures[number]), int(taught.objects[row])].numpy().astype(np.float64)
+        mask = targets.masks[int(images[number]), int(taught.objects[row])].numpy().astype(np.float64)
         expected = peers.cut_out(mask, boxes[number], 1.0, 4, -1, False)
         np.testing.assert_allclose(of_masks.masks[row].numpy(), expected, atol=1e-12)
         assert of_masks.labels[row] == taught.labels[int(number)]
     np.testing.assert_allclose(
-        of_masks.shares.numpy(), 1 / np.bincount(of_masks.regions.pictures)[of_masks.regions.pictures]
+        of_masks.shares.numpy(), 1 / np.bincount(of_masks.regions.images)[of_masks.regions.images]
     )

@@ -63,7 +63,7 @@ def test_a_box_grows_by_a_factor_of_62_5_at_most_however_large_the_change():
     np.testing.assert_allclose(box, [1 - 62.5, 0, 1 + 62.5, 2], rtol=1e-5)
 
 
-def test_boxes_are_cut_at_the_borders_of_their_own_picture():
+def test_boxes_are_cut_at_the_borders_of_their_own_image():
     boxes = tensor([[[-5.0, -5, 50, 50]], [[-5.0, 3, 50, 50]]])
     assert inside(boxes, tensor([[20, 30], [60, 10]], "int64")).numpy().tolist() == [[[0, 0, 30, 20]], [[0, 3, 10, 50]]]
 
@@ -171,17 +171,17 @@ def test_maps_are_cut_out_as_point_by_point_and_so_are_the_gradients(samples, al
     boxes = peers.boxes(rng, 7, side=40)
     boxes[0], boxes[1], boxes[2] = [-20, -20, 9, 9], [90, 90, 99, 99], [5, 5, 5, 5]  # over a border, outside, a point
     boxes[3] = [5, 5, 6.5, 7]  # smaller than a position
-    pictures, levels = np.array([0, 0, 0, 0, 2, 2, 2]), np.array([0, 0, 1, 0, 1, 1, 0])
-    found = cut_out(maps, strides, tensor(boxes), pictures, levels, 3, samples, aligned)
+    images, levels = np.array([0, 0, 0, 0, 2, 2, 2]), np.array([0, 0, 1, 0, 1, 1, 0])
+    found = cut_out(maps, strides, tensor(boxes), images, levels, 3, samples, aligned)
     weights = rng.normal(size=(7, 2, 3, 3))
     (found * tensor(weights)).sum().backward()
     for number, channel in np.ndindex(7, 2):
         level = levels[number]
-        one = maps[level].numpy()[pictures[number], channel]
+        one = maps[level].numpy()[images[number], channel]
         expected = peers.cut_out(one, boxes[number], strides[level], 3, samples, aligned)
         np.testing.assert_allclose(found.numpy()[number, channel], expected, atol=1e-12)
     # cutting out is linear in the map: the gradient of an entry is what is cut out of a map that is 1 there alone
-    for level, picture, channel, row, column in [
+    for level, image, channel, row, column in [
         (0, 0, 0, 1, 1),
         (0, 0, 1, 2, 1),
         (0, 2, 0, 4, 4),
@@ -193,15 +193,15 @@ def test_maps_are_cut_out_as_point_by_point_and_so_are_the_gradients(samples, al
         expected = sum(
             (peers.cut_out(lone, boxes[number], strides[level], 3, samples, aligned) * weights[number, channel]).sum()
             for number in range(7)
-            if (levels[number], pictures[number]) == (level, picture)
+            if (levels[number], images[number]) == (level, image)
         )
-        np.testing.assert_allclose(maps[level].grad.numpy()[picture, channel, row, column], expected, atol=1e-12)
+        np.testing.assert_allclose(maps[level].grad.numpy()[image, channel, row, column], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(
     "box", [(3, 4, 17, 12), (-6.3, -2, 9.9, 30.2), (14.2, 8.1, 60, 70), (5, 5, 5, 5), (90, 90, 99, 99)]
 )
-def test_a_mask_is_resized_to_its_box_and_laid_into_the_picture(box):
+def test_a_mask_is_resized_to_its_box_and_laid_into_the_image(box):
     rng = np.random.default_rng(7)
     mask, (height, width) = rng.random((6, 6)), (20, 24)
     # torchvision: a border of one, the box grown by as much, whole pixels, bilinear without aligned corners

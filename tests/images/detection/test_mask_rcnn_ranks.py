@@ -7,16 +7,16 @@ from images.detection import mask_rcnn_batches as batches
 from support.processes import run_workers, succeeded
 from support.updates import changes_of_an_update
 
-from paddlevit_dist.contracts.task import Task
+from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.steps import COUNTS
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
-from paddlevit_dist.parallel import rank, world_size
+from paddlevit_dist.tasks.task import Task
 
 COUNTS_OF_OBJECTS = (2, 3, 0, 0)  # the second rank has the last two
 
 
 class Regions(Task):
-    """Mask R-CNN on pictures that are given."""
+    """Mask R-CNN on images that are given."""
 
     criterion = MaskRCNN.criterion(batches.NAME, batches.CLASSES)
     count_names = criterion.count_names
@@ -27,10 +27,10 @@ class Regions(Task):
 
 
 def update_once(micro_batches: int) -> dict:
-    """One update on this rank's share of the pictures; what has become of every parameter that learns."""
+    """One update on this rank's share of the images; what has become of every parameter that learns."""
     model = batches.model(**batches.EVERY_SAMPLE)
     model.eval()  # batch norms see the same
-    arrays, task = batches.pictures(COUNTS_OF_OBJECTS), Regions(None)
+    arrays, task = batches.images(COUNTS_OF_OBJECTS), Regions(None)
     share = len(COUNTS_OF_OBJECTS) // world_size() // micro_batches
     given = []
     for micro in range(micro_batches):

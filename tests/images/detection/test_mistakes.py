@@ -1,4 +1,4 @@
-"""Curves, confused classes and the pictures that went worst."""
+"""Curves, confused classes and the images that went worst."""
 
 import numpy as np
 from images.detection import coco_peer
@@ -26,7 +26,7 @@ def found(*rows):
 
 
 def test_what_is_taken_for_what():
-    picture = truth((0, 0, 10, 10, 0, 0), (50, 50, 10, 10, 1, 0), (100, 0, 40, 40, 2, 1), (0, 100, 10, 10, 2, 0))
+    image = truth((0, 0, 10, 10, 0, 0), (50, 50, 10, 10, 1, 0), (100, 0, 40, 40, 2, 1), (0, 100, 10, 10, 2, 0))
     detections = found(
         (1, 0, 10, 10, 1, 0.9),  # overlaps the first annotation, of another class
         (0, 0, 10, 10, 0, 0.6),  # the same exactly
@@ -35,14 +35,14 @@ def test_what_is_taken_for_what():
         (0, 100, 10, 10, 2, 0.4),  # too uncertain
         (0, 0, 0, 0, 1, 0.9),  # no area
     )
-    pairs = figures.pairs(picture, detections, 3, 0.5)
+    pairs = figures.pairs(image, detections, 3, 0.5)
     assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (1, 2), (2, NOTHING), (NOTHING, 1), (NOTHING, 1)]
     matrix = figures.confusion([pairs, pairs], 3)
     assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
     assert figures.pairs(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
 
 
-def test_the_hardest_pictures():
+def test_the_hardest_images():
     one = truth((0, 0, 10, 10, 0, 0), (50, 50, 10, 10, 1, 0))
     right = found((0, 0, 10, 10, 0, 0.9), (50, 50, 10, 10, 1, 0.9))
     half = found((0, 0, 10, 10, 0, 0.9), (50, 50, 10, 10, 1, 0.1))
@@ -63,7 +63,7 @@ def test_the_hardest_pictures():
 
 
 def test_curves_are_those_of_pycocotools():
-    dataset, results = coco_peer.random_case(2, pictures=20)
+    dataset, results = coco_peer.random_case(2, images=20)
     ours, theirs = coco_peer.accumulated(dataset, results), coco_peer.evaluated(dataset, results)
     defined = [k for k in range(4) if theirs.eval["recall"][5, k, 0, 2] > -1]
     for labels in (*([label] for label in defined), defined):

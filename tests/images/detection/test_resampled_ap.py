@@ -1,4 +1,4 @@
-"""COCO's numbers of drawn pictures are those of an annotation file that has each picture so often."""
+"""COCO's numbers of drawn images are those of an annotation file that has each image so often."""
 
 import numpy as np
 import pytest
@@ -11,10 +11,10 @@ from paddlevit_dist.intervals import bootstrap
 CLASSES = 5
 
 
-def tables_of(pictures: int, seed: int, decimals: int | None = None) -> list[MatchTable]:
-    """Pictures with objects of all sizes, some of them crowds, found well, badly, twice or not at all."""
+def tables_of(images: int, seed: int, decimals: int | None = None) -> list[MatchTable]:
+    """Images with objects of all sizes, some of them crowds, found well, badly, twice or not at all."""
     generator, tables = np.random.default_rng(seed), []
-    for number in range(pictures):
+    for number in range(images):
         count = int(generator.integers(0, 8))
         shapes = np.exp(generator.uniform(1.5, 5.5, (count, 2)))
         boxes = np.concatenate([generator.uniform(0, 400, (count, 2)), shapes], axis=1)
@@ -27,7 +27,7 @@ def tables_of(pictures: int, seed: int, decimals: int | None = None) -> list[Mat
             [boxes[near] * generator.normal(1, 0.08, (len(near), 4)), np.concatenate([places, sizes], axis=1)]
         )
         scores = generator.random(len(found))
-        if decimals is not None:  # equal scores, in different pictures
+        if decimals is not None:  # equal scores, in different images
             scores = np.round(scores, decimals) + 1e-6 * np.arange(len(found))
         found_labels = np.concatenate([labels[near], generator.integers(0, CLASSES, others)])
         image_id = 10 + 3 * number if number % 2 else 10_000 - number  # other than their order
@@ -36,7 +36,7 @@ def tables_of(pictures: int, seed: int, decimals: int | None = None) -> list[Mat
 
 
 def repeated(tables: list[MatchTable], counts: np.ndarray) -> MatchTable:
-    """Each picture so often, under an id of its own beside the first's."""
+    """Each image so often, under an id of its own beside the first's."""
     copies = [
         table._replace(image_ids=100 * table.image_ids + copy)
         for table, count in zip(tables, counts.tolist())
@@ -46,7 +46,7 @@ def repeated(tables: list[MatchTable], counts: np.ndarray) -> MatchTable:
 
 
 @pytest.mark.parametrize("decimals", [None, 1])
-def test_numbers_of_a_draw_are_those_of_repeated_pictures(decimals):
+def test_numbers_of_a_draw_are_those_of_repeated_images(decimals):
     tables = tables_of(30, 0, decimals)
     weights = np.random.default_rng(1).integers(0, 4, (30, 30))
     weights[0], weights[1] = 0, 1
@@ -61,7 +61,7 @@ def test_numbers_of_a_draw_are_those_of_repeated_pictures(decimals):
 
 
 def test_an_interval_covers_the_mean_score_of_such_sets():
-    """AP of few pictures is larger than that of many, and an interval is about sets of its size."""
+    """AP of few images is larger than that of many, and an interval is about sets of its size."""
     values, intervals = [], []
     for seed in range(100):
         curves = Curves.of(MatchTable.joined(tables_of(40, seed)))

@@ -27,7 +27,7 @@ def shapes(seed):
 
 
 def outline(rng, height, width):
-    """A polygon with corners on pixels, between them, outside the picture, twice, or all on a line."""
+    """A polygon with corners on pixels, between them, outside the image, twice, or all on a line."""
     corners = rng.uniform(-0.4, 1.4, (int(rng.integers(3, 9)), 2)) * (width, height)
     style = rng.integers(0, 5)
     if style == 0:
@@ -108,9 +108,9 @@ def test_polygons_of_two_corners_have_no_pixels():
     ({"counts": [100]}, 'no "size"'),
     ({"size": [10, 10]}, 'no "counts"'),
     ({"size": [10, -10], "counts": [100]}, "10 x -10 pixels"),
-    ({"size": [10, 20], "counts": [200]}, "is of 10 x 20 pixels, the picture of 10 x 10"),
-    ({"size": [10, 10], "counts": [99]}, "99 pixels for a picture of 10 x 10"),
-    ({"size": [10, 10], "counts": [-1, 101]}, "outside the picture"),
+    ({"size": [10, 20], "counts": [200]}, "is of 10 x 20 pixels, the image of 10 x 10"),
+    ({"size": [10, 10], "counts": [99]}, "99 pixels for an image of 10 x 10"),
+    ({"size": [10, 10], "counts": [-1, 101]}, "outside the image"),
     ({"size": [10, 10], "counts": [1.5, 98.5]}, "whole numbers"),
     ({"size": [10, 10], "counts": []}, "whole numbers"),
     ({"size": [10, 10], "counts": ""}, "0 pixels"),

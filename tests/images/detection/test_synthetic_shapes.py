@@ -1,4 +1,4 @@
-"""Drawn pictures with boxes: the same everywhere, boxes and masks those of the visible pixels."""
+"""Drawn images with boxes: the same everywhere, boxes and masks those of the visible pixels."""
 
 import hashlib
 import pickle
@@ -17,21 +17,21 @@ def shapes(split="train", **options):
     return SyntheticShapes(None, split, None, **options)
 
 
-def test_the_same_pictures_are_drawn_on_every_machine_and_by_every_version_of_numpy():
+def test_the_same_images_are_drawn_on_every_machine_and_by_every_version_of_numpy():
     digest = hashlib.sha256()
-    dataset = shapes(num_train=12, sides=(20, 48), per_picture=(0, 6), categories=CATEGORIES)
+    dataset = shapes(num_train=12, sides=(20, 48), per_image=(0, 6), categories=CATEGORIES)
     for index in range(12):
-        picture, annotations = dataset.read(index)
-        digest.update(np.asarray(picture).tobytes() + annotations.boxes.astype("<f8").tobytes())
-        digest.update(repr((picture.size, annotations.labels.tolist(), annotations.masks)).encode())
+        image, annotations = dataset.read(index)
+        digest.update(np.asarray(image).tobytes() + annotations.boxes.astype("<f8").tobytes())
+        digest.update(repr((image.size, annotations.labels.tolist(), annotations.masks)).encode())
     assert digest.hexdigest()[:16] == "a3af3abf338be778"
 
 
 def test_boxes_areas_and_masks_are_those_of_the_visible_pixels():
-    dataset = shapes(sides=(32, 72), per_picture=(2, 5), categories=CATEGORIES)
+    dataset = shapes(sides=(32, 72), per_image=(2, 5), categories=CATEGORIES)
     for index in range(30):
-        picture, annotations = dataset.read(index)
-        assert (picture.size[1], picture.size[0]) == dataset.size(index)
+        image, annotations = dataset.read(index)
+        assert (image.size[1], image.size[0]) == dataset.size(index)
         masks = np.array([decode(mask, *dataset.size(index)) for mask in annotations.masks])
         assert masks.sum(axis=0).max() <= 1  # one shape in front at each pixel
         for mask, box, area in zip(masks, annotations.boxes, annotations.areas):
@@ -51,17 +51,17 @@ def test_every_shape_stays_visible_and_differs_from_its_background():
             assert np.abs(pixels[mask].mean(axis=0) - pixels[around].mean(axis=0)).sum() > 30
 
 
-def test_splits_and_seeds_share_no_picture_and_more_pictures_come_at_the_end():
+def test_splits_and_seeds_share_no_image_and_more_images_come_at_the_end():
     few, many = shapes(num_train=3), shapes(num_train=300)
     assert [np.asarray(few.read(i)[0]).tobytes() for i in range(3)] == [
         np.asarray(many.read(i)[0]).tobytes() for i in range(3)
     ]
-    all_pictures = {
+    all_images = {
         np.asarray(dataset.read(index)[0]).tobytes()
         for dataset in (few, shapes("val"), shapes(seed=1))
         for index in range(3)
     }
-    assert len(all_pictures) == 9
+    assert len(all_images) == 9
     with pytest.raises(IndexError):
         few.read(3)
     with pytest.raises(UserError, match="has no split 'test'"):
@@ -69,7 +69,7 @@ def test_splits_and_seeds_share_no_picture_and_more_pictures_come_at_the_end():
 
 
 def test_every_category_occurs_and_labels_follow_the_order_of_the_names():
-    dataset = shapes(categories=("ring", "bar"), per_picture=(1, 1))
+    dataset = shapes(categories=("ring", "bar"), per_image=(1, 1))
     assert dataset.class_names == ["ring", "bar"] and dataset.category_ids == (1, 2)
     found = {}
     for index in range(20):

@@ -1,11 +1,10 @@
-"""Pictures, boxes and masks are resized, cropped and mirrored together: compared with brute force on masks."""
+"""Images, boxes and masks are resized, cropped and mirrored together: compared with brute force on masks."""
 
 import numpy as np
 import paddle
 import pytest
 from PIL import Image
 
-from paddlevit_dist.config import load
 from paddlevit_dist.images.detection.data.samples import collate
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import (
@@ -22,17 +21,18 @@ from paddlevit_dist.images.detection.data.transforms import (
 )
 from paddlevit_dist.images.detection.prediction import AsEvaluated
 from paddlevit_dist.images.run_lengths import decode
+from paddlevit_dist.settings import load
 
-SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_picture=(1, 5))
+SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_image=(1, 5))
 FINE = TrainingTransform(
     shortest=(40, 64, 96), longest=120, shortest_to_crop=(50, 70), crop_sides=(24, 60), colour_jitter=0.3
 )
 
 
 def view_of(index, dataset=SHAPES):
-    picture, annotations = dataset.read(index)
+    image, annotations = dataset.read(index)
     masks = [decode(mask, *dataset.size(index)) for mask in annotations.masks]
-    return whole_view(picture, annotations.boxes, np.arange(len(masks))), masks
+    return whole_view(image, annotations.boxes, np.arange(len(masks))), masks
 
 
 def edges(mask):
@@ -56,7 +56,7 @@ def test_boxes_of_mirrored_and_cut_masks_are_the_mirrored_and_cut_boxes(index):
             box = part.boxes[list(part.objects).index(which)]
             assert np.all(box[:2] <= edges(cut)[:2]) or not cut.any()
             assert np.all(box[2:] >= edges(cut)[2:])
-    assert np.array_equal(np.asarray(part.picture), np.asarray(SHAPES.read(index)[0])[:, ::-1][5:25, 7:25])
+    assert np.array_equal(np.asarray(part.image), np.asarray(SHAPES.read(index)[0])[:, ::-1][5:25, 7:25])
 
 
 @pytest.mark.parametrize("index", range(20))
@@ -110,25 +110,25 @@ def test_sizes_are_those_of_the_authors(size):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1), (2, 2)])
-def test_pictures_of_a_pixel_or_a_line_pass_both_recipes(size):
-    picture = Image.fromarray(np.zeros((*size, 3), np.uint8))
+def test_images_of_a_pixel_or_a_line_pass_both_recipes(size):
+    image = Image.fromarray(np.zeros((*size, 3), np.uint8))
     for transform in (FINE, TrainingTransform(shortest=(32,), longest=64), EvaluationTransform(64, 96)):
         for seed in range(4):
-            view = whole_view(picture, np.array([[0.0, 0.0, size[1], size[0]]]), np.arange(1))
+            view = whole_view(image, np.array([[0.0, 0.0, size[1], size[0]]]), np.arange(1))
             result = transform(view, np.random.default_rng(seed))
             assert min(result.size) >= 1 and max(result.size) <= 121 and len(result.boxes) == 1
 
 
 def test_boxes_are_cut_off_at_the_edges_and_those_outside_or_empty_are_left_out():
-    picture = Image.fromarray(np.zeros((10, 20, 3), np.uint8))
+    image = Image.fromarray(np.zeros((10, 20, 3), np.uint8))
     boxes = np.array([[-5, -5, 10, 10], [15, 5, 50, 50], [30, 3, 4, 4], [3, 3, 0, 4], [-8, 2, 8, 2]], float)
-    view = whole_view(picture, boxes, np.arange(5))
+    view = whole_view(image, boxes, np.arange(5))
     assert view.boxes.tolist() == [[0, 0, 5, 5], [15, 5, 20, 10]] and view.objects.tolist() == [0, 1]
 
 
 def test_everything_random_comes_from_the_generator():
     results = [FINE(view_of(3)[0], np.random.default_rng(seed)) for seed in (1, 1, 2, 3, 4)]
-    same, again, *others = [(result.picture.tobytes(), result.boxes.tobytes()) for result in results]
+    same, again, *others = [(result.image.tobytes(), result.boxes.tobytes()) for result in results]
     assert same == again and all(other != same for other in others)
 
 
@@ -136,7 +136,7 @@ def test_an_evaluation_changes_the_size_only():
     view, _ = view_of(0)
     result = EvaluationTransform(60, 1000)(view, np.random.default_rng(0))
     assert min(result.size) == 60 and len(result.boxes) == len(view.boxes)
-    assert np.allclose(result.boxes / result.picture.size[0], view.boxes / view.picture.size[0], atol=0.02)
+    assert np.allclose(result.boxes / result.image.size[0], view.boxes / view.image.size[0], atol=0.02)
 
 
 @pytest.mark.parametrize("size", [(9, 14), (20, 31), (47, 53), (20, 14), (2, 2)])
@@ -146,8 +146,8 @@ def test_resizing_as_torchvision_is_interpolation_between_the_four_nearest_pixel
     resized = resize_as_torchvision(view, size)
     stacked = paddle.to_tensor(pixels.transpose(2, 0, 1)[None].astype("float32"))
     expected = paddle.nn.functional.interpolate(stacked, size, mode="bilinear", align_corners=False)  # as torch's
-    assert resized.picture.dtype == np.float32 and resized.size == size
-    assert np.abs(resized.picture.transpose(2, 0, 1) - expected.numpy()[0]).max() < 1e-3
+    assert resized.image.dtype == np.float32 and resized.size == size
+    assert np.abs(resized.image.transpose(2, 0, 1) - expected.numpy()[0]).max() < 1e-3
     assert np.array_equal(resized.boxes, resize(view, size).boxes)
 
 
@@ -162,7 +162,7 @@ def test_sides_are_rounded_as_torchvision_does(size, expected):
     assert fitted_size((427, 1280), 800, 1333) == (445, 1333)  # as DETR's authors round
 
 
-def test_pictures_of_one_size_lose_their_proportions():
+def test_images_of_one_size_lose_their_proportions():
     words = ["-cfg=detr_shapes", "DETECTION.EVALUATE_AS", "one_size"]
     assert evaluation_transform(load(words).values).resized((480, 640)) == (48, 48)
     transform = evaluation_transform(load([*words, "DETECTION.EXPORT_SIZE", "[30, 50]"]).values)

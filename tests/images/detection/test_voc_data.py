@@ -6,12 +6,12 @@ import re
 import shutil
 
 import pytest
-from images.detection.coco_writer import refused_by, write_picture
+from images.detection.coco_writer import refused_by, write_image
 
-from paddlevit_dist.config import load
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
+from paddlevit_dist.settings import load
 
 
 def an_object(name="dog", box=(3, 4, 12, 13), more=""):
@@ -27,9 +27,9 @@ def write_xml(path, *objects, name="", size=(20, 30)):
     )
 
 
-def write_voc(folder, lists, suffix=".png", pictures="JPEGImages", annotations="Annotations", objects=None):
+def write_voc(folder, lists, suffix=".png", images="JPEGImages", annotations="Annotations", objects=None):
     for number, stem in enumerate(sorted({stem for stems in lists.values() for stem in stems})):
-        write_picture(folder / pictures / f"{stem}{suffix}", 20, 30, number)
+        write_image(folder / images / f"{stem}{suffix}", 20, 30, number)
         write_xml(folder / annotations / f"{stem}.xml", *(objects or {}).get(stem, [an_object()]))
     for split, stems in lists.items():
         (folder / "ImageSets" / "Main").mkdir(parents=True, exist_ok=True)
@@ -50,8 +50,8 @@ def test_the_published_layout_with_boxes_from_pixel_1_and_difficult_ones_as_crow
     assert len(pickle.dumps(dataset)) <= 1200
     assert dataset.class_names == ["cat", "dog", "person"] and dataset.category_ids == (1, 2, 3)
     assert dataset.image_ids.tolist() == [9, 5] and dataset.sizes.tolist() == [[20, 30]] * 2
-    picture, found = dataset.read(1)
-    assert picture.size == (30, 20) and dataset.describe(1).endswith("JPEGImages/000005.png")
+    image, found = dataset.read(1)
+    assert image.size == (30, 20) and dataset.describe(1).endswith("JPEGImages/000005.png")
     assert found.boxes.tolist() == [[2, 3, 10, 10], [0, 0, 30, 20]] and found.areas.tolist() == [100, 600]
     assert found.labels.tolist() == [1, 0] and found.is_crowd.tolist() == [False, True] and found.masks is None
     told = Voc(str(root), "train", cache).notices
@@ -65,19 +65,19 @@ def test_several_years_are_joined_and_other_lists_named(tmp_path, cache):
     write_voc(tmp_path / "VOCdevkit" / "VOC2012", {"trainval": ["2008_000001"], "train": ["2008_000001"]})
     both = Voc(str(tmp_path), "train", cache, "trainval")
     assert both.image_ids.tolist() == [1, 2, 2008000001]
-    assert both.notices[0] == "train: 3 pictures of VOC2007, VOC2012"
+    assert both.notices[0] == "train: 3 images of VOC2007, VOC2012"
     assert len(Voc(str(tmp_path), "test", cache)) == 1
     message = refused(tmp_path, cache, "val")
     assert "has no split 'val' (-split): it has test, train, trainval; DATA.VAL_FRACTION divides" in message
 
 
 @pytest.mark.parametrize(
-    ("annotations", "pictures", "split"),
+    ("annotations", "images", "split"),
     [("annotations", "images", "train"), ("train", "train", "train"), ("valid", "valid", "val"), ("", "", "train")],
 )
-def test_folders_without_lists(tmp_path, cache, annotations, pictures, split):
+def test_folders_without_lists(tmp_path, cache, annotations, images, split):
     root = tmp_path / "data"
-    write_voc(root, {"": ["b", "a"]}, ".jpg", pictures, annotations)
+    write_voc(root, {"": ["b", "a"]}, ".jpg", images, annotations)
     (root / "ImageSets" / "Main" / ".txt").unlink()
     for folder in ("ImageSets/Main", "ImageSets"):
         (root / folder).rmdir()
@@ -95,7 +95,7 @@ def test_lists_with_suffixes_paths_and_marks(tmp_path, cache):
 
 def test_paths_of_windows(tmp_path, cache):
     write_voc(tmp_path, {"train": ["1"]})
-    write_xml(tmp_path / "Annotations" / "2.xml", an_object(), name="C:\\pictures\\1.png")
+    write_xml(tmp_path / "Annotations" / "2.xml", an_object(), name="C:\\images\\1.png")
     (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("JPEGImages\\2.jpg\n")
     assert Voc(str(tmp_path), "train", cache).describe(0).endswith("JPEGImages/1.png")
 
@@ -118,22 +118,22 @@ def test_what_hand_made_files_have_is_taken_and_told(tmp_path, cache):
     write_xml(tmp_path / "Annotations" / "2.xml", size=None)
     dataset = Voc(str(tmp_path), "train", cache)
     assert any("1 object whose last corner is before the first: not learnt" in line for line in dataset.notices)
-    assert any("1 picture without a size in the XML file: measured" in line for line in dataset.notices)
+    assert any("1 image without a size in the XML file: measured" in line for line in dataset.notices)
     assert dataset.annotations(0).is_learnable.tolist() == [False, True]
     assert dataset.size(1) == (20, 30) and len(dataset.annotations(1).ids) == 0
-    assert dataset.summary() == "2 pictures, 2 boxes: dog 2; 1 picture without boxes"
+    assert dataset.summary() == "2 images, 2 boxes: dog 2; 1 image without boxes"
 
 
-def test_pictures_without_xml_are_told(tmp_path):
-    write_voc(tmp_path, {"train": ["1", "2"]}, pictures="images", annotations="annotations")
+def test_images_without_xml_are_told(tmp_path):
+    write_voc(tmp_path, {"train": ["1", "2"]}, images="images", annotations="annotations")
     shutil.rmtree(tmp_path / "ImageSets")
     for stem in ("3", "4", "5"):
-        write_picture(tmp_path / "images" / f"{stem}.png", 20, 30)
+        write_image(tmp_path / "images" / f"{stem}.png", 20, 30)
     named = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "-dataset=voc", f"-data_path={tmp_path}"]
     for words, split in (([], "train"), (["DATA.VAL_FRACTION", "0.5"], "val")):
         config = load([*named, *words]).values
         samples = open_samples(config, split, tmp_path, split == "train", inspection=Inspection(False, False))
-        line = f"3 pictures are beside those of {split} without annotations, and not read, as images/3.png"
+        line = f"3 images are beside those of {split} without annotations, and not read, as images/3.png"
         assert line in samples.notices
 
 
@@ -211,8 +211,8 @@ def test_the_keys_name_other_lists(tmp_path, cache):
     assert len(unread) == 1 and "TRAIN_PICTURES" in unread[0] and "ANNOTATIONS" not in unread[0]
 
 
-def test_boxes_beyond_the_picture_are_counted(tmp_path, cache):
+def test_boxes_beyond_the_image_are_counted(tmp_path, cache):
     inside, beyond = an_object(box=(1, 1, 30, 20)), an_object(box=(3, 4, 40, 13))
     write_voc(tmp_path, {"train": ["a", "b"]}, objects={"a": [inside, beyond], "b": [an_object(box=(3, 4, 12, 33))]})
-    told = [line for line in Voc(str(tmp_path), "train", cache).notices if "beyond the picture" in line]
-    assert len(told) == 1 and told[0].startswith("2 objects with a box that reaches beyond the picture by more than")
+    told = [line for line in Voc(str(tmp_path), "train", cache).notices if "beyond the image" in line]
+    assert len(told) == 1 and told[0].startswith("2 objects with a box that reaches beyond the image by more than")

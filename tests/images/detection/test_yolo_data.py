@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import refused_by, write_picture
+from images.detection.coco_writer import refused_by, write_image
 
 from paddlevit_dist.images.detection.data.yolo import Yolo, labels_of
 
@@ -14,10 +14,10 @@ LABELS = {"1": "0 0.5 0.5 0.4 0.6\n\n2 0.1 0.2 0.2 0.2\n", "7": "1 0 0 1 0 0.5 1
 
 def write_yolo(root, images="images/train", labels=LABELS, names="names: [cat, dog, cow]\n", **places):
     for number, (stem, text) in enumerate(labels.items()):
-        picture = root / images / f"{stem}.png"
-        write_picture(picture, 20, 40, number)
+        image = root / images / f"{stem}.png"
+        write_image(image, 20, 40, number)
         if text is not None:
-            file = labels_of(str(picture))
+            file = labels_of(str(image))
             (root / file).parent.mkdir(parents=True, exist_ok=True)
             (root / file).write_text(text)
     if names is not None:
@@ -33,8 +33,8 @@ def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
     assert len(pickle.dumps(dataset)) <= 1200
     assert dataset.class_names == ["cat", "dog", "cow"] and dataset.category_ids == (0, 1, 2)
     assert dataset.image_ids.tolist() == [1, 7, 9] and dataset.sizes.tolist() == [[20, 40]] * 3
-    picture, found = dataset.read(0)
-    assert picture.size == (40, 20) and found.labels.tolist() == [0, 2]
+    image, found = dataset.read(0)
+    assert image.size == (40, 20) and found.labels.tolist() == [0, 2]
     assert np.allclose(found.boxes, [[12, 4, 16, 12], [0, 2, 8, 4]]) and np.allclose(found.areas, [192, 32])
     assert np.allclose(found.masks[0], [[12, 4, 12, 16, 28, 16, 28, 4]])  # its box
     outlined = dataset.annotations(1)
@@ -42,8 +42,8 @@ def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
     assert np.allclose(outlined.masks[0], [[0, 0, 40, 0, 20, 20]])
     assert len(dataset.annotations(2).ids) == 0 and dataset.has_masks
     notices = Yolo(str(tmp_path), "train", cache).notices
-    assert notices[0] == f"train: 3 pictures of {tmp_path}/data.yaml"
-    assert f"1 picture without a file of labels: no boxes, as {tmp_path}/images/train/9.png" in notices
+    assert notices[0] == f"train: 3 images of {tmp_path}/data.yaml"
+    assert f"1 image without a file of labels: no boxes, as {tmp_path}/images/train/9.png" in notices
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ WRONG = {
     "6 columns": ("0 0.5 0.5 0.1 0.1 0.93", "6 numbers, as results have: leave out the last, their score"),
     "3 columns": ("0 0.5 0.5", "3 numbers; expected class x y width height"),
     "words": ("cat 0.5 0.5 0.1 0.1", "expected numbers"),
-    "pixels": ("0 120 80 30 40", "expected shares of the picture from 0 to 1, not pixels"),
+    "pixels": ("0 120 80 30 40", "expected shares of the image from 0 to 1, not pixels"),
     "class 3 of 3": ("3 0.5 0.5 0.1 0.1", "there is no such class: 3 are named, from 0 on"),
     "half a class": ("0.5 0.5 0.5 0.1 0.1", "there is no such class"),
     "not a number": ("0 nan 0.5 0.1 0.1", "expected shares"),
@@ -137,7 +137,7 @@ def test_paths_of_windows_and_yaml_files_of_any_name(tmp_path, cache):
 
 
 @pytest.mark.parametrize("folder", ["", "images", "train"])
-def test_labels_beside_the_pictures(tmp_path, cache, folder):
+def test_labels_beside_the_images(tmp_path, cache, folder):
     root = tmp_path / "data"
     write_yolo(root, folder or ".", names=None)
     for file in (root / "labels").rglob("*.txt") if folder == "images" else ():

@@ -1,4 +1,4 @@
-"""Small copies of the layouts in which pictures with label maps are published or exported, drawn by a generator."""
+"""Small copies of the layouts in which images with label maps are published or exported, drawn by a generator."""
 
 import base64
 import io

@@ -8,17 +8,17 @@ import pytest
 from PIL import Image
 from support.waits import counted_waits
 
-from paddlevit_dist import config
+from paddlevit_dist import settings
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.contracts.prediction import Entry, Learned
-from paddlevit_dist.contracts.sample_checks import BadSample
-from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
-from paddlevit_dist.labelling.confusion import CONFUSION
-from paddlevit_dist.labelling.counts import confusion_of
-from paddlevit_dist.prediction.evaluation import SavedPredictions
-from paddlevit_dist.prediction.trained import open_source
+from paddlevit_dist.inference.evaluation import SavedPredictions
+from paddlevit_dist.inference.trained import open_source
+from paddlevit_dist.metrics.confusion import CONFUSION
+from paddlevit_dist.metrics.counts import confusion_of
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.prediction import Entry, TrainedMeta
+from paddlevit_dist.tasks.sample_checks import BadSample
+from paddlevit_dist.tasks.task import EvaluationStep
 
 SHAPES = ["-cfg=segformer_b0_shapes", "DATA.SHAPES.VAL", "7", "DATA.SHAPES.SIDES", "[40, 90]"]
 SIZED = ["DATA.EVAL_SHORTEST_SIDE", "48", "DATA.EVAL_LONGEST_SIDE", "80", "DATA.EVAL_DIVISOR", "16"]
@@ -38,7 +38,7 @@ class OneLayer(paddle.nn.Layer):
 
 
 def opened(*words):
-    task = ImageSegmentation(config.load([*SHAPES, *words]).values)
+    task = ImageSegmentation(settings.load([*SHAPES, *words]).values)
     samples = task.build_dataset("val", None)
     model = OneLayer()
     model.eval()
@@ -81,7 +81,7 @@ def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
 
 def test_what_a_score_depends_on_is_told_beside_it():
     assert opened()[1].protocol == (
-        "stored size; whole pictures; logits bilinear to the input's size, then the stored one"
+        "stored size; whole images; logits bilinear to the input's size, then the stored one"
     )
     words = ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.CROP", "[32, 48]", "SEGMENTATION.LOGITS_BY", "stored"]
     assert opened(*SIZED, *words)[1].protocol == (
@@ -97,7 +97,7 @@ def test_weights_of_classes_that_are_all_0_are_refused():
         opened("SEGMENTATION.CLASS_WEIGHTS", "[0, 0, 0, 0]")
 
 
-def test_a_picture_waits_for_a_gpu_once():
+def test_an_image_waits_for_a_gpu_once():
     task, samples, model = opened("SEGMENTATION.FLIP", "true")
     (batch,) = batches(task, samples, 7)
     metrics = task.build_metrics()
@@ -122,13 +122,13 @@ def test_saved_masks_score_as_the_evaluation_that_has_saved_them(tmp_path, capsy
     assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(values, rel=1e-12)
 
 
-def test_new_pictures_become_masks_with_colours_and_shares(tmp_path):
+def test_new_images_become_masks_with_colours_and_shares(tmp_path):
     task, samples, model = opened()
     colours = np.arange(12, dtype=np.uint8).reshape(4, 3) * 20
-    used = ImageSegmentation(config.load(SHAPES).values)
-    used.set_up_from(Learned(4, tuple(task.class_names), {}, {"palette": colours.tobytes().hex()}))
-    picture = samples.dataset.read(2)[0]
-    picture.save(tmp_path / "new.png")
+    used = ImageSegmentation(settings.load(SHAPES).values)
+    used.set_up_from(TrainedMeta(4, tuple(task.class_names), {}, {"palette": colours.tobytes().hex()}))
+    image = samples.dataset.read(2)[0]
+    image.save(tmp_path / "new.png")
     inputs = used.open_inputs([str(tmp_path / "new.png")], tmp_path)
     with paddle.no_grad():
         (found,) = used.predict_step(model, next(batches(used, inputs, 1)))
@@ -136,18 +136,18 @@ def test_new_pictures_become_masks_with_colours_and_shares(tmp_path):
     assert row == {f"share {name}": round(float((found == k).mean()), 6) for k, name in enumerate(task.class_names)}
     writer = used.prediction_writer(tmp_path, inputs)
     assert writer.write(0, found) == {"mask": "masks/new.png", "picture": "pictures/new.jpg"}
-    assert "pictures under the colours" in writer.finish([Entry(0, [row])])[1]
+    assert "images under the colours" in writer.finish([Entry(0, [row])])[1]
     with Image.open(tmp_path / "masks" / "new.png") as mask:
         assert mask.mode == "P" and np.array_equal(np.asarray(mask), found)
         assert np.array_equal(np.asarray(mask.convert("RGB")), colours[found])
     with Image.open(tmp_path / "pictures" / "new.jpg") as drawn:
-        assert drawn.height >= picture.height and drawn.width > picture.width
-        mixed = 0.4 * np.asarray(picture)[5, 5] + 0.6 * colours[found[5, 5]]
+        assert drawn.height >= image.height and drawn.width > image.width
+        mixed = 0.4 * np.asarray(image)[5, 5] + 0.6 * colours[found[5, 5]]
         assert np.abs(np.asarray(drawn)[5, 5] - mixed).max() < 30  # JPEG
     assert (tmp_path / "classes.txt").read_text().split() == task.class_names
 
 
-def test_predict_slides_windows_over_pictures_where_it_is_told_to(tmp_path):
+def test_predict_slides_windows_over_images_where_it_is_told_to(tmp_path):
     paddle.save({}, str(tmp_path / "some.pdparams"))
     asked = {"source": str(tmp_path / "some.pdparams"), "command": "predict"}
     plain = open_source(**asked, recipe="segformer_b0_shapes")
@@ -169,8 +169,8 @@ def test_predict_slides_windows_over_pictures_where_it_is_told_to(tmp_path):
     ],
 )
 def test_weights_that_say_nothing_know_the_published_classes_of_their_recipe(recipe, number, first, colour):
-    task = ImageSegmentation(config.load([f"-cfg={recipe}"]).values)
-    task.set_up_from(Learned(number))
+    task = ImageSegmentation(settings.load([f"-cfg={recipe}"]).values)
+    task.set_up_from(TrainedMeta(number))
     assert len(task.class_names) == number and task.class_names[0] == first
     assert task.palette is None if colour is None else tuple(task.palette[0]) == colour
 
@@ -188,7 +188,7 @@ def test_figures_have_the_numbers_of_the_metrics():
     task, samples, model = opened()
     metrics, records = evaluated(task, samples, model, keeps_records=True)
     with paddle.no_grad():
-        gallery, classes, matrix, pictures = task.figures(samples, list(enumerate(records)), model)
+        gallery, classes, matrix, images = task.figures(samples, list(enumerate(records)), model)
     values = metrics.compute(metrics.state)
     shown = {row[0]: row for row in classes.rows}
     for name in task.class_names:
@@ -196,10 +196,10 @@ def test_figures_have_the_numbers_of_the_metrics():
     assert np.mean([row[5] for row in classes.rows]) == pytest.approx(100 * values["boundary IoU"], abs=0.0051)
     assert np.array_equal(matrix.values, metrics.state[CONFUSION])
     alone = metrics.columns(metrics.per_sample())["mIoU"]
-    assert [row[1] for row in pictures.rows] == pytest.approx(sorted(100 * np.array(alone)), abs=0.0051)
-    captions = [caption for _, caption in gallery.pictures]
+    assert [row[1] for row in images.rows] == pytest.approx(sorted(100 * np.array(alone)), abs=0.0051)
+    captions = [caption for _, caption in gallery.images]
     assert [float(one.split()[1]) for one in captions] == pytest.approx(sorted(100 * np.array(alone)), abs=0.051)
-    assert gallery.pictures[0][0].shape == (320, 3 * 320 + 2 * 6, 3)
+    assert gallery.images[0][0].shape == (320, 3 * 320 + 2 * 6, 3)
 
 
 def test_an_exported_network_is_told_its_input_and_refuses_another_size():

@@ -8,9 +8,9 @@ from support.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.images.segmentation.protocols import Protocol, class_map, covered, slid, starts
-from paddlevit_dist.labelling.confusion import CONFUSION
-from paddlevit_dist.labelling.counts import statistics_of
-from paddlevit_dist.labelling.tables import class_tables
+from paddlevit_dist.metrics.confusion import CONFUSION
+from paddlevit_dist.metrics.counts import statistics_of
+from paddlevit_dist.metrics.tables import class_tables
 
 ABOUT = description("segmentation_metrics")
 NAMES = [f"class {number}" for number in range(ABOUT["num_classes"])]
@@ -23,7 +23,7 @@ def test_every_golden_case_is_looked_at():
 
 
 @pytest.mark.parametrize("case", SCORED)
-def test_golden_pictures_are_scored_equally(case):
+def test_golden_images_are_scored_equally(case):
     golden, facts = arrays("segmentation_metrics"), ABOUT["cases"][case]
     metrics = SegmentationMetrics(NAMES)
     for number in range(facts["pictures"]):

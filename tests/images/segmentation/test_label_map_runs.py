@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.config import load
+from paddlevit_dist.data.path_index import PathIndex
 from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import look_at_labels
 from paddlevit_dist.images.segmentation.samples import LabelMapsPart
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
-from paddlevit_dist.loading.path_index import PathIndex
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
 
 from .layout_writers import SIZE, labelme, photo, save
 

@@ -1,4 +1,4 @@
-"""Pictures with label maps in each original layout: found by their path alone, with the classes of their authors."""
+"""Images with label maps in each original layout: found by their path alone, with the classes of their authors."""
 
 import json
 import pickle
@@ -36,8 +36,8 @@ def require_truth(open_split, truth):
         names = [Path(dataset.describe(index)).stem for index in range(len(dataset))]
         assert sorted(names) == sorted(name for of, name in truth if of == split)
         for index, name in enumerate(names):
-            picture, labels = dataset.read(index)
-            assert picture.mode == "RGB" and picture.size == SIZE[::-1]
+            image, labels = dataset.read(index)
+            assert image.mode == "RGB" and image.size == SIZE[::-1]
             assert labels.dtype == np.uint8 and np.array_equal(labels, truth[split, name])
             assert np.array_equal(dataset.labels_of(index), labels)
 
@@ -111,7 +111,7 @@ def test_own_folders_in_many_orders(name, root, opened):
 @pytest.mark.parametrize(
     "beside", ["train/a_mask.png", "train_labels/a_L.png", "masks/train/a.PNG", "train_mask/a.gif"]
 )
-def test_label_maps_beside_pictures_or_with_an_end_of_their_name(beside, root, opened):
+def test_label_maps_beside_images_or_with_an_end_of_their_name(beside, root, opened):
     values = numbers(0, [0, 1])
     photo(root / "train" / "a.JPG", format="JPEG")
     save(root / beside, values)
@@ -263,15 +263,15 @@ def test_an_unknown_colour_names_its_pixel(root, opened):
         opened().labels_of(0)
 
 
-def test_pictures_without_maps_and_maps_without_pictures_are_told(root, opened):
+def test_images_without_maps_and_maps_without_images_are_told(root, opened):
     own(root, "{0}/train/a.{1}", numbers(0, [0, 1]))
     photo(root / "images/train/alone.jpg")
     save(root / "masks/train/extra.png", numbers(0, [0, 1]))
     told = " ".join(opened().notices)
-    assert len(opened()) == 1 and "1 pictures of train have no label map" in told and "alone.jpg" in told
-    assert "1 label maps of train belong to no picture" in told and "extra.png" in told
+    assert len(opened()) == 1 and "1 images of train have no label map" in told and "alone.jpg" in told
+    assert "1 label maps of train belong to no image" in told and "extra.png" in told
     (root / "masks/train/a.png").unlink()
-    with pytest.raises(UserError, match="no picture of .*images/train has a label map in .*masks/train"):
+    with pytest.raises(UserError, match="no image of .*images/train has a label map in .*masks/train"):
         opened()
 
 
@@ -283,10 +283,10 @@ def test_a_list_that_names_what_is_missing(root, opened):
 
 
 def test_an_empty_folder_and_splits_that_are_not_there(root, opened):
-    with pytest.raises(UserError, match="nothing of label maps found; expected a folder with pictures and label maps"):
+    with pytest.raises(UserError, match="nothing of label maps found; expected a folder with images and label maps"):
         opened()
     own(root, "{0}/a.{1}", numbers(0, [0, 1]))
-    with pytest.raises(UserError, match="nothing of ade20k found, but pictures and label maps: -dataset=label_maps"):
+    with pytest.raises(UserError, match="nothing of ade20k found, but images and label maps: -dataset=label_maps"):
         opened("train", "ade20k")
     with pytest.raises(UserError, match="no split 'val'.*DATA.VAL_FRACTION divides the training set"):
         opened("val")
@@ -307,23 +307,23 @@ def test_outlines_of_unknown_classes_and_what_is_outside_of_them(root, opened):
 @pytest.mark.parametrize(
     "shape, message",
     [
-        ({"points": [[1, 1], [1e12, 1]], "shape_type": "circle"}, "far outside of any picture"),
+        ({"points": [[1, 1], [1e12, 1]], "shape_type": "circle"}, "far outside of any image"),
         ({"points": [[1, 1, 0]] * 4}, "not as Labelme writes it"),  # two numbers each would be other corners
     ],
 )
-def test_corners_that_no_picture_has(shape, message, root, opened):
+def test_corners_that_no_image_has(shape, message, root, opened):
     photo(root / "a.jpg", SIZE)
     (root / "a.json").write_text(json.dumps({"shapes": [{"label": "cat", **shape}], "imagePath": "a.jpg"}))
     with pytest.raises(UserError, match=message):
         opened().labels_of(0)
 
 
-def test_turned_pictures_of_outlines(root, opened):
+def test_turned_images_of_outlines(root, opened):
     LAYOUTS["labelme"][0](root)
     exif = Image.Exif()
     exif[0x0112] = 6
     photo(root / "a.jpg", SIZE[::-1], exif=exif)
-    assert opened().read(0)[0].size == SIZE[::-1]  # the file says the size of the turned picture
+    assert opened().read(0)[0].size == SIZE[::-1]  # the file says the size of the turned image
     with pytest.raises(UserError, match="turned before it was labelled, or after: try DATA.EXIF_ROTATE true"):
         opened(exif_rotate=False).read(0)
 

@@ -1,4 +1,4 @@
-"""The class of each pixel of a picture: views, sizes and windows, against formulas in numpy."""
+"""The class of each pixel of an image: views, sizes and windows, against formulas in numpy."""
 
 import cv2
 import numpy as np
@@ -18,7 +18,7 @@ def network(pixels):
     return F.conv2d(pixels.astype("float32") / 255 - 0.5, paddle.to_tensor(KERNEL), stride=4, padding=2)
 
 
-def picture(height, width, seed=1):
+def drawn_image(height, width, seed=1):
     pixels = np.random.default_rng(seed).integers(0, 256, (1, 3, height, width), dtype=np.uint8)
     return paddle.to_tensor(cv2.blur(pixels[0].transpose(1, 2, 0), (3, 3)).transpose(2, 0, 1)[None].copy())
 
@@ -39,7 +39,7 @@ def softmax(logits):
 
 @pytest.mark.parametrize(("size", "stored"), [((40, 56), (40, 56)), ((40, 56), (61, 83)), ((41, 30), (20, 17))])
 def test_logits_go_by_the_input_s_size_or_straight_to_the_stored_one(size, stored):
-    image, found = picture(*size), {}
+    image, found = drawn_image(*size), {}
     for is_direct in (False, True):
         steps = [stored] if is_direct else [size, stored]
         logits = as_numpy(image)
@@ -54,7 +54,7 @@ def test_logits_go_by_the_input_s_size_or_straight_to_the_stored_one(size, store
 
 
 def test_several_scales_and_the_mirror_image_are_joined_as_the_mean_of_their_softmax():
-    image, stored = picture(48, 64), (50, 70)
+    image, stored = drawn_image(48, 64), (50, 70)
     protocol = Protocol(scales=(0.5, 1.0, 1.3), flips=True, divisor=8)
     pixels, total = image.numpy()[0].transpose(1, 2, 0).astype(np.float32), 0
     for size in [(24, 32), (48, 64), (64, 88)]:  # 62.4 x 83.2 rounds to 62 x 83, and up to multiples of 8
@@ -66,19 +66,19 @@ def test_several_scales_and_the_mirror_image_are_joined_as_the_mean_of_their_sof
     is_sure = best[..., -1] - best[..., -2] > 1e-4
     found = class_map(network, image, stored, protocol).numpy()
     assert is_sure.mean() > 0.99 and np.array_equal(found[is_sure], total.argmax(axis=-1)[is_sure])
-    assert str(protocol).startswith("whole pictures; mean of scales 0.5, 1, 1.3; also mirrored; logits")
+    assert str(protocol).startswith("whole images; mean of scales 0.5, 1, 1.3; also mirrored; logits")
 
 
 def test_a_class_map_is_the_same_however_few_classes_are_large_at_once(monkeypatch):
-    image = picture(40, 56)
+    image = drawn_image(40, 56)
     expected = class_map(network, image, (90, 70), Protocol()).numpy()
     for classes in (1, 2, 4):
         monkeypatch.setattr(protocols, "_LARGEST_BYTES", classes * 4 * 90 * 70)
         assert np.array_equal(class_map(network, image, (90, 70), Protocol()).numpy(), expected)
 
 
-def test_windows_of_a_picture_of_any_height_keep_the_logits_of_one_row_of_windows(monkeypatch):
-    image, kept, seen = picture(400, 48), [], []
+def test_windows_of_an_image_of_any_height_keep_the_logits_of_one_row_of_windows(monkeypatch):
+    image, kept, seen = drawn_image(400, 48), [], []
     most_likely = protocols._most_likely
     monkeypatch.setattr(
         protocols, "_most_likely", lambda views, *rest: kept.append(views[0][0].shape) or most_likely(views, *rest)
@@ -97,7 +97,7 @@ def test_windows_of_a_picture_of_any_height_keep_the_logits_of_one_row_of_window
 
 
 def test_what_is_not_finite_is_no_class():
-    image = picture(16, 16)
+    image = drawn_image(16, 16)
     broken = class_map(lambda pixels: network(pixels) * float("nan"), image, (20, 20), Protocol())
     assert (broken.numpy() == 255).all()
     one = class_map(lambda pixels: network(pixels) + paddle.to_tensor(np.inf, "float32"), image, (16, 16), Protocol())

@@ -1,4 +1,4 @@
-"""The task that segments pictures: batches, terms of the loss, groups of parameters, pictures, what is refused, and for
+"""The task that segments images: batches, terms of the loss, groups of parameters, images, what is refused, and for
 what an update waits."""
 
 import math
@@ -9,17 +9,17 @@ import pytest
 from support import small_segmenters
 from support.updates import waits_of_an_update
 
-from paddlevit_dist import UserError, config
-from paddlevit_dist.contracts.sample_checks import BadSample
-from paddlevit_dist.contracts.task import Step, make_task
+from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
-from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, pictures_of
+from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, images_of
+from paddlevit_dist.tasks.sample_checks import BadSample
+from paddlevit_dist.tasks.task import Step, make_task
 
 UPERNET = ["MODEL.NAME", "upernet_of_tests"]
 
 
 def task_of(*words: str, opened: bool = True):
-    task = make_task(config.load([*small_segmenters.SHAPES, *words]).values)
+    task = make_task(settings.load([*small_segmenters.SHAPES, *words]).values)
     samples = {split: task.build_dataset(split, None) for split in ("train", "val")} if opened else {}
     return task, samples
 
@@ -38,33 +38,33 @@ def as_tensors(batch):
 def test_drawn_shapes_have_their_labels_and_a_background():
     task, samples = task_of()
     assert task.class_names == ["background", "circle", "square", "triangle"] and task.num_classes == 4
-    picture, labels = samples["val"].dataset.read(3)
-    assert labels.shape == (picture.height, picture.width) and labels.dtype == np.uint8
+    image, labels = samples["val"].dataset.read(3)
+    assert labels.shape == (image.height, image.width) and labels.dtype == np.uint8
     np.testing.assert_array_equal(labels, samples["val"].dataset.labels_of(3))
     assert len(np.unique(labels)) >= 2 and labels.max() <= 3
-    pixels = np.asarray(picture).astype(int)
+    pixels = np.asarray(image).astype(int)
     spread = [
         np.median(np.abs(pixels[labels == one] - np.median(pixels[labels == one], axis=0))) for one in (0, labels.max())
     ]
     assert max(spread) < 30  # each is of about one colour
 
 
-def test_pictures_of_an_evaluation_come_alone_and_whole():
+def test_images_of_an_evaluation_come_alone_and_whole():
     _, samples = task_of()
     taken = [samples["val"].sample(index, np.random.default_rng(0)) for index in (4, 0, 7)]
-    apart = pictures_of(as_tensors(collate(taken)))
-    assert [picture.index for picture in apart] == [4, 0, 7]
+    apart = images_of(as_tensors(collate(taken)))
+    assert [image.index for image in apart] == [4, 0, 7]
     for one, sample in zip(apart, taken):
         np.testing.assert_array_equal(one.image.numpy()[0], sample.image)
         np.testing.assert_array_equal(one.labels.numpy(), sample.labels)
         assert one.original_size == sample.labels.shape
-    nothing = SegmentationSample(taken[0].image, np.zeros((0, 0), np.uint8), 5, (9, 9))  # of a new picture
-    new, old = pictures_of(as_tensors(collate([nothing, taken[1]])))
+    nothing = SegmentationSample(taken[0].image, np.zeros((0, 0), np.uint8), 5, (9, 9))  # of a new image
+    new, old = images_of(as_tensors(collate([nothing, taken[1]])))
     assert new.labels.size == 0 and old.labels.shape == list(taken[1].labels.shape)
 
 
-def test_held_out_pictures_keep_their_labels(tmp_path):
-    task = make_task(config.load([*small_segmenters.SHAPES, "DATA.VAL_FRACTION", "0.25"]).values)
+def test_held_out_images_keep_their_labels(tmp_path):
+    task = make_task(settings.load([*small_segmenters.SHAPES, "DATA.VAL_FRACTION", "0.25"]).values)
     samples = {split: task.build_dataset(split, tmp_path) for split in ("train", "val")}
     assert (len(samples["train"]), len(samples["val"])) == (18, 6)
     whole = samples["val"].dataset.dataset
@@ -84,7 +84,7 @@ def test_a_label_that_is_no_class_is_refused():
     "words, said",
     [
         (["MODEL.NAME", "resnet18"], "resnet18 is not a model that labels pixels"),
-        (["DATA.DATASET", "synthetic_shapes"], "holds pictures with boxes"),
+        (["DATA.DATASET", "synthetic_shapes"], "holds images with boxes"),
         (["-num_classes=3"], "has 4 classes but MODEL.NUM_CLASSES"),
         (["SEGMENTATION.CLASS_WEIGHTS", "[1, 2]"], "has 2 numbers: expected one for each of the 4 classes"),
         (["DATA.EVAL_LONGEST_SIDE", "50"], "it limits DATA.EVAL_SHORTEST_SIDE"),
@@ -191,18 +191,18 @@ def test_a_recomputed_step_has_the_same_gradients(tmp_path):
         np.testing.assert_allclose(recomputed[name], value, atol=1e-6)
 
 
-# ---- pictures ------------------------------------------------------------------------------------------------------
+# ---- images ------------------------------------------------------------------------------------------------------
 
 
-def test_pictures_show_labels_in_the_colours_of_the_legend():
+def test_images_show_labels_in_the_colours_of_the_legend():
     task, samples = task_of()
     batch = training_batch(task, samples)
-    shown = task.pictures(samples["train"], batch, 1)
-    assert len(shown) == 3 and all(picture.dtype == np.uint8 and picture.ndim == 3 for picture, _ in shown)
+    shown = task.images(samples["train"], batch, 1)
+    assert len(shown) == 3 and all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in shown)
     share = np.count_nonzero(batch["labels"][0] != IGNORED) / batch["labels"][0].size
     assert shown[0][1] == f"32 x 32, {share:.0%} labelled"
-    names, colours = zip(*task.picture_legend())
+    names, colours = zip(*task.image_legend())
     assert list(names) == task.class_names and len(set(colours)) == 4
-    (picture, caption), *_ = task.evaluation_pictures(samples["val"], [2])
+    (image, caption), *_ = task.evaluation_images(samples["val"], [2])
     height, width = samples["val"].dataset.labels_of(2).shape
-    assert caption == f"{width} x {height}, 100% labelled" and picture.any()
+    assert caption == f"{width} x {height}, 100% labelled" and image.any()

@@ -9,7 +9,7 @@ from support.waits import counted_waits
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import given_weights
 from paddlevit_dist.commands.convert import with_our_names
-from paddlevit_dist.exporting.command import Trained, export
+from paddlevit_dist.export.command import Trained, export
 from paddlevit_dist.images.models.counting import count_parameters
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.models.segformer import SegFormerHead
@@ -62,7 +62,7 @@ def test_the_number_of_parameters_is_the_published_one(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_parameter_learns_and_pictures_of_any_size_get_logits(name):
+def test_every_parameter_learns_and_images_of_any_size_get_logits(name):
     paddle.seed(1)
     model = create_model(name, num_classes=CLASSES, dropout=0.0, **reduced(name))
     assert isinstance(model, Segmenter) and model.image_size == (64, 64) and model.in_channels == 3
@@ -91,7 +91,7 @@ def test_every_parameter_learns_and_pictures_of_any_size_get_logits(name):
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_a_picture_has_the_same_logits_in_any_batch(name):
+def test_an_image_has_the_same_logits_in_any_batch(name):
     model = small(name, seed=1)
     images = paddle.to_tensor(np.random.default_rng(3).standard_normal((3, 3, 64, 90)).astype("float32"))
     with paddle.no_grad():

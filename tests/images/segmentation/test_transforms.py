@@ -1,11 +1,10 @@
-"""Pictures and their labels stay together through resizing, cropping and mirroring, and colours change as published."""
+"""Images and their labels stay together through resizing, cropping and mirroring, and colours change as published."""
 
 import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.contracts.sample_checks import BadSample
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.transforms import (
     EvaluationTransform,
@@ -15,6 +14,7 @@ from paddlevit_dist.images.segmentation.transforms import (
 )
 from paddlevit_dist.images.transforms.resizing import fitted_scale, nearest, resized, scaled_size
 from paddlevit_dist.registry import TRANSFORMS, register_transform
+from paddlevit_dist.tasks.sample_checks import BadSample
 
 PADDING = (1, 2, 3)
 
@@ -35,14 +35,14 @@ def transform(**options) -> TrainingTransform:
     return TrainingTransform(**{**plain, **options})
 
 
-def pictures(height=30, width=40, seed=0):
+def drawn_images(height=30, width=40, seed=0):
     """Noise, and labels that its first channel tells."""
     pixels = np.random.default_rng(seed).integers(10, 200, (height, width, 3)).astype(np.uint8)
     return Image.fromarray(pixels), pixels[:, :, 0] % 7
 
 
 def blocks(height=30, width=40):
-    """A picture whose grey levels are 10 times its labels, which change every few pixels."""
+    """An image whose grey levels are 10 times its labels, which change every few pixels."""
     labels = (np.arange(height)[:, None] // 7 + np.arange(width)[None] // 9).astype(np.uint8)
     return Image.fromarray(np.repeat(10 * labels[:, :, None], 3, axis=2)), labels
 
@@ -51,22 +51,22 @@ def blocks(height=30, width=40):
 
 
 @pytest.mark.parametrize("flip", [0.0, 1.0])
-def test_each_pixel_keeps_its_label_and_what_is_beside_the_picture_has_none(flip):
-    picture, labels = pictures()
-    image, found = transform(flip_probability=flip, crop=(36, 24))(picture, labels, np.random.default_rng(3))
+def test_each_pixel_keeps_its_label_and_what_is_beside_the_image_has_none(flip):
+    drawn_image, labels = drawn_images()
+    image, found = transform(flip_probability=flip, crop=(36, 24))(drawn_image, labels, np.random.default_rng(3))
     assert image.shape == (3, 36, 24) and found.shape == (36, 24)
     np.testing.assert_array_equal(image[0, :30] % 7, found[:30])
     assert (found[30:] == IGNORED).all() and (image[:, 30:].reshape(3, -1).T == PADDING).all()
-    pixels = np.asarray(picture).transpose(2, 0, 1)
+    pixels = np.asarray(drawn_image).transpose(2, 0, 1)
     kept = image[:, :30, ::-1] if flip else image[:, :30]
     assert any(np.array_equal(kept, pixels[:, :, left : left + 24]) for left in range(17))
 
 
 def test_crops_reach_all_places_and_no_sample_depends_on_another():
-    picture, labels = pictures(8, 6)
+    drawn_image, labels = drawn_images(8, 6)
     cut = transform(crop=(5, 4))
-    seen = {cut(picture, labels, np.random.default_rng(seed))[0].tobytes() for seed in range(200)}
-    pixels = np.asarray(picture).transpose(2, 0, 1)
+    seen = {cut(drawn_image, labels, np.random.default_rng(seed))[0].tobytes() for seed in range(200)}
+    pixels = np.asarray(drawn_image).transpose(2, 0, 1)
     corners = [(top, left) for top in range(4) for left in range(3)]
     assert seen == {pixels[:, top : top + 5, left : left + 4].tobytes() for top, left in corners}
 
@@ -74,9 +74,9 @@ def test_crops_reach_all_places_and_no_sample_depends_on_another():
 @pytest.mark.parametrize("how", ["pillow", "opencv"])
 @pytest.mark.parametrize("scale", [0.5, 0.83, 1.0, 1.7, 3.1])
 def test_labels_lie_where_pixels_do_at_any_scale(how, scale):
-    picture, labels = blocks(60, 80)
+    drawn_image, labels = blocks(60, 80)
     size = scaled_size((60, 80), scale)
-    image, found = transform(scales=(scale, scale), crop=size, how=how)(picture, labels, np.random.default_rng(0))
+    image, found = transform(scales=(scale, scale), crop=size, how=how)(drawn_image, labels, np.random.default_rng(0))
     grey = image[0].astype(float) / 10
 
     def away(down, right):
@@ -106,16 +106,16 @@ def test_the_size_is_mmcvs():
 
 
 @pytest.mark.parametrize("size", [(30, 40), (21, 77), (90, 61)])
-def test_a_part_is_that_of_the_whole_resized_picture(size):
-    picture, _ = pictures()
+def test_a_part_is_that_of_the_whole_resized_image(size):
+    drawn_image, _ = drawn_images()
     part = (5, 7, 12, 11)
     for how in ("pillow", "opencv"):
-        whole, own = resized(picture, size, how), resized(picture, size, how, part)
+        whole, own = resized(drawn_image, size, how), resized(drawn_image, size, how, part)
         assert whole.shape[:2] == size and np.abs(whole[5:17, 7:18].astype(int) - own).max() <= 1
-    cvs = cv2.resize(np.asarray(picture), size[::-1], interpolation=cv2.INTER_LINEAR)
-    assert np.abs(cvs.astype(int) - resized(picture, size, "opencv")).max() <= 1
-    pillows = picture.resize(size[::-1], Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(np.asarray(pillows), resized(picture, size, "pillow"))
+    cvs = cv2.resize(np.asarray(drawn_image), size[::-1], interpolation=cv2.INTER_LINEAR)
+    assert np.abs(cvs.astype(int) - resized(drawn_image, size, "opencv")).max() <= 1
+    pillows = drawn_image.resize(size[::-1], Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(np.asarray(pillows), resized(drawn_image, size, "pillow"))
 
 
 # ---- which crop ----------------------------------------------------------------------------------------------------
@@ -124,16 +124,16 @@ def test_a_part_is_that_of_the_whole_resized_picture(size):
 def test_a_crop_of_one_class_is_drawn_again_and_at_most_ten_times():
     labels = np.zeros((40, 40), np.uint8)
     labels[:12, :12] = 1
-    picture = Image.fromarray(np.zeros((40, 40, 3), np.uint8))
+    drawn_image = Image.fromarray(np.zeros((40, 40, 3), np.uint8))
 
     def mixed(share, seed):
-        found = transform(crop=(16, 16), largest_share=share)(picture, labels, np.random.default_rng(seed))[1]
+        found = transform(crop=(16, 16), largest_share=share)(drawn_image, labels, np.random.default_rng(seed))[1]
         return 0.25 < found.mean() < 0.75
 
     free, limited = (np.mean([mixed(share, seed) for seed in range(150)]) for share in (1.0, 0.75))
     assert free < 0.2 and limited > 3 * free
     uniform = np.zeros((40, 40), np.uint8)  # nothing to be found: the last one is taken
-    assert not transform(crop=(16, 16), largest_share=0.75)(picture, uniform, np.random.default_rng(0))[1].any()
+    assert not transform(crop=(16, 16), largest_share=0.75)(drawn_image, uniform, np.random.default_rng(0))[1].any()
 
 
 def test_unlabelled_pixels_do_not_count_in_the_share():
@@ -169,13 +169,13 @@ def test_colours_change_within_the_published_ranges():
 
 
 def test_an_evaluation_sees_the_fitted_size_in_multiples():
-    picture, _ = pictures(30, 50)
-    assert EvaluationTransform()(picture).shape == (3, 30, 50)
-    np.testing.assert_array_equal(EvaluationTransform()(picture), np.asarray(picture).transpose(2, 0, 1))
-    assert EvaluationTransform(60, 90)(picture).shape == (3, 54, 90)
-    assert EvaluationTransform(60, 90, 32)(picture).shape == (3, 64, 96)
-    twice = cv2.resize(cv2.resize(np.asarray(picture), (90, 54)), (96, 64))  # as AlignedResize: two steps
-    found = EvaluationTransform(60, 90, 32, "opencv")(picture).transpose(1, 2, 0)
+    drawn_image, _ = drawn_images(30, 50)
+    assert EvaluationTransform()(drawn_image).shape == (3, 30, 50)
+    np.testing.assert_array_equal(EvaluationTransform()(drawn_image), np.asarray(drawn_image).transpose(2, 0, 1))
+    assert EvaluationTransform(60, 90)(drawn_image).shape == (3, 54, 90)
+    assert EvaluationTransform(60, 90, 32)(drawn_image).shape == (3, 64, 96)
+    twice = cv2.resize(cv2.resize(np.asarray(drawn_image), (90, 54)), (96, 64))  # as AlignedResize: two steps
+    found = EvaluationTransform(60, 90, 32, "opencv")(drawn_image).transpose(1, 2, 0)
     assert np.abs(found.astype(int) - twice).max() <= 2
 
 
@@ -214,10 +214,12 @@ def registered():
 
 @pytest.mark.parametrize("name", ["seeded", "turned"])
 def test_own_transforms_change_both_and_draw_from_the_samples_generator(registered, name):
-    picture, labels = pictures()
+    drawn_image, labels = drawn_images()
     shapes = set()
     for seed in range(12):
-        images = [transform(own=(name,), crop=(40, 40))(picture, labels, np.random.default_rng(seed)) for _ in range(2)]
+        images = [
+            transform(own=(name,), crop=(40, 40))(drawn_image, labels, np.random.default_rng(seed)) for _ in range(2)
+        ]
         np.testing.assert_array_equal(images[0][0], images[1][0])
         image, found = images[0]
         known = found != IGNORED
@@ -227,9 +229,9 @@ def test_own_transforms_change_both_and_draw_from_the_samples_generator(register
 
 
 def test_an_own_transform_that_returns_something_else_is_named(registered):
-    picture, labels = pictures()
+    drawn_image, labels = drawn_images()
     with pytest.raises(BadSample, match="transform grey returns an image uint8 .30, 40.*expected uint8"):
-        with_own("grey", picture, labels, np.random.default_rng(0))
+        with_own("grey", drawn_image, labels, np.random.default_rng(0))
     for made, message in (
         (None, "transform odd returns NoneType: expected a dictionary"),
         (
@@ -239,5 +241,5 @@ def test_an_own_transform_that_returns_something_else_is_named(registered):
     ):
         TRANSFORMS["odd"] = lambda made=made, **_: made
         with pytest.raises(BadSample, match=message):
-            with_own("odd", picture, labels, np.random.default_rng(0))
+            with_own("odd", drawn_image, labels, np.random.default_rng(0))
     del TRANSFORMS["odd"]

@@ -1,4 +1,4 @@
-"""Pictures with boxes in COCO's layout, or in any other with files of annotations in COCO's format."""
+"""Images with boxes in COCO's layout, or in any other with files of annotations in COCO's format."""
 
 import hashlib
 import itertools
@@ -9,28 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from ....contracts.dataset import require_split
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
-from ...data.annotated_files import picture_names
+from ....tasks.dataset import require_split
+from ...data.annotated_files import image_names
 from ...data.box_layouts import is_coco, json_files, says
 from ...data.formats import SPLIT_WORDS, folder_paths
 from ...data.odd_data import OddData
 from ...data.reading import SPLITS, existing_folder
 from ...run_lengths import outline
-from ..coco_files import CocoFile, Picture, elements, segmentation_at
-from .indexed_pictures import OBJECT, PICTURE, VERSION, About, IndexedPictures, Source, ensure_annotation_index, fill_in
+from ..coco_files import CocoFile, Image, elements, segmentation_at
+from .indexed_images import IMAGE, OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, fill_in
 
 _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "
     "one such file and folder for each split (DATA.TRAIN_ANNOTATIONS and so on name them)"
 )
-_LOOKED_AT = 40  # pictures, to find their folder
+_LOOKED_AT = 40  # images, to find their folder
 _SLACK = 0.01  # of shares: rounding
 
 
-class Coco(IndexedPictures):
-    """Pictures whose boxes, and perhaps masks, are in a file in COCO's format.
+class Coco(IndexedImages):
+    """Images whose boxes, and perhaps masks, are in a file in COCO's format.
 
     Its index, in the cache folder, belongs to the file's content; masks are read from the file itself when they are
     needed.
@@ -44,7 +44,7 @@ class Coco(IndexedPictures):
         split: str,
         cache_folder: Path,
         annotations: str | None = None,
-        pictures: str | None = None,
+        images: str | None = None,
         turned: bool | None = None,
         anywhere: bool = False,
     ) -> None:
@@ -52,17 +52,17 @@ class Coco(IndexedPictures):
 
         Args:
             annotations: its file, absolute or below ``data_path``; None: the one whose name says the split.
-            pictures: folder of its pictures, likewise; None: the one that has them.
-            turned: boxes were drawn on the pictures as their EXIF orientation turns them; None: if the file does not
-                say how large any picture is.
-            anywhere: pictures may lie outside of ``data_path`` and ``pictures``.
+            images: folder of its images, likewise; None: the one that has them.
+            turned: boxes were drawn on the images as their EXIF orientation turns them; None: if the file does not
+                say how large any image is.
+            anywhere: images may lie outside of ``data_path`` and ``images``.
         Raises:
             UserError: they are not found, or there are several; or the file is not as COCO describes it.
         """
         self.split = split
         data_path, file = _folder_and_file(data_path)
         root = existing_folder(data_path, "coco", _LAYOUT)
-        file, folder = find_files(root, split, annotations or (file if split == "train" else None), pictures)
+        file, folder = find_files(root, split, annotations or (file if split == "train" else None), images)
         self._file, self._below = file, os.path.relpath(folder, root)
         inside = () if anywhere else (root, folder)
         key = _digest(file, turned, *inside)
@@ -70,7 +70,7 @@ class Coco(IndexedPictures):
             cache_folder, f"coco-{split}", key, lambda: read_coco(file, folder, turned, inside)
         )
         super().__init__(folder, index, os.path.basename(file), index.about.is_turned)
-        self.notices = [f"{split}: {file}, pictures in {folder}", *self.notices]
+        self.notices = [f"{split}: {file}, images in {folder}", *self.notices]
         self._stream: Any = None
 
     @classmethod
@@ -96,7 +96,7 @@ class Coco(IndexedPictures):
 
     def beside(self) -> list[str]:
         named = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}
-        return [name for name in picture_names(self.root) if name not in named]
+        return [name for name in image_names(self.root) if name not in named]
 
     def masks(self, index: int) -> list[Any]:
         return [self._mask(row) for row in self._index.objects_of(index)]
@@ -118,15 +118,15 @@ def _folder_and_file(data_path: str | None) -> tuple[str | None, str | None]:
     return os.path.dirname(folder) if os.path.basename(folder).lower() == "annotations" else folder, path
 
 
-def find_files(root: str, split: str, annotations: str | None, pictures: str | None) -> tuple[str, str]:
-    """A split's file of annotations, and the folder of the pictures that it names.
+def find_files(root: str, split: str, annotations: str | None, images: str | None) -> tuple[str, str]:
+    """A split's file of annotations, and the folder of the images that it names.
 
     Raises:
         UserError: nothing, or more than one thing, fits.
     """
     file = _named(root, annotations, _key(split, "ANNOTATIONS"), os.path.isfile, "file")
     file = file or _find_annotations(root, split)
-    folder = _named(root, pictures, _key(split, "PICTURES"), os.path.isdir, "folder")
+    folder = _named(root, images, _key(split, "IMAGES"), os.path.isdir, "folder")
     return file, folder or _find_folder(root, split, file)
 
 
@@ -182,7 +182,7 @@ def _named_after(files: Sequence[str], split: str) -> list[str]:
 
 
 def _find_folder(root: str, split: str, file: str) -> str:
-    """The folder that has the pictures which a file of annotations names."""
+    """The folder that has the images which a file of annotations names."""
     names = _first_names(file)
     words = SPLIT_WORDS.get(split, (split,))
     folders = [
@@ -200,17 +200,17 @@ def _find_folder(root: str, split: str, file: str) -> str:
     if not any(hits):
         looked = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
         raise UserError(
-            f"the pictures of {file}, such as {names[0]}, are not below {root} (looked in {looked}): name their folder "
-            f"with {_key(split, 'PICTURES')}, or give -data_path a folder that holds both"
+            f"the images of {file}, such as {names[0]}, are not below {root} (looked in {looked}): name their folder "
+            f"with {_key(split, 'IMAGES')}, or give -data_path a folder that holds both"
         )
     return folders[hits.index(max(hits))]
 
 
 def _first_names(file: str) -> list[str]:
-    """The names of some pictures."""
+    """The names of some images."""
     try:
-        pictures = itertools.islice(elements(file, {"images": Picture}).get("images", ()), _LOOKED_AT)
-        names = [file_name(picture.value) for picture in pictures]
+        images = itertools.islice(elements(file, {"images": Image}).get("images", ()), _LOOKED_AT)
+        names = [file_name(image.value) for image in images]
     except (OSError, ValueError):  # told by whoever reads the whole file
         return []
     return [name for name in names if name is not None]
@@ -228,43 +228,43 @@ def _digest(file: str, *decides: Any) -> bytes:
 
 
 def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str] = ()) -> Source:
-    """The pictures, objects and categories of a file.
+    """The images, objects and categories of a file.
 
     Args:
-        folder: of the pictures.
-        turned: boxes were drawn on the pictures as their EXIF orientation turns them; None: if the file does not say
-            how large any picture is. Pictures whose size is missing are measured accordingly.
-        inside: folders of which one has to hold each picture; none: they may be anywhere.
+        folder: of the images.
+        turned: boxes were drawn on the images as their EXIF orientation turns them; None: if the file does not say
+            how large any image is. Images whose size is missing are measured accordingly.
+        inside: folders of which one has to hold each image; none: they may be anywhere.
     Raises:
         UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
     """
     coco, places = CocoFile(file), [os.path.join(one, "") for one in inside]
-    paths = [_path(coco, number, folder, places) for number in range(len(coco.pictures))]
+    paths = [_path(coco, number, folder, places) for number in range(len(coco.images))]
     _, first, of_path = np.unique(paths, return_index=True, return_inverse=True)
-    ids = np.array([one.id for one in coco.pictures])
-    coco.odd.note_all("picture", "whose file another one has too", ids[first[of_path] != np.arange(len(ids))])
-    pictures, sizes = np.zeros(len(ids), PICTURE), coco.sizes
+    ids = np.array([one.id for one in coco.images])
+    coco.odd.note_all("image", "whose file another one has too", ids[first[of_path] != np.arange(len(ids))])
+    images, sizes = np.zeros(len(ids), IMAGE), coco.sizes
     is_turned, unknown, told = fill_in(sizes, lambda row: os.path.join(folder, os.fsdecode(paths[row])), turned)
-    pictures["id"], pictures["height"], pictures["width"] = ids, sizes[:, 0], sizes[:, 1]
-    coco.odd.note_all("picture", f"without height or width: both were measured{told}", ids[unknown])
+    images["id"], images["height"], images["width"] = ids, sizes[:, 0], sizes[:, 1]
+    coco.odd.note_all("image", f"without height or width: both were measured{told}", ids[unknown])
     objects = np.zeros(len(coco.numbers), OBJECT)
     objects["box"], areas = np.array(coco.boxes).reshape(-1, 4), np.array(coco.areas)
     objects["area"] = np.where(np.isnan(areas), objects["box"][:, 2:].prod(axis=1), areas)
     for field, column in zip(("id", "label", "is_crowd", "bytes", "start"), coco.columns()):
         objects[field] = column
     objects, owners = objects[coco.kept], np.array(coco.owners)[coco.kept]
-    _note_odd_boxes(coco.odd, objects, pictures[owners])
+    _note_odd_boxes(coco.odd, objects, images[owners])
     has_masks = bool((objects["bytes"] > 0).any())
     if has_masks:
         coco.odd.note_all("object", "without a mask: the box is taken", objects["id"][objects["bytes"] == 0])
     names = [category.name for category in coco.categories.values()]
     about = About(names, list(coco.categories), has_masks, coco.has_annotations, coco.odd.lines(), is_turned)
-    return Source(about, paths, pictures, owners, objects)
+    return Source(about, paths, images, owners, objects)
 
 
 def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> bytes:
-    """The file of a picture, by its position; ``inside``: folders, of which one has to hold it if there are any."""
-    entry = coco.pictures[number]
+    """The file of an image, by its position; ``inside``: folders, of which one has to hold it if there are any."""
+    entry = coco.images[number]
     name = file_name(entry) or ""
     try:
         path = os.fsencode(name)
@@ -275,37 +275,37 @@ def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> by
     if inside and (os.path.isabs(path) or b".." in path):
         place = os.path.normpath(os.path.join(folder, name))
         if not place.startswith(tuple(inside)):
-            expected = f"expected a picture below {inside[0]}; DATA.PICTURES_ANYWHERE true allows others"
+            expected = f"expected an image below {inside[0]}; DATA.PICTURES_ANYWHERE true allows others"
             raise coco.error(number, entry, "file_name", expected)
     if entry.file_name is None:
-        coco.odd.note("picture", "without file_name: the end of coco_url is taken", entry.id)
+        coco.odd.note("image", "without file_name: the end of coco_url is taken", entry.id)
     elif "\\" in entry.file_name:
-        coco.odd.note("picture", "whose file_name has backslashes: taken for slashes", entry.id)
+        coco.odd.note("image", "whose file_name has backslashes: taken for slashes", entry.id)
     return path
 
 
-def _note_odd_boxes(odd: OddData, objects: np.ndarray, pictures: np.ndarray) -> None:
-    """Boxes that lie outside of their pictures, and those that all look as other programs write them."""
-    objects, pictures = (rows[(objects["box"][:, 2:] > 0).all(axis=1)] for rows in (objects, pictures))
+def _note_odd_boxes(odd: OddData, objects: np.ndarray, images: np.ndarray) -> None:
+    """Boxes that lie outside of their images, and those that all look as other programs write them."""
+    objects, images = (rows[(objects["box"][:, 2:] > 0).all(axis=1)] for rows in (objects, images))
     if not len(objects):
         return
     ids, low, sides = objects["id"], objects["box"][:, :2], objects["box"][:, 2:]
-    high, limits = low + sides, np.stack([pictures["width"], pictures["height"]], axis=1)
+    high, limits = low + sides, np.stack([images["width"], images["height"]], axis=1)
     outside = (high <= 0).any(axis=1) | (low >= limits).any(axis=1)
     beyond = (low < -1).any(axis=1) | (high > limits + 1).any(axis=1)
     if high.max() <= 1.0 + _SLACK and limits.min() > 2:
-        text = "with a box inside the first pixel, as all have: COCO's are in pixels, not shares of the picture"
+        text = "with a box inside the first pixel, as all have: COCO's are in pixels, not shares of the image"
         odd.note_all("object", text, ids)
     elif beyond.any() and (sides > low).all() and (sides <= limits + 1).all():
         text = "with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height"
         odd.note_all("object", text, ids)
-    odd.note_all("object", "with a box outside the picture: not learnt", ids[outside])
-    text = "with a box that reaches beyond the picture by more than a pixel: cut off for training"
+    odd.note_all("object", "with a box outside the image: not learnt", ids[outside])
+    text = "with a box that reaches beyond the image by more than a pixel: cut off for training"
     odd.note_all("object", text, ids[beyond & ~outside])
 
 
-def file_name(entry: Picture) -> str | None:
-    """The file of a picture, relative to the folder of pictures: as the entry has it, with slashes; or the folder and
+def file_name(entry: Image) -> str | None:
+    """The file of an image, relative to the folder of images: as the entry has it, with slashes; or the folder and
     file at the end of LVIS's ``coco_url``. None: it has neither."""
     name = entry.file_name
     if name is None and isinstance(entry.coco_url, str):

@@ -1,4 +1,4 @@
-"""What a dataset of pictures with boxes is: the picture and everything annotated in it, nothing filtered."""
+"""What a dataset of images with boxes is: the image and everything annotated in it, nothing filtered."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ....contracts.sample_groups import FOLDER
+from ....tasks.sample_groups import FOLDER
 from ...data.image_dataset import ImageDataset
 from ...data.odd_data import count
 
 
 class Annotations(NamedTuple):
-    """What is annotated in a picture: n objects in the file's order, those that nobody can learn from included.
+    """What is annotated in an image: n objects in the file's order, those that nobody can learn from included.
 
     Attributes:
-        boxes: float64 (n, 4), x and y of the upper left corner, width and height, in pixels of the stored picture.
+        boxes: float64 (n, 4), x and y of the upper left corner, width and height, in pixels of the stored image.
         labels: int64 (n,), position of the category among the dataset's ``category_ids``.
         areas: float64 (n,), square pixels, of the mask where there is one.
         is_crowd: bool (n,), a group of objects: not learnt, and what is found in it is neither right nor wrong.
@@ -37,12 +37,12 @@ class Annotations(NamedTuple):
 
 
 class DetectionDataset(ImageDataset):
-    """Pictures with boxes: ``read(index)`` returns ``(RGB picture, Annotations)``.
+    """Images with boxes: ``read(index)`` returns ``(RGB image, Annotations)``.
 
     ``class_names`` and ``category_ids`` are known without reading anything. Label ``k`` stands for ``category_ids[k]``.
     """
 
-    holds = "pictures with boxes"
+    holds = "images with boxes"
     groups_by = FOLDER
     #: number of each category in the file that names them, ascending
     category_ids: tuple[int, ...] = ()
@@ -50,53 +50,53 @@ class DetectionDataset(ImageDataset):
     has_masks: bool = False
 
     def read(self, index: int) -> tuple[Image.Image, Annotations]:  # type: ignore[override] # many labels
-        """Picture ``index`` in mode "RGB", and what is annotated in it.
+        """Image ``index`` in mode "RGB", and what is annotated in it.
 
         Raises:
-            UserError: the picture cannot be read, or has another size than its annotations say.
+            UserError: the image cannot be read, or has another size than its annotations say.
         """
         raise NotImplementedError
 
     def annotations(self, index: int) -> Annotations:
-        """What is annotated in picture ``index``, where possible without opening it."""
+        """What is annotated in image ``index``, where possible without opening it."""
         return self.read(index)[1]
 
     def size(self, index: int) -> tuple[int, int]:
-        """Height and width of picture ``index`` in pixels, without opening it where its annotations say them."""
+        """Height and width of image ``index`` in pixels, without opening it where its annotations say them."""
         width, height = self.read(index)[0].size
         return height, width
 
     @property
     def image_ids(self) -> np.ndarray:
-        """int64 (samples,), the number of each picture in its file; all different."""
+        """int64 (samples,), the number of each image in its file; all different."""
         return np.arange(1, len(self) + 1)
 
     def missing(self) -> Sequence[int]:
-        """The pictures whose files are not there, as far as that is known from lists of folders."""
+        """The images whose files are not there, as far as that is known from lists of folders."""
         return ()
 
     def image_id(self, index: int) -> int:
-        """The number of picture ``index`` in its file."""
+        """The number of image ``index`` in its file."""
         return int(self.image_ids[index])
 
     @property
     def sizes(self) -> np.ndarray:
-        """int64 (samples, 2), height and width of every picture."""
+        """int64 (samples, 2), height and width of every image."""
         return np.array([self.size(index) for index in range(len(self))], dtype=np.int64).reshape(-1, 2)
 
     def beside(self) -> Sequence[str]:
-        """The pictures in the dataset's folder that its annotations do not name, as far as that is known."""
+        """The images in the dataset's folder that its annotations do not name, as far as that is known."""
         return ()
 
     def learnable(self) -> np.ndarray:
-        """bool (samples,): there is something to learn in the picture."""
+        """bool (samples,): there is something to learn in the image."""
         return np.array([self.annotations(index).is_learnable.any() for index in range(len(self))], dtype=bool)
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
-        """What it holds in words: pictures, boxes, how many of each category, crowds, pictures without boxes.
+        """What it holds in words: images, boxes, how many of each category, crowds, images without boxes.
 
         Args:
-            chosen: int64, of these pictures only.
+            chosen: int64, of these images only.
         """
         found = [self.annotations(index) for index in (range(len(self)) if chosen is None else chosen.tolist())]
         labels = np.concatenate([np.zeros(0, np.int64), *(one.labels for one in found)])
@@ -108,20 +108,20 @@ _MOST_TOLD = 20  # categories; of more than these, the most and the least freque
 
 
 def told(class_names: Sequence[str], boxes: np.ndarray, labels: np.ndarray, is_crowd: np.ndarray) -> str:
-    """``4 pictures, 7 boxes: cat 5, dog 2; 1 picture without boxes``.
+    """``4 images, 7 boxes: cat 5, dog 2; 1 image without boxes``.
 
     Args:
-        boxes: int (pictures,), how many each has.
+        boxes: int (images,), how many each has.
         labels: int (boxes,), of all boxes; is_crowd: (boxes,), those that stand for a group.
     """
     numbers = np.bincount(labels.astype(np.int64), minlength=len(class_names))
     crowds, empty = int(is_crowd.sum()), np.count_nonzero(boxes == 0)
-    said = f"{count(len(boxes), 'picture')}, {count(len(labels), 'box')}"
+    said = f"{count(len(boxes), 'image')}, {count(len(labels), 'box')}"
     order = np.argsort(-numbers, kind="stable").tolist()
     named = [f"{class_names[label]} {numbers[label]:,}" for label in order]
     if len(named) > _MOST_TOLD:
         named = [*named[: _MOST_TOLD // 2], "…", *named[-3:]]
     said += f": {', '.join(named)}" if named else ""
     more = [f"{crowds:,} of them {'a crowd' if crowds == 1 else 'crowds'}"] if crowds else []
-    more += [f"{count(empty, 'picture')} without boxes"] if empty else []
+    more += [f"{count(empty, 'image')} without boxes"] if empty else []
     return "; ".join([said, *more])

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....contracts.sample_checks import BadSample
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
+from ....tasks.sample_checks import BadSample
 from ...data.held_out import Part, of_row, write_rows
+from ...data.image_samples import ImageSamples, opened
 from ...data.inspection import Inspection
 from ...data.odd_data import count
-from ...data.picture_samples import PictureSamples, opened
 from ...run_lengths import decode
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE
 from .detection_dataset import Annotations, DetectionDataset
@@ -22,19 +22,19 @@ HOST = "__host__"  # key of a batch; lists, which no loader turns into tensors
 _OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
 # How an evaluation's log names its scores.
 EVALUATED_AS = {
-    SINGLE: "one picture per forward pass: no score depends on the batches",
-    ONE_SIZE: "pictures of one size, without their proportions, as an exported model takes them",
-    EQUAL_SHAPES: "pictures of equal shapes together, without padding: no score depends on the batches",
+    SINGLE: "one image per forward pass: no score depends on the batches",
+    ONE_SIZE: "images of one size, without their proportions, as an exported model takes them",
+    EQUAL_SHAPES: "images of equal shapes together, without padding: no score depends on the batches",
     PADDED: "padded batches, whose padding stays zero in the backbone (MODEL.MASK_PADDING)",
 }
 
 
-class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
-    """Pictures of another dataset: those held out for validation, the others, those with something to learn, or all in
+class ImagesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
+    """Images of another dataset: those held out for validation, the others, those with something to learn, or all in
     another order. Pickled as that dataset and the name of a memory-mapped file of rows."""
 
     dataset: Any
-    labels = None  # type: ignore[assignment] # of a picture there are many
+    labels = None  # type: ignore[assignment] # of an image there are many
     image_id, size, annotations = map(of_row, ("image_id", "size", "annotations"))
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
@@ -74,28 +74,28 @@ def open_samples(
     inspection: Inspection | None = None,
     by_shape: bool = False,
 ) -> "DetectionSamples":
-    """The pictures of ``split``, with the transform for training or for an evaluation, and lines about them in their
+    """The images of ``split``, with the transform for training or for an evaluation, and lines about them in their
     ``notices``.
 
     Args:
         is_training: samples carry what is annotated; otherwise their indices and sizes, see ``samples``.
         with_masks: those for training carry masks.
-        inspection: looks at some pictures before a run relies on them; one for all its splits.
+        inspection: looks at some images before a run relies on them; one for all its splits.
         by_shape: those for an evaluation come ordered by their size after the transform.
     Raises:
-        UserError: the data are missing or damaged, or hold no pictures with boxes, or no masks where these are asked
+        UserError: the data are missing or damaged, or hold no images with boxes, or no masks where these are asked
             for.
     """
     data = config.DATA
-    dataset, notices = opened(config, DetectionDataset, PicturesPart, split, cache_folder)
+    dataset, notices = opened(config, DetectionDataset, ImagesPart, split, cache_folder)
     if is_training and not data.KEEP_EMPTY:
         kept = np.flatnonzero(dataset.learnable())
         left = len(dataset) - len(kept)
         if left:
             dataset = _part(dataset, kept, "learnable", cache_folder)
-            notices.append(f"{count(left, 'training picture')} with nothing to learn left out (DATA.KEEP_EMPTY false)")
+            notices.append(f"{count(left, 'training image')} with nothing to learn left out (DATA.KEEP_EMPTY false)")
     if not len(dataset):
-        raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
+        raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
     if inspection is not None:
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
         notices += inspection.look(dataset, split, dataset.num_classes or 0)
@@ -107,14 +107,14 @@ def open_samples(
     return samples
 
 
-def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> PicturesPart:
-    """All pictures, those of equal size after ``resized`` together, so that batches of them need no padding."""
+def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> ImagesPart:
+    """All images, those of equal size after ``resized`` together, so that batches of them need no padding."""
     sizes = np.array([resized((height, width)) for height, width in dataset.sizes.tolist()]).reshape(-1, 2)
     return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
 
 
-def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path) -> PicturesPart:
-    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}", rows))
+def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path) -> ImagesPart:
+    return ImagesPart(dataset, write_rows(cache_folder, f"images-{name}", rows))
 
 
 _POOL = 64  # groups that are formed together: more make shapes more similar, fewer keep company more random
@@ -122,13 +122,13 @@ _POOLS = 4  # at least, or every epoch of a small dataset would have the same gr
 
 
 class DetectionSample(NamedTuple):
-    """A picture as the network sees it, with n objects; in an evaluation n is 0, whatever is annotated.
+    """An image as the network sees it, with n objects; in an evaluation n is 0, whatever is annotated.
 
     Attributes:
         index: of the sample.
         is_training: what is annotated comes with it.
         image: uint8 (3, height, width); float32 where levels are not whole (``DATA.EVAL_RESIZE torchvision``).
-        original_size: height and width of the stored picture.
+        original_size: height and width of the stored image.
         boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of ``image``.
         labels: int64 (n,).
         masks: uint8 (n, height, width), 1 inside; None: not asked for.
@@ -143,13 +143,13 @@ class DetectionSample(NamedTuple):
     masks: np.ndarray | None = None
 
 
-class DetectionSamples(PictureSamples):
-    """A dataset of pictures with boxes with its transform.
+class DetectionSamples(ImageSamples):
+    """A dataset of images with boxes with its transform.
 
     Args:
         is_training: samples carry what is annotated, except crowds and boxes without an area.
         with_masks: they carry masks too.
-        group: so many pictures that follow one another in an epoch have similar shapes; 0: the order is free.
+        group: so many images that follow one another in an epoch have similar shapes; 0: the order is free.
     Raises:
         UserError: masks are asked for, and the dataset has none.
     """
@@ -177,15 +177,15 @@ class DetectionSamples(PictureSamples):
         return draw_grouped_order(self.dataset.sizes, self.group, generator) if self.group else None
 
     def read_sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
-        picture, annotations = self.dataset.read(index)
+        image, annotations = self.dataset.read(index)
         kept = np.flatnonzero(annotations.is_learnable) if self.is_training else np.empty(0, np.int64)
-        view = self.transform(whole_view(picture, annotations.boxes[kept], kept), generator)
-        masks = self._masks(view, annotations, (picture.size[1], picture.size[0])) if self.with_masks else None
+        view = self.transform(whole_view(image, annotations.boxes[kept], kept), generator)
+        masks = self._masks(view, annotations, (image.size[1], image.size[0])) if self.with_masks else None
         return DetectionSample(
             index,
             self.is_training,
-            np.ascontiguousarray(np.asarray(view.picture).transpose(2, 0, 1)),
-            (picture.size[1], picture.size[0]),
+            np.ascontiguousarray(np.asarray(view.image).transpose(2, 0, 1)),
+            (image.size[1], image.size[0]),
             view.boxes.astype(np.float32),
             annotations.labels[view.objects],
             masks,
@@ -205,7 +205,7 @@ class DetectionSamples(PictureSamples):
 
 
 def collate(samples: Sequence[DetectionSample], side: int = 0) -> dict[str, Any]:
-    """A batch of N pictures, padded at the right and at the bottom, for training or for an evaluation, whichever its
+    """A batch of N images, padded at the right and at the bottom, for training or for an evaluation, whichever its
     samples are for; in training with at most M objects each.
 
     Args:
@@ -215,7 +215,7 @@ def collate(samples: Sequence[DetectionSample], side: int = 0) -> dict[str, Any]
         padding. In training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, zeros where there are fewer, M at least 1;
         ``labels`` int64 (N, M), -1 where there are fewer; ``box_counts`` int64 (N,); with masks ``masks`` uint8
         (N, M, H, W). In an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64 (N, 2), height
-        and width of the stored pictures. Whole numbers are in the host's memory as well, see ``host_facts``.
+        and width of the stored images. Whole numbers are in the host's memory as well, see ``host_facts``.
     """
     number, first = len(samples), samples[0]
     sizes = np.array([sample.image.shape[1:] for sample in samples], dtype=np.int64)
@@ -247,11 +247,11 @@ def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def largest_side(data: Any, sizes: np.ndarray) -> int:
-    """No training picture has a longer side in pixels.
+    """No training image has a longer side in pixels.
 
     Args:
         data: the configuration's DATA.
-        sizes: int64 (samples, 2), of the stored pictures.
+        sizes: int64 (samples, 2), of the stored images.
     """
     if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
         return int(data.LONGEST_SIDE)
@@ -260,10 +260,10 @@ def largest_side(data: Any, sizes: np.ndarray) -> int:
 
 
 def passes(sizes: np.ndarray, how: str) -> list[list[int]]:
-    """Which pictures of a batch go through the network together: positions in the batch, each once.
+    """Which images of a batch go through the network together: positions in the batch, each once.
 
     Args:
-        sizes: int64 (N, 2), of the pictures without padding.
+        sizes: int64 (N, 2), of the images without padding.
         how: one of DETECTION.EVALUATE_AS.
     """
     if how == PADDED:
@@ -277,15 +277,15 @@ def passes(sizes: np.ndarray, how: str) -> list[list[int]]:
 
 
 def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Generator) -> np.ndarray:
-    """A permutation of all pictures, int64 (pictures,), in which every ``group`` that follow one another, from the
+    """A permutation of all images, int64 (images,), in which every ``group`` that follow one another, from the
     first on, are of similar proportions, so that a batch needs less padding; those that fill no group come last. Where
     nothing is grouped, a third of what a detector computes on COCO is padding.
 
     It depends on the generator and on ``group`` alone, not on batches and processes: an epoch that another number of
-    processes continues sees every picture once.
+    processes continues sees every image once.
 
     Args:
-        sizes: int64 (pictures, 2), height and width.
+        sizes: int64 (images, 2), height and width.
     """
     order = generator.permutation(len(sizes))
     proportions = np.log(np.maximum(sizes[:, 1], 1) / np.maximum(sizes[:, 0], 1))
@@ -300,7 +300,7 @@ def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Gener
 
 
 def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
-    """Look for the files of all pictures; lines about those that are missing and replaced, and about pictures that
+    """Look for the files of all images; lines about those that are missing and replaced, and about images that
     nothing is said of.
 
     Raises:
@@ -309,12 +309,12 @@ def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
     beside = dataset.beside()
     lines = []
     if beside:
-        are = "picture is" if len(beside) == 1 else "pictures are"
+        are = "image is" if len(beside) == 1 else "images are"
         lines = [f"{len(beside):,} {are} beside those of {split} without annotations, and not read, as {beside[0]}"]
     missing = dataset.missing()
     if not len(missing):
         return lines
-    scope = f"{len(missing):,} of {len(dataset):,} pictures of {split} are not there, as {dataset.describe(missing[0])}"
+    scope = f"{len(missing):,} of {len(dataset):,} images of {split} are not there, as {dataset.describe(missing[0])}"
     if is_replaced and len(missing) < len(dataset):
         return [*lines, f"{scope}: the next ones take their place (DATA.ON_BAD_SAMPLE skip)"]
     skip = ", or let DATA.ON_BAD_SAMPLE skip take the next ones" if split == "train" else ""

@@ -1,17 +1,17 @@
-"""Built-in pictures of drawn shapes with boxes and masks, so that a first training of a detector needs no download."""
+"""Built-in images of drawn shapes with boxes and masks, so that a first training of a detector needs no download."""
 
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from ...data.drawn_shapes import Drawn, DrawnPictures, paint
+from ...data.drawn_shapes import Drawn, DrawnImages, paint
 from ...run_lengths import runs_of_mask
 from .detection_dataset import Annotations, DetectionDataset
 
 
-class SyntheticShapes(DrawnPictures, DetectionDataset):
-    """Drawn pictures whose masks are a shape's visible pixels, of which others cover a quarter at most, and whose boxes
+class SyntheticShapes(DrawnImages, DetectionDataset):
+    """Drawn images whose masks are a shape's visible pixels, of which others cover a quarter at most, and whose boxes
     are the smallest ones around these. There are no crowds."""
 
     has_masks = True

@@ -1,9 +1,9 @@
-"""What training and evaluation do to pictures with boxes, resized, cropped and mirrored together; everything random
+"""What training and evaluation do to images with boxes, resized, cropped and mirrored together; everything random
 comes from the sample's generator.
 
 The recipe is that of DETR's authors (N. Carion et al., "End-to-End Object Detection with Transformers", 2020, section
-4 and facebookresearch/detr, datasets/coco.py): mirror half of the pictures; resize to one of several sizes; half of the
-pictures are cropped before that, at a size of their own.
+4 and facebookresearch/detr, datasets/coco.py): mirror half of the images; resize to one of several sizes; half of the
+images are cropped before that, at a size of their own.
 
 Masks follow from where each row and column of the view comes from: cutting and nearest-neighbour resizing treat rows
 and columns apart, so any number of steps is one choice of rows and one of columns, made once at the end.
@@ -22,17 +22,17 @@ Size = tuple[int, int]  # height, width
 
 
 class View(NamedTuple):
-    """Part of a picture, and the n objects seen in it.
+    """Part of an image, and the n objects seen in it.
 
     Attributes:
-        picture: of Pillow, mode "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255.
+        image: of Pillow, mode "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255.
         boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty.
-        objects: int64 (n,), which of the stored picture's annotations each is.
-        rows: int64 (height,), the row of the stored picture that each row of a mask comes from.
+        objects: int64 (n,), which of the stored image's annotations each is.
+        rows: int64 (height,), the row of the stored image that each row of a mask comes from.
         columns: int64 (width,), the same for columns.
     """
 
-    picture: Any
+    image: Any
     boxes: np.ndarray
     objects: np.ndarray
     rows: np.ndarray
@@ -44,52 +44,52 @@ class View(NamedTuple):
         return len(self.rows), len(self.columns)
 
     def mask(self, stored: np.ndarray) -> np.ndarray:
-        """The mask of an object in this view, from that in the stored picture: (height, width) of any type."""
+        """The mask of an object in this view, from that in the stored image: (height, width) of any type."""
         return stored.take(self.columns, axis=1).take(self.rows, axis=0)  # whole rows are copied at once
 
 
-def whole_view(picture: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> View:
-    """The picture as it is stored, with boxes cut off at its edges and without those that lie outside.
+def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> View:
+    """The image as it is stored, with boxes cut off at its edges and without those that lie outside.
 
     Args:
         boxes: float64 (n, 4), x, y, width, height.
         objects: int64 (n,), which annotations these are.
     """
     corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)  # (n, 4)
-    width, height = picture.size
-    return _inside(View(picture, corners, objects, np.arange(height), np.arange(width)))
+    width, height = image.size
+    return _inside(View(image, corners, objects, np.arange(height), np.arange(width)))
 
 
 def flip(view: View) -> View:
     """Mirrored left to right."""
-    width = view.picture.size[0]
+    width = view.image.size[0]
     boxes = view.boxes[:, [2, 1, 0, 3]] * (-1, 1, -1, 1) + (width, 0, width, 0)
-    picture = view.picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return view._replace(picture=picture, boxes=boxes, columns=view.columns[::-1])
+    image = view.image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return view._replace(image=image, boxes=boxes, columns=view.columns[::-1])
 
 
 def resize(view: View, size: Size) -> View:
-    """Scaled to ``size``: the picture with Pillow's bilinear filter as torchvision does, masks by nearest neighbours as
+    """Scaled to ``size``: the image with Pillow's bilinear filter as torchvision does, masks by nearest neighbours as
     torch does."""
     if size == view.size:
         return view
-    return _scaled(view, size, view.picture.resize(size[::-1], Image.Resampling.BILINEAR))
+    return _scaled(view, size, view.image.resize(size[::-1], Image.Resampling.BILINEAR))
 
 
 def resize_as_torchvision(view: View, size: Size) -> View:
     """Scaled as torchvision's detectors scale their input: between the four nearest pixels, however small the result,
     and without rounding to whole levels."""
-    pixels = np.asarray(view.picture, np.float32)
+    pixels = np.asarray(view.image, np.float32)
     for axis, side in enumerate(size):
         pixels = between_two(pixels, axis, side)
     return _scaled(view, size, pixels)
 
 
-def _scaled(view: View, size: Size, picture: Any) -> View:
+def _scaled(view: View, size: Size, image: Any) -> View:
     (height, width), (new_height, new_width) = view.size, size
     scale = np.array([new_width / width, new_height / height] * 2)
     return View(
-        picture,
+        image,
         view.boxes * scale,
         view.objects,
         view.rows[np.arange(new_height) * height // new_height],
@@ -103,7 +103,7 @@ def crop(view: View, top: int, left: int, size: Size) -> View:
     height, width = size
     return _inside(
         View(
-            view.picture.crop((left, top, left + width, top + height)),
+            view.image.crop((left, top, left + width, top + height)),
             view.boxes - (left, top, left, top),
             view.objects,
             view.rows[top : top + height],
@@ -145,7 +145,7 @@ class EvaluationTransform:
 
     Attributes:
         how: ``PILLOW``, or ``TORCHVISION``: with its rounding and its interpolation.
-        size: height and width of all pictures in place of these sides; None: they keep their proportions.
+        size: height and width of all images in place of these sides; None: they keep their proportions.
     """
 
     shortest: int = 800
@@ -159,7 +159,7 @@ class EvaluationTransform:
         return resized(view, self.resized(view.size))
 
     def resized(self, size: Size) -> Size:
-        """Height and width after the resize of a picture of ``size``."""
+        """Height and width after the resize of an image of ``size``."""
         if self.size is not None:
             return self.size
         fitted = fitted_size_of_torchvision if self.how == TORCHVISION else fitted_size
@@ -171,10 +171,10 @@ class TrainingTransform:
     """Mirror, perhaps crop, resize, change colours.
 
     Attributes:
-        shortest: sizes of the shorter side, of which each picture takes one.
+        shortest: sizes of the shorter side, of which each image takes one.
         longest: the longer side is not larger than this.
-        flip_probability: of a mirrored picture.
-        crop_probability: of a picture that is first resized to one of ``shortest_to_crop`` and cropped.
+        flip_probability: of a mirrored image.
+        crop_probability: of an image that is first resized to one of ``shortest_to_crop`` and cropped.
         shortest_to_crop: sizes of the shorter side for that.
         crop_sides: smallest and largest height and width of the crop.
         colour_jitter: strength of the change of brightness, contrast and saturation, 0 for none.
@@ -197,7 +197,7 @@ class TrainingTransform:
         if self.colour_jitter:
             from ...transforms.policies import ColorJitter
 
-            view = view._replace(picture=ColorJitter(self.colour_jitter)(view.picture, generator))
+            view = view._replace(image=ColorJitter(self.colour_jitter)(view.image, generator))
         return view
 
     def _crop(self, view: View, generator: np.random.Generator) -> View:
@@ -206,7 +206,7 @@ class TrainingTransform:
         view = resize(view, fitted_size(view.size, shortest, 10 * max(shortest, self.longest)))
         low, high = self.crop_sides
         width, height = (
-            int(generator.integers(min(low, side), min(high, side), endpoint=True)) for side in view.picture.size
+            int(generator.integers(min(low, side), min(high, side), endpoint=True)) for side in view.image.size
         )
         top, left = (
             int(generator.integers(0, side - kept, endpoint=True)) for side, kept in zip(view.size, (height, width))
@@ -235,7 +235,7 @@ def evaluation_transform(config: Any) -> EvaluationTransform:
 
 
 def export_size(config: Any) -> Size:
-    """Height and width of the pictures that an exported model takes."""
+    """Height and width of the images that an exported model takes."""
     side = config.DATA.EVAL_SHORTEST_SIDE
     height, width = config.DETECTION.EXPORT_SIZE or (side, side)
     return height, width

@@ -1,4 +1,4 @@
-"""Pictures with boxes in Pascal VOC's layout: an XML file for each picture, and lists of the pictures of each split."""
+"""Images with boxes in Pascal VOC's layout: an XML file for each image, and lists of the images of each split."""
 
 import math
 import os
@@ -10,47 +10,47 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from tqdm import tqdm
 
-from ....contracts.dataset import require_split
 from ....runtime.errors import UserError
 from ....runtime.text_files import read_bytes, read_text
-from ...data.annotated_files import picture_names, pictures_in, readable, stamp
-from ...data.box_layouts import VOC_ANNOTATIONS, VOC_PICTURES
+from ....tasks.dataset import require_split
+from ...data.annotated_files import image_names, images_in, readable, stamp
+from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
 from ...data.formats import SPLIT_WORDS, folder_paths, names_in, readable_suffixes, suffix_of
 from ...data.image_dataset import read_class_names
 from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
 from ..settings import EDGES, PIXELS
-from .indexed_pictures import OBJECT, VERSION, About, IndexedPictures, Source, ensure_annotation_index, fill_in
+from .indexed_images import OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, fill_in
 
 _LARGEST_BYTES = 1 << 24
 _DIFFICULT = "marked as difficult: not learnt, and neither right nor wrong where found, as COCO treats crowds"
 _FROM_0 = (
-    "with corners at 0 or -1, where VOC counts pixels from 1: if they are distances from the picture's edges, set "
+    "with corners at 0 or -1, where VOC counts pixels from 1: if they are distances from the image's edges, set "
     f"DATA.VOC_CORNERS {EDGES}"
 )
 _LAYOUT = (
     "with Annotations/*.xml, JPEGImages/ and ImageSets/Main/train.txt and val.txt (VOCdevkit/VOC2007, for example), or "
-    "with train/ and val/ that hold pictures and their .xml files"
+    "with train/ and val/ that hold images and their .xml files"
 )
 
 
 class Part(NamedTuple):
-    """Pictures and their annotations, of one year for example.
+    """Images and their annotations, of one year for example.
 
     Attributes:
-        annotations, pictures: folders.
+        annotations, images: folders.
         lists: folder of the lists of splits; None: there is none.
         name: said in messages.
     """
 
     annotations: str
-    pictures: str
+    images: str
     lists: str | None
     name: str
 
 
-class Voc(IndexedPictures):
-    """Pictures whose boxes are in Pascal VOC's XML files.
+class Voc(IndexedImages):
+    """Images whose boxes are in Pascal VOC's XML files.
 
     Objects marked as difficult are treated as COCO treats crowds: not learnt, and whoever finds one is neither right
     nor wrong, as in VOC's own evaluation. Categories are the sorted names that occur in any of the XML files, or the
@@ -68,14 +68,14 @@ class Voc(IndexedPictures):
         turned: bool | None = None,
         corners: str = PIXELS,
     ) -> None:
-        """Serve ``split``: the pictures of the list of that name, or of the folder.
+        """Serve ``split``: the images of the list of that name, or of the folder.
 
         Args:
             chosen: name of another list, such as "trainval".
-            turned: boxes were drawn on the pictures as their EXIF orientation turns them; None: if no file says how
-                large its picture is.
+            turned: boxes were drawn on the images as their EXIF orientation turns them; None: if no file says how
+                large its image is.
             corners: ``PIXELS``: they count pixels from 1 and are inside the box, as VOC's rules have it; ``EDGES``:
-                they are distances from the picture's edges.
+                they are distances from the image's edges.
         Raises:
             UserError: the layout is another, or a file is missing or not as VOC's are.
         """
@@ -93,7 +93,7 @@ class Voc(IndexedPictures):
         self._parts = list(dict.fromkeys(part for part, _ in stems))
         super().__init__(root, index, "its XML file", index.about.is_turned)
         where = ", ".join(dict.fromkeys(part.name for part, _ in stems))
-        self.notices = [f"{split}: {count(len(stems), 'picture')} of {where}", *self.notices]
+        self.notices = [f"{split}: {count(len(stems), 'image')} of {where}", *self.notices]
 
     @classmethod
     def open(cls, config: Any, split: str, cache_folder: Path) -> "Voc":
@@ -109,7 +109,7 @@ class Voc(IndexedPictures):
         found = []
         for part in self._parts:
             annotated = {name[: -len(".xml")] for name in _xml_files(part)}
-            paths = (os.path.join(part.pictures, name) for name in picture_names(part.pictures))
+            paths = (os.path.join(part.images, name) for name in image_names(part.images))
             found += [path for path in paths if os.path.splitext(os.path.basename(path))[0] not in annotated]
         return [os.path.relpath(path, self.root) for path in found if path not in read]
 
@@ -119,7 +119,7 @@ def parts_of(root: str) -> list[Part]:
     for folder in (root, os.path.join(root, "VOCdevkit")):
         found = [_part(folder, "")] if _part(folder, "") else []
         inner = ((path, os.path.basename(path)) for path in folder_paths(folder))
-        known = VOC_ANNOTATIONS + VOC_PICTURES
+        known = VOC_ANNOTATIONS + VOC_IMAGES
         found += [part for path, name in inner if name not in known for part in [_part(path, name)] if part]
         if found:
             return found
@@ -134,8 +134,8 @@ def _part(folder: str, name: str) -> Part | None:
     if annotations and any(file.lower().endswith(".xml") for file in names_in(annotations)[:50]):
         lists = os.path.join(folder, "ImageSets", "Main")
         lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
-        pictures = _first_there(folder, VOC_PICTURES) or folder
-        return Part(annotations, pictures, lists if os.path.isdir(lists) else None, shown)
+        images = _first_there(folder, VOC_IMAGES) or folder
+        return Part(annotations, images, lists if os.path.isdir(lists) else None, shown)
     if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in names_in(folder)[:50]):
         return Part(folder, folder, None, shown)
     return None
@@ -150,7 +150,7 @@ def _xml_files(part: Part) -> list[str]:
 
 
 def _stems(root: str, split: str) -> list[tuple[Part, str]]:
-    """The pictures of a split: the part and the name without suffix of each."""
+    """The images of a split: the part and the name without suffix of each."""
     parts = parts_of(root)
     if not parts:
         raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
@@ -161,7 +161,7 @@ def _stems(root: str, split: str) -> list[tuple[Part, str]]:
         return [(part, stem) for part, file in listed for stem in _listed(file)]
     of_folders = [part for part in parts if part.name.lower() in words and not part.lists]
     if not of_folders and split == "train" and len(parts) == 1 and not parts[0].lists:
-        of_folders = parts  # one folder of pictures, which DATA.VAL_FRACTION may divide
+        of_folders = parts  # one folder of images, which DATA.VAL_FRACTION may divide
     if of_folders:
         return [(part, name[: -len(".xml")]) for part in of_folders for name in _xml_files(part)]
     known = [name[:-4] for part in parts if part.lists for name in names_in(part.lists) if name.endswith(".txt")]
@@ -174,18 +174,18 @@ def _stems(root: str, split: str) -> list[tuple[Part, str]]:
 
 
 def _listed(file: str) -> list[str]:
-    """The pictures of a list: the first word of each line, and not those that the second marks as without the class."""
+    """The images of a list: the first word of each line, and not those that the second marks as without the class."""
     with readable(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
     stems = [_stem(words[0]) for words in lines if words and (len(words) == 1 or words[1] != "-1")]
     if len(set(stems)) < len(stems):
         twice = next(stem for stem in stems if stems.count(stem) > 1)
-        raise UserError(f"{file} lists {twice} twice: each picture belongs there once")
+        raise UserError(f"{file} lists {twice} twice: each image belongs there once")
     return stems
 
 
 def _stem(name: str) -> str:
-    """What a list calls a picture, without folder and suffix, which some lists have."""
+    """What a list calls an image, without folder and suffix, which some lists have."""
     name = os.path.basename(name.replace("\\", "/"))
     return os.path.splitext(name)[0] if suffix_of(os.fsencode(name)) in readable_suffixes() else name
 
@@ -200,7 +200,7 @@ def _read(
 ) -> Source:
     known: dict[str, int] = {}  # names of categories in the order in which they were met
     odd = OddData()
-    pictures = {part.pictures: pictures_in(part.pictures) for part in dict.fromkeys(part for part, _ in stems)}
+    images = {part.images: images_in(part.images) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
     if missing:
@@ -213,15 +213,15 @@ def _read(
         if file in positions:
             position = positions[file]
             part, stem = stems[position]
-            paths[position] = os.path.join(part.pictures, _picture(stem, tree, pictures[part.pictures]))
+            paths[position] = os.path.join(part.images, _image(stem, tree, images[part.images]))
             sizes[position] = _side(tree, "height"), _side(tree, "width")
             found[position] = _objects(file, tree, known, 1 if corners == PIXELS else 0, odd)
     is_turned, unknown, told = fill_in(sizes, paths.__getitem__, turned)
-    odd.note_all("picture", f"without a size in the XML file: measured{told}", [paths[row] for row in unknown])
+    odd.note_all("image", f"without a size in the XML file: measured{told}", [paths[row] for row in unknown])
     for path, size, rows in zip(paths, sizes, found):
         low, high = rows["box"][:, :2], rows["box"][:, :2] + rows["box"][:, 2:]
         beyond = (low < -1).any(axis=1) | (high > size[::-1] + 1).any(axis=1)
-        text = "with a box that reaches beyond the picture by more than a pixel: cut off for training"
+        text = "with a box that reaches beyond the image by more than a pixel: cut off for training"
         odd.note_all("object", text, [path] * int(beyond.sum()))
     ordered = names if names is not None else sorted(known)
     if not ordered:
@@ -244,8 +244,8 @@ def _tree(file: str) -> Element:
         raise UserError(f"{file} is not an annotation: {error}") from error
 
 
-def _picture(stem: str, tree: Element, there: dict[str, str]) -> str:
-    """The file of a picture: that of the same name; else what its annotation says; else what VOC would have."""
+def _image(stem: str, tree: Element, there: dict[str, str]) -> str:
+    """The file of an image: that of the same name; else what its annotation says; else what VOC would have."""
     named = os.path.basename((tree.findtext("filename") or "").strip().replace("\\", "/"))
     return there.get(stem) or there.get(os.path.splitext(named)[0]) or named or f"{stem}.jpg"
 
@@ -284,7 +284,7 @@ def _name(entry: Element) -> str:
 
 
 def _side(tree: Element, name: str) -> int:
-    """Pixels; 0 where the file does not say a number that a picture may have."""
+    """Pixels; 0 where the file does not say a number that an image may have."""
     try:
         value = float(tree.findtext(f"size/{name}") or 0)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Pictures with boxes in YOLO's layout: a text file for each picture, with shares of its width and height."""
+"""Images with boxes in YOLO's layout: a text file for each image, with shares of its width and height."""
 
 import os
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from ...data.annotated_files import readable, stamp
 from ...data.formats import stems
 from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
-from ...data.yolo_files import LAYOUT, description_of, labels_of, names_of, pictures_of
+from ...data.yolo_files import LAYOUT, description_of, images_of, labels_of, names_of
 from ...run_lengths import outline
-from .indexed_pictures import OBJECT, VERSION, About, IndexedPictures, Source, ensure_annotation_index, measure
+from .indexed_images import OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, measure
 
 _SLACK = 0.01  # shares may pass 0 and 1 by so much: rounding
 _LARGEST_LABELS = 1 << 24
 
 
-class Yolo(IndexedPictures):
-    """Pictures whose boxes are lines ``class x y width height`` of text files, shares of the picture from 0 to 1 with x
+class Yolo(IndexedImages):
+    """Images whose boxes are lines ``class x y width height`` of text files, shares of the image from 0 to 1 with x
     and y of the box's middle, or outlines ``class x1 y1 x2 y2 ...``, whose masks are polygons.
 
-    The labels of images/train/a.jpg are in labels/train/a.txt; a picture without such a file has no boxes. Classes are
+    The labels of images/train/a.jpg are in labels/train/a.txt; an image without such a file has no boxes. Classes are
     those of data.yaml, or the lines of classes.txt; their numbers are their categories'.
     """
 
@@ -36,7 +36,7 @@ class Yolo(IndexedPictures):
         """Serve ``split``.
 
         Args:
-            turned: boxes were drawn on the pictures as their EXIF orientation turns them, as most programs show them.
+            turned: boxes were drawn on the images as their EXIF orientation turns them, as most programs show them.
         Raises:
             UserError: the layout is another, or a file of labels is not as YOLO's are.
         """
@@ -44,16 +44,14 @@ class Yolo(IndexedPictures):
         root = existing_folder(data_path, "yolo", LAYOUT)
         described = description_of(root)
         names = described.names if described else names_of(root)
-        pictures = pictures_of(root, split, described)
-        labels = [labels_of(picture) for picture in pictures]
-        key = stamp(f"yolo {VERSION} {names} {turned}\n", [*pictures, *labels])
-        index = ensure_annotation_index(
-            cache_folder, f"yolo-{split}", key, lambda: _read(root, pictures, names, turned)
-        )
+        images = images_of(root, split, described)
+        labels = [labels_of(image) for image in images]
+        key = stamp(f"yolo {VERSION} {names} {turned}\n", [*images, *labels])
+        index = ensure_annotation_index(cache_folder, f"yolo-{split}", key, lambda: _read(root, images, names, turned))
         super().__init__(root, index, "its labels' index", turned)
         where = described.file if described else root
         self.notices = [
-            f"{split}: {count(len(pictures), 'picture')} of {where}",
+            f"{split}: {count(len(images), 'image')} of {where}",
             *(described.notices if described else ()),
             *self.notices,
         ]
@@ -74,26 +72,26 @@ class Yolo(IndexedPictures):
         return found
 
 
-def _read(root: str, pictures: list[str], names: dict[int, str], turned: bool) -> Source:
-    sizes = measure(pictures, turned)
+def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> Source:
+    sizes = measure(images, turned)
     label_of = {number: label for label, number in enumerate(names)}
     odd = OddData()
-    found = [np.zeros(0, OBJECT)] * len(pictures)
-    for position, picture in enumerate(
-        tqdm(pictures, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
+    found = [np.zeros(0, OBJECT)] * len(images)
+    for position, image in enumerate(
+        tqdm(images, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
     ):
-        file = labels_of(picture)
+        file = labels_of(image)
         if not os.path.isfile(file):
-            odd.note("picture", "without a file of labels: no boxes", picture)
+            odd.note("image", "without a file of labels: no boxes", image)
             continue
         found[position] = np.array(_rows(file, sizes[position].tolist(), label_of, odd), OBJECT)
     has_masks = any((rows["bytes"] > 0).any() for rows in found)
     about = About(list(names.values()), list(names), has_masks, True, odd.lines())
-    return Source.of(about, root, pictures, stems(pictures), sizes, found)
+    return Source.of(about, root, images, stems(images), sizes, found)
 
 
 def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: OddData) -> list[tuple[Any, ...]]:
-    """The objects in a file of labels of a picture of this height and width, as rows of OBJECT."""
+    """The objects in a file of labels of an image of this height and width, as rows of OBJECT."""
     with readable(file):
         content = read_bytes(file, _LARGEST_LABELS)
     rows: list[tuple[Any, ...]] = []
@@ -116,7 +114,7 @@ def _rows(file: str, size: Sequence[int], label_of: dict[int, int], odd: OddData
             raise _wrong(file, number, line, f"there is no such class: {len(label_of)} are named, from 0 on")
         shares = values[1:]
         if not all(abs(share) < 2 for share in shares):
-            raise _wrong(file, number, line, "expected shares of the picture from 0 to 1, not pixels")
+            raise _wrong(file, number, line, "expected shares of the image from 0 to 1, not pixels")
         if not all(-_SLACK <= share <= 1 + _SLACK for share in shares):
             odd.note("line", "with a share beyond 0 to 1: cut off for training", file)
         if len(shares) == 4 and min(shares[2:]) <= 0:

@@ -11,10 +11,10 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ....contracts.task import Term
 from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....runtime.transfers import read, to_device
+from ....tasks.task import Term
 from ..boxes import corners, generalised_iou, relative
 from ..detector import Criterion, Outputs, Targets
 
@@ -27,7 +27,7 @@ class LayerLosses(NamedTuple):
 
     Attributes:
         label: (L,), the weighted cross-entropy over all queries.
-        box: (L,), the L1 distance of matched boxes, as shares of the picture.
+        box: (L,), the L1 distance of matched boxes, as shares of the image.
         giou: (L,), 1 - the generalised IoU of matched boxes.
         classes: int64 (L, N, Q), the class that each query was to have.
         matches: of queries with objects.
@@ -49,7 +49,7 @@ class SetCriterion(Criterion):
     With the normaliser "global" each is divided by its count over all devices and micro-batches: objects, and the
     weights of all queries, 1 for one with an object and ``no_object_weight`` for any other. "reference" is as the
     authors have it: the class terms are divided by the weights on each device and micro-batch, so a device whose
-    pictures have few objects counts them more. (Where there are fewer objects than devices, the authors divide by one
+    images have few objects counts them more. (Where there are fewer objects than devices, the authors divide by one
     for each device; here it is by the objects.)
 
     Args:
@@ -80,9 +80,7 @@ class SetCriterion(Criterion):
         self.weights = {"class": class_weight, "box": box_weight, "giou": giou_weight}
         self.no_object_weight = no_object_weight
         self.cost = CostWeights(class_weight if cost_class is None else cost_class, cost_box, cost_giou)
-        self._seen = self._left_out = self._most = (
-            0  # objects since the last report: all, without a query, of a picture
-        )
+        self._seen = self._left_out = self._most = 0  # objects since the last report: all, without a query, of an image
         self.suffixes: tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
         known = ("class", "box", "giou") if self.is_global else ("box", "giou")
         self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in known)
@@ -93,7 +91,7 @@ class SetCriterion(Criterion):
         return {name: known[name.replace(_AUXILIARY, "")] for name in self.count_names}
 
     def class_count(self, objects: np.ndarray) -> float:
-        """The weights of all queries of pictures with so many ``objects``, int (N,)."""
+        """The weights of all queries of images with so many ``objects``, int (N,)."""
         matched = int(np.minimum(objects, self.queries).sum())
         return matched + self.no_object_weight * (len(objects) * self.queries - matched)
 
@@ -126,7 +124,7 @@ class SetCriterion(Criterion):
         if self._left_out:
             said = [
                 f"{self._left_out:,} of {self._seen:,} objects on the first device had no query to find them: a "
-                f"picture holds up to {self._most:,}, and MODEL.NUM_QUERIES is {self.queries:,}; raise it"
+                f"image holds up to {self._most:,}, and MODEL.NUM_QUERIES is {self.queries:,}; raise it"
             ]
         self._seen = self._left_out = self._most = 0
         return said
@@ -136,7 +134,7 @@ class SetCriterion(Criterion):
 
         Args:
             logits: (L, N, Q, classes + 1).
-            boxes: (L, N, Q, 4), centre, width and height as shares of the picture.
+            boxes: (L, N, Q, 4), centre, width and height as shares of the image.
         """
         labels, wanted = targets.labels, relative(targets.boxes.astype(boxes.dtype), targets.sizes)
         matches = match(logits, boxes, labels, wanted, self.cost)
@@ -162,17 +160,17 @@ class SetCriterion(Criterion):
 
     def _classes(self, labels: paddle.Tensor, matches: "Matches") -> paddle.Tensor:
         """The class that each query is to have, int64 (L, N, Q)."""
-        pictures = labels.shape[0]
-        nothing = paddle.full([pictures, 1], self.num_classes, dtype=labels.dtype)
+        images = labels.shape[0]
+        nothing = paddle.full([images, 1], self.num_classes, dtype=labels.dtype)
         table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
-        places = matches.object_of + np.arange(pictures)[:, None] * table.shape[1]
+        places = matches.object_of + np.arange(images)[:, None] * table.shape[1]
         return paddle.gather(table.flatten(), to_device(places.ravel())).reshape(list(places.shape))
 
     @staticmethod
     def _matched_boxes(boxes: paddle.Tensor, matches: "Matches") -> paddle.Tensor:
         """The box of each object's query, (L, N, M, 4)."""
-        layers, pictures, queries, _ = boxes.shape
-        places = matches.query_of + np.arange(layers * pictures).reshape(layers, pictures, 1) * queries
+        layers, images, queries, _ = boxes.shape
+        places = matches.query_of + np.arange(layers * images).reshape(layers, images, 1) * queries
         flat = paddle.gather(boxes.reshape([-1, 4]), to_device(places.ravel()))
         return flat.reshape([*places.shape, 4])
 
@@ -186,14 +184,14 @@ class CostWeights(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """Matched pairs of L layers and N pictures, with Q queries and at most M objects, in the host's memory.
+    """Matched pairs of L layers and N images, with Q queries and at most M objects, in the host's memory.
 
     Attributes:
         query_of: int64 (L, N, M), the query of each object; 0 where there is none.
-        weight_of: float32 (L, N, M), 1 for an object that has a query, else 0; NaN for all objects of a picture for
+        weight_of: float32 (L, N, M), 1 for an object that has a query, else 0; NaN for all objects of an image for
             which a prediction was not finite, so that the loss is not either.
         object_of: int64 (L, N, Q), the object of each query; M where it has none.
-        counts: int64 (N,), objects of each picture; where they are more than queries, only Q have one.
+        counts: int64 (N,), objects of each image; where they are more than queries, only Q have one.
     """
 
     query_of: np.ndarray
@@ -206,14 +204,14 @@ class Matches(NamedTuple):
 def match(
     logits: paddle.Tensor, boxes: paddle.Tensor, labels: paddle.Tensor, targets: paddle.Tensor, weights: CostWeights
 ) -> Matches:
-    """Match queries with objects, each picture and each layer by itself. The host waits for the device once, for the
+    """Match queries with objects, each image and each layer by itself. The host waits for the device once, for the
     costs of all layers.
 
     Source: DETR, section 3.1, equation 1.
 
     Args:
-        logits: (L, N, Q, classes + 1); boxes: (L, N, Q, 4), centre, width and height as shares of the picture.
-        labels: int64 (N, M), -1 where a picture has fewer objects; targets: (N, M, 4), as ``boxes``.
+        logits: (L, N, Q, classes + 1); boxes: (L, N, Q, 4), centre, width and height as shares of the image.
+        labels: int64 (N, M), -1 where an image has fewer objects; targets: (N, M, 4), as ``boxes``.
 
     Raises:
         UserError: SciPy is not installed.
@@ -222,18 +220,18 @@ def match(
     costs, counts = read(
         pair_costs(logits, boxes, labels, targets, weights), (labels >= 0).astype("int64").sum(axis=1)
     )  # (L, N, Q, M), (N,)
-    layers, pictures, queries, most = costs.shape
-    query_of = np.zeros((layers, pictures, most), dtype=np.int64)
-    weight_of = np.zeros((layers, pictures, most), dtype=np.float32)
-    object_of = np.full((layers, pictures, queries), most, dtype=np.int64)
+    layers, images, queries, most = costs.shape
+    query_of = np.zeros((layers, images, most), dtype=np.int64)
+    weight_of = np.zeros((layers, images, most), dtype=np.float32)
+    object_of = np.full((layers, images, queries), most, dtype=np.int64)
     for layer in range(layers):
-        for picture, number in enumerate(counts):
-            own = costs[layer, picture, :, :number]
+        for image, number in enumerate(counts):
+            own = costs[layer, image, :, :number]
             is_finite = np.isfinite(own).all()
             rows, columns = assign(own if is_finite else np.zeros_like(own))
-            query_of[layer, picture, columns] = rows
-            object_of[layer, picture, rows] = columns
-            weight_of[layer, picture, columns] = 1.0 if is_finite else np.nan
+            query_of[layer, image, columns] = rows
+            object_of[layer, image, rows] = columns
+            weight_of[layer, image, columns] = 1.0 if is_finite else np.nan
     return Matches(query_of, weight_of, object_of, counts)
 
 

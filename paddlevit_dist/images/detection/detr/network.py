@@ -11,9 +11,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....contracts.model import Model
 from ....models import create_model, model_options
 from ....runtime.errors import UserError
+from ....tasks.model import Model
 from ...models.layers import Conv2D
 from .. import key_names
 from ..detections import Detections
@@ -50,10 +50,10 @@ class Detr(Detector):
         feature_level: which of its maps the transformer sees, counted as Python counts; -1 is the coarsest.
         dilation, frozen_batch_norm, frozen_stages: of the backbone, see ``ResNet``; one that has no such option takes
             none of them.
-        mask_padding: the backbone zeroes what is padded after each layer, and a picture in a padded batch gives the
-            numbers of the picture alone. Otherwise a batch is as the authors have it, where padding changes them.
+        mask_padding: the backbone zeroes what is padded after each layer, and an image in a padded batch gives the
+            numbers of the image alone. Otherwise a batch is as the authors have it, where padding changes them.
         embed_dim, num_heads, feedforward, encoder_layers, decoder_layers: of the transformer.
-        num_queries: the most objects that can be found in a picture.
+        num_queries: the most objects that can be found in an image.
         dropout: rate in the transformer.
         anchors: queries begin at points on a grid, and boxes are told from them (see ``Anchors``). The authors' do not.
     """
@@ -125,7 +125,7 @@ class Detr(Detector):
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
     ) -> Outputs:
         """``logits`` (N, queries, classes + 1), the last of them "no object", and ``boxes`` (N, queries, 4): centre,
-        width and height as shares of the picture without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
+        width and height as shares of the image without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
         the same of every decoder layer, the last of them included."""
         found, _ = self.encode(images, sizes)
         logits, boxes = single_or_double(self.class_embed(found)), single_or_double(self.bbox_embed(found))
@@ -159,7 +159,7 @@ class Detr(Detector):
         return maps[self.feature_level]
 
     def cells(self, images: paddle.Tensor, found: paddle.Tensor, sizes: paddle.Tensor | None) -> Cells:
-        """Which cells of the map ``found`` hold a picture."""
+        """Which cells of the map ``found`` hold an image."""
         padded, grid = tuple(images.shape[2:]), tuple(found.shape[2:])
         return cells_of(sizes, padded, grid, self.stride if self.mask_padding else None)
 
@@ -198,7 +198,7 @@ def _precision_of(x: paddle.Tensor) -> str:
 
 
 def _detections(found: np.ndarray, size: np.ndarray) -> Detections:
-    """Boxes, scores and classes (queries, 6) of one picture, best first; ``size`` is height and width."""
+    """Boxes, scores and classes (queries, 6) of one image, best first; ``size`` is height and width."""
     found = found[np.argsort(-found[:, 4], kind="stable")]
     height, width = size
     centre, half = found[:, :2], found[:, 2:4] / 2

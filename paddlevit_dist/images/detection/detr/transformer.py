@@ -22,7 +22,7 @@ _TEMPERATURE = 10000.0
 
 
 class Cells(NamedTuple):
-    """The rows and columns of a map that hold a picture; what is padded lies at the right and the bottom.
+    """The rows and columns of a map that hold an image; what is padded lies at the right and the bottom.
 
     Attributes:
         rows: bool (N or 1, height).
@@ -40,14 +40,14 @@ class Cells(NamedTuple):
 def cells_of(
     sizes: paddle.Tensor | None, padded: tuple[int, int], grid: tuple[int, int], stride: int | None = None
 ) -> Cells:
-    """Which cells of a map hold a picture.
+    """Which cells of a map hold an image.
 
     Args:
-        sizes: int64 (N, 2), height and width of each picture in pixels; None: nothing is padded.
+        sizes: int64 (N, 2), height and width of each image in pixels; None: nothing is padded.
         padded: (height, width) of the batch in pixels.
         grid: (height, width) of the map.
         stride: None: a cell is the pixel that the authors' nearest resizing of the mask finds for it, which depends on
-            the batch. A number: a picture has ceil(pixels / stride) cells, as many as without the batch.
+            the batch. A number: an image has ceil(pixels / stride) cells, as many as without the batch.
     """
     if sizes is None:
         return Cells(*(paddle.ones([1, cells], dtype="bool") for cells in grid))
@@ -65,8 +65,8 @@ def sine_embedding(cells: Cells, channels: int, dtype: str = "float32") -> paddl
     """The sine embedding of each cell, (N or 1, height * width, channels): the first half is the row's, the rest the
     column's.
 
-    Source: DETR, appendix A.4, with the authors' normalisation: positions count a picture's cells from 1 and end at
-    2 pi. A padded cell beside a picture has position 0 on the axis that leads away from it.
+    Source: DETR, appendix A.4, with the authors' normalisation: positions count an image's cells from 1 and end at
+    2 pi. A padded cell beside an image has position 0 on the axis that leads away from it.
 
     Args:
         channels: a multiple of 4.
@@ -81,7 +81,7 @@ def sine_embedding(cells: Cells, channels: int, dtype: str = "float32") -> paddl
 
 
 def _positions(inside: paddle.Tensor) -> paddle.Tensor:
-    """(N, cells): numbers of the cells from 1, scaled so that a picture ends at 2 pi; what is padded counts as its last
+    """(N, cells): numbers of the cells from 1, scaled so that an image ends at 2 pi; what is padded counts as its last
     cell."""
     last = inside.sum(axis=1, keepdim=True)  # (N, 1)
     # ``cumsum`` of a single row would wait for a GPU.
@@ -97,7 +97,7 @@ def waves(position: paddle.Tensor, channels: int) -> paddle.Tensor:
 
 
 def grid_points(number: int) -> np.ndarray:
-    """Row and column of points that fill a picture evenly, float64 (number, 2), as shares of it from 0 to 1."""
+    """Row and column of points that fill an image evenly, float64 (number, 2), as shares of it from 0 to 1."""
     rows = max(round(math.sqrt(number)), 1)
     points = []
     for row, own in enumerate(np.array_split(np.arange(number), rows)):
@@ -117,7 +117,7 @@ class Anchors(nn.Layer):
         self.register_buffer("points", paddle.to_tensor(grid_points(number), dtype=paddle.get_default_dtype()))
 
     def start(self, memory: paddle.Tensor, cells: Cells) -> paddle.Tensor:
-        """What the encoder's output (batch, cells, dim) holds at the points of each picture, (batch, queries, dim)."""
+        """What the encoder's output (batch, cells, dim) holds at the points of each image, (batch, queries, dim)."""
         width = cells.columns.shape[1]
         down, across = (side.astype(self.points.dtype).sum(axis=1, keepdim=True) for side in cells)  # (N or 1, 1)
         rows = paddle.floor(self.points[:, 0] * down)  # (N or 1, queries)

@@ -1,4 +1,4 @@
-"""What is kept of evaluated pictures, small enough to gather from all ranks; precision and recall of them, and the
+"""What is kept of evaluated images, small enough to gather from all ranks; precision and recall of them, and the
 twelve numbers that COCO reports.
 
 Each number is formed as pycocotools forms it, in the same order of operations: they are equal to the last digit.
@@ -16,25 +16,25 @@ from ....runtime.errors import UserError
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
 AREA_NAMES = ("all", "small", "medium", "large")
 AREA_RANGES = np.array([[0, 1e5**2], [0, 32**2], [32**2, 96**2], [96**2, 1e5**2]], np.float64)  # pixels, ends included
-MAX_DETECTIONS = (1, 10, 100)  # of one picture and class
-_JOINED_AFTER = 256  # pictures
+MAX_DETECTIONS = (1, 10, 100)  # of one image and class
+_JOINED_AFTER = 256  # images
 
 
 class MatchTable(NamedTuple):
-    """One or more pictures after matching. Bit ``10 * area + threshold`` of an answer belongs to
+    """One or more images after matching. Bit ``10 * area + threshold`` of an answer belongs to
     ``AREA_RANGES[area]`` and ``IOU_THRESHOLDS[threshold]``.
 
     Attributes:
-        image_ids: int64 (pictures,), ascending and different.
-        counts: int32 (pictures,), rows of each picture.
-        num_true: int32 (pictures,), annotations of each picture, without crowds.
-        labels: uint16 (rows,), class of each detection; the rows of a picture are ordered by class, and within a class
+        image_ids: int64 (images,), ascending and different.
+        counts: int32 (images,), rows of each image.
+        num_true: int32 (images,), annotations of each image, without crowds.
+        labels: uint16 (rows,), class of each detection; the rows of an image are ordered by class, and within a class
             by falling score.
         scores: float32 or float64 (rows,).
         found: uint64 (rows,), bits of true positives.
         ignored: uint64 (rows,), bits of detections that count as neither true nor false.
-        totals: int64 (classes, areas), annotations that can be found in all these pictures.
-        annotated: int32 (n, 2 + areas), for each picture and class in it, in this order: position in ``image_ids``,
+        totals: int64 (classes, areas), annotations that can be found in all these images.
+        annotated: int32 (n, 2 + areas), for each image and class in it, in this order: position in ``image_ids``,
             class, and its annotations that can be found in each range of areas.
     """
 
@@ -50,18 +50,18 @@ class MatchTable(NamedTuple):
 
     @classmethod
     def empty(cls, num_classes: int) -> "MatchTable":
-        """A table without pictures."""
-        pictures = (np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int32))
+        """A table without images."""
+        images = (np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int32))
         rows = (np.zeros(0, dtype) for dtype in (np.uint16, np.float32, np.uint64, np.uint64))
         totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
-        return cls(*pictures, *rows, totals, np.zeros((0, 2 + len(AREA_RANGES)), np.int32))
+        return cls(*images, *rows, totals, np.zeros((0, 2 + len(AREA_RANGES)), np.int32))
 
     @classmethod
     def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
-        """One table of the pictures of several, ordered by picture; at least one table.
+        """One table of the images of several, ordered by image; at least one table.
 
         Raises:
-            UserError: a picture is in two of them, so that its detections would count twice.
+            UserError: an image is in two of them, so that its detections would count twice.
         """
         image_ids = np.concatenate([table.image_ids for table in tables])
         counts = np.concatenate([table.counts for table in tables])
@@ -70,12 +70,12 @@ class MatchTable(NamedTuple):
         totals = np.sum([table.totals for table in tables], axis=0)
         annotated = np.concatenate([table.annotated for table in tables])
         sizes = [len(table.image_ids) for table in tables]
-        before = np.cumsum(sizes) - sizes  # pictures of the tables before each
+        before = np.cumsum(sizes) - sizes  # images of the tables before each
         annotated[:, 0] += np.repeat(before, [len(table.annotated) for table in tables]).astype(np.int32)
         order = np.argsort(image_ids, kind="stable")
         if (np.diff(image_ids[order]) == 0).any():
             twice = image_ids[order][1:][np.diff(image_ids[order]) == 0]
-            raise UserError(f"picture {int(twice[0])} was evaluated twice: pictures must have different ids")
+            raise UserError(f"image {int(twice[0])} was evaluated twice: images must have different ids")
         if (np.diff(order) != 1).any():
             rows = [column[_rows_of(order, counts)] for column in rows]
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
@@ -83,7 +83,7 @@ class MatchTable(NamedTuple):
         return cls(image_ids[order], counts[order], num_true[order], *rows, totals, annotated)
 
     def image_of_rows(self) -> np.ndarray:
-        """Position in ``image_ids`` of each row's picture: int64 (rows,)."""
+        """Position in ``image_ids`` of each row's image: int64 (rows,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     def packed(self) -> bytes:
@@ -100,7 +100,7 @@ class MatchTable(NamedTuple):
 
 
 class GrowingTable:
-    """Pictures as they are matched: one table of many takes less memory than many tables."""
+    """Images as they are matched: one table of many takes less memory than many tables."""
 
     def __init__(self, num_classes: int) -> None:
         self._tables = [MatchTable.empty(num_classes)]
@@ -111,14 +111,14 @@ class GrowingTable:
             self._tables = [self.joined()]
 
     def joined(self) -> MatchTable:
-        """All pictures so far."""
+        """All images so far."""
         return MatchTable.joined(self._tables)
 
 
 def _rows_of(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Positions of the rows of pictures taken in this order."""
+    """Positions of the rows of images taken in this order."""
     first = np.cumsum(counts) - counts
-    shift = first[order] - (np.cumsum(counts[order]) - counts[order])  # by how much each picture's rows move
+    shift = first[order] - (np.cumsum(counts[order]) - counts[order])  # by how much each image's rows move
     return np.arange(int(counts.sum())) + np.repeat(shift, counts[order])
 
 
@@ -176,10 +176,10 @@ def _mean(values: np.ndarray) -> float:
 
 
 def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> Accumulated:
-    """Precision and recall of all pictures of a table. Detections of equal score are ranked by the picture's id.
+    """Precision and recall of all images of a table. Detections of equal score are ranked by the image's id.
 
     Args:
-        table: of all pictures; matched with the same ``max_detections``.
+        table: of all images; matched with the same ``max_detections``.
         max_detections: ascending.
     """
     num_classes = len(table.totals)
@@ -187,7 +187,7 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
     shape = (len(IOU_THRESHOLDS), num_classes, len(AREA_RANGES), num_limits)
     recall = np.full(shape, UNDEFINED)
     precision = np.full(shape[:1] + RECALLS.shape + shape[1:], UNDEFINED)
-    order = np.argsort(table.labels, kind="stable")  # pictures stay in ascending order within a class
+    order = np.argsort(table.labels, kind="stable")  # images stay in ascending order within a class
     bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
     ranks = ranks_of(table)
     limits = np.asarray(max_detections, np.int64)
@@ -202,10 +202,10 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
 
 
 def ranks_of(table: MatchTable) -> np.ndarray:
-    """Place of each row among those of its picture and class, from 0: int64 (rows,)."""
-    pictures, labels = table.image_of_rows(), table.labels
+    """Place of each row among those of its image and class, from 0: int64 (rows,)."""
+    images, labels = table.image_of_rows(), table.labels
     is_first = np.ones(len(labels), bool)
-    is_first[1:] = (pictures[1:] != pictures[:-1]) | (labels[1:] != labels[:-1])
+    is_first[1:] = (images[1:] != images[:-1]) | (labels[1:] != labels[:-1])
     first = np.flatnonzero(is_first)
     return np.arange(len(labels)) - np.repeat(first, np.diff(np.append(first, len(labels))))
 

@@ -1,4 +1,4 @@
-"""Compares the boxes or masks found in one picture with those annotated, by the rules of COCO's tools (pycocotools).
+"""Compares the boxes or masks found in one image with those annotated, by the rules of COCO's tools (pycocotools).
 
 In each class and range of area, detections are taken by falling score. One finds the annotation with the largest IoU
 that no other has found, of equal ones the last; annotations that cannot count (crowds, areas out of range) come after
@@ -27,7 +27,7 @@ _NEVER = 1 - 1e-10  # the highest threshold, so that rounding cannot miss an IoU
 
 
 class Truth(NamedTuple):
-    """The annotations of one picture, nothing left out; also anything else that has these attributes.
+    """The annotations of one image, nothing left out; also anything else that has these attributes.
 
     Attributes:
         boxes: float64 (n, 4), x, y, width, height.
@@ -43,11 +43,11 @@ class Truth(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """The masks of one picture.
+    """The masks of one image.
 
     Attributes:
         found, true: of each detection and of each annotation, as ``run_lengths.text_of`` returns them.
-        height: of the picture.
+        height: of the image.
     """
 
     found: Sequence[bytes]
@@ -56,7 +56,7 @@ class Masks(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The n detections of one picture as they are compared.
+    """The n detections of one image as they are compared.
 
     Attributes:
         shapes: boxes as files have them, float64 (n, 4) of x, y, width, height; or masks.
@@ -72,7 +72,7 @@ class Candidates(NamedTuple):
 
 
 def match(image_id: int, truth: Any, detections: Detections, num_classes: int) -> MatchTable:
-    """The table of one picture, by the IoU of boxes, of detections in which all is finite."""
+    """The table of one image, by the IoU of boxes, of detections in which all is finite."""
     found = Candidates(as_written(detections.boxes), detections.scores, detections.labels)
     return match_found(image_id, truth, found, num_classes)
 
@@ -84,10 +84,10 @@ def match_found(
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> MatchTable:
-    """The table of one picture.
+    """The table of one image.
 
     Args:
-        image_id: of the picture; detections of equal score are ranked by it.
+        image_id: of the image; detections of equal score are ranked by it.
         truth: as ``Truth``.
         num_classes: up to 65,536; detections whose label is not below are left out.
         max_detections: the last is how many are looked at in each class.
@@ -154,7 +154,7 @@ def _by_class(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def _groups(labels: np.ndarray, true_labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """int64 (classes in the picture, 5): class, first and end of its detections, and of its annotations."""
+    """int64 (classes in the image, 5): class, first and end of its detections, and of its annotations."""
     limits = np.arange(num_classes + 1)
     ends, true_ends = np.searchsorted(labels, limits), np.searchsorted(true_labels, limits)
     groups = np.stack([limits[:-1], ends[:-1], ends[1:], true_ends[:-1], true_ends[1:]], axis=1)

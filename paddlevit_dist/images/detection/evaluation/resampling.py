@@ -1,9 +1,9 @@
-"""COCO's numbers for pictures that are drawn several times or not at all: exact for each draw, as if the annotation
-file had each picture so often.
+"""COCO's numbers for images that are drawn several times or not at all: exact for each draw, as if the annotation
+file had each image so often.
 
 What is drawn changes how often a detection counts, and neither how detections are matched nor their order. So rows are
 sorted once. In a draw, precision is needed at true positives alone, of which there are few: between two of them it
-falls. A picture that is there several times has its copies of a detection one after the other.
+falls. An image that is there several times has its copies of a detection one after the other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,32 +20,32 @@ class Curves(NamedTuple):
     ``class * areas + area``, a curve ``group * thresholds + threshold``.
 
     Attributes:
-        pictures: int32 (n,), position of the picture of each detection that counts at some threshold.
+        images: int32 (n,), position of the image of each detection that counts at some threshold.
         groups: int64 (groups + 1,), bounds of each group in it.
         places: int32 (m,), place in its group of each detection that is a true positive or does not count.
         kinds: int8 (m,), -1 of what does not count; else the first of ``max_detections`` that takes it in.
         curves: int64 (curves + 1,), bounds of each curve in them.
         annotated: int32 (t, 6), see ``MatchTable``.
-        num_pictures, num_classes, num_limits: how many there are.
+        num_images, num_classes, num_limits: how many there are.
     """
 
-    pictures: np.ndarray
+    images: np.ndarray
     groups: np.ndarray
     places: np.ndarray
     kinds: np.ndarray
     curves: np.ndarray
     annotated: np.ndarray
-    num_pictures: int
+    num_images: int
     num_classes: int
     num_limits: int
 
     @classmethod
     def of(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "Curves":
-        """Those of all pictures of a table that was matched with these ``max_detections``."""
+        """Those of all images of a table that was matched with these ``max_detections``."""
         num_classes, areas, steps = len(table.totals), len(AREA_RANGES), len(IOU_THRESHOLDS)
-        order = np.lexsort((-table.scores.astype(np.float64), table.labels))  # stable: ties by picture
+        order = np.lexsort((-table.scores.astype(np.float64), table.labels))  # stable: ties by image
         bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
-        pictures = table.image_of_rows()[order].astype(np.int32)
+        images = table.image_of_rows()[order].astype(np.int32)
         limit = np.searchsorted(max_detections, ranks_of(table)[order], side="right").astype(np.int8)
         found, ignored = table.found[order], table.ignored[order]
         groups = np.zeros(num_classes * areas + 1, np.int64)
@@ -56,20 +56,20 @@ class Curves(NamedTuple):
         _fill(found, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds)
         annotated = table.annotated.astype(np.int32)
         numbers = len(table.image_ids), num_classes, len(max_detections)
-        return cls(pictures[chosen], groups, places, kinds, curves, annotated, *numbers)
+        return cls(images[chosen], groups, places, kinds, curves, annotated, *numbers)
 
     def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """COCO's twelve numbers, float64 (draws, 12), and AP of each class (draws, classes); not a number where one is
         not defined.
 
         Args:
-            weights: (draws, pictures), how often a draw has each picture.
+            weights: (draws, images), how often a draw has each image.
         """
         stats, class_ap = np.empty((len(weights), 6 + 3 + self.num_limits)), np.empty((len(weights), self.num_classes))
         room = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
         for draw, own in enumerate(weights):
             _score(
-                own.astype(np.int32), self.pictures, self.groups, self.places, self.kinds, self.curves, self.annotated,
+                own.astype(np.int32), self.images, self.groups, self.places, self.kinds, self.curves, self.annotated,
                 RECALLS, np.empty(room[0]), np.empty(room[1]), np.empty(room[1]), stats[draw], class_ap[draw],
             )  # fmt: skip
         return stats, class_ap
@@ -81,13 +81,13 @@ def named_scores(
     """``Curves.scores`` by name, (draws,) each: COCO's numbers, and AP of each class.
 
     Args:
-        curves: what is before the names -> the curves, and the position in them of each sample's picture, int
+        curves: what is before the names -> the curves, and the position in them of each sample's image, int
             (samples,).
         weights: (draws, samples), how often a draw has each sample.
     """
     values: dict[str, np.ndarray] = {}
     for prefix, (of_all, places) in curves.items():
-        own = np.zeros((len(weights), of_all.num_pictures))
+        own = np.zeros((len(weights), of_all.num_images))
         own[:, places] = weights
         stats, class_ap = of_all.scores(own)
         values.update({f"{prefix}{name}": column for name, column in zip(STAT_NAMES, stats.T)})
@@ -145,7 +145,7 @@ def _fill(found, ignored, limit, bounds, areas, steps, groups, curves, chosen, p
 @compiled(error_model="numpy")
 def _score(
     weights,
-    pictures,
+    images,
     groups,
     places,
     kinds,
@@ -178,7 +178,7 @@ def _score(
             group = label * areas + area
             first, total = groups[group], 0.0
             for place in range(groups[group + 1] - first):
-                total += weights[pictures[first + place]]
+                total += weights[images[first + place]]
                 reached_rows[place] = total
             of_class = 0.0
             for step in range(steps):
@@ -186,7 +186,7 @@ def _score(
                 right[:] = 0.0
                 found, ignored, number = 0.0, 0.0, 0
                 for event in range(curves[curve], curves[curve + 1]):
-                    weight = weights[pictures[first + places[event]]]
+                    weight = weights[images[first + places[event]]]
                     if weight == 0:
                         continue
                     if kinds[event] < 0:

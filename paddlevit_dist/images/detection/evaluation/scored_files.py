@@ -18,25 +18,25 @@ from ..detections import BOXES, MASKS
 from .accumulation import GrowingTable, MatchTable
 from .matching import Candidates, Masks, Truth, match_found
 
-_SHARES_SLACK, _SMALLEST_PICTURE = 0.05, 8  # shares may pass 0 and 1; a picture of few pixels may have such boxes
-_FEWEST_BEYOND = 0.25  # of boxes anywhere in a picture, three quarters
+_SHARES_SLACK, _SMALLEST_IMAGE = 0.05, 8  # shares may pass 0 and 1; an image of few pixels may have such boxes
+_FEWEST_BEYOND = 0.25  # of boxes anywhere in an image, three quarters
 
 
 class AnnotationFile(NamedTuple):
-    """The pictures, categories and annotations of a file. Annotations are ordered by picture, and those of a picture as
+    """The images, categories and annotations of a file. Annotations are ordered by image, and those of an image as
     in the file.
 
     Attributes:
         path: of the file.
         image_ids: ascending; as texts where one is no number.
-        sizes: int64 (pictures, 2), height and width; 0 where the file does not say.
+        sizes: int64 (images, 2), height and width; 0 where the file does not say.
         category_ids: likewise; label k stands for the k-th.
         names: of the categories, each different.
-        truth: of all pictures.
+        truth: of all images.
         masks: of the annotations, as ``run_lengths.text_of`` returns them, where masks are compared.
-        first: int64 (pictures + 1,), first annotation of each picture.
+        first: int64 (images + 1,), first annotation of each image.
         notices: what in the file differs from what COCO's tools write.
-        file_names: of the pictures; "" where the file does not say.
+        file_names: of the images; "" where the file does not say.
     """
 
     path: str
@@ -50,24 +50,24 @@ class AnnotationFile(NamedTuple):
     notices: list[str]
     file_names: Sequence[str] = ()
 
-    def truth_of(self, picture: int) -> Truth:
-        """The annotations of a picture, by its position."""
-        chosen = slice(self.first[picture], self.first[picture + 1])
+    def truth_of(self, image: int) -> Truth:
+        """The annotations of an image, by its position."""
+        chosen = slice(self.first[image], self.first[image + 1])
         return Truth(*(column[chosen] for column in self.truth))
 
-    def masks_of(self, picture: int) -> list[bytes]:
-        """The masks of a picture's annotations."""
-        return (self.masks or [])[self.first[picture] : self.first[picture + 1]]
+    def masks_of(self, image: int) -> list[bytes]:
+        """The masks of an image's annotations."""
+        return (self.masks or [])[self.first[image] : self.first[image + 1]]
 
-    def size_of(self, picture: int) -> tuple[int, int]:
-        """Height and width of a picture.
+    def size_of(self, image: int) -> tuple[int, int]:
+        """Height and width of an image.
 
         Raises:
             UserError: the file does not say.
         """
-        height, width = self.sizes[picture].tolist()
+        height, width = self.sizes[image].tolist()
         if height < 1 or width < 1:
-            raise _without_size(self.path, self.image_ids[picture])
+            raise _without_size(self.path, self.image_ids[image])
         return height, width
 
 
@@ -83,12 +83,12 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
     if coco.federated:
         told = "COCO's rules would take what nobody looked for as wrong; LVIS's own tools (lvis-api) score it"
         raise UserError(
-            f"{coco.file}: picture {coco.federated[0]!r} was not checked for every category, as in LVIS: {told}"
+            f"{coco.file}: image {coco.federated[0]!r} was not checked for every category, as in LVIS: {told}"
         )
     image_ids, kept = in_order(coco.positions), np.flatnonzero(coco.kept)
-    places = [coco.positions[own] for own in image_ids]  # in the file, of the pictures in order
-    pictures = np.argsort(places)[np.array(coco.owners)[kept]] if len(kept) else kept
-    order = kept[np.argsort(pictures, kind="stable")]
+    places = [coco.positions[own] for own in image_ids]  # in the file, of the images in order
+    images = np.argsort(places)[np.array(coco.owners)[kept]] if len(kept) else kept
+    order = kept[np.argsort(images, kind="stable")]
     boxes, areas = np.array(coco.boxes).reshape(-1, 4)[order], np.array(coco.areas)[order]
     masks = _masks(coco, order, boxes) if kind == MASKS else None
     missing = np.flatnonzero(np.isnan(areas))
@@ -102,9 +102,9 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
         different_names({own: category.name for own, category in coco.categories.items()}),
         Truth(boxes, np.array(coco.labels)[order], areas, np.array(coco.crowds, bool)[order]),
         masks,
-        np.searchsorted(np.sort(pictures), np.arange(len(image_ids) + 1)),
+        np.searchsorted(np.sort(images), np.arange(len(image_ids) + 1)),
         [*coco.odd.lines(), *nothing],
-        [str(coco.pictures[place].file_name or coco.pictures[place].coco_url or "") for place in places],
+        [str(coco.images[place].file_name or coco.images[place].coco_url or "") for place in places],
     )
 
 
@@ -117,20 +117,20 @@ def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
     masks = []
     with open_regular(coco.file, "rb") as stream:
         for row, box in zip(order.tolist(), boxes.tolist()):
-            number, picture = coco.numbers[row], coco.pictures[coco.owners[row]]
-            if picture.height < 1 or picture.width < 1:
-                raise _without_size(coco.file, picture.id)
+            number, image = coco.numbers[row], coco.images[coco.owners[row]]
+            if image.height < 1 or image.width < 1:
+                raise _without_size(coco.file, image.id)
             size = coco.bytes[row]
             shape = segmentation_at(stream, coco.starts[row], size, number) if size else outline(box)
             try:
-                masks.append(text_of(shape, picture.height, picture.width))
+                masks.append(text_of(shape, image.height, image.width))
             except ValueError as error:
                 raise UserError(f"{coco.file}: annotation {number}: its segmentation {error}") from None
     return masks
 
 
 def _without_size(path: str, image_id: Id) -> UserError:
-    return UserError(f"{path}: picture {image_id!r} has no height and width, which its masks need")
+    return UserError(f"{path}: image {image_id!r} has no height and width, which its masks need")
 
 
 def different_names(categories: Mapping[Id, str]) -> list[str]:
@@ -146,7 +146,7 @@ def different_names(categories: Mapping[Id, str]) -> list[str]:
 
 
 class ResultFile(NamedTuple):
-    """Detections ordered by picture, and those of a picture as in the file.
+    """Detections ordered by image, and those of an image as in the file.
 
     Attributes:
         path: of the file.
@@ -155,7 +155,7 @@ class ResultFile(NamedTuple):
         scores: float64 (n,).
         labels: int64 (n,), as in the annotations, -1 for categories that they do not have.
         masks: of each, as ``run_lengths.text_of`` returns them, where masks are compared.
-        first: int64 (pictures + 1,), first detection of each picture.
+        first: int64 (images + 1,), first detection of each image.
         notices: what differs from what COCO's tools expect.
     """
 
@@ -168,31 +168,31 @@ class ResultFile(NamedTuple):
     first: np.ndarray
     notices: list[str]
 
-    def rows_of(self, picture: int) -> slice:
-        """Where the detections of a picture are, by its position."""
-        return slice(self.first[picture], self.first[picture + 1])
+    def rows_of(self, image: int) -> slice:
+        """Where the detections of an image are, by its position."""
+        return slice(self.first[image], self.first[image + 1])
 
-    def masks_of(self, picture: int) -> list[bytes]:
-        """The masks of a picture's detections."""
-        return (self.masks or [])[self.rows_of(picture)]
+    def masks_of(self, image: int) -> list[bytes]:
+        """The masks of an image's detections."""
+        return (self.masks or [])[self.rows_of(image)]
 
 
 def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
     """Read a list of results from a JSON file.
 
     Args:
-        annotations: whose pictures and categories they name.
+        annotations: whose images and categories they name.
         kind: ``BOXES`` or ``MASKS``, what is going to be compared. As in COCO's tools the first result decides what all
             have: with a box, boxes are compared as they are, masks are drawn from boxes where there are none, and areas
             are those of boxes; without, boxes are drawn around masks, and areas are pixels.
     Raises:
-        UserError: the file cannot be read, is none of results, or names pictures that the annotations do not have.
+        UserError: the file cannot be read, is none of results, or names images that the annotations do not have.
     """
     path = os.fspath(path)
     position = {own: place for place, own in enumerate(annotations.image_ids)}
     label = {own: place for place, own in enumerate(annotations.category_ids)}
-    pictures, labels, scores, shapes = array("q"), array("q"), array("d"), _Shapes(annotations, kind)
-    unknown: dict[Id, int] = {}  # pictures that the annotations do not have -> their first result
+    images, labels, scores, shapes = array("q"), array("q"), array("d"), _Shapes(annotations, kind)
+    unknown: dict[Id, int] = {}  # images that the annotations do not have -> their first result
     try:
         lists = elements(path, {"": _Result})
         if "" not in lists:
@@ -208,11 +208,11 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
             if own not in position:
                 unknown.setdefault(own, number)
                 continue
-            pictures.append(position[own])
+            images.append(position[own])
             labels.append(label.get(_id(refused, "category_id", result.category_id), -1))
             scores.append(result.score)
             try:
-                shapes.add(pictures[-1], result)
+                shapes.add(images[-1], result)
             except ValueError as error:
                 raise UserError(f"{refused} {error}") from None
     except OSError as error:
@@ -221,11 +221,11 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         raise UserError(f"{path} is not JSON as COCO's results are: {error}") from None
     if unknown:
         own, number = next(iter(unknown.items()))
-        told = f"{count(len(unknown), 'picture')} of its results are not in {annotations.path}"
+        told = f"{count(len(unknown), 'image')} of its results are not in {annotations.path}"
         raise UserError(f"{path}: {told}, as image_id {own!r} of result {number}{_hint(own, position)}")
-    order, of_rows = np.argsort(pictures, kind="stable"), np.array(labels)
+    order, of_rows = np.argsort(images, kind="stable"), np.array(labels)
     if shapes.has_boxes:
-        _require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[np.array(pictures, int)])
+        _require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[np.array(images, int)])
     return ResultFile(
         path,
         np.array(shapes.boxes).reshape(-1, 4)[order],
@@ -233,30 +233,30 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         np.array(scores)[order],
         of_rows[order],
         [shapes.masks[row] for row in order.tolist()] if kind == MASKS else None,
-        np.searchsorted(np.array(pictures)[order], np.arange(len(position) + 1)),
+        np.searchsorted(np.array(images)[order], np.arange(len(position) + 1)),
         _notices(path, of_rows, kind == MASKS and bool(shapes.has_boxes)),
     )
 
 
 def _require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
-    """Refuse results that can hardly be x, y, width, height in pixels: all are shares of a picture, or all are corners
-    inside of their pictures, of which a quarter would, as sides, end a tenth of the picture beyond it.
+    """Refuse results that can hardly be x, y, width, height in pixels: all are shares of an image, or all are corners
+    inside of their images, of which a quarter would, as sides, end a tenth of the image beyond it.
 
     Args:
         boxes: float64 (n, 4).
-        sizes: int64 (n, 2), height and width of their pictures; 0 where they are not known.
+        sizes: int64 (n, 2), height and width of their images; 0 where they are not known.
     """
     known = (sizes > 0).all(axis=1)
     boxes, sizes = boxes[known], sizes[known, ::-1]  # width and height
     if not len(boxes):
         return
     said = f"{path}: bbox is x, y, width, height in pixels, and all of the {len(boxes):,}"
-    if boxes.min() >= -_SHARES_SLACK and boxes.max() <= 1 + _SHARES_SLACK and sizes.min() > _SMALLEST_PICTURE:
-        raise UserError(f"{said} are shares of the pictures from 0 to 1: multiply by width and height")
+    if boxes.min() >= -_SHARES_SLACK and boxes.max() <= 1 + _SHARES_SLACK and sizes.min() > _SMALLEST_IMAGE:
+        raise UserError(f"{said} are shares of the images from 0 to 1: multiply by width and height")
     are_corners = (boxes[:, 2:] >= boxes[:, :2]).all() and (boxes[:, 2:] <= sizes * 1.02 + 1).all()
     beyond = (boxes[:, :2] + boxes[:, 2:] > sizes * 1.1).any(axis=1)
     if are_corners and beyond.mean() >= _FEWEST_BEYOND:
-        told = f"as sides {count(int(beyond.sum()), 'box')} would end beyond the picture"
+        told = f"as sides {count(int(beyond.sum()), 'box')} would end beyond the image"
         raise UserError(f"{said} look like corners x0, y0, x1, y1 ({told}): write x0, y0, x1 - x0, y1 - y0")
 
 
@@ -273,7 +273,7 @@ def _hint(own: Id, known: Iterable[Id]) -> str:
     if isinstance(own, str) == isinstance(example, str):
         return ""
     kinds = ("a text", "numbers") if isinstance(own, str) else ("a number", "texts")
-    return f"; it is {kinds[0]}, and ids of pictures are {kinds[1]} there, such as {example!r}"
+    return f"; it is {kinds[0]}, and ids of images are {kinds[1]} there, such as {example!r}"
 
 
 def _notices(path: str, labels: np.ndarray, have_boxes_too: bool) -> list[str]:
@@ -305,8 +305,8 @@ class _Shapes:
         self.boxes, self.areas = array("d"), array("d")
         self.masks: list[bytes] = []
 
-    def add(self, picture: int, result: _Result) -> None:
-        """Take the box or the mask of a result in this picture, by its position.
+    def add(self, image: int, result: _Result) -> None:
+        """Take the box or the mask of a result in this image, by its position.
 
         Raises:
             ValueError: it has none that can be used; the message continues "result 7 has ...".
@@ -325,40 +325,40 @@ class _Shapes:
         area = box[2] * box[3]
         if self.kind == MASKS or not self.has_boxes:  # most files have no more than boxes, and may have millions
             try:
-                box, area = self._mask(picture, result.segmentation, box, area)
+                box, area = self._mask(image, result.segmentation, box, area)
             except ValueError as error:
                 raise ValueError(f"a segmentation that {error}") from None
         self.boxes.extend(box)
         self.areas.append(area)
 
-    def _mask(self, picture: int, shape: Any, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
+    def _mask(self, image: int, shape: Any, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
         """Box and area of a result with a mask, which is kept where masks are compared."""
-        height, width = self.annotations.sizes[picture].tolist()
+        height, width = self.annotations.sizes[image].tolist()
         if self.kind == BOXES:  # the size need not be known
             runs = runs_of(shape, *((height, width) if min(height, width) > 0 else (None, None)))
             return runs.box(), runs.area
-        height, width = self.annotations.size_of(picture)
+        height, width = self.annotations.size_of(image)
         text = text_of(outline(box) if shape is None else shape, height, width)
         self.masks.append(text)
         return box, area if self.has_boxes else area_of(text)
 
 
 def table_of(annotations: AnnotationFile, results: ResultFile, kind: str) -> MatchTable:
-    """All pictures of the annotations, matched. ``image_ids`` of the table are positions in ``annotations.image_ids``.
+    """All images of the annotations, matched. ``image_ids`` of the table are positions in ``annotations.image_ids``.
 
     Args:
         kind: of what both were read for.
     """
     num_classes = len(annotations.category_ids)
     tables = GrowingTable(num_classes)
-    pictures = range(len(annotations.image_ids))
-    for picture in tqdm(pictures, desc="matching", unit="picture", delay=1.0, disable=None, leave=False):
-        truth, rows = annotations.truth_of(picture), results.rows_of(picture)
+    images = range(len(annotations.image_ids))
+    for image in tqdm(images, desc="matching", unit="image", delay=1.0, disable=None, leave=False):
+        truth, rows = annotations.truth_of(image), results.rows_of(image)
         scores, labels = results.scores[rows], results.labels[rows]
         shapes: Any = results.boxes[rows]
         if kind == MASKS:
-            height = int(annotations.sizes[picture, 0])
-            shapes = Masks(results.masks_of(picture), annotations.masks_of(picture), height)
+            height = int(annotations.sizes[image, 0])
+            shapes = Masks(results.masks_of(image), annotations.masks_of(image), height)
         found = Candidates(shapes, scores, labels, results.areas[rows])
-        tables.add(match_found(picture, truth, found, num_classes))
+        tables.add(match_found(image, truth, found, num_classes))
     return tables.joined()

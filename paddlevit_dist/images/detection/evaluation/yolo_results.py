@@ -27,12 +27,12 @@ _SUFFIX = ".txt"
 _NO_RESULTS = ("classes.txt",)  # labelImg's
 _LARGEST_BYTES = 1 << 24
 _FARTHEST = 2.0  # shares beyond it are pixels
-_MARGIN = 0.05  # share of the picture by which few detectors' boxes reach beyond it
-_EXPECTED = "expected class x y width height confidence, shares of the picture from 0 to 1 (save_txt and save_conf)"
+_MARGIN = 0.05  # share of the image by which few detectors' boxes reach beyond it
+_EXPECTED = "expected class x y width height confidence, shares of the image from 0 to 1 (save_txt and save_conf)"
 
 
 def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) -> AnnotationFile:
-    """What is annotated in the pictures of a data set.
+    """What is annotated in the images of a data set.
 
     Args:
         source: what it is called, for messages.
@@ -41,7 +41,7 @@ def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) ->
         UserError: nothing is annotated in it, or it has no masks to compare.
     """
     if not dataset.labelled:
-        raise UserError(f"{source} does not say what is in its pictures: there is nothing to compare with")
+        raise UserError(f"{source} does not say what is in its images: there is nothing to compare with")
     if kind == MASKS and not dataset.has_masks:
         raise UserError(f"{source}: no object has a mask, and masks are to be compared")
     order = np.argsort(dataset.image_ids, kind="stable").tolist()
@@ -78,17 +78,17 @@ class _Rows(NamedTuple):
 
 
 def read_yolo(folder: str, annotations: AnnotationFile, label_of: Mapping[int, int], kind: str = BOXES) -> ResultFile:
-    """Read a folder of YOLO's results: a file NAME.txt for each picture, with a line ``class x y width height
+    """Read a folder of YOLO's results: a file NAME.txt for each image, with a line ``class x y width height
     confidence`` for each box, or ``class x1 y1 x2 y2 ... confidence`` for each outline. As detectors write no file
-    where they find nothing, a picture without one has no detections.
+    where they find nothing, an image without one has no detections.
 
     Args:
         folder: with these files, or with a folder ``labels`` of them.
-        annotations: of the pictures, with their file names.
+        annotations: of the images, with their file names.
         label_of: label of each number of a class.
         kind: ``BOXES`` or ``MASKS``, what is going to be compared; a box has no outline, and is its own mask.
     Raises:
-        UserError: there are no such files, one is of no picture, or a line is none of these.
+        UserError: there are no such files, one is of no image, or a line is none of these.
     """
     names = [name for name in names_in(folder) if name.endswith(_SUFFIX) and name not in _NO_RESULTS]
     inner = os.path.join(folder, "labels")
@@ -97,22 +97,22 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_of: Mapping[int, i
     if not names:
         raise UserError(f"{folder} has no {_SUFFIX} files; {_EXPECTED}")
     files = dict(zip(stems(names), names))
-    pictures = stems(annotations.file_names)
-    _require_known(folder, files, pictures, annotations)
+    images = stems(annotations.file_names)
+    _require_known(folder, files, images, annotations)
     rows, first = _Rows(array("d"), array("d"), array("q"), []), [0]
-    for picture, stem in enumerate(tqdm(pictures, desc="reading", unit="file", delay=1.0, disable=None, leave=False)):
+    for image, stem in enumerate(tqdm(images, desc="reading", unit="file", delay=1.0, disable=None, leave=False)):
         if stem in files:
-            height, width = annotations.size_of(picture)
+            height, width = annotations.size_of(image)
             _read(os.path.join(folder, files[stem]), (height, width), label_of, kind, rows)
         first.append(len(rows.scores))
     boxes = np.array(rows.boxes).reshape(-1, 4)
-    missing = len(pictures) - len(files)
-    notices = [f"{folder}: {count(missing, 'picture')} without a file: nothing found in them"] if missing else []
+    missing = len(images) - len(files)
+    notices = [f"{folder}: {count(missing, 'image')} without a file: nothing found in them"] if missing else []
     limits = np.repeat(annotations.sizes.reshape(-1, 2)[:, ::-1], np.diff(first), axis=0)  # width, height
     beyond = (boxes[:, :2] < -_MARGIN * limits) | (boxes[:, :2] + boxes[:, 2:] > (1 + _MARGIN) * limits)
     number = int(beyond.any(axis=1).sum())
     if number > len(boxes) / 4:
-        said = f"{number:,} of {count(len(boxes), 'box')} reach far beyond their pictures"
+        said = f"{number:,} of {count(len(boxes), 'box')} reach far beyond their images"
         notices.append(f"{folder}: {said}: are columns in another order, or corners in place of a middle? {_EXPECTED}")
     return ResultFile(
         folder,
@@ -126,21 +126,21 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_of: Mapping[int, i
     )
 
 
-def _require_known(folder: str, files: Mapping[str, str], pictures: Sequence[str], annotations: AnnotationFile) -> None:
-    if not all(pictures):
-        raise UserError(f"{annotations.path} has pictures without a file_name, by which YOLO's results are found")
-    known = set(pictures)
-    if len(known) < len(pictures):
-        twice = next(stem for stem in pictures if pictures.count(stem) > 1)
-        raise UserError(f"{annotations.path}: several pictures are called {twice}: YOLO's results tell them not apart")
+def _require_known(folder: str, files: Mapping[str, str], images: Sequence[str], annotations: AnnotationFile) -> None:
+    if not all(images):
+        raise UserError(f"{annotations.path} has images without a file_name, by which YOLO's results are found")
+    known = set(images)
+    if len(known) < len(images):
+        twice = next(stem for stem in images if images.count(stem) > 1)
+        raise UserError(f"{annotations.path}: several images are called {twice}: YOLO's results tell them not apart")
     unknown = sorted(set(files) - known)
     if unknown:
-        said = f"{count(len(unknown), 'file')} of no picture of {annotations.path}, as {files[unknown[0]]}"
-        raise UserError(f"{folder}: {said}; pictures are called {pictures[0]} there, for example")
+        said = f"{count(len(unknown), 'file')} of no image of {annotations.path}, as {files[unknown[0]]}"
+        raise UserError(f"{folder}: {said}; images are called {images[0]} there, for example")
 
 
 def _read(file: str, size: tuple[int, int], label_of: Mapping[int, int], kind: str, rows: _Rows) -> None:
-    """Add the detections of a picture of this height and width."""
+    """Add the detections of an image of this height and width."""
     try:
         content = read_bytes(file, _LARGEST_BYTES)
     except (OSError, ValueError) as error:
@@ -182,7 +182,7 @@ def _line(values: list[float], label_of: Mapping[int, int]) -> tuple[int, list[f
             f"there is no class {number:g}: {len(label_of):,} are known, {min(label_of)} to {max(label_of)}"
         )
     if not all(abs(share) < _FARTHEST for share in shares) or (len(shares) == 4 and min(shares[2:]) < 0):
-        raise ValueError(f"expected shares of the picture from 0 to 1, not pixels; {_EXPECTED}")
+        raise ValueError(f"expected shares of the image from 0 to 1, not pixels; {_EXPECTED}")
     if not 0 <= score <= 1:
         raise ValueError(f"the confidence is {score:g}; {_EXPECTED}")
     return label, shares, score

@@ -8,8 +8,8 @@ import paddle
 from paddle.nn import functional as F
 from paddle.vision.ops import roi_align
 
-from ....contracts.task import Term
 from ....runtime.transfers import read, to_device, to_device_together
+from ....tasks.task import Term
 from ..boxes import offsets, overlaps
 from ..detector import Criterion, Outputs, Targets
 from ..variants import Rules
@@ -22,11 +22,11 @@ NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
 class MaskRcnnCriterion(Criterion):
     """Objectness and boxes of the anchors, classes, boxes and masks of the regions, all of weight 1 but the classes.
 
-    With the normaliser "global" each term is the mean over a picture's samples (256 anchors, 512 regions, all regions
-    on objects for masks; fewer where there are fewer), then over all pictures of the update: whoever has which picture
+    With the normaliser "global" each term is the mean over an image's samples (256 anchors, 512 regions, all regions
+    on objects for masks; fewer where there are fewer), then over all images of the update: whoever has which image
     on how many devices, the loss is the same for the same samples. torchvision ("reference") takes the mean over the
-    samples of each device instead. Both are equal with one picture a device; with more, wherever all pictures have
-    their full number of samples, which leaves the masks, in which "reference" weighs pictures by their regions.
+    samples of each device instead. Both are equal with one image a device; with more, wherever all images have
+    their full number of samples, which leaves the masks, in which "reference" weighs images by their regions.
 
     Args:
         anchor_beta, box_beta: where the loss of a regression turns from a square to a line; see ``Rules``.
@@ -50,10 +50,10 @@ class MaskRcnnCriterion(Criterion):
         self.terms_by_name: tuple[str, ...] = NAMES if has_masks else NAMES[:-1]
         self.weights = {name: class_weight if name == "classes" else 1.0 for name in self.terms_by_name}
         # The engine asks for one count at least; under "reference" each term brings its own.
-        self.count_names = self.terms_by_name if self.is_global else ("pictures",)
+        self.count_names = self.terms_by_name if self.is_global else ("images",)
 
     def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
-        """The number of pictures, for each term."""
+        """The number of images, for each term."""
         return dict.fromkeys(self.count_names, len(batch["labels"]))
 
     def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
@@ -76,14 +76,14 @@ class MaskRcnnCriterion(Criterion):
                 outputs["mask_logits"], outputs["mask_targets"], reduction="none"
             ).mean(axis=[1, 2])  # (p,)
             losses["masks"] = (of_masks, outputs["mask_shares"])
-        pictures = outputs["anchor_logits"].shape[0]
+        images = outputs["anchor_logits"].shape[0]
         return {
-            name: self._term(*losses[name], pictures)._replace(weight=self.weights[name]) for name in self.terms_by_name
+            name: self._term(*losses[name], images)._replace(weight=self.weights[name]) for name in self.terms_by_name
         }
 
-    def _term(self, losses: paddle.Tensor, shares: paddle.Tensor, pictures: int) -> Term:
+    def _term(self, losses: paddle.Tensor, shares: paddle.Tensor, images: int) -> Term:
         if self.is_global:
-            return Term((losses * shares).sum(), pictures)
+            return Term((losses * shares).sum(), images)
         used = (shares > 0).astype(losses.dtype)
         return Term((losses * used).sum(), used.sum())
 
@@ -98,15 +98,15 @@ def smooth_l1(changes: paddle.Tensor, wanted: paddle.Tensor, beta: float) -> pad
 
 
 class RegionTargets(NamedTuple):
-    """Sampled regions of a batch, n of them, at least 1, ascending by picture and positive ones first in each.
+    """Sampled regions of a batch, n of them, at least 1, ascending by image and positive ones first in each.
 
     Attributes:
         regions: n.
         labels: int64 (n,), 0 for background, else the object's class plus 1.
         offsets: (n, 4), what the region's changes should be; 0 for background.
-        shares: (n,), one over how many of them the picture has; 0 for a stand-in where no picture has any.
+        shares: (n,), one over how many of them the image has; 0 for a stand-in where no image has any.
         positive: int64 (p,), the numbers of those on objects, on the host.
-        objects: int64 (p,), which of its picture's objects each of them is, on the host.
+        objects: int64 (p,), which of its image's objects each of them is, on the host.
     """
 
     regions: Regions
@@ -119,37 +119,37 @@ class RegionTargets(NamedTuple):
 
 @paddle.no_grad()
 def region_targets(proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, rules: Rules) -> RegionTargets:
-    """Sample regions from the proposals (n, 4) of each picture and from its objects themselves. The host waits for the
+    """Sample regions from the proposals (n, 4) of each image and from its objects themselves. The host waits for the
     device once, to know which were drawn.
 
     Args:
         targets: with ``box_counts``.
         levels: of the pyramid, that regions are cut out of.
     """
-    drawn = [_draw(boxes, targets, picture, rules) for picture, boxes in enumerate(proposals)]
-    pictures = np.repeat(np.arange(len(drawn)), [len(boxes) for boxes, *_ in drawn])
-    if len(pictures) == 0:
+    drawn = [_draw(boxes, targets, image, rules) for image, boxes in enumerate(proposals)]
+    images = np.repeat(np.arange(len(drawn)), [len(boxes) for boxes, *_ in drawn])
+    if len(images) == 0:
         return _nothing(proposals[0])
     boxes, labels, wanted, states = (paddle.concat(list(parts)) for parts in zip(*drawn))
     known, of_level = read(states, levels_of(boxes, levels, rules.reference_size))
     used = np.flatnonzero(known[:, 0])
     if len(used) == 0:
         return _nothing(proposals[0])
-    pictures, of_level, (_, is_positive, objects) = pictures[used], of_level[used], known[used].T
-    counts = np.bincount(pictures, minlength=len(drawn))
+    images, of_level, (_, is_positive, objects) = images[used], of_level[used], known[used].T
+    counts = np.bincount(images, minlength=len(drawn))
     positive = np.flatnonzero(is_positive)
     places = to_device(used)
     boxes, labels, wanted = (paddle.gather(part, places) for part in (boxes, labels, wanted))
-    shares = to_device(1.0 / counts[pictures]).astype(boxes.dtype)
-    return RegionTargets(Regions(boxes, pictures, of_level), labels, wanted, shares, positive, objects[positive])
+    shares = to_device(1.0 / counts[images]).astype(boxes.dtype)
+    return RegionTargets(Regions(boxes, images, of_level), labels, wanted, shares, positive, objects[positive])
 
 
 def _draw(
-    proposals: paddle.Tensor, targets: Targets, picture: int, rules: Rules
+    proposals: paddle.Tensor, targets: Targets, image: int, rules: Rules
 ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
-    """Boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one picture."""
-    count = int(targets.box_counts[picture])
-    objects = targets.boxes[picture].astype(proposals.dtype)  # (M, 4)
+    """Boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one image."""
+    count = int(targets.box_counts[image])
+    objects = targets.boxes[image].astype(proposals.dtype)  # (M, 4)
     boxes = paddle.concat([proposals, objects[:count]]) if count else proposals
     if boxes.shape[0] == 0:
         return boxes, paddle.zeros([0], dtype="int64"), boxes, paddle.zeros([0, 3], dtype="int64")
@@ -159,7 +159,7 @@ def _draw(
         matches.states, rules.region_samples, rules.region_share, rules.random_samples
     )
     boxes, of_object = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
-    labels = paddle.gather(targets.labels[picture].astype("int64"), of_object) + 1
+    labels = paddle.gather(targets.labels[image].astype("int64"), of_object) + 1
     labels = paddle.where(is_positive, labels, paddle.zeros_like(labels))
     wanted = offsets(paddle.gather(objects, of_object), boxes, rules.box_weights)
     # Elsewhere it may be infinite: an empty list of objects is padded with one that has no area.
@@ -183,7 +183,7 @@ class MaskTargets(NamedTuple):
         regions: p.
         labels: int64 (p,), the object's class plus 1.
         masks: (p, side, side), from 0 to 1.
-        shares: (p,), one over how many of them the picture has; 0 for a stand-in where no picture has any.
+        shares: (p,), one over how many of them the image has; 0 for a stand-in where no image has any.
     """
 
     regions: Regions
@@ -204,29 +204,29 @@ def mask_targets(of_boxes: RegionTargets, targets: Targets, side: int) -> MaskTa
         none = paddle.zeros([1, side, side], dtype=kind)
         return MaskTargets(stand_in(of_boxes.shares), paddle.ones([1], dtype="int64"), none, none[:, 0, 0])
     chosen, everything = of_boxes.positive, of_boxes.regions
-    places, pictures = to_device(chosen), everything.pictures[chosen]
-    regions = Regions(paddle.gather(everything.boxes, places), pictures, everything.levels[chosen])
-    shares = to_device(1.0 / np.bincount(pictures)[pictures]).astype(kind)
+    places, images = to_device(chosen), everything.images[chosen]
+    regions = Regions(paddle.gather(everything.boxes, places), images, everything.levels[chosen])
+    shares = to_device(1.0 / np.bincount(images)[images]).astype(kind)
     masks = _masks_of(targets.masks, regions, of_boxes.objects, side)
     return MaskTargets(regions, paddle.gather(of_boxes.labels, places), masks, shares)
 
 
 def _masks_of(masks: paddle.Tensor, regions: Regions, objects: np.ndarray, side: int) -> paddle.Tensor:
-    """The parts (p, side, side) of the masks (N, M, H, W) inside the regions, each of one of its picture's objects, int
-    (p,), as torchvision cuts them out: the mean of about one sample a pixel. Of one picture at a time they are floats.
+    """The parts (p, side, side) of the masks (N, M, H, W) inside the regions, each of one of its image's objects, int
+    (p,), as torchvision cuts them out: the mean of about one sample a pixel. Of one image at a time they are floats.
     """
     most = masks.shape[1]
-    of_batch = regions.pictures * most + objects
+    of_batch = regions.images * most + objects
     order = np.argsort(of_batch, kind="stable")  # object by object
     needed, counts = np.unique(of_batch, return_counts=True)
-    pictures, starts = np.unique(needed // most, return_index=True)
-    needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each picture
+    images, starts = np.unique(needed // most, return_index=True)
+    needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each image
     arrays = [order, np.argsort(order, kind="stable"), *needed, *counts]
     by_object, back, *there = to_device_together(*(array.astype(np.int32) for array in arrays))
     boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
     parts: list[paddle.Tensor] = []
-    for place, picture in enumerate(pictures.tolist()):
-        chosen, numbers = there[place], there[len(pictures) + place]
-        of_objects = paddle.gather(masks[picture], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)
+    for place, image in enumerate(images.tolist()):
+        chosen, numbers = there[place], there[len(images) + place]
+        of_objects = paddle.gather(masks[image], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)
         parts.append(roi_align(of_objects, boxes[place], numbers, side, 1.0, -1, aligned=False))
     return paddle.gather(paddle.concat(parts).squeeze(1), back)

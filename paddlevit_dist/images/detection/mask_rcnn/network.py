@@ -13,11 +13,11 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....contracts.model import Model
 from ....models import create_model
 from ....runtime.autocast import as_dtype
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant, read, to_device
+from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
 from ...run_lengths import encode
 from .. import key_names
@@ -102,10 +102,10 @@ _SHORTEST_SIDE_PX = 1e-2  # of a detection
 
 
 class Found(NamedTuple):
-    """Detections of one picture, n of them, best first.
+    """Detections of one image, n of them, best first.
 
     Attributes:
-        boxes: (n, 4) in pixels of the picture that the network saw.
+        boxes: (n, 4) in pixels of the image that the network saw.
         scores: (n,).
         labels: int64 (n,), from 0.
     """
@@ -118,10 +118,10 @@ class Found(NamedTuple):
 class MaskRCNN(Detector):
     """Finds boxes, classes and masks of objects.
 
-    In training the host waits for the device once for each picture, to suppress proposals, and twice for all of them:
+    In training the host waits for the device once for each image, to suppress proposals, and twice for all of them:
     for how many proposals they have, and for which regions were drawn. Besides Paddle's RoIAlign asks the device how
-    many boxes each picture has, forward and backward: for each level of the pyramid that has regions, twice, and for
-    the masks of each picture. What is drawn comes from Paddle's generator.
+    many boxes each image has, forward and backward: for each level of the pyramid that has regions, twice, and for
+    the masks of each image. What is drawn comes from Paddle's generator.
 
     Args:
         num_classes: without the background.
@@ -202,10 +202,10 @@ class MaskRCNN(Detector):
             and ``region_shares`` (n,), see ``RegionTargets``; of p regions on objects ``mask_logits``, ``mask_targets``
             (p, side, side) and ``mask_shares`` (p,).
 
-            Without, the n detections of all pictures, one picture's behind another's, best first: ``boxes`` (n, 4) in
+            Without, the n detections of all images, one image's behind another's, best first: ``boxes`` (n, 4) in
             pixels of ``images``, ``scores`` (n,), ``labels`` int64 (n,), ``masks`` (n, side, side), probabilities
-            inside each box; and ``numbers`` int64 (N,), how many each picture has. A row of zeros stands where no
-            picture has any.
+            inside each box; and ``numbers`` int64 (N,), how many each image has. A row of zeros stands where no
+            image has any.
         """
         number, _, height, width = images.shape
         if sizes is None:
@@ -248,31 +248,31 @@ class MaskRCNN(Detector):
         heads, numbers = self.roi_heads, [len(boxes) for boxes in proposals]
         found: list[Found | None] = [None] * len(proposals)
         if sum(numbers):
-            pictures = np.repeat(np.arange(len(numbers)), numbers)
-            regions = heads.regions(paddle.concat([boxes for boxes in proposals if len(boxes)]), pictures)
+            images = np.repeat(np.arange(len(numbers)), numbers)
+            regions = heads.regions(paddle.concat([boxes for boxes in proposals if len(boxes)]), images)
             logits, changes = heads.classify(maps, regions)
             start = 0
-            for picture, number in enumerate(numbers):
+            for image, number in enumerate(numbers):
                 part = slice(start, start + number)
                 start += number
                 if number:
                     moved = moved_boxes(changes[part], regions.boxes[part].unsqueeze(1), self.rules.box_weights)
-                    moved = inside(moved.unsqueeze(0), sizes[picture : picture + 1])[0]  # (number, classes + 1, 4)
-                    found[picture] = _choose(F.softmax(logits[part], axis=1), moved, self.rules)
+                    moved = inside(moved.unsqueeze(0), sizes[image : image + 1])[0]  # (number, classes + 1, 4)
+                    found[image] = _choose(F.softmax(logits[part], axis=1), moved, self.rules)
         return self._joined(maps, found, proposals[0])
 
     def _joined(self, maps: Sequence[paddle.Tensor], found: list[Found | None], like: paddle.Tensor) -> Outputs:
-        """The detections of all pictures with their masks."""
-        numbers = [0 if of_picture is None else len(of_picture.boxes) for of_picture in found]
-        some, pictures = [one for one in found if one is not None], np.repeat(np.arange(len(numbers)), numbers)
+        """The detections of all images with their masks."""
+        numbers = [0 if of_image is None else len(of_image.boxes) for of_image in found]
+        some, images = [one for one in found if one is not None], np.repeat(np.arange(len(numbers)), numbers)
         if not some:
             nowhere = stand_in(like)
-            pictures = nowhere.pictures
+            images = nowhere.images
             zero = paddle.zeros([1], dtype="int64")
             some = [Found(nowhere.boxes, zero.astype(like.dtype), zero)]
         outputs = {name: paddle.concat(list(values)) for name, values in zip(Found._fields, zip(*some))}
         if self.learns_masks:
-            regions = self.roi_heads.regions(outputs["boxes"], pictures)
+            regions = self.roi_heads.regions(outputs["boxes"], images)
             outputs["masks"] = F.sigmoid(self.roi_heads.masks(maps, regions, outputs["labels"] + 1))
         return {**outputs, "numbers": to_device(np.array(numbers, np.int64))}
 
@@ -280,11 +280,11 @@ class MaskRCNN(Detector):
         """See ``Detector.decode``."""
         arrays = dict(zip(outputs, read(*outputs.values())))
         results, start = [], 0
-        for picture, number in enumerate(arrays["numbers"].tolist()):
+        for image, number in enumerate(arrays["numbers"].tolist()):
             own = slice(start, start + number)
             start += number
-            height, width = (int(side) for side in original_sizes[picture])
-            scale = (original_sizes[picture] / np.asarray(sizes[picture], dtype=np.float64))[[1, 0, 1, 0]]
+            height, width = (int(side) for side in original_sizes[image])
+            scale = (original_sizes[image] / np.asarray(sizes[image], dtype=np.float64))[[1, 0, 1, 0]]
             boxes = (arrays["boxes"][own] * scale).astype(np.float32)
             masks = None
             if self.learns_masks:
@@ -331,7 +331,7 @@ class FasterRCNN(MaskRCNN):
 
 
 def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found | None:
-    """The detections of a picture, if it has any, from the scores (n, classes + 1) and the boxes (n, classes + 1, 4) of
+    """The detections of an image, if it has any, from the scores (n, classes + 1) and the boxes (n, classes + 1, 4) of
     its regions."""
     scores, boxes = scores[:, 1:], boxes[:, 1:]  # without the background
     sides = boxes[:, :, 2:] - boxes[:, :, :2]

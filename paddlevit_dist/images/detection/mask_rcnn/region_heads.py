@@ -39,7 +39,7 @@ def cut_out(
     maps: Sequence[paddle.Tensor],
     strides: Sequence[int],
     boxes: paddle.Tensor,
-    pictures: np.ndarray,
+    images: np.ndarray,
     levels: np.ndarray,
     size: int,
     samples: int = 2,
@@ -49,12 +49,12 @@ def cut_out(
 
     Each bin of a box is the mean of bilinear samples. A box narrower than a position of its map is widened to one, at
     the right or the bottom; so it is with ``aligned`` too, where the authors leave it narrow: Paddle's gradients for
-    such boxes are wrong on CPUs. Paddle's operator waits for the device to read how many boxes each picture has.
+    such boxes are wrong on CPUs. Paddle's operator waits for the device to read how many boxes each image has.
 
     Args:
         maps: (N, channels, height, width) of each level, all of one type.
         strides: pixels of each level to one position.
-        pictures: int (n,), the picture of each box, ascending.
+        images: int (n,), the image of each box, ascending.
         levels: int (n,), the map of each box.
         samples: in each direction of a bin; -1: as many as positions of the map, rounded up.
         aligned: position i of a map is at i + 0.5 strides, not at i.
@@ -64,7 +64,7 @@ def cut_out(
     order = np.argsort(levels, kind="stable")
     used, starts = np.unique(levels[order], return_index=True)
     of_levels = np.split(order, starts[1:])  # the boxes of each level
-    counts = [np.bincount(pictures[chosen], minlength=maps[0].shape[0]) for chosen in of_levels]
+    counts = [np.bincount(images[chosen], minlength=maps[0].shape[0]) for chosen in of_levels]
     by_level, back, *numbers = to_device_together(
         *(array.astype(np.int32) for array in (order, np.argsort(order, kind="stable"), *counts))
     )
@@ -79,15 +79,15 @@ def cut_out(
 
 
 def paste(mask: np.ndarray, box: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """uint8 (height, width) of the picture, 1 on the object.
+    """uint8 (height, width) of the image, 1 on the object.
 
     As torchvision does: the mask gets a border of zeros, the box grows by as much and is cut to whole pixels, the mask
-    is resized to it (bilinear) and laid into the picture.
+    is resized to it (bilinear) and laid into the image.
 
     Args:
         mask: (side, side), probabilities.
-        box: (4,), x0, y0, x1, y1 in pixels of the picture.
-        size: height and width of the picture.
+        box: (4,), x0, y0, x1, y1 in pixels of the image.
+        size: height and width of the image.
     """
     side = len(mask)
     padded = np.pad(np.asarray(mask, dtype=np.float32), 1)
@@ -119,16 +119,16 @@ def _weights(positions: np.ndarray, length: int, side: int) -> np.ndarray:
 
 
 class Regions(NamedTuple):
-    """Boxes in a batch of pictures.
+    """Boxes in a batch of images.
 
     Attributes:
         boxes: (n, 4) in pixels.
-        pictures: int64 (n,), ascending, on the host.
+        images: int64 (n,), ascending, on the host.
         levels: int64 (n,), of the pyramid, on the host.
     """
 
     boxes: paddle.Tensor
-    pictures: np.ndarray
+    images: np.ndarray
     levels: np.ndarray
 
 
@@ -211,10 +211,10 @@ class RegionHeads(nn.Layer):
         self.box_predictor = BoxPredictor(self.hidden, classes)
         self.mask_predictor = MaskPredictor(self.mask_width, self.mask_width, classes) if self.mask_width else None
 
-    def regions(self, boxes: paddle.Tensor, pictures: np.ndarray) -> Regions:
+    def regions(self, boxes: paddle.Tensor, images: np.ndarray) -> Regions:
         """Regions of boxes (n, 4), n at least 1; the host waits for the device to know their levels."""
         (levels,) = read(levels_of(boxes, len(self.strides), self.rules.reference_size))
-        return Regions(boxes, pictures, levels)
+        return Regions(boxes, images, levels)
 
     def classify(self, maps: Sequence[paddle.Tensor], regions: Regions) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Logits (n, classes) and changes (n, classes, 4) of the regions."""

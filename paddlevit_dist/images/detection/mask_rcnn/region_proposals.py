@@ -1,4 +1,4 @@
-"""Which places of a picture are worth a closer look: the region proposal network.
+"""Which places of an image are worth a closer look: the region proposal network.
 
 Source: Ren et al., Faster R-CNN, 2015, section 3.1; on a pyramid, Lin et al., 2017, section 4.1.
 """
@@ -82,7 +82,7 @@ def sample(states: paddle.Tensor, number: int, share: float, at_random: bool = T
 
     Args:
         states: int32 (n,), of ``match``; n is at least 1.
-        at_random: False: always the same boxes for the same states, evenly distributed, whichever rank has the picture.
+        at_random: False: always the same boxes for the same states, evenly distributed, whichever rank has the image.
     """
     total = states.shape[0]
     number, most = min(number, total), min(int(number * share), total)
@@ -138,9 +138,9 @@ class ProposalNetwork(nn.Layer):
     ) -> tuple[list[paddle.Tensor], dict[str, paddle.Tensor]]:
         """Proposals from maps (N, channels, height, width) of each level, and what the criterion reads of the anchors.
 
-        Proposals of each picture are (n, 4) in pixels, best first, without gradients; n may be 0. Of the anchors there
+        Proposals of each image are (n, 4) in pixels, best first, without gradients; n may be 0. Of the anchors there
         is something with ``targets`` alone, whose ``box_counts`` are known. Of S = min(``anchor_samples``, anchors) of
-        each picture: ``anchor_logits``, ``anchor_positive`` (1 on an object, else 0) and ``anchor_shares``, one over
+        each image: ``anchor_logits``, ``anchor_positive`` (1 on an object, else 0) and ``anchor_shares``, one over
         how many of the S are used, 0 for those that are not, all (N, S); ``anchor_changes`` and what these should be,
         ``anchor_offsets``, (N, S, 4), the latter 0 for anchors on no object.
         """
@@ -183,14 +183,14 @@ class ProposalNetwork(nn.Layer):
         fits = paddle.logical_and((sides >= _SHORTEST_SIDE_PX).all(axis=2), numbers - numbers == 0)  # (N, k)
         _, order = paddle.topk(paddle.where(fits, scores, paddle.full_like(scores, -1.0)), scores.shape[1], axis=1)
         results = []
-        for picture, fitting in enumerate(read(fits.astype("int64").sum(axis=1))[0].tolist()):
+        for image, fitting in enumerate(read(fits.astype("int64").sum(axis=1))[0].tolist()):
             if not fitting:
                 results.append(paddle.zeros([0, 4], dtype=boxes.dtype))
                 continue
-            places = order[picture, :fitting]  # best first; what does not fit comes last
-            of_picture = paddle.gather(boxes[picture], places)
-            kept = suppressed(of_picture, paddle.gather(levels, places), rules.proposal_overlap, after)
-            results.append(paddle.gather(of_picture, kept))
+            places = order[image, :fitting]  # best first; what does not fit comes last
+            of_image = paddle.gather(boxes[image], places)
+            kept = suppressed(of_image, paddle.gather(levels, places), rules.proposal_overlap, after)
+            results.append(paddle.gather(of_image, kept))
         return results
 
     def _sample(
@@ -198,8 +198,8 @@ class ProposalNetwork(nn.Layer):
     ) -> dict[str, paddle.Tensor]:
         rules, counts = self.rules, targets.box_counts
         parts: dict[str, list[paddle.Tensor]] = {}
-        for picture in range(logits.shape[0]):
-            objects = targets.boxes[picture, : max(int(counts[picture]), 1)].astype(anchors.dtype)
+        for image in range(logits.shape[0]):
+            objects = targets.boxes[image, : max(int(counts[image]), 1)].astype(anchors.dtype)
             with paddle.no_grad():
                 matches = match(
                     overlaps(objects, anchors), rules.positive_overlap, rules.negative_overlap, rules.lowest_overlap
@@ -210,14 +210,14 @@ class ProposalNetwork(nn.Layer):
                 references = paddle.gather(anchors, chosen)
                 wanted = offsets(paddle.gather(objects, paddle.gather(matches.objects, chosen)), references)
                 used = is_used.astype(anchors.dtype)
-                of_picture = {
+                of_image = {
                     "anchor_positive": is_positive.astype(anchors.dtype),
                     "anchor_shares": used / paddle.clip(used.sum(), min=1.0),
                     "anchor_offsets": paddle.where(is_positive.unsqueeze(1), wanted, paddle.zeros_like(wanted)),
                 }
-            of_picture["anchor_logits"] = paddle.gather(logits[picture], chosen)
-            of_picture["anchor_changes"] = paddle.gather(changes[picture], chosen)
-            for name, value in of_picture.items():
+            of_image["anchor_logits"] = paddle.gather(logits[image], chosen)
+            of_image["anchor_changes"] = paddle.gather(changes[image], chosen)
+            for name, value in of_image.items():
                 parts.setdefault(name, []).append(value)
         return {name: paddle.stack(values) for name, values in parts.items()}
 

@@ -1,4 +1,4 @@
-"""Pictures with label maps, or with outlines to draw them from, in any layout of ``map_layouts``."""
+"""Images with label maps, or with outlines to draw them from, in any layout of ``map_layouts``."""
 
 import contextlib
 import hashlib
@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
-from ....loading.path_index import ensure_path_index, make_batch
+from ....data.path_index import ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import read_regular
 from ....runtime.printing import shortened
@@ -33,7 +33,7 @@ from ...data.reading import (
 from .segmentation_dataset import IGNORED, SegmentationDataset
 
 _LAYOUT = (
-    "with pictures and label maps, such as images/train and masks/train, or train/images and train/masks, or with the "
+    "with images and label maps, such as images/train and masks/train, or train/images and train/masks, or with the "
     "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme or YOLO"
 )
 _BACKGROUND = ("background", "_background_")
@@ -50,17 +50,17 @@ class Choices(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """The pictures of a split, the file of each one's labels, and what that says of it where it is of many."""
+    """The images of a split, the file of each one's labels, and what that says of it where it is of many."""
 
-    pictures: Sequence[str]
+    images: Sequence[str]
     labels: Sequence[str]
     notes: Sequence[bytes]
 
 
 class LabelMaps(SegmentationDataset):
-    """Pictures whose pixels' classes are in label maps or outlines, found by what lies in the folder.
+    """Images whose pixels' classes are in label maps or outlines, found by what lies in the folder.
 
-    The list of files is memory-mapped: three entries for each picture, see ``_Files``.
+    The list of files is memory-mapped: three entries for each image, see ``_Files``.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class LabelMaps(SegmentationDataset):
         entries = [entry for row in zip(*names, files.notes) for entry in row]
         key = hashlib.sha256(b"label maps 1\0" + b"\0".join(entries)).digest()
         self._index = ensure_path_index(cache_folder, f"label-maps-{split}", key, lambda: [make_batch(entries, 0)])
-        self.notices.insert(0, f"{split}: {len(self):,} pictures in {found.top}: {found.layout.words}")
+        self.notices.insert(0, f"{split}: {len(self):,} images in {found.top}: {found.layout.words}")
 
     @classmethod
     def open(cls, config: Any, split: str, cache_folder: Path) -> "LabelMaps":
@@ -109,7 +109,7 @@ class LabelMaps(SegmentationDataset):
         return len(self._index) // 3
 
     def describe(self, index: int) -> str:
-        """The file of picture ``index``."""
+        """The file of image ``index``."""
         return os.path.join(self.root, self._index.path(3 * index))
 
     def listed(self) -> dict[str, Iterable[Any]]:
@@ -117,29 +117,29 @@ class LabelMaps(SegmentationDataset):
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
         path = self.describe(index)
-        picture = decode_image(read_file(path), path, self.image_mode, self.reading)
-        size = picture.height, picture.width
+        image = decode_image(read_file(path), path, self.image_mode, self.reading)
+        size = image.height, image.width
         labels = self._labels(index, size)
         self._compare(index, size, labels.shape)
-        return picture, labels
+        return image, labels
 
     def labels_of(self, index: int) -> np.ndarray:
         return self._labels(index, None)
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
-        """Raise an error where picture ``index`` has another height and width than its label map, or where that cannot
+        """Raise an error where image ``index`` has another height and width than its label map, or where that cannot
         be used."""
         self._compare(index, size, self._labels(index, size).shape)
 
     def _labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
-        """The labels of a picture; ``size`` is its height and width, where these are known."""
+        """The labels of an image; ``size`` is its height and width, where these are known."""
         file = os.path.join(self.root, self._index.path(3 * index + 1))
         note = os.fsencode(self._index.path(3 * index + 2))
         if self._kind == MAPS:
             return self._table.labels(read_label_file(file, self.reading.max_pixels), file)
         if self._kind == PANOPTIC:
             of_segments = {0: IGNORED, **dict(np.frombuffer(note, "<i4").reshape(-1, 2).tolist())}
-            table = LabelTable({}, of_segments, "the segments of COCO's file for this picture have other numbers")
+            table = LabelTable({}, of_segments, "the segments of COCO's file for this image have other numbers")
             return table.labels(read_label_file(file, self.reading.max_pixels), file)
         size = size or self._size(index)
         drawing = read_drawing(self._kind, file, size)
@@ -150,20 +150,20 @@ class LabelMaps(SegmentationDataset):
             raise UserError(f"{file}: {os.path.basename(self.describe(index))}: {error}") from None
 
     def _size(self, index: int) -> tuple[int, int]:
-        """Height and width of a picture, from the beginning of its file."""
+        """Height and width of an image, from the beginning of its file."""
         path = self.describe(index)
         with open_image(read_file(path), path, self.reading) as image:
             is_turned = self.reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
             return (image.width, image.height) if is_turned else (image.height, image.width)
 
-    def _compare(self, index: int, picture: tuple[int, ...], labels: tuple[int, ...]) -> None:
-        if picture == labels:
+    def _compare(self, index: int, image: tuple[int, ...], labels: tuple[int, ...]) -> None:
+        if image == labels:
             return
-        remedy = "labels would be in wrong places: put the labelled picture there, or its own label map"
-        if picture == labels[::-1]:
+        remedy = "labels would be in wrong places: put the labelled image there, or its own label map"
+        if image == labels[::-1]:
             value = "false" if self.reading.exif_rotate else "true"
-            remedy = f"the picture was turned before it was labelled, or after: try DATA.EXIF_ROTATE {value}"
-        sizes = [f"{width} x {height}" for height, width in (picture, labels)]
+            remedy = f"the image was turned before it was labelled, or after: try DATA.EXIF_ROTATE {value}"
+        sizes = [f"{width} x {height}" for height, width in (image, labels)]
         file = os.path.join(self.root, self._index.path(3 * index + 1))
         raise WrongSize(
             self.describe(index), f"has {sizes[0]} pixels (width x height), but {file} has {sizes[1]}; {remedy}"
@@ -176,7 +176,7 @@ class LabelMaps(SegmentationDataset):
             if choices.class_list is not None:
                 raise UserError("DATA.CLASS_LIST: COCO's panoptic JSON names its classes itself: leave it out")
             self.class_names, self.palette, segments = read_panoptic(pairs.labels)
-            return _Files(pairs.pictures, pairs.labels, segments)
+            return _Files(pairs.images, pairs.labels, segments)
         classes = _classes_of(found, choices)
         if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colours is None)):
             classes = self._counted(found, classes, cache_folder)
@@ -199,7 +199,7 @@ class LabelMaps(SegmentationDataset):
         self._table = LabelTable(numbers, colours, remark)
         if classes.file:
             self.notices.append(f"{len(kept)} classes of {classes.file}: {shortened(', '.join(self.class_names), 80)}")
-        return _Files(pairs.pictures, pairs.labels, [b""] * len(pairs.labels))
+        return _Files(pairs.images, pairs.labels, [b""] * len(pairs.labels))
 
     def _counted(self, found: Found, listed: ClassList | None, cache_folder: Path) -> ClassList:
         """Classes by the numbers in all label maps, of all splits: whether two classes are 0 and 255, and which classes
@@ -239,7 +239,7 @@ class LabelMaps(SegmentationDataset):
             names = _cached(cache_folder, everywhere, labelme_names) if classes is None else classes.names
             spelt = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
         self._name(names, spelt, choices)
-        return _Files(listed.pictures, listed.files, [b""] * len(listed.files))
+        return _Files(listed.images, listed.files, [b""] * len(listed.files))
 
     def _name(self, names: Sequence[str], spelt: Sequence[str], choices: Choices) -> None:
         """Classes of outlines; ``spelt`` is what their files call them. What is outside of all outlines is the class

@@ -1,16 +1,16 @@
-"""What a dataset of pictures with label maps is: the picture, and the class of each of its pixels as stored."""
+"""What a dataset of images with label maps is: the image, and the class of each of its pixels as stored."""
 
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from ....contracts.sample_groups import FOLDER
 from ....runtime.printing import shortened
-from ...data.drawn_shapes import Drawn, DrawnPictures, paint
+from ....tasks.sample_groups import FOLDER
+from ...data.drawn_shapes import Drawn, DrawnImages, paint
 from ...data.image_dataset import ImageDataset
 from ...data.inspection import in_threads
-from ...data.reading import UnreadablePicture
+from ...data.reading import UnreadableImage
 
 IGNORED = 255  # of a pixel without a class; so a dataset has at most 255 classes
 _COUNTED, _WITHOUT_LIMIT, _SECONDS = 2_000, 100, 5.0  # label maps that are looked at before a run, and how long
@@ -19,19 +19,19 @@ _NEARLY_ALL = 0.99
 
 
 class SegmentationDataset(ImageDataset):
-    """Pictures with label maps: ``read(index)`` returns ``(RGB picture, labels)``.
+    """Images with label maps: ``read(index)`` returns ``(RGB image, labels)``.
 
     ``class_names``, ``num_classes`` and ``palette`` are known without reading a label map.
     """
 
-    holds = "pictures with label maps"
+    holds = "images with label maps"
     groups_by = FOLDER
     num_classes: int
     #: uint8 (classes, 3), the published colour of each class in RGB; None: ``contracts.figures.class_colours``
     palette: np.ndarray | None = None
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
-        """Picture ``index`` in mode "RGB", and ``labels_of(index)``, of its height and width.
+        """Image ``index`` in mode "RGB", and ``labels_of(index)``, of its height and width.
 
         Raises:
             UserError: one of the two cannot be read, they differ in size, or a label is not known.
@@ -40,7 +40,7 @@ class SegmentationDataset(ImageDataset):
 
     def labels_of(self, index: int) -> np.ndarray:
         """uint8 (height, width), the class of each pixel or ``IGNORED``; where that is possible without decoding the
-        picture.
+        image.
 
         Raises:
             UserError: the label map cannot be read, or has a label that is not known; names file, row and column.
@@ -91,12 +91,12 @@ def _counts(dataset: SegmentationDataset, index: int) -> np.ndarray | None:
     """int64 (256,), pixels of each label; None: the label map cannot be read, which is told when it is opened."""
     try:
         return np.bincount(dataset.labels_of(index).ravel(), minlength=IGNORED + 1)
-    except UnreadablePicture:
+    except UnreadableImage:
         return None
 
 
-class SegmentationShapes(DrawnPictures, SegmentationDataset):
-    """Drawn pictures, each pixel labelled with the shape that is in front there, or as background, class 0."""
+class SegmentationShapes(DrawnImages, SegmentationDataset):
+    """Drawn images, each pixel labelled with the shape that is in front there, or as background, class 0."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,0 +1,199 @@
+"""The scores of tables of samples, by what ``Metrics.kept`` calls their sort: without Paddle for classes, confusions
+and boxes; those of volumes and instances are their metrics' own, which import it."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..intervals import Classified, Rated, confusion_scores, means
+from ..intervals.resampling import Recompute
+from ..tasks.truth import Arrays
+
+
+class Sort(NamedTuple):
+    """How scores of one sort are computed.
+
+    Attributes:
+        recompute: of the arrays of one or several tables, and the names of their classes: a function of weights of the
+            samples of all of them, one table after the other.
+        fits: whether the arrays of a table are what so many samples and classes need; no others may be computed with.
+        of_class: the name of a class's own score, of which "{}" is its name.
+        decimals: that are shown.
+        swaps: that a permutation test computes.
+        hits: of the arrays of a table and names of classes, what its rates are shares of, bool (things,) by name.
+    """
+
+    recompute: Callable[[Sequence[Arrays], Sequence[str]], Recompute]
+    fits: Callable[[Arrays, int, int], bool]
+    of_class: str
+    decimals: int = 4
+    swaps: int = 10_000
+    hits: Callable[[Arrays, Sequence[str]], Mapping[str, np.ndarray]] = lambda arrays, names: {}
+
+
+def _joined(parts: Sequence[Arrays], name: str) -> np.ndarray:
+    return np.concatenate([part[name] for part in parts])
+
+
+def _classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    labels, places = _joined(parts, "labels"), _joined(parts, "places")
+    classified = Classified(labels, places, len(names), names, parts[0]["top"].tolist())
+    loss = means({"loss": _joined(parts, "losses")})
+    return Rated(lambda weights: {**classified(weights), **loss(weights)}, classified.rates())
+
+
+def _confusions(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    boundaries = _joined(parts, "boundaries") if all("boundaries" in part for part in parts) else None
+    return confusion_scores(_joined(parts, "statistics"), names, _joined(parts, "losses"), boundaries)
+
+
+def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    from ..volumes.metrics import LandmarkMetrics
+
+    metrics, sums = LandmarkMetrics(names), _joined(parts, "sums")
+    return Rated(lambda weights: metrics.resampled([sums], weights), metrics.rates([sums]))
+
+
+def _class_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
+    places, labels = arrays["places"], arrays["labels"]
+    recalls = {f"recall {name}": places[labels == label] == 0 for label, name in enumerate(names)}
+    return {**{f"top-{k}": places < k for k in arrays["top"].tolist()}, **recalls}
+
+
+def _landmark_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
+    from ..volumes.metrics import RADII_MM, rate_name
+
+    sums, found = arrays["sums"], {}
+    for place, radius in enumerate(RADII_MM, sums.shape[-1] - len(RADII_MM)):
+        hits = sums[..., place] > 0  # (volumes, landmarks)
+        found[rate_name(radius)] = hits[sums[..., 0] > 0]
+        for own, of_landmark, known in zip(names, hits.T, sums[..., 0].T > 0):
+            found[f"{own} {rate_name(radius)}"] = of_landmark[known]
+    return found
+
+
+def _volume_classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    from ..volumes.segmentation.metrics import VolumeMetrics
+
+    sums = _joined(parts, "sums")
+    metrics = VolumeMetrics(["background", *names], bool(sums[..., 9].any()))
+    return lambda weights: metrics.resampled([sums], weights)
+
+
+def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    from ..images.detection.evaluation import accumulation, resampling
+
+    fields, curves = accumulation.MatchTable._fields, {}
+    for prefix in ("", "mask "):
+        if all(f"{prefix}image_ids" in part for part in parts):
+            tables, places, before = [], [], 0
+            for part in parts:
+                table = accumulation.MatchTable(*(part[f"{prefix}{name}"] for name in fields))
+                places.append(before + np.searchsorted(table.image_ids, part["ids"]))
+                tables.append(table._replace(image_ids=np.arange(before, before + len(table.image_ids))))
+                before += len(table.image_ids)
+            joined = accumulation.MatchTable.joined(tables)
+            curves[prefix] = resampling.Curves.of(joined), np.concatenate(places)
+    return functools.partial(resampling.named_scores, curves, names)
+
+
+def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
+    from ..points.instances.metrics import InstanceMetrics, MatchTable
+
+    scenes = []
+    for part in parts:
+        ends = np.cumsum(part["rows"])
+        for number, (first, end) in enumerate(zip(ends - part["rows"], ends)):
+            decisions = (part[name][first:end] for name in MatchTable._fields[:4])
+            scenes.append(MatchTable._make([*decisions, part["missed"][number], part["num_true"][number]]))
+    statistics, losses = (_joined(parts, name) for name in ("statistics", "losses"))
+    metrics = InstanceMetrics(list(names), parts[0]["instance_classes"].tolist())
+    tables = np.empty(len(scenes), object)
+    tables[:] = scenes
+    return lambda weights: metrics.resampled([statistics, losses, tables], weights)
+
+
+# ---- what arrays must be: a file may be damaged, and compiled loops do not look ----------------------------------
+
+
+def _fit_classes(arrays: Arrays, samples: int, classes: int) -> bool:
+    columns = [arrays[name] for name in ("labels", "places", "losses")]
+    predictions = arrays.get("predictions", np.zeros(samples, int))  # older tables have none
+    fits = all(column.shape == (samples,) for column in [*columns, predictions])
+    return fits and _below(arrays["labels"], classes) and _below(predictions + 1, classes + 1)
+
+
+def _below(numbers: np.ndarray, limit: int) -> bool:
+    """Whether all are integers from 0 and below it."""
+    return numbers.dtype.kind in "iu" and bool(((numbers >= 0) & (numbers < limit)).all())
+
+
+def _fit_boxes(arrays: Arrays, samples: int, classes: int) -> bool:
+    from ..images.detection.evaluation.accumulation import MatchTable
+
+    return all(
+        _fits_boxes({name: arrays[f"{prefix}{name}"] for name in MatchTable._fields}, arrays["ids"], classes)
+        and len(arrays["ids"]) == samples
+        for prefix in ("", "mask ")
+        if f"{prefix}image_ids" in arrays or not prefix
+    )
+
+
+def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
+    from ..images.detection.evaluation.accumulation import AREA_RANGES
+
+    counts, rows = table["counts"], [table[name] for name in ("labels", "scores", "found", "ignored")]
+    annotated, areas = table["annotated"], len(AREA_RANGES)
+    return (
+        np.array_equal(np.sort(ids), table["image_ids"])
+        and bool((np.diff(table["image_ids"]) > 0).all())
+        and counts.shape == ids.shape == table["num_true"].shape
+        and _below(counts, 1 << 31)
+        and all(column.shape == (int(counts.sum()),) for column in rows)
+        and all(table[name].dtype == np.uint64 for name in ("found", "ignored"))
+        and _below(table["labels"], classes)
+        and table["totals"].shape == (classes, areas)
+        and annotated.shape == (len(annotated), 2 + areas)
+        and _below(annotated[:, 0], len(ids))
+        and _below(annotated[:, 1], classes)
+    )
+
+
+def _fit_confusions(arrays: Arrays, samples: int, classes: int) -> bool:
+    tables = [arrays[name] for name in ("statistics", "boundaries") if name in arrays or name == "statistics"]
+    return all(table.shape == (samples, 3, classes) for table in tables) and arrays["losses"].shape == (samples,)
+
+
+def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:
+    rows, chosen, thresholds = arrays["rows"], arrays["instance_classes"], arrays["missed"].shape[-1]
+    decisions = [arrays[name] for name in ("class_numbers", "thresholds", "scores", "is_right")]
+    return (
+        _fit_confusions(arrays, samples, classes)
+        and rows.shape == (samples,)
+        and _below(rows, 1 << 31)
+        and all(column.shape == (int(rows.sum()),) for column in decisions)
+        and _below(chosen, classes)
+        and arrays["missed"].shape == (samples, len(chosen), thresholds)
+        and arrays["num_true"].shape == (samples, len(chosen))
+        and _below(arrays["class_numbers"], len(chosen))
+        and _below(arrays["thresholds"], thresholds)
+    )
+
+
+SORTS = {
+    "classes": Sort(_classes, _fit_classes, "recall {}", 2, hits=_class_hits),
+    "confusions": Sort(_confusions, _fit_confusions, "IoU {}"),
+    "landmarks": Sort(
+        _landmarks,
+        lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 7),
+        "{} mre_mm",
+        hits=_landmark_hits,
+    ),
+    "volume classes": Sort(
+        _volume_classes, lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 11), "Dice {}"
+    ),
+    "boxes": Sort(_boxes, _fit_boxes, "AP {}", swaps=1_000),
+    "instances": Sort(_instances, _fit_instances, "AP {}", swaps=1_000),
+}

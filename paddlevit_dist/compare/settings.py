@@ -1,0 +1,104 @@
+"""The keys of a table with a row for each sample, and of a training with several seeds."""
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+
+from yacs.config import CfgNode
+
+from .. import extensions
+from ..runtime.errors import UserError
+from ..runtime.files import content_of
+from ..runtime.printing import one_line
+from ..settings.key import COMMAND_LINE, ConfigView, Range, Setting, Table, optional
+
+_KEYS = (
+    optional(
+        "PER_SAMPLE",
+        "path",
+        "file that an evaluation writes with a row for each sample: .csv, or .parquet where pyarrow is installed",
+    ),
+    optional(
+        "SEEDS",
+        "int",
+        "train this many times, with SEED, SEED + 1 and so on, in folders of SAVE; the same command again continues",
+        Range(low=2, high=1000),
+    ),
+)
+
+
+def _check_table(given: ConfigView) -> list[str]:
+    target = given.values.PER_SAMPLE
+    if target is None:
+        return []
+    said, folder = given["PER_SAMPLE"], os.path.dirname(target) or "."
+    suffix = os.path.splitext(target)[1].lower()
+    if not given.values.EVAL:
+        raise UserError(f"{said} is for an evaluation: add -eval, or leave it out")
+    if suffix not in (".csv", ".parquet"):
+        raise UserError(f"{said}: expected a file that ends in .csv or .parquet")
+    if not os.path.isdir(folder):
+        raise UserError(f"{said}: there is no folder {folder}: create it, or choose another")
+    if os.path.isdir(target) or not os.access(folder, os.W_OK):
+        what = "it is a folder" if os.path.isdir(target) else f"{folder} cannot be written to"
+        raise UserError(f"{said}: {what}: choose another file")
+    if suffix == ".parquet":
+        try:
+            importlib.import_module("pyarrow.parquet")
+        except ImportError as error:  # also of one that is too new for this numpy
+            raise UserError(
+                f"{said}: Parquet needs pyarrow (pip install pyarrow), and {one_line(error)}; .csv needs nothing"
+            ) from error
+    if os.path.lexists(target) and not _is_table(target):
+        raise UserError(f"{said}: this file is no table of an earlier evaluation: choose another, or remove it")
+    return []
+
+
+def _is_table(file: str) -> bool:
+    """Whether an evaluation has written it, as far as its beginning shows: no spreadsheet of others is replaced."""
+    try:
+        if file.lower().endswith(".csv"):
+            return content_of(file, 8).startswith(b"\xef\xbb\xbfname,")
+        schema = importlib.import_module("pyarrow.parquet").read_schema(file)
+        return schema.names[:1] == ["name"] and not schema.metadata  # pandas leaves some
+    except (OSError, ValueError):
+        return False
+
+
+def _check_seeds(given: ConfigView) -> list[str]:
+    values = given.values
+    if values.SEEDS is None:
+        return []
+    for name in ("EVAL", *extensions.table("JOBS")):
+        if name != "SEEDS" and values.get(name):
+            raise UserError(f"{given['SEEDS']} and {given[name]}: -seeds trains; leave one of them out")
+    if values.MODEL.RESUME not in (None, "auto"):
+        raise UserError(
+            f"{given['SEEDS']} and {given['MODEL.RESUME']}: that is one run; a group of seeds continues by itself with "
+            "the same command: leave -resume out"
+        )
+    return []
+
+
+def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """An evaluation is of one run, however often its recipe trains."""
+    seeds = settings.get("SEEDS")
+    if values.EVAL and seeds is not None and seeds.source != COMMAND_LINE:
+        values.SEEDS = None
+    return []
+
+
+def _check(given: ConfigView) -> list[str]:
+    return _check_table(given) + _check_seeds(given)
+
+
+TABLE = Table(
+    _KEYS,
+    training=("SEEDS",),
+    effects={"start": ("SEEDS",), "place": ("PER_SAMPLE",)},
+    complete=_complete,
+    check=_check,
+    gone={
+        "SEEDS_AT_ONCE": (None, "with -ngpus=1 each GPU that CUDA_VISIBLE_DEVICES names trains a seed; leave it out")
+    },
+)

@@ -1,0 +1,78 @@
+"""Fast layers for a model that is built: each layer keeps its parameters, names and hooks and gets another class, which
+computes by fast functions where they apply."""
+
+import functools
+import os
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from ..extensions import imported
+from ..runtime.autocast import product_dtype
+
+_MODELS = "paddlevit_dist.images.models"
+# A class, which must be exactly this one -> its fast subclass.
+_FAST = {
+    f"{_MODELS}.layers.GELU": "layers:GELU",
+    f"{_MODELS}.layers.Linear": "layers:Linear",
+    f"{_MODELS}.layers.LayerNorm": "layers:LayerNorm",
+    f"{_MODELS}.layers.Mlp": "layers:Mlp",
+    f"{_MODELS}.layers.PatchEmbedding": "layers:PatchEmbedding",
+    f"{_MODELS}.layers.Convolution": "layers:Convolution",
+    f"{_MODELS}.layers.DepthwiseConvolution": "layers:DepthwiseConvolution",
+    "paddle.nn.layer.conv.Conv3D": "layers:Conv3D",
+    f"{_MODELS}.vit.Block": "blocks:VitBlock",
+    f"{_MODELS}.swin.SwinBlock": "blocks:SwinBlock",
+    f"{_MODELS}.swin.NormalisedPatches": "blocks:NormalisedPatches",
+    f"{_MODELS}.convnext.Block": "blocks:ConvNeXtBlock",
+    f"{_MODELS}.segformer.SegFormerHead": "blocks:SegFormerHead",
+    f"{_MODELS}.pvt_v2.SpatialReductionAttention": "blocks:SpatialReductionAttention",
+}
+
+
+def accelerate(model: Any) -> None:
+    """Give the layers of a model that have a fast subclass here that class; called for each model that is built."""
+    for layer in model.sublayers(include_self=True) if isinstance(model, nn.Layer) else ():
+        kind = type(layer)
+        location = _FAST.get(f"{kind.__module__}.{kind.__qualname__}")
+        if location is not None:
+            layer.__class__ = imported(f".cpu_kernels.{location}")
+
+
+# Set to 1 for a run with CPU_TUNING False (parallel/tuning.py), or by the user.
+PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"
+
+
+@functools.cache
+def is_possible() -> bool:
+    """Whether this process can compute with the fast layers: not switched off, and Paddle has MKL's product."""
+    if os.environ.get(PLAIN_LAYERS, "0") not in ("", "0"):
+        return False
+    from .memory import product
+
+    return product() is not None
+
+
+@paddle.jit.not_to_static
+def applies(x: Any, *layers: nn.Layer) -> bool:
+    """Whether fast functions may take the tensor ``x`` with the parameters of ``layers``.
+
+    They may for float32 in the host's memory outside of static graphs and automatic mixed precision, if no hook wants
+    to see one of the layers at work.
+    """
+    if not paddle.in_dynamic_mode() or not is_possible():
+        return False
+    if not (_is_plain_float(x) and x.size > 0) or product_dtype() is not None:
+        return False
+    return all(_is_untouched(layer) for layer in layers)
+
+
+def _is_plain_float(tensor: Any) -> bool:
+    return tensor.dtype == paddle.float32 and tensor.place.is_cpu_place()
+
+
+def _is_untouched(layer: nn.Layer) -> bool:
+    if layer._forward_pre_hooks or layer._forward_post_hooks:
+        return False
+    return all(_is_plain_float(own) and own.is_contiguous() for own in layer._parameters.values() if own is not None)

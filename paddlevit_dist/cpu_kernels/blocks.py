@@ -1,0 +1,174 @@
+"""Whole blocks of networks, computed by the fast functions where these apply."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ..images.models import convnext, pvt_v2, segformer, swin, vit
+from ..images.models.layers import DropPath
+from .accelerate import applies
+from .layers import GELU, LayerNorm, Linear, Mlp, PatchEmbedding
+
+_ATTENTIONS = vit.Attention, swin.WindowAttention
+
+
+class VitBlock(vit.Block):
+    """Each branch as one function; of the last block only the tokens that are read pass the second."""
+
+    def forward(self, x, count: int | None = None):
+        if _fits(x, self):
+            return _vit_block(self, x, count)
+        return vit.Block.forward(self, x, count)
+
+
+class SwinBlock(swin.SwinBlock):
+    """Each branch as one function; attention reads and writes each window's tokens where they are."""
+
+    def forward(self, x):
+        if _fits_windows(self) and _fits(x, self):
+            return _swin_block(self, x)
+        return swin.SwinBlock.forward(self, x)
+
+
+class NormalisedPatches(swin.NormalisedPatches):
+    """Cuts out the patches for one product."""
+
+    def embed(self, x):
+        return PatchEmbedding.embed(self, x)
+
+
+class ConvNeXtBlock(convnext.Block):
+    """Adds the scaled branch in one pass."""
+
+    def forward(self, x):
+        if applies(x, self.drop_path) and applies(self.gamma):
+            return _convnext_block(self, x)
+        return convnext.Block.forward(self, x)
+
+
+class SpatialReductionAttention(pvt_v2.SpatialReductionAttention):
+    """Queries of all tokens, keys and values of fewer, each read where its projection has written it."""
+
+    def forward(self, x, grid: tuple[int, int]):
+        if _fits_reduction(x, self):
+            return _reduction_attention(self, x, grid)
+        return pvt_v2.SpatialReductionAttention.forward(self, x, grid)
+
+
+class SegFormerHead(segformer.SegFormerHead):
+    """Adds the maps where they are enlarged, channels last."""
+
+    def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        if _fits_sum(maps[0], self):
+            return _enlarged_sum(self, maps)
+        return segformer.SegFormerHead.summed(self, maps)
+
+
+# In tables of layers and in messages they are called as in the files of their models.
+VitBlock.__name__ = ConvNeXtBlock.__name__ = "Block"
+
+
+@paddle.jit.not_to_static
+def _fits(x: paddle.Tensor, block: Any) -> bool:
+    """Whether ``branches`` may compute a pre-norm block with layers ``norm1``, ``attn``, ``norm2`` and ``mlp``."""
+    attention, mlp = block.attn, block.mlp
+    if type(attention) not in _ATTENTIONS or type(mlp) is not Mlp or type(block.drop_path) is not DropPath:
+        return False  # somebody's own, which may compute anything
+    dropouts = attention.attention_dropout, attention.dropout, mlp.dropout
+    norms, linears = (block.norm1, block.norm2), (attention.qkv, attention.proj, mlp.fc1, mlp.fc2)
+    if any(layer.training and layer.p for layer in dropouts) or x.shape[-1] != block.norm1.weight.shape[0]:
+        return False
+    if not all(type(norm) is LayerNorm and norm.has_usual_parameters() for norm in norms):
+        return False
+    if type(mlp.act) is not GELU or not all(type(layer) is Linear for layer in linears):
+        return False
+    if any(layer.bias is None for layer in linears[1:]):
+        return False
+    others = attention, mlp, mlp.act, attention.query_key, attention.attention_value
+    return applies(x, *norms, *linears, *dropouts, *others)
+
+
+def _factors(block: Any, x: paddle.Tensor) -> paddle.Tensor | None:
+    """What each item's branch is multiplied by; None for 1."""
+    return block.drop_path.factors(x) if block.drop_path.is_dropping else None
+
+
+@paddle.jit.not_to_static
+def _vit_block(block: vit.Block, x: paddle.Tensor, count: int | None) -> paddle.Tensor:
+    from . import branches
+
+    attn, keep = block.attn, _factors(block, x)
+    heads = branches.Heads(attn.num_heads, attn.head_dim, attn.scale)
+    x = branches.attention(x, block.norm1, attn.qkv, attn.proj, heads, keep=keep)
+    x = x if count is None else x[:, :count]
+    return branches.mlp(x, block.norm2, block.mlp.fc1, block.mlp.fc2, _factors(block, x))
+
+
+@paddle.jit.not_to_static
+def _fits_windows(block: swin.SwinBlock) -> bool:
+    """Whether the windows divide the grid, so that none is padded; it must be known."""
+    return block.grid is not None and not any(side % part for side, part in zip(block.grid, block.window))
+
+
+@paddle.jit.not_to_static
+def _swin_block(block: swin.SwinBlock, x: paddle.Tensor) -> paddle.Tensor:
+    from . import branches
+
+    attn, keep = block.attn, _factors(block, x)
+    index = _window_index(block.grid, block.window, block.shift)
+    mask = None if block.attention_mask is None else branches.Held(block.attention_mask)
+    heads = branches.Heads(attn.num_heads, attn.head_dim, attn.scale, index.shape[0], branches.Held(index), mask)
+    x = branches.attention(x, block.norm1, attn.qkv, attn.proj, heads, attn.position_bias(), keep)
+    return branches.mlp(x, block.norm2, block.mlp.fc1, block.mlp.fc2, _factors(block, x))
+
+
+@paddle.jit.not_to_static
+def _convnext_block(block: convnext.Block, x: paddle.Tensor) -> paddle.Tensor:
+    from . import image_functions
+
+    branch = block.mlp(block.norm(block.conv_dw(x)))
+    return image_functions.add_scaled(x, branch, block.gamma, _factors(block, x))
+
+
+@paddle.jit.not_to_static
+def _fits_reduction(x: paddle.Tensor, attention: pvt_v2.SpatialReductionAttention) -> bool:
+    dropout = attention.attention_dropout
+    return not (dropout.training and dropout.p) and applies(x, attention.query_key, attention.attention_value, dropout)
+
+
+@paddle.jit.not_to_static
+def _reduction_attention(
+    attention: pvt_v2.SpatialReductionAttention, x: paddle.Tensor, grid: tuple[int, int]
+) -> paddle.Tensor:
+    from . import branches, cross_attention
+
+    heads = branches.Heads(attention.num_heads, attention.head_dim, attention.scale)
+    q, source = attention.q(x), attention._reduced(x, grid) if attention.is_reduced else x
+    return attention.dropout(attention.proj(cross_attention.attend(q, attention.kv(source), heads)))
+
+
+@paddle.jit.not_to_static
+def _fits_sum(x: paddle.Tensor, head: segformer.SegFormerHead) -> bool:
+    return applies(x, head.product, head.weights_product)
+
+
+@paddle.jit.not_to_static
+def _enlarged_sum(head: segformer.SegFormerHead, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+    from . import functions, upsampling
+
+    projected = [functions.linear(x, *joined) for x, joined in zip(maps, head.joined_weights())]
+    return upsampling.enlarged_sum(projected).transpose([0, 3, 1, 2])
+
+
+@functools.cache
+def _window_index(grid: swin.Size, window: swin.Size, shift: swin.Size) -> paddle.Tensor:
+    """int64 (windows, tokens): which token of the unshifted image each token of each window is; windows divide the
+    grid."""
+    rows, columns = grid[0] // window[0], grid[1] // window[1]
+    places = np.roll(np.arange(grid[0] * grid[1]).reshape(grid), (-shift[0], -shift[1]), (0, 1))
+    places = places.reshape(rows, window[0], columns, window[1]).transpose(0, 2, 1, 3)
+    index = np.ascontiguousarray(places.reshape(rows * columns, -1), dtype=np.int64)
+    return paddle.to_tensor(index, place=paddle.CPUPlace())

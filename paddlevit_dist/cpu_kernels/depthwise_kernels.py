@@ -1,0 +1,316 @@
+"""Depth-wise convolution on a CPU: one kernel (K, K) for each channel, stride 1, zeros around, as large as before.
+
+Images are (batch, height, width, channels), so that 16 neighbouring channels are one vector of the processor. The
+innermost parts are written as LLVM instructions, because they depend on what stays in registers: the K weights of one
+row of a kernel, and the sums of ``_TILE`` neighbouring columns, which share the pixels they read. Some rows and
+channels at a time are first copied into a small array whose columns have a margin of zeros, so that no column is a
+special case.
+
+Arguments are addresses of contiguous float32 arrays and their sizes, as in ``row_loops.py``; only
+``image_functions.py`` calls these loops. Each runs on one thread, and equal arguments give equal bits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, register_jitable
+
+from ..runtime.compiled import compiled
+
+LANES = 16  # channels of one vector
+_TILE = 7  # columns at a time: with K = 7 their sums, one row of weights and a pixel take 15 of 32 registers
+_BYTES = 4 * LANES  # of one vector
+_GROUPS = 4  # vectors that are copied from one place, 256 bytes of one pixel
+_CACHED_BYTES = 1 << 18  # of a copy: it stays in the processor's second cache
+
+_INTEGER, _FLOAT = ir.IntType(64), ir.FloatType()
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+
+
+def _pointer(builder: Any, address: Any, offset: int, kind: Any) -> Any:
+    return builder.inttoptr(builder.add(address, _INTEGER(offset)), kind.as_pointer())
+
+
+def _load(builder: Any, address: Any, offset: int = 0, kind: Any = _VECTOR) -> Any:
+    value = builder.load(_pointer(builder, address, offset, kind))
+    value.align = 4
+    return value
+
+
+def _store(builder: Any, value: Any, address: Any, offset: int = 0) -> None:
+    builder.store(value, _pointer(builder, address, offset, value.type)).align = 4
+
+
+def _multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
+    """``left * right + total``, in one instruction where the processor has it."""
+    name = f"llvm.fmuladd.v{LANES}f32"
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), name)
+    return builder.call(function, [left, right, total])
+
+
+def _repeat(builder: Any, count: Any, start: list[Any], step: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    """A loop of ``count`` passes: the values after the last, where ``step(values)`` gives those after one more pass."""
+    before = builder.block
+    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    values = [builder.phi(value.type) for value in [_INTEGER(0), *start]]
+    for phi, value in zip(values, [_INTEGER(0), *start]):
+        phi.add_incoming(value, before)
+    builder.cbranch(builder.icmp_signed("<", values[0], count), body, after)
+    builder.position_at_end(body)
+    following = [builder.add(values[0], _INTEGER(1)), *step(values[1:])]
+    for phi, value in zip(values, following):
+        phi.add_incoming(value, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return values[1:]
+
+
+def _copying(kind: Any) -> Any:
+    @intrinsic
+    def copy(context: Any, source: Any, target: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _store(builder, _load(builder, arguments[0], kind=kind), arguments[1])
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), generate
+
+    return copy
+
+
+_copy_vector, _copy_number = _copying(_VECTOR), _copying(_FLOAT)
+
+
+@intrinsic
+def _add_sum(context: Any, vectors: Any, count: Any, out: Any) -> Any:
+    """Add the sum of ``count`` vectors that follow one another to the one at ``out``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors, count, out = arguments
+
+        def step(values: list[Any]) -> list[Any]:
+            return [
+                builder.add(values[0], _INTEGER(_BYTES)),
+                builder.fadd(values[1], _load(builder, values[0])),
+            ]
+
+        total = _repeat(builder, count, [vectors, ir.Constant(_VECTOR, [0.0] * LANES)], step)[1]
+        _store(builder, builder.fadd(_load(builder, out), total), out)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+def _correlating(columns: int) -> Any:
+    @intrinsic
+    def correlate(
+        context: Any,
+        taps: Any,
+        image: Any,
+        image_row: Any,
+        rows: Any,
+        weight: Any,
+        bias: Any,
+        out: Any,
+        out_column: Any,
+    ) -> Any:
+        """For some neighbouring columns: ``bias + sum over row, k of image[row, column + k] * weight[row, k]``.
+
+        Vectors are given by address, ``image_row`` and ``out_column`` are distances in bytes. ``taps`` is a tuple of
+        as many numbers as a row of the kernel has: its length is part of its type, for which numba compiles.
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _, image, image_row, rows, weight, bias, out, out_column = arguments
+
+            def one_row(values: list[Any]) -> list[Any]:
+                image, weight, totals = values[0], values[1], values[2:]
+                weights = [_load(builder, weight, _BYTES * k) for k in range(taps.count)]
+                for place in range(columns + taps.count - 1):
+                    pixel = _load(builder, image, _BYTES * place)
+                    for column in range(max(0, place - taps.count + 1), min(columns, place + 1)):
+                        totals[column] = _multiply_add(builder, pixel, weights[place - column], totals[column])
+                next_weight = builder.add(weight, _INTEGER(_BYTES * taps.count))
+                return [builder.add(image, image_row), next_weight, *totals]
+
+            start = [image, weight] + [_load(builder, bias)] * columns
+            for total in _repeat(builder, rows, start, one_row)[2:]:
+                _store(builder, total, out)
+                out = builder.add(out, out_column)
+            return context.get_dummy_value()
+
+        return types.void(taps, *[types.int64] * 7), generate
+
+    return correlate
+
+
+_correlate_tile, _correlate_column = _correlating(_TILE), _correlating(1)
+
+
+@intrinsic
+def _add_products(
+    context: Any,
+    taps: Any,
+    image: Any,
+    image_row: Any,
+    gradient: Any,
+    gradient_row: Any,
+    rows: Any,
+    columns: Any,
+    out: Any,
+) -> Any:
+    """``out[k] += sum over row, column of image[row, column + k] * gradient[row, column]``, arguments as above."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, image, image_row, gradient, gradient_row, rows, columns, out = arguments
+        tiles, rest = builder.sdiv(columns, _INTEGER(_TILE)), builder.srem(columns, _INTEGER(_TILE))
+
+        def some_columns(width: int) -> Callable[[list[Any]], list[Any]]:
+            def step(values: list[Any]) -> list[Any]:
+                image, gradient, totals = values[0], values[1], values[2:]
+                gradients = [_load(builder, gradient, _BYTES * column) for column in range(width)]
+                for place in range(width + taps.count - 1):
+                    pixel = _load(builder, image, _BYTES * place)
+                    for k in range(max(0, place - width + 1), min(taps.count, place + 1)):
+                        totals[k] = _multiply_add(builder, pixel, gradients[place - k], totals[k])
+                distance = _INTEGER(_BYTES * width)
+                return [builder.add(image, distance), builder.add(gradient, distance), *totals]
+
+            return step
+
+        def one_row(values: list[Any]) -> list[Any]:
+            after = _repeat(builder, tiles, values, some_columns(_TILE))
+            totals = _repeat(builder, rest, after, some_columns(1))[2:]
+            return [builder.add(values[0], image_row), builder.add(values[1], gradient_row), *totals]
+
+        zero = ir.Constant(_VECTOR, [0.0] * LANES)
+        totals = _repeat(builder, rows, [image, gradient] + [zero] * taps.count, one_row)[2:]
+        for k, total in enumerate(totals):
+            _store(builder, builder.fadd(_load(builder, out, _BYTES * k), total), out, _BYTES * k)
+        return context.get_dummy_value()
+
+    return types.void(taps, *[types.int64] * 7), generate
+
+
+@register_jitable
+def _band(height, width, channels, margin):
+    """How many rows, and vectors of one pixel, to copy at a time."""
+    groups = min(channels // LANES, _GROUPS)
+    rows = _CACHED_BYTES // (groups * _BYTES * (width + 2 * margin)) - 2 * margin
+    return min(height, max(rows, 4 * margin)), groups
+
+
+@register_jitable
+def _copy_band(image, height, width, channels, top, groups, margin, copy):
+    """``groups`` vectors of each pixel into ``copy`` (groups, rows, width + 2 margin, LANES), whose first row is the
+    image's ``top``. Rows outside the image and the margins stay as they are."""
+    group_bytes = copy.shape[1] * copy.shape[2] * _BYTES
+    for line in range(max(0, -top), min(copy.shape[1], height - top)):
+        source = image + (top + line) * width * channels * 4
+        target = copy.ctypes.data + (line * copy.shape[2] + margin) * _BYTES
+        for _ in range(width):
+            for group in range(groups):
+                _copy_vector(source + group * _BYTES, target + group * group_bytes)
+            source += channels * 4
+            target += _BYTES
+
+
+@register_jitable
+def _regroup(weight, kernel, is_flipped, is_back, channels, grouped):
+    """Kernels (channels, K, K) to (channels / LANES, K, K, LANES), turned by half a turn if ``is_flipped``; or back."""
+    taps = kernel * kernel
+    for channel in range(channels):
+        for tap in range(taps):
+            other = taps - 1 - tap if is_flipped else tap
+            own = weight + (channel * taps + tap) * 4
+            place = grouped + ((channel // LANES * taps + other) * LANES + channel % LANES) * 4
+            if is_back:
+                _copy_number(place, own)
+            else:
+                _copy_number(own, place)
+
+
+@compiled
+def correlate(images, weight, bias, is_flipped, taps, out, batch, height, width, channels):
+    """The convolution; with ``is_flipped`` and no bias the gradient by its input.
+
+    Args:
+        images: (batch, height, width, channels); channels are a multiple of ``LANES``.
+        weight: (channels, 1, K, K), K odd.
+        bias: (channels), or 0.
+        taps: a tuple of K integers.
+        out: like ``images``; overwritten.
+    """
+    kernel, margin = len(taps), len(taps) // 2
+    band, groups_at_once = _band(height, width, channels, margin)
+    copy = np.zeros((groups_at_once, band + 2 * margin, width + 2 * margin, LANES), np.float32)
+    weights = np.empty(channels * kernel * kernel, np.float32)
+    _regroup(weight, kernel, is_flipped, False, channels, weights.ctypes.data)
+    nothing = np.zeros(LANES, np.float32)
+    copy_row, column_bytes = copy.shape[2] * _BYTES, channels * 4
+    for item in range(batch * ((height + band - 1) // band)):
+        number, top = item // ((height + band - 1) // band), item % ((height + band - 1) // band) * band
+        for first in range(0, channels, groups_at_once * LANES):
+            groups = min(groups_at_once, (channels - first) // LANES)
+            image = images + (number * height * width * channels + first) * 4
+            _copy_band(image, height, width, channels, top - margin, groups, margin, copy)
+            for line in range(groups * min(band, height - top)):
+                group, row = line // min(band, height - top), top + line % min(band, height - top)
+                channel = first + group * LANES
+                above = max(0, margin - row)  # rows of the kernel that lie above the image
+                rows = min(kernel, height + margin - row) - above
+                left = copy.ctypes.data + (group * copy.shape[1] + row - top + above) * copy_row
+                weight_at = weights.ctypes.data + (channel // LANES * kernel + above) * kernel * _BYTES
+                bias_at = bias + channel * 4 if bias != 0 else nothing.ctypes.data
+                to = out + ((number * height + row) * width * channels + channel) * 4
+                column = 0
+                while column < width:
+                    place, target = left + column * _BYTES, to + column * column_bytes
+                    if width < _TILE:
+                        _correlate_column(taps, place, copy_row, rows, weight_at, bias_at, target, column_bytes)
+                        column += 1
+                    else:
+                        _correlate_tile(taps, place, copy_row, rows, weight_at, bias_at, target, column_bytes)
+                        # The last tile ends with the row and repeats a few columns.
+                        column = width - _TILE if width - 2 * _TILE < column < width - _TILE else column + _TILE
+
+
+@compiled
+def weight_gradient(images, gradient, taps, of_weight, of_bias, batch, height, width, channels):
+    """The gradients by weight (channels, 1, K, K) and bias (channels), overwritten; the other arguments as above."""
+    kernel, margin = len(taps), len(taps) // 2
+    band, groups_at_once = _band(height, width, channels, margin)
+    copy = np.zeros((groups_at_once, band + 2 * margin, width + 2 * margin, LANES), np.float32)
+    gradients = np.empty((groups_at_once, band, width, LANES), np.float32)
+    sums = np.zeros(channels * kernel * kernel, np.float32)
+    bias_sums = np.zeros(channels, np.float32)
+    copy_row, gradient_row = copy.shape[2] * _BYTES, width * _BYTES
+    for item in range(batch * ((height + band - 1) // band)):
+        number, top = item // ((height + band - 1) // band), item % ((height + band - 1) // band) * band
+        end = min(top + band, height)
+        for first in range(0, channels, groups_at_once * LANES):
+            groups = min(groups_at_once, (channels - first) // LANES)
+            offset = (number * height * width * channels + first) * 4
+            _copy_band(images + offset, height, width, channels, top - margin, groups, margin, copy)
+            _copy_band(gradient + offset, height, width, channels, top, groups, 0, gradients)
+            for group in range(groups):
+                channel = first + group * LANES
+                own = gradients.ctypes.data + group * band * gradient_row
+                _add_sum(own, (end - top) * width, bias_sums.ctypes.data + channel * 4)
+                for kernel_row in range(kernel):
+                    begin = max(top, margin - kernel_row)  # of the rows that see a row of the image at this offset
+                    rows = min(end, height + margin - kernel_row) - begin
+                    place = copy.ctypes.data + (group * copy.shape[1] + begin - top + kernel_row) * copy_row
+                    sums_at = sums.ctypes.data + (channel // LANES * kernel + kernel_row) * kernel * _BYTES
+                    gradient_at = own + (begin - top) * gradient_row
+                    _add_products(taps, place, copy_row, gradient_at, gradient_row, rows, width, sums_at)
+    _regroup(of_weight, kernel, False, True, channels, sums.ctypes.data)
+    sums[0] = 0.0  # until here, as numba frees an array once it is used no more
+    for first in range(0, channels, LANES):
+        _copy_vector(bias_sums.ctypes.data + first * 4, of_bias + first * 4)

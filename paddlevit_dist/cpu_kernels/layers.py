@@ -1,0 +1,157 @@
+"""The layers of ``images/models/layers.py``, and Paddle's convolution of volumes, computed by the fast functions where
+these apply."""
+
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from ..images.models import layers as plain
+from .accelerate import applies
+
+# Of a convolution of volumes: with more, Paddle's product takes longer than to write out what it multiplies.
+_MOST_CHANNELS = 64
+
+
+class Linear(plain.Linear):
+    """Fast for any input."""
+
+    def forward(self, x):
+        if applies(x, self) and x.shape[-1] == self.weight.shape[0]:
+            return functions().linear(x, self.weight, self.bias)
+        return plain.Linear.forward(self, x)
+
+
+class LayerNorm(plain.LayerNorm):
+    """Fast over the last axis with weight and bias."""
+
+    def forward(self, x):
+        if applies(x, self) and self.has_usual_parameters() and x.shape[-1] == self.weight.shape[0]:
+            return functions().layer_norm(x, self.weight, self.bias, self._epsilon)
+        return plain.LayerNorm.forward(self, x)
+
+    def has_usual_parameters(self) -> bool:
+        """Whether it has weight and bias, over one axis."""
+        return self.weight is not None and self.bias is not None and len(self.weight.shape) == 1
+
+
+class GELU(plain.GELU):
+    """Fast for any input."""
+
+    def forward(self, x):
+        if applies(x, self):
+            return functions().gelu(x)
+        return plain.GELU.forward(self, x)
+
+
+class Mlp(plain.Mlp):
+    """Both layers and the GELU as one function, without dropout."""
+
+    def forward(self, x):
+        if self._fits(x):
+            return functions().mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
+        return plain.Mlp.forward(self, x)
+
+    @paddle.jit.not_to_static
+    def _fits(self, x) -> bool:
+        linears = self.fc1, self.fc2
+        is_usual = type(self.act) is GELU and all(type(layer) is Linear and layer.bias is not None for layer in linears)
+        drops = self.training and self.dropout.p
+        return is_usual and not drops and applies(x, *linears, self.act, self.dropout)
+
+
+class PatchEmbedding(plain.PatchEmbedding):
+    """Cuts out the patches for one product."""
+
+    def embed(self, x):
+        if fits_patches(x, self.proj):
+            return functions().patches(x, self.proj.weight, self.proj.bias)
+        return plain.PatchEmbedding.embed(self, x)
+
+
+@paddle.jit.not_to_static
+def fits_patches(x: paddle.Tensor, convolution: nn.Layer) -> bool:
+    """Whether ``functions.patches`` may compute a convolution of patches that touch."""
+    return type(convolution) is nn.Conv2D and convolution.bias is not None and applies(x, convolution)
+
+
+class DepthwiseConvolution(plain.DepthwiseConvolution):
+    """Fast for a multiple of ``depthwise_loops.LANES`` channels."""
+
+    def forward(self, x):
+        if applies(x, self) and image_functions().fits_depthwise(x.shape, self.weight.shape):
+            return image_functions().depthwise(x, self.weight, self.bias)
+        return plain.Convolution.forward(self, x)
+
+
+class Convolution(plain.Convolution):
+    """Its windows cut out for one product."""
+
+    def forward(self, x):
+        if applies(x, self) and self._fits(x):
+            x = x if self.is_channels_last else x.transpose([0, 2, 3, 1])
+            return image_functions().convolution(x, self.weight, self.bias, self._stride[0], self._padding)
+        return plain.Convolution.forward(self, x)
+
+    @paddle.jit.not_to_static
+    def _fits(self, x: paddle.Tensor) -> bool:
+        _, channels, side, _ = self.weight.shape
+        found, sizes = (x.shape[3], x.shape[1:3]) if self.is_channels_last else (x.shape[1], x.shape[2:])
+        return found == channels and self._padding < side and min(sizes) + 2 * self._padding >= side
+
+
+class Conv3D(nn.Conv3D):
+    """Fast with a stride of 1 and few channels: Paddle writes out what is around every voxel for a product."""
+
+    def forward(self, x):
+        if applies(x, self) and self._fits(x):
+            return volume_functions().convolution(x, self.weight, self.bias, self._updated_padding)
+        return nn.Conv3D.forward(self, x)
+
+    @paddle.jit.not_to_static
+    def _fits(self, x: paddle.Tensor) -> bool:
+        outputs, channels, *kernel = self.weight.shape
+        if self._padding_mode != "zeros" or self._padding_algorithm != "EXPLICIT" or len(self._updated_padding) != 3:
+            return False
+        if {*self._stride, *self._dilation, self._groups} != {1} or self._data_format != "NCDHW":
+            return False
+        if max(kernel) == 1 or max(outputs, channels) > _MOST_CHANNELS:
+            return False
+        sizes = zip(x.shape[2:], kernel, self._updated_padding)
+        return x.ndim == 5 and x.shape[1] == channels and all(p < side <= size + 2 * p for size, side, p in sizes)
+
+
+def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
+    """``enlarging.resized_cross_entropy``; None where fast functions do not apply."""
+    if not applies(logits):
+        return None
+    from . import upsampling
+
+    return upsampling.resized_cross_entropy(logits, *others)
+
+
+# Numba takes half a second to import, which static graphs and GPUs do without.
+
+
+@paddle.jit.not_to_static
+def functions() -> Any:
+    """The module ``functions``; it is only imported where it can compute."""
+    from . import functions as module
+
+    return module
+
+
+@paddle.jit.not_to_static
+def image_functions() -> Any:
+    """The module ``image_functions``, likewise."""
+    from . import image_functions as module
+
+    return module
+
+
+@paddle.jit.not_to_static
+def volume_functions() -> Any:
+    """The module ``volume_functions``, likewise."""
+    from . import volume_functions as module
+
+    return module

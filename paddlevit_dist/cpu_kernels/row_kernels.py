@@ -1,0 +1,153 @@
+"""Compiled loops over the rows of float32 arrays: bias, layer norm, products with sums of columns, patches of images.
+
+Arguments are addresses of contiguous row-major float32 arrays and their sizes; nothing is checked here. Only
+``functions.py``, ``branches.py`` and ``cross_attention.py`` call these loops. Each runs on one thread, and equal
+arguments give equal bits. A sum over many rows is formed in groups of ``_GROUP`` rows, which keeps its rounding error
+small.
+"""
+
+import numba
+import numpy as np
+
+from ..runtime.compiled import compiled
+from .intrinsics import FAST, floats_at
+
+_GROUP = 64
+f32 = np.float32
+
+
+@compiled(**FAST)
+def add_bias(x, bias, out, rows, width):
+    """out = x + bias on each row; ``x`` 0 for the bias alone."""
+    target, b = numba.carray(floats_at(out), (rows, width)), numba.carray(floats_at(bias), width)
+    if x == 0:
+        for row in range(rows):
+            target[row, :] = b
+        return
+    source = numba.carray(floats_at(x), (rows, width))
+    for row in range(rows):
+        for j in range(width):
+            target[row, j] = source[row, j] + b[j]
+
+
+@compiled(**FAST)
+def layer_norm(x, weight, bias, epsilon, out, statistics, rows, width):
+    """Normalise each row; ``statistics`` (rows, 2) receives mean and 1 / deviation, unless it is 0."""
+    source, target = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(out), (rows, width))
+    w, b = numba.carray(floats_at(weight), width), numba.carray(floats_at(bias), width)
+    kept = numba.carray(floats_at(statistics), (rows, 2))
+    part = f32(1.0) / f32(width)
+    for row in range(rows):
+        total = f32(0.0)
+        for j in range(width):
+            total += source[row, j]
+        mean = total * part
+        squares = f32(0.0)
+        for j in range(width):
+            difference = source[row, j] - mean
+            squares += difference * difference
+        scale = f32(1.0) / np.sqrt(squares * part + f32(epsilon))
+        for j in range(width):
+            target[row, j] = (source[row, j] - mean) * scale * w[j] + b[j]
+        if statistics != 0:
+            kept[row, 0] = mean
+            kept[row, 1] = scale
+
+
+@compiled(**FAST)
+def layer_norm_gradient(gradient, x, statistics, weight, added, out, sums, rows, width):
+    """out = the gradient by the rows ``x``, plus the rows ``added`` unless that is 0.
+
+    ``sums`` (2, width) receives the gradients by weight and bias. ``out`` shares no memory with the others.
+    """
+    g, source = numba.carray(floats_at(gradient), (rows, width)), numba.carray(floats_at(x), (rows, width))
+    target, other = numba.carray(floats_at(out), (rows, width)), numba.carray(floats_at(added), (rows, width))
+    w, kept = numba.carray(floats_at(weight), width), numba.carray(floats_at(statistics), (rows, 2))
+    total = numba.carray(floats_at(sums), (2, width))
+    part = f32(1.0) / f32(width)
+    group = np.zeros((2, width), dtype=np.float32)
+    total[:] = f32(0.0)
+    for first in range(0, rows, _GROUP):
+        group[:] = f32(0.0)
+        for row in range(first, min(rows, first + _GROUP)):
+            mean, scale = kept[row, 0], kept[row, 1]
+            plain = f32(0.0)
+            turned = f32(0.0)
+            for j in range(width):
+                normal = (source[row, j] - mean) * scale
+                by_normal = g[row, j] * w[j]
+                plain += by_normal
+                turned += by_normal * normal
+                group[0, j] += g[row, j] * normal
+                group[1, j] += g[row, j]
+            plain *= part
+            turned *= part
+            for j in range(width):
+                normal = (source[row, j] - mean) * scale
+                target[row, j] = (g[row, j] * w[j] - plain - normal * turned) * scale
+            if added != 0:
+                for j in range(width):
+                    target[row, j] += other[row, j]
+        for kind in range(2):
+            for j in range(width):
+                total[kind, j] += group[kind, j]
+
+
+@compiled(**FAST)
+def add_scaled(x, out, factors, items, size):
+    """out = x + factor * out for each item's ``size`` numbers."""
+    source, target = numba.carray(floats_at(x), (items, size)), numba.carray(floats_at(out), (items, size))
+    factor = numba.carray(floats_at(factors), items)
+    for item in range(items):
+        for j in range(size):
+            target[item, j] = source[item, j] + factor[item] * target[item, j]
+
+
+@compiled(**FAST)
+def scale(x, factors, items, size):
+    """x *= factor for each item's ``size`` numbers."""
+    values, factor = numba.carray(floats_at(x), (items, size)), numba.carray(floats_at(factors), items)
+    for item in range(items):
+        for j in range(size):
+            values[item, j] *= factor[item]
+
+
+@compiled(**FAST)
+def times(x, factor, sums, rows, width):
+    """x *= factor, and ``sums`` (width) receives the sums of its columns; ``factor`` 0 only sums."""
+    values, by = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(factor), (rows, width))
+    total = numba.carray(floats_at(sums), width)
+    group = np.zeros(width, dtype=np.float32)
+    total[:] = f32(0.0)
+    for first in range(0, rows, _GROUP):
+        group[:] = f32(0.0)
+        for row in range(first, min(rows, first + _GROUP)):
+            if factor != 0:
+                for j in range(width):
+                    value = values[row, j] * by[row, j]
+                    values[row, j] = value
+                    group[j] += value
+            else:
+                for j in range(width):
+                    group[j] += values[row, j]
+        for j in range(width):
+            total[j] += group[j]
+
+
+@compiled(**FAST)
+def patches(images, out, batch, channels, rows, columns, side, is_back):
+    """out (batch, rows * columns, channels * side ** 2) = the square patches of ``images``, or back if ``is_back``."""
+    width = channels * side * side
+    pixels = numba.carray(floats_at(images), (batch, channels, rows, side, columns, side))
+    cut = numba.carray(floats_at(out), (batch, rows, columns, width))
+    for item in range(batch):
+        for row in range(rows):
+            for channel in range(channels):
+                for line in range(side):
+                    place = (channel * side + line) * side
+                    for column in range(columns):
+                        for j in range(side):
+                            if is_back:
+                                pixels[item, channel, row, line, column, j] = cut[item, row, column, place + j]
+                            else:
+                                cut[item, row, column, place + j] = pixels[item, channel, row, line, column, j]

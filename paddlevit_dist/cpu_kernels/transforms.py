@@ -1,0 +1,115 @@
+"""The training transform of photographs with its resize and its augmentations in compiled loops, equal to Pillow's.
+
+Pillow's version 13 changed the order of a resize's passes: the loop is compared with the installed Pillow before it is
+used, and where no known order gives its results, Pillow resizes.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ..images.transforms.crops import Box, TrainingTransform, as_mode
+from ..images.transforms.policies import JITTERED, AutoAugment, Chain, ColorJitter, RandAugment, Solarize
+from .operations import Planes, has_equal_operation, trial_image
+
+_TALL = 100  # times as high as wide: some versions of Pillow scale such crops in another order
+
+
+class CompiledTrainingTransform(TrainingTransform):
+    """``TrainingTransform`` in compiled loops, wherever they give what the installed Pillow gives."""
+
+    def cut(self, image: Image.Image | np.ndarray, box: Box) -> Any:
+        """As in the base class; planes, where a loop resizes."""
+        if not can_resize(box):
+            return super().cut(image, box)
+        if not isinstance(image, np.ndarray) or image.shape[2] > self.channels:
+            whole = image if isinstance(image, Image.Image) else Image.fromarray(image)
+            image = np.atleast_3d(np.array(as_mode(whole, self.channels).crop(box)))  # may be written to
+            box = (0, 0, *image.shape[1::-1])
+        return resized(image, box, self.image_size)
+
+    def augmented(self, image: Any, generator: np.random.Generator) -> Any:
+        """As in the base class, of planes."""
+        planes = image if isinstance(image, np.ndarray) else Planes.of(image).pixels
+        if len(planes) != self.channels:
+            planes = np.repeat(planes, self.channels, axis=0)
+        return self.augment(Planes(planes), generator).pixels
+
+    def prepare(self) -> None:
+        """Compile or load the loops and compare them with Pillow: once, for all processes forked from this one."""
+        order_of_passes()
+        for name in _operations_of(self.augment):
+            has_equal_operation(name)
+
+
+def _operations_of(augment: Any) -> set[str]:
+    """Names of the operations that an augmentation may apply."""
+    match augment:
+        case Chain():
+            return set().union(*map(_operations_of, augment.steps))
+        case RandAugment():
+            return set(augment.names)
+        case AutoAugment():
+            return {step.name for row in augment.policy for step in row}
+        case ColorJitter():
+            return set(JITTERED)
+        case Solarize():
+            return {"Solarize"}
+    return set()
+
+
+def can_resize(box: Box) -> bool:
+    """Whether ``resized`` does with this crop what the installed Pillow does."""
+    left, top, right, bottom = box
+    return order_of_passes() is not None and bottom - top <= _TALL * (right - left)
+
+
+def resized(pixels: np.ndarray, box: Box, size: int) -> np.ndarray:
+    """The crop ``box`` scaled bicubically to a square: uint8 (channels, size, size), C-contiguous.
+
+    Args:
+        pixels: uint8 (rows, columns, channels), C-contiguous; numba compiles once more for one that is read-only.
+    """
+    left, top, right, bottom = box
+    width, height = right - left, bottom - top
+    order = order_of_passes()
+    columns_first = order is not None and order(width, height, size)
+    return np.ascontiguousarray(_resize_crop(pixels, (left, top, width, height), size, columns_first))
+
+
+def _resize_crop(*arguments: Any) -> np.ndarray:
+    from .resize_kernels import resize_crop  # loads numba
+
+    return resize_crop(*arguments)
+
+
+def _rows_first(width: int, height: int, size: int) -> bool:
+    return False
+
+
+def _by_sizes(width: int, height: int, size: int) -> bool:
+    """Whether the columns come first: where the height shrinks by more than twice as many pixels as the width."""
+    return height - size > max(0, 2 * (width - size))
+
+
+_TRIED = ((0, 0, 90, 70), (3, 1, 20, 90), (5, 2, 45, 91), (0, 0, 8, 9), (1, 0, 33, 32), (0, 5, 88, 9), (2, 0, 34, 70))
+
+
+@functools.cache
+def order_of_passes() -> Callable[[int, int, int], bool] | None:
+    """The rule by which the installed Pillow scales columns first, None if no known one gives its results."""
+    image = trial_image()
+    for order in (_by_sizes, _rows_first):
+        if all(_resizes_equally(view, box, order) for box in _TRIED for view in (image, image.getchannel(1))):
+            return order
+    return None
+
+
+def _resizes_equally(image: Image.Image, box: Box, order: Callable[[int, int, int], bool], size: int = 32) -> bool:
+    crop = image.crop(box)
+    pixels = np.array(crop).reshape(crop.height, crop.width, -1)
+    ours = _resize_crop(pixels, (0, 0, *crop.size), size, order(*crop.size, size))
+    return np.array_equal(ours, Planes.of(crop.resize((size, size), Image.Resampling.BICUBIC)).pixels)

@@ -1,0 +1,195 @@
+"""What an update does to all parameters in one compiled pass over their memory: the optimizer, the norm of gradients
+and their clipping, the averaged weights.
+
+The tensors stay where they are; the loops (``update_loops``) get their addresses anew in each update. So the state of
+the optimizer and of the averages, their names and what checkpoints hold do not depend on how they were updated. The
+averages have the bits of Paddle's operations, too; the norm is summed in another order. Where a tensor is not a plain
+one of float32 in the host's memory, the engine's own operations compute (``engine/multi_tensor``).
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import paddle
+
+from ..engine import multi_tensor
+from ..engine.fused_optimizers import Found, Rule, agrees
+
+WORTHWHILE = 1_000_000  # values: with fewer, loading numba takes longer than it saves in several hundred updates
+
+
+class Places:
+    """Where tensors are that seldom move, such as weights and moments: looked at again only when one has."""
+
+    def __init__(self) -> None:
+        self.sizes = np.empty(0, np.int64)
+        self._addresses: np.ndarray | None = None
+
+    def addresses(self, tensors: Sequence[paddle.Tensor]) -> np.ndarray | None:
+        """(tensors,) int64; None if one of them is not plain, or there are none. ``sizes`` is then theirs."""
+        if not tensors:
+            return None
+        if self._addresses is not None:
+            if np.array_equal(_addresses(tensors), self._addresses):
+                return self._addresses
+            self._addresses = None
+        if not all(is_plain(tensor) for tensor in tensors):
+            return None
+        self._addresses = _addresses(tensors)
+        self.sizes = np.array([tensor.size for tensor in tensors], np.int64)
+        return self._addresses
+
+
+def _addresses(tensors: Sequence[paddle.Tensor]) -> np.ndarray:
+    return np.array([tensor.data_ptr() for tensor in tensors], np.int64)
+
+
+def _rows(*columns: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(np.stack(columns, 1))
+
+
+def is_plain(tensor: paddle.Tensor) -> bool:
+    """Whether a loop may read and write the tensor's memory: float32 values in a row on the host."""
+    return (
+        tensor.dtype == paddle.float32
+        and tensor.is_dense()
+        and tensor.place.is_cpu_place()
+        and tensor._is_initialized()
+        and tensor.is_contiguous()
+    )
+
+
+def is_worthwhile(tensors: Sequence[paddle.Tensor]) -> bool:
+    """Whether there are so many values on the host that compiled loops are worth loading."""
+    return sum(t.size for t in tensors) >= WORTHWHILE and all(t.place.is_cpu_place() for t in tensors)
+
+
+# ---- gradients -----------------------------------------------------------------------------------------------
+
+
+class Gradients(multi_tensor.Gradients):
+    """Those that are plain are read and scaled by loops."""
+
+    def sum_of_squares(self, gradients: Sequence[paddle.Tensor]) -> np.float32:
+        if not all(map(is_plain, gradients)):
+            return super().sum_of_squares(gradients)
+        from .update_kernels import sum_of_squares
+
+        return np.float32(sum_of_squares(*_table(gradients)))
+
+    def multiply(self, gradients: Sequence[paddle.Tensor], factor: np.float32) -> None:
+        if not all(map(is_plain, gradients)):
+            return super().multiply(gradients, factor)
+        from .update_kernels import scale
+
+        return scale(*_table(gradients), factor)
+
+
+def _table(tensors: Sequence[paddle.Tensor]) -> tuple[np.ndarray, np.ndarray]:
+    return _rows(_addresses(tensors)), np.array([tensor.size for tensor in tensors], np.int64)
+
+
+def gradients(parameters: Sequence[paddle.Tensor]) -> Gradients | None:
+    """All gradients of the parameters; None if loops are not worth it."""
+    return Gradients(parameters) if is_worthwhile(parameters) else None
+
+
+# ---- averages ------------------------------------------------------------------------------------------------
+
+
+class MovingAverages(multi_tensor.MovingAverages):
+    """Averages of plain tensors are moved by a loop."""
+
+    def __init__(self, flat: paddle.Tensor, sizes: Sequence[int]) -> None:
+        super().__init__(flat, sizes)
+        self._sizes = np.array(sizes, np.int64)
+        self._begins = np.cumsum(self._sizes) - self._sizes  # (tensors,)
+        self._places = Places()
+
+    def __call__(self, flat: paddle.Tensor, tensors: Sequence[paddle.Tensor], share: float) -> None:
+        values = self._places.addresses(tensors)
+        if values is None:
+            return super().__call__(flat, tensors, share)
+        from .update_kernels import approach
+
+        begins = flat.data_ptr() + flat.element_size() * self._begins
+        return approach(_rows(begins, values), self._sizes, np.float32(share))
+
+
+def averages(flat: paddle.Tensor, sizes: Sequence[int]) -> MovingAverages | None:
+    """What moves the averages; None if a loop is not worth it."""
+    return MovingAverages(flat, sizes) if is_worthwhile([flat]) else None
+
+
+# ---- optimizers ----------------------------------------------------------------------------------------------
+
+
+class CompiledStep:
+    """An optimizer's step by a compiled loop.
+
+    Args:
+        loop: takes a row of addresses for each parameter, sizes, rates and decays.
+        parameters: of float32, on the host.
+        columns: the accumulators by name, in the order of the loop's columns after weight and gradient.
+        factors: of the learning rate, for each parameter.
+        decays: for each parameter.
+    """
+
+    def __init__(
+        self,
+        loop: Callable[..., None],
+        parameters: Sequence[paddle.Tensor],
+        columns: multi_tensor.Columns,
+        factors: Sequence[float],
+        decays: Sequence[float],
+    ) -> None:
+        self._loop = loop
+        self._tensors = [parameters, *columns]
+        self._places = [Places() for _ in self._tensors]
+        self._factors, self._decays = np.array(factors, np.float32), np.array(decays, np.float32)
+
+    def __call__(self, rate: float, gradients: Sequence[paddle.Tensor | None]) -> bool:
+        """Make a step, or nothing if a tensor is not plain; returns whether it was made."""
+        has_one = np.array([gradient is not None for gradient in gradients], bool)
+        # Some kernels of Paddle 3 give a strided gradient; its copy lives until the loop has read it.
+        present = [g if not g.is_dense() or g.is_contiguous() else g.contiguous() for g in gradients if g is not None]
+        if not present:
+            return True
+        still = [places.addresses(tensors) for places, tensors in zip(self._places, self._tensors)]
+        if not all(map(is_plain, present)) or any(column is None for column in still):
+            return False
+        weights, *moments = (column[has_one] for column in still if column is not None)
+        table = _rows(weights, _addresses(present), *moments), self._places[0].sizes[has_one]
+        self._loop(*table, np.float32(rate) * self._factors[has_one], self._decays[has_one])
+        return True
+
+
+def optimizer_step(rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+    """A step by a loop; None if that is not worth it."""
+    return _compiled(rule) if is_worthwhile(parameters) else None
+
+
+@functools.cache
+def _compiled(rule: Rule) -> Found:
+    from . import update_kernels
+
+    values = dict(rule.options)
+    if rule.kind is paddle.optimizer.Momentum:
+        kept = np.float32(values["momentum"])
+        loops = [lambda *table: update_kernels.momentum(*table, kept)]
+    else:
+        betas, epsilon = np.array([values["beta1"], values["beta2"]], np.float32), np.float32(values["epsilon"])
+        is_decoupled = rule.kind is paddle.optimizer.AdamW
+        loops = [
+            functools.partial(_adam, betas=betas, epsilon=epsilon, is_decoupled=is_decoupled, rounds_once=once)
+            for once in (True, False)
+        ]
+    makers = (functools.partial(CompiledStep, loop) for loop in loops)
+    return next((maker for maker in makers if agrees(rule, maker)), None), ""
+
+
+def _adam(*table: np.ndarray, betas: np.ndarray, epsilon: np.float32, is_decoupled: bool, rounds_once: bool) -> None:
+    from . import update_kernels
+
+    update_kernels.adam(*table, betas, epsilon, is_decoupled, rounds_once)

@@ -1,0 +1,174 @@
+"""Which samples each rank reads, in which order: the same for any number of processes."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from paddle.io import DistributedBatchSampler
+
+from ..runtime.errors import UserError
+from ..tasks.dataset import Samples
+
+
+class SampleKey(NamedTuple):
+    """Identifies one reading of one sample; all its randomness follows from these three and the run's seed."""
+
+    epoch: int
+    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
+    repeat: int
+
+
+class TrainingSampler(DistributedBatchSampler):
+    """Shuffled micro-batches of one rank; the global batch of an update is the same for any number of ranks.
+
+    Update ``k`` of an epoch takes the positions ``[k * G, (k + 1) * G)`` of a permutation drawn from ``(seed, epoch)``,
+    with ``G = batch_size * world_size * accumulation_steps``; rank ``r`` takes the ``r``-th of ``world_size`` equal
+    slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped.
+
+    With ``repeats`` above 1 (repeated augmentation) each index of the permutation occurs that many times in a
+    row, each time with another repeat number, and rank ``r`` takes every ``world_size``-th position of ``G`` from
+    ``r`` on, so that the repeats of a sample go to different ranks. An epoch keeps its length, so it sees about
+    1 / ``repeats`` of the samples.
+    Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT,
+    arXiv 2012.12877.
+
+    Where ``Samples.draw_order`` returns indices, they replace the permutation: as many
+    as there are samples, some perhaps several times. Each occurrence of an index then has its own repeat numbers.
+
+    Paddle's own sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
+
+    Args:
+        dataset: ``Samples``, or anything else with a length.
+        batch_size: samples of one micro-batch on one rank.
+        seed: of the run.
+        repeats: readings of each sample that an epoch contains.
+    Raises:
+        UserError: the dataset is smaller than one global batch.
+    """
+
+    def __init__(
+        self,
+        dataset,
+        batch_size: int,
+        *,
+        rank: int,
+        world_size: int,
+        accumulation_steps: int = 1,
+        seed: int = 0,
+        repeats: int = 1,
+    ) -> None:
+        super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=True, drop_last=True)
+        self.accumulation_steps = accumulation_steps
+        self.seed = seed
+        self.repeats = repeats
+        self.consumed = 0  # samples over all ranks that this epoch's updates have used
+        self.global_batch_size = batch_size * world_size * accumulation_steps
+        if self.global_batch_size > len(dataset):
+            raise UserError(
+                f"one update takes {self.global_batch_size} samples (DATA.BATCH_SIZE {batch_size} x {world_size} "
+                f"process(es) x TRAIN.ACCUM_ITER {accumulation_steps}) but the training set has only {len(dataset)}; "
+                "lower -batch_size or -accum_iter"
+            )
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Updates of an epoch that starts at its beginning."""
+        return self.updates_after(0)
+
+    def updates_after(self, consumed: int) -> int:
+        """Updates that an epoch still has after its first ``consumed`` samples."""
+        return max(0, len(self.dataset) - consumed) // self.global_batch_size
+
+    @property
+    def updates_left(self) -> int:
+        """Updates of this epoch that are still to be made."""
+        return self.updates_after(self.consumed)
+
+    @property
+    def updates_made(self) -> int:
+        """Updates since the start of the training, if all were of this global batch."""
+        return self.epoch * self.updates_per_epoch - self.updates_left
+
+    def set_position(self, epoch: int, consumed: int) -> None:
+        """Move to ``epoch`` (from 1), after its first ``consumed`` samples over all ranks; iteration begins there.
+
+        ``consumed`` counts what the trainer has used, not what a loader has fetched ahead, and may come from a run
+        with another global batch.
+        """
+        self.set_epoch(epoch)
+        self.consumed = consumed
+
+    def count_update(self) -> None:
+        """Note that one more update was made. An epoch's last one leads to the beginning of the next."""
+        self.load_state_dict({"epoch": self.epoch - 1, "consumed": self.consumed + self.global_batch_size})
+
+    def state_dict(self) -> dict[str, int]:
+        """Epochs that are done, and samples consumed of the one after them."""
+        return {"epoch": self.epoch - 1, "consumed": self.consumed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Restore the position from ``state_dict``, also that of a run with another global batch: what is left of an
+        epoch and fills no update is left out."""
+        self.set_position(state["epoch"] + 1, state["consumed"])
+        if not self.updates_left:
+            self.set_position(state["epoch"] + 2, 0)
+
+    def __len__(self) -> int:
+        return self.updates_left * self.accumulation_steps
+
+    def __iter__(self) -> Iterator[list[SampleKey]]:
+        yield from self.batches(self.epoch, self.consumed)
+
+    def batches(self, epoch: int, consumed: int) -> Iterator[list[SampleKey]]:
+        """The micro-batches of ``epoch`` after ``consumed`` samples, wherever the trainer is by then."""
+        order, occurrences = self._draw_order(np.random.default_rng([self.seed, epoch]))
+        for first in range(consumed, len(order) - self.global_batch_size + 1, self.global_batch_size):
+            own = first + self._own_positions()
+            for positions in own.reshape(self.accumulation_steps, self.batch_size):
+                places, repeats = positions // self.repeats, positions % self.repeats
+                repeats = repeats + self.repeats * occurrences[places]
+                yield [SampleKey(epoch, *key) for key in zip(order[places].tolist(), repeats.tolist())]
+
+    def _draw_order(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Indices, and how often each of them occurred before."""
+        order = self.dataset.draw_order(generator) if isinstance(self.dataset, Samples) else None
+        if order is None:
+            order = generator.permutation(len(self.dataset))
+            return order, np.zeros_like(order)
+        by_index = np.argsort(order, kind="stable")
+        positions = np.arange(len(order))
+        is_first = np.diff(order[by_index], prepend=-1) != 0
+        occurrences = np.empty_like(order)
+        occurrences[by_index] = positions - np.maximum.accumulate(np.where(is_first, positions, 0))
+        return order, occurrences
+
+    def _own_positions(self) -> np.ndarray:
+        """The positions of this rank's samples in a global batch."""
+        positions = np.arange(self.global_batch_size)
+        if self.repeats > 1:
+            return positions[self.local_rank :: self.nranks]
+        return positions.reshape(self.nranks, -1)[self.local_rank]
+
+
+class EvaluationSampler(DistributedBatchSampler):
+    """Every sample exactly once over all ranks, in batches that do not depend on the number of ranks.
+
+    Batch ``k`` of consecutive indices goes to rank ``k mod world_size``; the last one may be shorter and ranks may
+    have different numbers of batches. Paddle's own sampler pads with repeated samples, which changes the result.
+    """
+
+    def __init__(self, dataset, batch_size: int, *, rank: int, world_size: int) -> None:
+        super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
+
+    def __len__(self) -> int:
+        return len(range(self.local_rank, -(-len(self.dataset) // self.batch_size), self.nranks))
+
+    def __iter__(self) -> Iterator[list[SampleKey]]:
+        stride = self.batch_size * self.nranks
+        for first in range(self.local_rank * self.batch_size, len(self.dataset), stride):
+            last = min(first + self.batch_size, len(self.dataset))
+            yield [SampleKey(0, index, 0) for index in range(first, last)]
+
+    def indices(self) -> list[int]:
+        """This rank's samples, in the order in which they are evaluated."""
+        return [key.index for keys in self for key in keys]

@@ -1,0 +1,180 @@
+"""Which layer of a run that is about to end was the first that is not finite, and of which samples."""
+
+import contextlib
+import copy
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+
+from ..checkpoint.store import host_values
+from ..data.loader import Loader, described
+from ..data.sampler import SampleKey, TrainingSampler
+from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
+from ..engine.multi_tensor import gradients_of
+from ..engine.nan_guard import TensorCopies, not_finite
+from ..engine.parts import TrainingParts
+from ..engine.steps import COUNTS, CountingCollate, loss_of, step_seed
+from ..runtime.printing import one_line
+from ..tasks.task import Step
+from .layer_watch import BadTensor, LayerWatch, first_operation
+
+_MOST_SHOWN = 20
+
+
+class NotFinite(NamedTuple):
+    """What one micro-batch of one rank, both counted from 0, shows.
+
+    Attributes:
+        samples: a line for each whose values are not finite.
+        only: whether these are known, and not just all of the micro-batch.
+    """
+
+    micro: int
+    rank: int
+    finding: BadTensor
+    operation: str | None
+    samples: list[str]
+    only: bool
+
+
+class FirstLayer:
+    """Computes an update that ends the run once more, forward and backward, and looks at each layer. Every rank has
+    one.
+
+    Called with what the update was computed of: micro-batches, step and normalisers, on every rank, before anything
+    else has changed weights, sampler or precision. Returns lines about what is found.
+    """
+
+    def __init__(self, parts: TrainingParts) -> None:
+        self._parts = parts
+
+    def __call__(self, batches: Sequence[dict[str, Any]], step: Step, counts: dict[str, Any]) -> list[str]:
+        model = self._parts.model
+        of_ranks = all_gather(not_finite(host_values(model.state_dict())))
+        broken = next(filter(None, of_ranks), None)
+        if broken is not None:
+            return [f"weight '{broken}' is not finite before the update"]
+        # Whether layers communicate in a pass: then every rank makes the same ones.
+        self._exchanges = communicates_in_forward(model)
+        statistics = TensorCopies(running_statistics(model))
+        found: list[NotFinite] = []
+        try:
+            with _as_written():
+                keys = keys_of_update(self._parts.sampler, step.epoch)
+                for micro, (batch, micro_keys) in enumerate(zip(batches, keys)):
+                    this = self._look(batch, micro_keys, step._replace(micro=micro), counts)
+                    found += [] if this is None else [this]
+            told = [] if found else self._overflowing()
+        except Exception as error:  # the other ranks wait, and that the run has diverged is still to be told
+            told = [f"rank {rank()} could not find the layer: {one_line(error)[:200]}"]
+        finally:
+            statistics.put_back()
+            self._clear_gradients()
+        gathered = [item for items in all_gather(found) for item in items]
+        others = [line for lines in all_gather(told) for line in lines]
+        if not gathered:
+            return others[:1] or ["everything is finite when it is computed again: an operation is not repeatable"]
+        gathered.sort(key=lambda item: (item.micro, item.finding.order, item.rank))
+        return [*self._told(gathered[0]), *(f"also in {_place(item)}: {item.finding.what}" for item in gathered[1:])]
+
+    def _look(
+        self, batch: dict[str, Any], keys: list[SampleKey], step: Step, counts: dict[str, Any]
+    ) -> NotFinite | None:
+        finding = self._pass(batch, len(keys), step, counts)
+        if finding is None:
+            return None
+        operation = None
+        if not self._exchanges:  # it raises in the middle of a pass, and the other ranks would wait
+            operation = first_operation(self._parts.model, lambda: self._pass(batch, len(keys), step, counts))
+        rows, only = finding.rows, True
+        if rows is None and len(keys) > 1 and not self._exchanges:
+            rows = [row for row, key in enumerate(keys) if self._is_bad_alone(key, step, counts)]
+        if not rows:
+            rows, only = list(range(len(keys))), len(keys) == 1
+        samples = self._parts.datasets["train"]
+        names = [f"{keys[row].index} {one_line(described(samples, keys[row].index))}" for row in rows]
+        return NotFinite(step.micro, rank(), finding, operation, names, only)
+
+    def _is_bad_alone(self, key: SampleKey, step: Step, counts: dict[str, Any]) -> bool:
+        parts = self._parts
+        collate = CountingCollate(parts.task)
+        (batch,) = Loader(parts.datasets["train"], [[key]], collate, num_workers=0, seed=parts.config.SEED)
+        batch.pop(COUNTS, None)
+        return self._pass(batch, 1, step, counts) is not None
+
+    def _pass(self, batch: dict[str, Any], samples: int, step: Step, counts: dict[str, Any]) -> BadTensor | None:
+        """Forward and backward of a micro-batch, without the other ranks; the first tensor that is not finite."""
+        parts = self._parts
+        model, precision = parts.model, parts.precision
+        self._clear_gradients()
+        paddle.seed(step_seed(parts.config.SEED, step.update, rank(), step.micro))
+        watch = LayerWatch(model, samples)
+        try:
+            for name, value in batch.items():
+                if isinstance(value, paddle.Tensor):
+                    watch.look(value, f"the input '{name}'")
+            with precision.autocast():
+                terms = parts.task.train_step(model, dict(batch), step)
+                loss = loss_of(terms, counts, parts.config.TRAIN.ACCUM_ITER, world_size())
+            for name, term in terms.items():
+                if term.weight:
+                    watch.look(term.sum, f"the term '{name}' of the loss")
+            watch.look(loss, "the loss")
+            if watch.found is None or self._exchanges:  # another rank may wait in its backward pass
+                precision.backward(loss)
+                watch.look_at_gradients(model)
+            return watch.found
+        finally:
+            watch.close()
+
+    def _clear_gradients(self) -> None:
+        for parameter in self._parts.model.parameters():
+            parameter.clear_gradient(False)
+
+    def _overflowing(self) -> list[str]:
+        """Whether the gradients are finite, and their norm is not."""
+        if np.isfinite(gradients_of([p for p in self._parts.model.parameters() if not p.stop_gradient]).norm()):
+            return []
+        return ["every gradient is finite, but the squares for their norm are too large for float32"]
+
+    def _told(self, first: NotFinite) -> list[str]:
+        finding = first.finding
+        several = world_size() > 1 or self._parts.config.TRAIN.ACCUM_ITER > 1
+        place = f"{_place(first)}: " if several else ""
+        lines = [f"{place}{finding.what} is not finite: {finding.bad:,} of {finding.size:,} values"]
+        if first.operation:
+            lines.append(f"  Paddle's check of operations stops at: {first.operation}")
+        plural = "s" if len(first.samples) > 1 else ""
+        lines.append(
+            f"  {len(first.samples)} sample{plural}{'' if first.only else ' of this micro-batch, any of them'}:"
+        )
+        lines += [f"    {name}" for name in first.samples[:_MOST_SHOWN]]
+        if len(first.samples) > _MOST_SHOWN:
+            lines.append(f"    and {len(first.samples) - _MOST_SHOWN:,} more")
+        return lines
+
+
+def _place(found: NotFinite) -> str:
+    return f"rank {found.rank}, micro-batch {found.micro}"
+
+
+@contextlib.contextmanager
+def _as_written() -> Iterator[None]:
+    """Compiled models compute as they are written, so that their layers are there to be looked at."""
+    paddle.jit.enable_to_static(False)
+    try:
+        yield
+    finally:
+        paddle.jit.enable_to_static(True)
+
+
+def keys_of_update(sampler: TrainingSampler, epoch: int) -> list[list[SampleKey]]:
+    """Which readings this rank's micro-batches of the update at hand are of, which ``sampler`` has not counted yet.
+
+    Args:
+        epoch: from 1.
+    """
+    return list(itertools.islice(copy.copy(sampler).batches(epoch, sampler.consumed), sampler.accumulation_steps))

@@ -1,0 +1,430 @@
+"""Batch normalisation over the rows of all ranks, with one small collective forward and one backward.
+
+Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``BatchNorm`` is built from many operations, which
+every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+import paddle.nn.functional as F
+
+from ..runtime.transfers import is_on_gpu, read
+from . import world
+from .collectives import all_reduce_sum, broadcast_object
+
+_SINGLE = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
+_THIS_PACKAGE = __name__.partition(".")[0] + "."
+_CONVERTIBLE = (*_SINGLE, paddle.nn.BatchNorm)
+_CONVERTED = {kind.forward for kind in _CONVERTIBLE}
+
+
+class BatchNorm(paddle.nn.Layer):
+    """Batch normalisation (Ioffe and Szegedy, 2015, arXiv 1502.03167) over the rows of this process, or of all ranks.
+
+    Input and output: float32, float64, float16 or bfloat16, (rows, channels) or (batch, channels, ...), or channels
+    last if ``data_format`` ends in C. ``rows`` may be 0: such a rank still takes part in the collectives, and the
+    gradients of its weight and bias are zero. Its loss must then depend on the output (``zero_of``), or the other
+    ranks wait for it in the backward pass.
+
+    Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronised`` is false,
+    or with one process, it computes the same as that layer, with one exception: if all ranks together have a single
+    row, that layer returns it unchanged, while this one returns its bias.
+
+    Args:
+        num_features: channels.
+        momentum: fraction of the running statistics kept at each step.
+        epsilon: added to the variance.
+        data_format: as in Paddle; only its last letter matters.
+
+    The running variance divides by rows - 1, as PyTorch's and MinkowskiEngine's do; a single row leaves it as it is,
+    where PyTorch raises an error.
+
+    Attributes:
+        synchronised: use statistics of all ranks' rows; set by ``convert_batch_norm``.
+    """
+
+    synchronised = False
+    _use_global_stats: bool | None = None
+    _act: str | None = None
+
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        data_format: str = "NCHW",
+    ) -> None:
+        super().__init__()
+        self._momentum = _as_stored(momentum)
+        self._epsilon = epsilon
+        self._data_format = data_format
+        ones = paddle.nn.initializer.Constant(1.0)
+        self.weight = self.create_parameter([num_features], default_initializer=ones)
+        self.bias = self.create_parameter([num_features], is_bias=True)
+        self._mean = self.create_parameter([num_features], is_bias=True)
+        self._variance = self.create_parameter([num_features], default_initializer=ones)
+        self._mean.stop_gradient = self._variance.stop_gradient = True
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        normalised = self._normalised(x)
+        return normalised if self._act is None else getattr(F, self._act)(normalised)
+
+    @paddle.jit.not_to_static
+    def _normalised(self, x: paddle.Tensor) -> paddle.Tensor:
+        exchanges = self.synchronised and world.world_size() > 1
+        uses_batch = self.training and not self._use_global_stats
+        if uses_batch and (exchanges or _size(x) <= self._mean.shape[0]):  # a row, or none
+            return _Normalise.apply(x, self.weight, self.bias, self, exchanges)
+        if not _size(x):  # kernels reject empty tensors
+            return x
+        with _variance_of_kernel(self, x) as variance:
+            return F.batch_norm(
+                x,
+                self._mean,
+                variance,
+                self.weight,
+                self.bias,
+                training=uses_batch,
+                momentum=self._momentum,
+                epsilon=self._epsilon,
+                data_format=self._format_of(x),
+            )
+
+    @property
+    def _channels_last(self) -> bool:
+        layout = getattr(self, "_data_layout", "") or self._data_format  # ``paddle.nn.BatchNorm`` has the first
+        return layout.endswith("C") and len(layout) > 2
+
+    def _format_of(self, x: paddle.Tensor) -> str:
+        middle = {2: "", 3: "L", 4: "HW", 5: "DHW"}[x.ndim]
+        return f"N{middle}C" if self._channels_last or x.ndim == 2 else f"NC{middle}"
+
+    def _flat(self, x: paddle.Tensor) -> paddle.Tensor:
+        """The same elements as (rows, channels) or (batch, channels, positions)."""
+        if self._channels_last or x.ndim == 2:
+            return x.reshape([-1, self._mean.shape[0]])
+        return x.reshape([x.shape[0], x.shape[1], -1])
+
+    def _update_running(self, statistics: "_Statistics") -> None:
+        rows, variance = statistics.rows, statistics.variance
+        variance = variance * (rows / paddle.clip(rows - 1.0, min=1.0))
+        for running, new, least in ((self._mean, statistics.mean, 1), (self._variance, variance, 2)):
+            keep = paddle.where(rows >= least, paddle.full_like(rows, self._momentum), paddle.ones_like(rows))
+            mixed = keep * running.astype("float64") + (1.0 - keep) * new
+            paddle.assign(mixed.astype(running.dtype), output=running)  # set_value of Paddle 2.6 goes through the host
+
+    def extra_repr(self) -> str:
+        return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
+
+
+_NATIVE_ROWS = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD of Paddle's sources
+_KINDS = (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)
+
+
+class _Unbiased:
+    """Paddle's layers of the same names, but that their running variance divides by rows - 1, as PyTorch's does."""
+
+    @paddle.jit.not_to_static
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        parameters = self._parameters  # type: ignore[attr-defined]
+        running = parameters["_variance"]
+        with _variance_of_kernel(self, x) as parameters["_variance"]:
+            try:
+                return super().forward(x)  # type: ignore[misc]
+            finally:
+                parameters["_variance"] = running
+
+
+_UNBIASED = {kind: type(kind.__name__, (_Unbiased, kind), {"__module__": __name__}) for kind in _CONVERTIBLE}
+_CONVERTED.add(_Unbiased.forward)
+
+
+def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
+    """Make the batch normalisations of Paddle in ``model`` keep PyTorch's running variance, in place; returns it."""
+    for layer in model.sublayers(include_self=True):
+        layer.__class__ = _UNBIASED.get(type(layer), type(layer))
+    return model
+
+
+@contextlib.contextmanager
+def _variance_of_kernel(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
+    """The running variance that a kernel of Paddle is to take and to update.
+
+    Where the kernel is about to store a variance that divides by rows, it gets one scaled by s = (rows - 1) / rows, and
+    scaled back behind it that has taken in the unbiased one: ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``. It is a
+    tensor of its own, since the gradient keeps what the kernel was given. A compiled program keeps what Paddle stores,
+    and a single row changes no statistics of Paddle's kernels.
+    """
+    running, is_native = layer._variance, isinstance(layer, paddle.nn.SyncBatchNorm)
+    uses_batch = layer.training and not layer._use_global_stats and paddle.in_dynamic_mode()
+    rows = 0
+    if uses_batch and (is_native or kernel_divides_by_rows(x)):
+        rows = _size(x) // running.shape[0] * (world.world_size() if is_native else 1)
+    if rows < 2:
+        yield running
+        return
+    share = (rows - 1) / rows
+    own = (running * share).detach()
+    yield own
+    with paddle.no_grad():
+        paddle.assign(own * (1.0 / share), output=running)
+
+
+def _as_stored(momentum: float) -> float:
+    """As Paddle's kernels store it, to agree in float64 as well."""
+    return float(np.float32(momentum))
+
+
+class _Statistics:
+    """Mean and variance of the rows of all ranks, float64 (channels,), and the row count, float64 (1,).
+
+    Each rank sends its row count, mean and sum of squared deviations from that mean, combined as in Chan, Golub and
+    LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5), so that
+    a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results.
+    """
+
+    def __init__(self, x: paddle.Tensor, exchanges: bool) -> None:
+        own = _own_moments(x)  # (1 + 2 channels,)
+        gathered: list[paddle.Tensor] = [own]
+        if exchanges:
+            gathered = []
+            dist.all_gather(gathered, own)
+        table = paddle.stack(gathered)  # (ranks, 1 + 2 channels)
+        channels = x.shape[1]
+        rows, means, squares = table[:, :1], table[:, 1 : 1 + channels], table[:, 1 + channels :]
+        self.rows = rows.sum(axis=0)
+        divisor = paddle.clip(self.rows, min=1.0)
+        self.mean = (rows * means).sum(axis=0) / divisor
+        self.variance = (squares + rows * (means - self.mean) ** 2).sum(axis=0) / divisor
+
+
+def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
+    """Row count, mean and sum of squared deviations per channel in this process, float64 (1 + 2 channels,)."""
+    channels = x.shape[1]
+    size = _size(x)
+    if not size:
+        return paddle.zeros([1 + 2 * channels], dtype="float64")
+    rows = size // channels
+    by = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
+    mean, squares = by(x)
+    number = paddle.full([1], float(rows), dtype="float64")
+    return paddle.concat([number, mean.astype("float64"), squares.astype("float64")])
+
+
+def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
+    """Whether the variance that ``F.batch_norm`` stores for ``x`` is the biased one: on CPUs, and by Paddle's own
+    kernels on GPUs, which take over from cuDNN from that many rows on where there are two or three axes. cuDNN divides
+    by rows - 1.
+    """
+    return not is_on_gpu() or (x.ndim <= 3 and x.shape[0] >= _NATIVE_ROWS)
+
+
+def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Mean and sum of squared deviations per channel, on the CPU, for several rows: with momentum 0 the kernel yields
+    the batch's own statistics, in a tenth of the time of reductions."""
+    mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
+    F.batch_norm(x, mean, variance, training=True, momentum=0.0)
+    return mean, variance.astype("float64") * (_size(x) // x.shape[1])
+
+
+def moments_by_sums(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """The same using reductions, on any device."""
+    axes = [0] if x.ndim == 2 else [0, 2]
+    mean = x.mean(axis=axes, keepdim=True)
+    return mean.reshape([-1]), ((x - mean) ** 2).sum(axis=axes)
+
+
+class _Normalise(paddle.autograd.PyLayer):
+    """Normalises with the statistics of all rows and updates the layer's running ones."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: paddle.Tensor,
+        weight: paddle.Tensor | None,
+        bias: paddle.Tensor | None,
+        layer: BatchNorm,
+        exchanges: bool,
+    ) -> paddle.Tensor:
+        with paddle.amp.auto_cast(enable=False):
+            channels, dtype = layer._mean.shape[0], layer._mean.dtype
+            flat = layer._flat(x).astype(dtype) if _size(x) else paddle.zeros([0, channels], dtype)
+            statistics = _Statistics(flat, exchanges)
+            layer._update_running(statistics)
+            mean, variance = (value.astype(flat.dtype) for value in (statistics.mean, statistics.variance))
+            ctx.layer, ctx.exchanges = layer, exchanges
+            # A disabled parameter is None and gets no gradient.
+            ctx.needed = [None if t is None else not t.stop_gradient for t in (x, weight, bias)]
+            scale = paddle.ones_like(mean) if weight is None else weight
+            ctx.save_for_backward(x, mean, variance, statistics.rows, scale)
+            if not _size(x):
+                return paddle.zeros(x.shape, dtype=x.dtype)
+            y = F.batch_norm(flat, mean, variance, weight, bias, training=False, epsilon=layer._epsilon)
+            return y.reshape(x.shape).astype(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+        x, mean, variance, rows, weight = ctx.saved_tensor()
+        layer = ctx.layer
+        channels = mean.shape[0]
+        has_rows = bool(_size(x))
+        own = paddle.zeros([2 * channels], dtype="float64")
+        with paddle.amp.auto_cast(enable=False):
+            if has_rows:
+                slope = layer._flat(gradient).astype(mean.dtype)
+                normal = F.batch_norm(
+                    layer._flat(x).astype(mean.dtype), mean, variance, training=False, epsilon=layer._epsilon
+                )
+                own = paddle.concat([_channel_sum(slope), _channel_sum(slope * normal)]).astype("float64")
+            of_bias, of_weight = own[:channels].astype(mean.dtype), own[channels:].astype(mean.dtype)
+            total = own.clone()
+            if ctx.exchanges:
+                dist.all_reduce(total)
+            of_x = paddle.zeros(x.shape, dtype=x.dtype)
+            if has_rows and ctx.needed[0]:
+                total = (total / paddle.clip(rows, min=1.0)).astype(mean.dtype)
+                scale = weight / (variance + layer._epsilon).sqrt()  # (channels,)
+                of_x = _scale_and_shift(slope, scale, -scale * total[:channels])
+                of_x = of_x + _scale_and_shift(normal, -scale * total[channels:])
+                of_x = of_x.reshape(x.shape).astype(x.dtype)
+        gradients = zip((of_x, of_weight, of_bias), ctx.needed)
+        return tuple(value if needed else None for value, needed in gradients if needed is not None)
+
+
+def _scale_and_shift(x: paddle.Tensor, scale: paddle.Tensor, shift: paddle.Tensor | None = None) -> paddle.Tensor:
+    """``scale * x + shift`` per channel: the inference kernel takes a fifth of the time of broadcasting."""
+    zero = paddle.zeros_like(scale)
+    shift = zero if shift is None else shift
+    return F.batch_norm(x, zero, paddle.ones_like(scale), scale, shift, training=False, epsilon=0.0)
+
+
+def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
+    """Sum over all but the channels of (rows, channels) or (batch, channels, positions)."""
+    if not x.place.is_cpu_place():
+        return x.sum(axis=0 if x.ndim == 2 else [0, 2])
+    # Multiplying by ones takes a tenth of the time of a CPU sum. (A GPU might round the factors to TF32.)
+    if x.ndim == 3:
+        ones = paddle.ones([x.shape[2], 1], dtype=x.dtype)
+        x = paddle.matmul(x.reshape([-1, x.shape[2]]), ones).reshape([x.shape[0], x.shape[1]])
+    return paddle.matmul(paddle.ones([1, x.shape[0]], dtype=x.dtype), x).reshape([x.shape[1]])
+
+
+def _size(x: paddle.Tensor) -> int:
+    return math.prod(x.shape)
+
+
+def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> paddle.nn.Layer:
+    """Make every batch normalisation in ``model`` use the statistics of all ranks' rows. Every rank must call this.
+
+    Paddle's layers become layers of another class with the same parameters, statistics and state-dict names, so an
+    existing optimizer keeps working. Subclasses with their own ``forward`` are left alone.
+
+    With ``native``, ``BatchNorm2D`` and ``3D`` become Paddle's ``SyncBatchNorm``: a few kernels and one collective each
+    way, where ``BatchNorm`` takes dozens. It computes the same but for this: each rank counts equally, however many
+    rows it has (images padded to a size of the rank's own), and the variance is the mean square minus the squared
+    mean, as in Paddle's other GPU kernels, which loses digits where the mean is many deviations from 0. Everything else
+    becomes ``BatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what ``SyncBatchNorm`` cannot do (no scale
+    or shift, an activation, fixed statistics).
+
+    Args:
+        native: use ``SyncBatchNorm``; None: on GPUs, if it is seen to exchange.
+
+    Returns:
+        The model.
+    """
+    takes_native = native_synchronises() if native is None else native
+    for layer in model.sublayers(include_self=True):
+        if type(layer).forward in _CONVERTED:
+            native_kind = _UNBIASED[paddle.nn.SyncBatchNorm]
+            layer.__class__ = native_kind if takes_native and _fits_native(layer) else BatchNorm
+            layer._momentum = _as_stored(layer._momentum)
+        if isinstance(layer, BatchNorm):
+            layer.synchronised = True
+    return model
+
+
+def _fits_native(layer: paddle.nn.Layer) -> bool:
+    is_dense = isinstance(layer, (paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D))
+    is_scaled = layer.weight is not None and layer.bias is not None
+    return isinstance(layer, paddle.nn.SyncBatchNorm) or (is_dense and is_scaled and not layer._use_global_stats)
+
+
+@paddle.no_grad()
+def native_synchronises() -> bool:
+    """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
+
+    Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group; 2.6
+    stops if that has not been used before. So there is a collective first, and then the layer is asked for the mean of
+    a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
+    """
+    size = world.world_size()
+    if size == 1 or not is_on_gpu():
+        return False
+    all_reduce_sum(paddle.zeros([1]))
+    layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)
+    layer(paddle.full([1, 1, 1, 2], float(world.rank() == size - 1)))
+    return abs(layer._mean.item() - 1.0 / size) < 1e-3 / size
+
+
+def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
+    """Set the momentum of every batch normalisation in ``model``, Paddle's or ours, and return their number.
+
+    Args:
+        momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM).
+    """
+    layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
+    for layer in layers:
+        layer._momentum = _as_stored(momentum)
+    return len(layers)
+
+
+def has_batch_norm(model: paddle.nn.Layer) -> bool:
+    """Whether a batch normalisation, Paddle's or ours, is in ``model``."""
+    return any(isinstance(layer, _KINDS) for layer in model.sublayers(include_self=True))
+
+
+def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
+    """Everything that a forward pass in training mode may change: running statistics and buffers, each once.
+
+    Of the layers of this package, batch normalisations alone change theirs: the buffers of its other layers are
+    constants (tables, masks, frozen normalisations). Those of any other layer are taken to change, since nothing tells.
+    """
+    tensors: dict[int, paddle.Tensor] = {}
+    for layer in model.sublayers(include_self=True):
+        own: list[paddle.Tensor] = []
+        if isinstance(layer, _KINDS):
+            own = [] if layer._use_global_stats else [layer._mean, layer._variance]
+        elif not type(layer).__module__.startswith(_THIS_PACKAGE):
+            own = [buffer for buffer in layer._buffers.values() if buffer is not None]
+        tensors.update({id(tensor): tensor for tensor in own})
+    return list(tensors.values())
+
+
+def communicates_in_forward(model: paddle.nn.Layer) -> bool:
+    """Whether a layer of the model uses statistics of all ranks' rows."""
+    return any(
+        (isinstance(layer, paddle.nn.SyncBatchNorm) and world.world_size() > 1)
+        or (isinstance(layer, BatchNorm) and layer.synchronised)
+        for layer in model.sublayers(include_self=True)
+    )
+
+
+def broadcast_statistics(model: paddle.nn.Layer) -> None:
+    """Broadcast what forward passes have changed on rank 0 to all ranks. Every rank must call this.
+
+    Nothing is sent if a forward pass changes nothing, or with one process.
+    """
+    if world.world_size() == 1:
+        return
+    tensors = running_statistics(model)
+    if not tensors:
+        return
+    values = broadcast_object(read(*tensors) if world.rank() == 0 else None)
+    for tensor, value in zip(tensors, values):
+        tensor.set_value(value)

@@ -1,0 +1,197 @@
+"""How ranks wait for one another and exchange messages.
+
+On CPUs a collective of gloo fails after 30 seconds if one rank is late. So ranks first wait at the group's store, where
+they may for as long as it takes.
+"""
+
+import contextlib
+import json
+import multiprocessing.util
+import os
+import secrets
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+
+from ..runtime.errors import UserError
+from . import rendezvous, secret, status, world
+from .failures import PeerGone
+from .secret import key_name
+
+Message = bytes | memoryview
+Reader = Callable[[int, Any], Any]  # takes a rank and its message, a buffer that is only valid during the call
+
+_PREFIX = "paddlevit_dist/"
+_NUMBER = struct.Struct("<q")
+
+
+class Network:
+    """Waits on the group's key-value store, served by rank 0; ``paddle.distributed`` carries the messages.
+
+    A wait on the store may last for hours. Every rank must call the same methods in the same order.
+    """
+
+    _FRAME_BYTES = 1024  # every exchange starts with one frame of this size per rank
+    _SAVE = 1 << 32  # what a request to save adds to the number of requests to stop
+    _CHECK_SECONDS = 1.0  # between looks whether ranks of this machine that are waited for are alive
+    _LEAVE_SECONDS = 5.0
+
+    def __init__(self) -> None:
+        self.store = paddle.base.core.create_or_get_global_tcp_store()
+        self._rank, self._size = world.rank(), world.world_size()
+        self._meetings = self._waited_in = 0
+        self._posted = 0
+        self._processes: list[str] = []  # of all ranks, once they have met
+        if not rendezvous.has_met():
+            rendezvous.send_small_messages_at_once()
+            self._begin_session()
+        self.store.set(self._process_key(self._rank), _this_process())
+        # Also of a process that ``multiprocessing`` has started, which calls no other exit handlers.
+        multiprocessing.util.Finalize(None, self._leave, exitpriority=0)
+
+    def _begin_session(self) -> None:
+        """In a program of the user's own: agree on a session, under names that those with another secret know."""
+        if self._rank == 0:
+            secret.tell_what_is_missing()
+        self.store.set(f"{_PREFIX}hello/{self._rank}", json.dumps([secret.fingerprint(), secrets.token_hex(16)]))
+        self.store.add(f"{_PREFIX}came", 1)
+        with status.waiting_for_ranks():
+            while self.store.add(f"{_PREFIX}came", 0) < self._size:
+                time.sleep(0.01)
+        hellos = [json.loads(self.store.get(f"{_PREFIX}hello/{rank}")) for rank in range(self._size)]
+        others = {rank: shown for rank, (shown, _) in enumerate(hellos) if shown != secret.fingerprint()}
+        if others:
+            raise UserError(secret.disagreement(self._rank, others))
+        secret.begin_session(*(nonce for _, nonce in hellos))
+
+    def _add(self, name: str, number: int) -> int:
+        return self.store.add(key_name(_PREFIX + name), number)
+
+    def post(self, number: int) -> None:
+        """Publish a number to all ranks, replacing the last one. Main process only."""
+        self._add("board", number - self._posted)
+        self._posted = number
+
+    def posted(self) -> int:
+        """The last number published by the main process; 0 before the first."""
+        return self._add("board", 0)
+
+    def ask(self, stop: bool) -> None:
+        """Ask all ranks to stop, or to save. Any rank may, at any time."""
+        self._add("asked", 1 if stop else self._SAVE)
+
+    def asked(self) -> tuple[int, int]:
+        """How often ranks were asked to stop, and to save."""
+        saves, stops = divmod(self._add("asked", 0), self._SAVE)
+        return stops, saves
+
+    @staticmethod
+    def _process_key(rank: int) -> str:
+        return key_name(f"{_PREFIX}process/{rank}")
+
+    def _leave(self) -> None:
+        """Rank 0 serves the store, which others may still ask whether all have met: it goes last, within reason."""
+        deadline = time.monotonic() + self._LEAVE_SECONDS
+        with contextlib.suppress(RuntimeError, ValueError, OSError):  # the store is gone
+            gone = self._add("left", 1)
+            while self._rank == 0 and gone < self._size and time.monotonic() < deadline:
+                if len(self._ended()) + 1 >= self._size:
+                    return
+                time.sleep(0.005)
+                gone = self._add("left", 0)
+
+    def wait_for_all(self, timeout: float | None = None) -> None:
+        """Return once every rank has arrived.
+
+        Raises:
+            TimeoutError: some did not arrive within ``timeout`` seconds.
+            ConnectionError: no timeout was given, and a rank of this machine ended without arriving.
+        """
+        self._meetings += 1
+        expected = self._meetings * self._size  # nobody adds to it for the next meeting before this one is complete
+        if self._add("arrived", 1) >= expected:
+            return
+        self._add(f"waits/{self._rank}", self._meetings - self._waited_in)  # for the message
+        self._waited_in = self._meetings
+        started = last_check = time.monotonic()
+        with status.waiting_for_ranks():
+            while self._add("arrived", 0) < expected:
+                now = time.monotonic()
+                if timeout is not None and now - started > timeout:
+                    raise TimeoutError(
+                        f"rank {self._rank} waited {timeout:g} s at a barrier for rank(s) {self._missing()}"
+                    )
+                if timeout is None and now - last_check > self._CHECK_SECONDS:
+                    last_check = now
+                    self._see_that_they_live(expected)
+                time.sleep(min(max(0.0001, (now - started) / 32), 0.05))
+
+    def _missing(self) -> list[int]:
+        return [rank for rank in range(self._size) if self._add(f"waits/{rank}", 0) < self._meetings]
+
+    def _ended(self) -> list[int]:
+        """Ranks of this machine whose process has ended, of those that have met."""
+        if self._meetings > 1 and not self._processes:
+            self._processes = [self.store.get(self._process_key(rank)).decode() for rank in range(self._size)]
+        return [rank for rank, process in enumerate(self._processes) if _has_ended(process)]
+
+    def _see_that_they_live(self, expected: int) -> None:
+        ended = self._ended()
+        ended = [rank for rank in ended if rank in self._missing()]
+        if ended and self._add("arrived", 0) < expected:  # its last act may have been to arrive
+            raise PeerGone(f"rank {self._rank} waits at a barrier for rank(s) {ended}, whose process has ended")
+
+    def exchange(self, message: Message, read: Reader) -> list[Any]:
+        """``read`` applied to all ranks' messages, in rank order: one gather of small frames, another for long ones."""
+        self.wait_for_all()
+        inline_bytes = self._FRAME_BYTES - _NUMBER.size
+        frames = self._gather(_NUMBER.pack(len(message)) + message[:inline_bytes], self._FRAME_BYTES)
+        lengths = [_NUMBER.unpack_from(frame)[0] for frame in frames]
+        if max(lengths) <= inline_bytes:
+            parts = [frame[_NUMBER.size :] for frame in frames]
+        else:
+            parts = self._gather(message, max(lengths))
+        return [read(rank, part[:length]) for rank, (part, length) in enumerate(zip(parts, lengths, strict=True))]
+
+    @staticmethod
+    def _gather(content: Message, size: int) -> list[np.ndarray]:
+        """Every rank's bytes, padded to ``size``, as uint8 arrays ``(size,)``."""
+        payload = np.frombuffer(content, dtype=np.uint8)
+        if len(content) < size:
+            payload = np.concatenate([payload, np.zeros(size - len(content), dtype=np.uint8)])
+        gathered: list[paddle.Tensor] = []
+        dist.all_gather(gathered, paddle.to_tensor(payload))
+        return [tensor.numpy() for tensor in gathered]
+
+
+def _this_process() -> str:
+    """Where this process is found on its machine, and which machine and container that is; empty where that is unknown
+    (not Linux)."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getpid()} {_start_of(os.getpid())}"
+    except OSError:
+        return ""
+
+
+def _start_of(process: int) -> str:
+    """When a process started, in the kernel's ticks; empty once it has ended, also before its parent has taken note."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def _has_ended(described: str) -> bool:
+    """Whether a process of this machine and container, as ``_this_process`` describes it, has ended."""
+    if not described:
+        return False
+    *place, process, start = described.split(" ")
+    return place == _this_process().split(" ")[:2] and _start_of(int(process)) != start

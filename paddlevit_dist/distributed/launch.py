@@ -1,0 +1,304 @@
+"""Start one worker per device, watch them, and stop all of them when one fails.
+
+``dist.spawn`` starts processes but does not supervise them: a killed worker leaves its peers waiting, Ctrl-C inside a
+worker counts as success, and a parent that dies leaves orphans. Here every worker records how it ended, the parent
+looks for the failure that caused the others, and workers die with their parent.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import logging
+import math
+import multiprocessing
+import multiprocessing.connection
+import multiprocessing.resource_tracker
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import plugins
+from ..runtime import ending, printing, signals
+from ..runtime.errors import Stopped, UserError, WorkerFailure
+from . import failures, leftovers, secret, status, tuning
+from .devices import ProcessPlan
+from .payload import Payload
+from .watchdog import Watchdog, answer_with_stacks
+
+_GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
+_TERMINATE_SECONDS = 5.0
+_STOP_SECONDS = 1800.0  # for the update at hand and a save of the largest models; a watchdog ends what stands still
+_SEMAPHORES_PER_WORKER = 4  # of the queue in which spawn gets a worker's error, and some to spare
+_PR_SET_PDEATHSIG = 1
+
+
+def launch_workers(
+    worker: Callable[..., None],
+    arguments: tuple[Any, ...],
+    plan: ProcessPlan,
+    watchdog_seconds: float | None = None,
+    apart: bool = False,
+) -> None:
+    """Run ``worker(*arguments)`` in every process of the plan and return when all of them have finished.
+
+    Args:
+        worker: a function of a module that workers can import. It runs after the group has been joined.
+        arguments: small, picklable values; each worker gets a copy.
+        plan: from ``plan_processes``. One process, or one that paddle.distributed.launch has started, runs in place.
+        watchdog_seconds: one of several processes that stands still for this long ends the run; None: never.
+        apart: a single process is a child of this one, too, which so touches no device: one that has computed on a GPU
+            holds memory there as long as it lives, and in exclusive-process mode no other can use that GPU.
+    Raises:
+        UserError: a worker raised one.
+        WorkerFailure: a worker raised something else, left early or was killed.
+        Stopped: the user asked a training to stop; it is saved, and all workers have ended.
+        KeyboardInterrupt: the user asked to stop before there was anything to save; all workers have ended.
+    """
+    with signals.installed():
+        if plan.launched or (plan.processes == 1 and not apart):
+            _run_in_place(worker, arguments, plan, watchdog_seconds)
+        else:
+            _run_workers(worker, arguments, plan, watchdog_seconds)
+
+
+def _run_workers(
+    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: float | None
+) -> None:
+    leftovers.require_semaphores(_SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus")
+    with leftovers.temporary_folder("ends") as name:
+        folder = Path(name)
+        signals.supervise()
+        pages = status.new_pages(plan.processes)
+        try:
+            # Keep a reference to the context: it owns the queues that workers open.
+            context = _start(worker, arguments, plan, folder, pages)
+            watchdog = Watchdog(pages, context.processes, watchdog_seconds, folder)
+            failed = _wait(context.processes, folder, watchdog)
+            failed_ranks = {end["rank"] for end in failed}
+            # Stop these before the failed ones, which wait: a rank that loses a peer in a collective aborts noisily.
+            _end_all([process for rank, process in enumerate(context.processes) if rank not in failed_ranks])
+            watchdog.kill(failed)
+        finally:
+            _end_all(multiprocessing.active_children())
+        if failed:
+            _raise(failures.root_cause(failed))
+
+
+def _run_in_place(
+    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: float | None
+) -> None:
+    import paddle
+
+    from . import group_watch, rendezvous
+
+    tuning.use_threads()
+    paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
+    signals.install()
+    signals.watch()
+
+    def join() -> None:
+        rendezvous.join_group(plan.uses_gpu, spawned=False)
+
+    if plan.total_processes > 1:
+        ending.note_group()
+    if plan.total_processes > 1 and watchdog_seconds is not None:
+        group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
+    else:
+        join()
+        worker(*arguments)
+
+
+@leftovers.named_semaphores()
+def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Any) -> Any:
+    import paddle.distributed as dist
+
+    payload = Payload.pack(worker, arguments)
+    _prepare_rendezvous()
+    tuning.hide_threads()
+    # Paddle logs INFO lines to the root logger while choosing ports.
+    root_logger = logging.getLogger()
+    previous_level = root_logger.level
+    root_logger.setLevel(logging.WARNING)
+    try:
+        with signals.held():
+            multiprocessing.resource_tracker.ensure_running()  # a hangup waits for ever there, but others pass again
+            signals.hold()
+            with plugins.folders_hidden(), _package_before_paddle():
+                context = dist.spawn(
+                    _worker_entry,
+                    args=(payload, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages),
+                    nprocs=plan.processes,
+                    join=False,
+                    backend="nccl" if plan.uses_gpu else "gloo",
+                )
+    finally:
+        root_logger.setLevel(previous_level)
+    return context
+
+
+@contextlib.contextmanager
+def _package_before_paddle() -> Iterator[None]:
+    """Let processes that are spawned in the block import this package before Paddle, as 2.6 needs (see its ``zlib``).
+
+    They run the parent's main module first, but not that of a package, which ``python -m`` has started: they would
+    begin with the function that Paddle hands them. So they are told of another module.
+    """
+    main = sys.modules["__main__"]
+    before = getattr(main, "__spec__", None)
+    if before is None or not before.name.endswith(".__main__"):
+        yield
+        return
+    main.__spec__ = signals.__spec__
+    try:
+        yield
+    finally:
+        main.__spec__ = before
+
+
+def _prepare_rendezvous() -> None:
+    # The plan has already reported that this run uses the CPU.
+    warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
+    if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # spawned workers share one machine
+    if "CUDA_VISIBLE_DEVICES" in os.environ:  # Paddle looks for a name without spaces among names that have them
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"].replace(" ", "")
+
+
+def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of_run: bytes, pages: Any) -> None:
+    """What a spawned process runs: join the group, work, record how it ended."""
+    printing.never_fail()
+    faulthandler.enable()
+    die_with_parent(parent)
+    rank = int(os.environ["PADDLE_TRAINER_ID"])
+    failures.keep_records(Path(folder), rank)
+    signals.work_for(parent, rank > 0, _leave)
+    secret.use(of_run)
+    answer_with_stacks(Path(folder), rank)
+    status.publish(pages, rank)
+    # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
+    multiprocessing.set_start_method("fork", force=True)
+    try:
+        import paddle
+
+        from . import rendezvous
+
+        tuning.use_threads()
+        paddle.disable_signal_handler()
+        faulthandler.disable()  # Paddle has set what it handles back to the default
+        faulthandler.enable()
+        signals.install()
+        signals.watch()
+        worker, arguments = payload.unpack()
+        status.note("joining the group")
+        with status.waiting_for_ranks():
+            rendezvous.join_group(uses_gpu, spawned=True)
+        status.note("at work")
+        worker(*arguments)
+        status.note(status.AT_END)
+    except BaseException as error:
+        signals.note_only()
+        failures.record_failure(error)
+        sys.stdout.flush()
+        failures.wait_for_parent()
+        # Exit handlers and the group's destructors must not wait for peers; the parent informs the user.
+        os._exit(error.exit_code if isinstance(error, UserError) else 1)
+    signals.note_only()
+    failures.record_finish()
+    ending.end(0)
+
+
+def _leave(number: int, again: bool) -> None:
+    """End a worker from whichever thread asks."""
+    failures.record_interruption(number, again)
+    os._exit(128 + number)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, for whatever reason (Linux)."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the line above
+        os._exit(1)
+
+
+class _Requests:
+    """Passes on to the workers what the parent is asked by signals. All may have come to them, too: a terminal and a
+    scheduler send theirs to all processes. So it is SIGTERM that asks, which may come any number of times."""
+
+    def __init__(self, processes: list[Any]) -> None:
+        self._processes = processes
+        self._asked_at: float | None = None
+
+    def pass_on(self) -> None:
+        """Raise KeyboardInterrupt if nothing more is to be waited for."""
+        if signals.interrupts() > 1:
+            raise signals.Interrupted(signal.SIGINT, again=True)
+        if signals.save_is_asked():
+            signals.forget_save()
+            if self._processes[0].exitcode is None:
+                os.kill(self._processes[0].pid, signal.SIGUSR1)
+        number = signals.number()
+        if number is None:
+            return
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+            for process in self._processes:
+                process.terminate()
+        waited = time.monotonic() - self._asked_at
+        if waited > _STOP_SECONDS:
+            raise WorkerFailure(0, f"asked to stop, but still at work {_STOP_SECONDS:g} s later")
+
+
+def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[str, Any]]:
+    """Wait for all workers, until one stands still, or ``_GRACE_SECONDS`` after the first failure; return the failed
+    ranks' records.
+
+    A worker that has recorded its failure counts as ended, even though it still waits. A user error is never the echo
+    of another failure, so it gets no grace period.
+    """
+    running = dict(enumerate(processes))
+    failed: list[dict[str, Any]] = []
+    deadline = None
+    requests = _Requests(processes)
+    while running and (deadline is None or time.monotonic() < deadline):
+        multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
+        requests.pass_on()
+        for rank, process in list(running.items()):
+            exit_code, record = process.exitcode, failures.read(folder, rank)
+            if exit_code is None and (record is None or record["kind"] == failures.FINISHED):
+                continue
+            del running[rank]
+            end = failures.describe_end(rank, exit_code, folder)
+            if end["kind"] != failures.FINISHED or exit_code != 0:
+                end.setdefault("time", time.time())
+                failed.append(end)
+                is_plain = end["kind"] in (failures.USER_ERROR, failures.INTERRUPTED)
+                grace = 0.0 if is_plain else _GRACE_SECONDS
+                deadline = min(deadline or math.inf, time.monotonic() + grace)
+        stuck = None if failed else watchdog.look(running)
+        if stuck:
+            return [stuck]
+    return watchdog.explain(failed, running)
+
+
+def _end_all(processes: list[Any]) -> None:
+    for process in processes:
+        process.kill()  # SIGTERM would ask a worker to save
+    for process in processes:
+        process.join(_TERMINATE_SECONDS)
+
+
+def _raise(cause: dict[str, Any]) -> None:
+    if cause["kind"] == failures.USER_ERROR:
+        raise UserError(cause["message"])
+    if cause["kind"] == failures.STOPPED:
+        raise Stopped(signals.asked() or cause["reason"], cause["saved"])
+    if cause["kind"] == failures.INTERRUPTED:
+        raise signals.Interrupted(signals.number() or cause["number"], cause["again"])
+    raise WorkerFailure(cause["rank"], cause["message"], cause.get("traceback", ""))

@@ -1,0 +1,374 @@
+"""``python -m paddlevit_dist export WEIGHTS OUT``: a trained model for Paddle Inference, PaddleX or ONNX."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..commands.parser import CommandParser, at_least, choice, image_size
+from ..runtime.errors import UserError
+from ..runtime.files import why_not_written
+from ..runtime.printing import one_line
+from .descriptions import as_yaml, paddlex_description
+
+# Of outputs, relative to the largest: float32 is computed in different orders, float16 has 11 bits.
+LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
+FORMATS = ("paddle", "onnx", "onnxruntime")
+_OUTPUTS = ("logits", "probabilities")
+
+
+class Trained(NamedTuple):
+    """A model with its weights, and what is needed to use it.
+
+    Attributes:
+        about: as in ``OUT.about.yaml``; "input_shape" is (None, channels, ...).
+        parts: of its task; None: no run of this package trained the weights.
+    """
+
+    model: Any
+    about: dict[str, Any]
+    parts: Any = None
+
+
+def run(words: list[str]) -> None:
+    """Carry out the command."""
+    options = _parse(words)
+    if options.format != "paddle":
+        from .onnx_files import require_packages
+
+        require_packages()
+    elif options.precision != "float32":
+        raise UserError(
+            "export: -precision=float16 is for -format=onnx and onnxruntime; Paddle Inference converts the float32 "
+            "files when it loads them: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
+        )
+    check_output(options.output)
+    trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
+    difference = export(trained, options.output, options.format, options.precision, options.outputs)
+    about = trained.about
+    outputs = "landmarks" if "landmarks" in about else "classes"
+    weights = f"{about['num_classes']} {outputs} from {about['weights']}: {about['report']}"
+    print(one_line(f"{about['model']} with {weights}"))
+    told = f"outputs up to {difference.largest:.3g} differ by at most {difference.absolute:.1e}"
+    print(one_line(f"{options.output}: input {about['input_shape']} {options.precision}; {told}"))
+
+
+def _parse(words: list[str]) -> Any:
+    parser = CommandParser(
+        "export",
+        "Write a trained model for use without this package, and compare its outputs with the model's. "
+        "OUT.about.yaml says how its input is prepared, OUT.example.npz has an input with its outputs.",
+        ("output/vit_digits exported/digits", "output/vit_digits exported/digits -format=onnx -precision=float16"),
+        imports=True,
+    )
+    parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
+    parser.add_argument("output", metavar="OUT", help="path of the files without extension")
+    parser.option(
+        "format",
+        "paddle",
+        "paddle: for paddle.jit.load, Paddle Inference and PaddleX; onnx: standard operators for any ONNX runtime; "
+        "onnxruntime: the same with onnxruntime's own fused operators, which is faster on GPUs",
+        choice(*FORMATS),
+    )
+    parser.option(
+        "precision", "float32", "of weights, input and computation; float16 for ONNX", choice(*LARGEST_DIFFERENCE)
+    )
+    parser.option("outputs", "logits", "logits, or probabilities: PaddleX shows them as they are", choice(*_OUTPUTS))
+    parser.option("model", None, "registered name; needed if there is no config.yaml of a run beside the weights")
+    pixels = "pixels: one number or HEIGHTxWIDTH (default: the run's or the variant's)"
+    parser.option("image_size", None, pixels, image_size)
+    parser.option("in_channels", None, "channels of the images (default: the run's or 3)", at_least(1))
+    parser.option("part", None, "the entry to use if the file has several, such as model_ema")
+    return parser.parse_args(words)
+
+
+def load_trained(
+    source: str,
+    name: str | None = None,
+    image_size: Any = None,
+    in_channels: int | None = None,
+    part: str | None = None,
+) -> Trained:
+    """Build the model for the weights in ``source``, in evaluation mode.
+
+    Args:
+        source: a run's output folder, whose best checkpoint is used, or a checkpoint, or any weights. If the checkpoint
+            has averaged weights, those are used, as in an evaluation.
+        name: of the model; None uses the run's configuration.
+        image_size, in_channels, part: None uses the run's, or the variant's.
+
+    Raises:
+        UserError: weights are missing, damaged or from another architecture, or the model is unknown.
+    """
+    if name is not None:
+        return _of_foreign_weights(source, name, image_size, in_channels, part)
+    from ..inference.trained import build_trained, open_source
+    from ..tasks.task import make_task
+
+    words = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
+    advice = "name the model with -model=NAME"
+    found = open_source(source, "export", words=words, advice=advice)
+    _require_tensors(found.config.MODEL.NAME)
+    task = make_task(found.config)
+    if image_size:
+        words += _size_words(task.image_size_key, image_size)
+        found = open_source(source, "export", words=words, advice=advice)
+        task = make_task(found.config)
+    task.set_up_from(found.learned)
+    parts = task.export_parts()
+    model, report = build_trained(task, found, part)
+    about = {
+        "task": found.config.TASK,
+        **_facts(found.config.MODEL.NAME, found.weights, model, parts.size),
+        **parts.about,
+        "report": report.summary(),
+    }
+    names = found.learned.class_names
+    if names is not None and len(names) == model.num_classes and "landmarks" not in about:
+        about["classes"] = list(names)
+    exported = task.exported_model(model)
+    exported.eval()
+    return Trained(exported, about, parts)
+
+
+def _size_words(key: str, size: Any) -> list[str]:
+    """Words of a command line that set the size of the input.
+
+    Raises:
+        UserError: height and width were given, and the run's images are square.
+    """
+    from ..settings.table import keys
+
+    if keys()[key].many:
+        return [key, str(list(size) if isinstance(size, tuple) else [size, size])]
+    if isinstance(size, tuple):
+        raise UserError("export: -image_size of a run's model is one number, its images are square")
+    return [key, str(size)]
+
+
+def _of_foreign_weights(source: str, name: str, image_size: Any, in_channels: int | None, part: str | None) -> Trained:
+    """A registered model with weights from anywhere; how its input is prepared is unknown."""
+    import paddle
+
+    from ..checkpoint.load import classes_of, load_weights
+    from ..checkpoint.weights import evaluated_weights, read_weights
+    from ..models import create_model
+    from ..registry import WITH_BOXES, contents_of
+
+    _require_tensors(name)
+    parts = None
+    if contents_of("model", name) == WITH_BOXES:
+        parts, image_size = _parts_of_detector(name, image_size), None  # the network itself takes any
+    path = evaluated_weights(source)
+    weights = read_weights(path, part)
+    options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
+    with paddle.LazyGuard():  # names and shapes only
+        outline = create_model(name, num_classes=1, **options)
+    num_classes = classes_of(outline, weights)
+    if num_classes is None:
+        raise UserError(f"export: {path} has no classifier for {name}; a model without classes is not exported")
+    model = create_model(name, num_classes=num_classes, **options)
+    report = load_weights(model, weights, strict=True)
+    facts = {**_facts(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
+    if parts is not None:
+        task, of_detector = parts
+        model, facts = task.exported_model(model), {**facts, **of_detector.about}
+    model.eval()
+    return Trained(model, facts, parts and parts[1])
+
+
+def _parts_of_detector(name: str, image_size: Any) -> tuple[Any, Any]:
+    """The task of a detector whose run is not at hand, with its defaults, and what it exports.
+
+    Raises:
+        UserError: no size is given, or the model decides on the host.
+    """
+    from .. import settings
+    from ..tasks.task import make_task
+
+    words = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
+    size = image_size if isinstance(image_size, tuple) else (image_size or 1,) * 2
+    task = make_task(settings.load([*words, *_size_words("DETECTION.EXPORT_SIZE", size)]).values)
+    parts = task.export_parts()
+    if not image_size:
+        raise UserError(
+            f"export: {name} takes images of any size and what is exported takes one, which weights alone do not "
+            "say: add -image_size=HEIGHTxWIDTH, or export the run's folder"
+        )
+    return task, parts._replace(output_shape=None)
+
+
+def _facts(name: str, weights: str, model: Any, size: tuple[int, ...] | None = None) -> dict[str, Any]:
+    shape = [None, model.in_channels, *(model.image_size if size is None else size)]
+    return {"model": name, "weights": weights, "num_classes": model.num_classes, "input_shape": shape}
+
+
+def _require_tensors(name: str) -> None:
+    """
+    Raises:
+        UserError: the model takes more than tensors.
+    """
+    from ..registry import MODELS
+
+    if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
+        raise UserError(
+            f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is rebuilt "
+            "for every scene, and an inference model of Paddle takes tensors alone; use the command predict instead"
+        )
+
+
+class Difference(NamedTuple):
+    """How far the outputs of two models are apart: the largest difference, and the largest output."""
+
+    absolute: float
+    largest: float
+
+
+def check_output(output: str) -> Path:
+    """The path that the exported files share.
+
+    Raises:
+        UserError: it is a folder.
+    """
+    path = Path(output).expanduser()
+    if path.is_dir() or not path.name or output.endswith(os.sep):
+        raise UserError(f"export: {output} is a folder: name the files in it as well, such as {path / 'model'}")
+    return path
+
+
+def export(
+    trained: Trained, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
+) -> Difference:
+    """Write ``output.*``, and compare its outputs with the model's on three inputs.
+
+    Args:
+        kind: one of ``FORMATS``.
+        precision: "float32", or "float16" for ONNX.
+        outputs: of a classifier, "logits" or "probabilities".
+    Raises:
+        UserError: the files cannot be written, or the model cannot be converted.
+        RuntimeError: the exported model computes something else; nothing was written.
+    """
+    import numpy as np
+
+    from ..tasks.task import ExportParts
+
+    path, shape = check_output(output), trained.about["input_shape"]
+    parts = trained.parts or ExportParts(shape[1], {})
+    model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
+    if outputs == "probabilities":
+        if parts.input_name != "images" or parts.output_name is not None:
+            raise UserError("export: -outputs=probabilities is for classifiers; leave it out")
+        model, about["output"] = _with_softmax(model), "probabilities of the classes"
+    about["input_name"], about["outputs"] = parts.input_name, parts.output_name or outputs
+    inputs = np.random.default_rng(0).standard_normal((3, *shape[1:])).astype("float32")
+    example = {**parts.example} or {"input": inputs[:1]}
+    example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced
+    try:
+        with _written_together(path) as folder:
+            with _told_if_cut_short(folder):
+                compute = _write_model(model, folder / path.name, kind, precision, parts.input_name, about)
+            difference = _compare(expected, compute(inputs), precision, output)
+            np.savez_compressed(folder / f"{path.name}.example.npz", **example)
+            about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
+            # not JSON: Paddle takes every .json next to it for its own
+            _write_yaml(folder / f"{path.name}.about.yaml", about)
+            if parts.paddlex is not None and kind == "paddle":
+                content = paddlex_description(parts.paddlex, about["model"], about["num_classes"], about.get("classes"))
+                comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* in a folder\n"
+                _write_yaml(folder / f"{path.name}.yml", content, comment)
+    except OSError as error:
+        raise UserError(f"export: {output} cannot be written: {why_not_written(error)}") from error
+    return difference
+
+
+def _write_model(
+    model: Any, path: Path, kind: str, precision: str, input_name: str, about: dict[str, Any]
+) -> Callable[[Any], Any]:
+    """Write the files of the model itself; returns what computes its outputs with them."""
+    import paddle
+
+    specification = [paddle.static.InputSpec(list(about["input_shape"]), "float32", input_name)]
+    if kind == "paddle":
+        paddle.jit.save(model, str(path), input_spec=specification)
+        loaded = paddle.jit.load(str(path))
+        return lambda inputs: _outputs(loaded, inputs)
+    from . import onnx_files
+
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
+        traced = Path(folder, "traced")
+        paddle.jit.save(model, str(traced), input_spec=specification)
+        graph = onnx_files.to_onnx(
+            traced,
+            tuple(about["input_shape"][1:]),
+            is_fused=kind == "onnxruntime",
+            is_half=precision == "float16",
+            name="heatmaps" if "landmarks" in about else about["outputs"],
+        )
+    onnx_files.describe(graph, about)
+    path.with_name(f"{path.name}.onnx").write_bytes(graph.SerializeToString())
+    return lambda inputs: next(iter(onnx_files.run(graph, inputs).values()))
+
+
+@contextlib.contextmanager
+def _told_if_cut_short(folder: Path) -> Iterator[None]:
+    """Paddle writes files without a look at whether they fit, and then stumbles over what is there.
+
+    Raises:
+        OSError: the folder takes no more.
+    """
+    try:
+        yield
+    except Exception:
+        largest = max((file.stat().st_size for file in folder.iterdir()), default=0)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(largest + 65_536))
+            os.fsync(probe.fileno())
+        raise
+
+
+def _compare(expected: Any, exported: Any, precision: str, output: str) -> Difference:
+    import numpy as np
+
+    difference = Difference(float(np.abs(expected - exported).max()), float(np.abs(expected).max()))
+    if not difference.absolute <= LARGEST_DIFFERENCE[precision] * max(1.0, difference.largest):
+        raise RuntimeError(
+            f"{output} gives other outputs than the model it was exported from: {difference.absolute:g}; "
+            "nothing was written"
+        )
+    return difference
+
+
+def _outputs(model: Any, inputs: Any) -> Any:
+    import paddle
+
+    with paddle.no_grad():
+        return model(paddle.to_tensor(inputs)).numpy()
+
+
+def _with_softmax(model: Any) -> Any:
+    from paddle import nn
+
+    classifier = nn.Sequential(model, nn.Softmax(axis=-1))
+    classifier.eval()
+    return classifier
+
+
+def _write_yaml(file: Path, content: dict[str, Any], comment: str = "") -> None:
+    file.write_text(comment + as_yaml(content), encoding="utf-8", errors="surrogateescape")
+
+
+@contextlib.contextmanager
+def _written_together(path: Path) -> Iterator[Path]:
+    """A folder beside ``path`` whose files get their places there when the block has ended well, else none does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield folder
+        for file in sorted(folder.iterdir()):
+            os.replace(file, path.parent / file.name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

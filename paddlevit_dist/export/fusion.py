@@ -1,0 +1,390 @@
+"""A classifier's ONNX graph for onnxruntime: its own operators for attention, GELU and layer norms after additions, and
+what is around them in forms that need fewer passes over memory.
+
+What a fused operator replaces is mathematically the same; which sums are rounded in which order is not. The domain
+"com.microsoft" is onnxruntime's: other runtimes do not know it, so the plain ONNX file stays the one for them.
+"""
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .graph import DOMAIN, Graph, Unlike, Weighted, attributes, require
+
+_VERSION = 1
+_CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # of (batch, height, width, channels), and back
+_SPLIT_HEADS = (0, 2, 1, 3)  # (batch, tokens, heads, head_dim) to (batch, heads, tokens, head_dim), and back
+
+
+def fuse(model: Any) -> Any:
+    """Rewrite a simplified model of fixed image size for onnxruntime; ``model`` is changed. What has another form
+    than the transformers of images have stays as it is."""
+    from onnx import helper, shape_inference
+
+    known = shape_inference.infer_shapes(model).graph.value_info
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in known}
+    graph = Graph(model)
+    graph.apply("Erf", _gelu)
+    graph.apply("Concat", _pad_with_tokens)
+    graph.apply("Conv", _multiply_first_patches)
+    graph.apply("Softmax", _attention)
+    graph.apply("Conv", _multiply_patches)
+    graph.apply("Conv", _carry_bias_through_depthwise)
+    _push_slices(graph)
+    graph.apply("Gelu", _bias_of_gelu)
+    graph.apply("LayerNormalization", functools.partial(_sum_before_norm, ranks=ranks))
+    model = graph.finish()
+    if not any(one.domain == DOMAIN for one in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(DOMAIN, _VERSION))
+    return model
+
+
+# ---- GELU --------------------------------------------------------------------------------------------------------
+
+
+def _gelu(graph: Graph, erf: Any) -> None:
+    """x * (erf(x / sqrt 2) + 1) * 0.5, in whatever order it is multiplied, as Gelu."""
+    division = graph.maker(erf.input[0], "Div", "Mul")
+    require(graph.is_number(division.input[1], (2.0 if division.op_type == "Div" else 0.5) ** 0.5))
+    plus = graph.reader(erf.output[0], "Add")
+    require(graph.is_number(plus.input[1], 1.0))
+    x, nodes = division.input[0], [division, erf, plus]
+    factors = {x, "half"}
+    while factors:
+        before = nodes[-1].output[0]
+        times = graph.reader(before, "Mul")
+        other = next((name for name in times.input if name != before), "")
+        factor = "half" if graph.is_number(other, 0.5) else other
+        require(factor in factors)
+        factors.remove(factor)
+        nodes.append(times)
+    gelu = graph.make("Gelu", [x], [nodes[-1].output[0]], domain=DOMAIN)
+    graph.put([gelu], division, instead_of=nodes)
+
+
+def _bias_of_gelu(graph: Graph, gelu: Any) -> None:
+    """Gelu of a sum with a bias as BiasGelu."""
+    add = graph.maker(gelu.input[0], "Add")
+    require(graph.reader(add.output[0]) is gelu)
+    bias = graph.bias_place(add)
+    fused = graph.make("BiasGelu", [add.input[1 - bias], add.input[bias]], [gelu.output[0]], domain=DOMAIN)
+    graph.put([fused], gelu, instead_of=[gelu, add])
+
+
+# ---- attention ---------------------------------------------------------------------------------------------------
+
+
+class _Heads(NamedTuple):
+    """Queries, keys or values: some columns of a weighted value."""
+
+    weighted: Weighted
+    columns: slice
+    num_heads: int
+
+
+def _attention(graph: Graph, softmax: Any) -> None:
+    """softmax(scale q k^T) v with weights of q, k, v that are constants, as MultiHeadAttention.
+
+    A bias of the keys adds the same to all logits of a query, which softmax does not see; a bias of the values adds
+    itself to the output, whose weights always sum to 1, so it joins the bias of the projection behind.
+    """
+    logits = graph.maker(softmax.input[0], "MatMul")
+    mixed = graph.reader(softmax.output[0], "MatMul")
+    require(mixed.input[0] == softmax.output[0])
+    scale, queries = _scaled(graph, logits.input[0])
+    keys = graph.maker(logits.input[1], order=(0, 1, 3, 2)).input[0]
+    heads = [_heads(graph, name) for name in (queries, keys, mixed.input[1])]
+    flat = graph.reader(graph.reader(mixed.output[0], order=_SPLIT_HEADS).output[0], "Reshape")
+    names, nodes = [], []
+    for kind, part in zip("qkv", heads, strict=True):
+        weight = graph.add_constant(part.weighted.weight[:, part.columns], "weight")
+        nodes.append(graph.make("MatMul", [part.weighted.source, weight]))
+        bias = None if part.weighted.bias is None or kind == "k" else part.weighted.bias[part.columns]
+        if bias is not None and not (kind == "v" and _join_projection(graph, flat.output[0], bias)):
+            nodes.append(graph.make("Add", [nodes[-1].output[0], graph.add_constant(bias, "bias")]))
+        names.append(nodes[-1].output[0])
+    options = {"domain": DOMAIN, "num_heads": heads[0].num_heads, "scale": scale}
+    nodes.append(graph.make("MultiHeadAttention", names, [flat.output[0]], **options))
+    graph.put(nodes, flat, instead_of=[flat])
+    graph.sweep()
+
+
+def _join_projection(graph: Graph, name: str, bias: np.ndarray) -> bool:
+    """Add what ``bias`` on the value ``name`` becomes behind the projection that reads it; whether there is one."""
+    with contextlib.suppress(Unlike):
+        product = graph.reader(name, "MatMul")
+        require(product.input[0] == name)
+        weight, add = graph.constant(product.input[1]), graph.reader(product.output[0], "Add")
+        place = graph.bias_place(add)
+        own = graph.constants[add.input[place]]
+        joined = own.astype(np.float64) + bias.astype(np.float64) @ weight.astype(np.float64)
+        add.input[place] = graph.add_constant(joined.astype(own.dtype), "bias")
+        return True
+    return False
+
+
+def _scaled(graph: Graph, name: str) -> tuple[float, str]:
+    """The factor and the value of a product with a number; 1 and the value itself if it is none."""
+    node = graph.maker(name)
+    value = graph.constants.get(node.input[1]) if node.op_type == "Mul" else None
+    return (1.0, name) if value is None or value.size != 1 else (float(value.item()), node.input[0])
+
+
+def _heads(graph: Graph, name: str) -> _Heads:
+    """What (batch, heads, tokens, head_dim) was made of: weighted tokens, reshaped, turned, split by whole heads."""
+    node, number, parts = graph.maker(name), 0, 1
+    if node.op_type == "Split":
+        require(attributes(node).get("axis", 0) == 1)
+        number, parts, name = list(node.output).index(name), len(node.output), node.input[0]
+    reshape = graph.maker(graph.maker(name, order=_SPLIT_HEADS).input[0], "Reshape")
+    shape = graph.constant(reshape.input[1])
+    require(len(shape) == 4)
+    heads, dim = int(shape[2]), int(shape[3])
+    weighted = graph.weighted(reshape.input[0])
+    require(weighted.weight.shape[1] == heads * dim and heads % parts == 0)
+    width = heads // parts * dim
+    return _Heads(weighted, slice(number * width, (number + 1) * width), heads // parts)
+
+
+# ---- norms -------------------------------------------------------------------------------------------------------
+
+
+def _sum_before_norm(graph: Graph, norm: Any, ranks: dict[str, int]) -> None:
+    """LayerNormalization of a residual sum as SkipLayerNormalization, which gives the sum as well; it is for
+    (batch, tokens, channels)."""
+    add = graph.maker(norm.input[0], "Add")
+    require(len(norm.input) >= 3 and len(norm.output) == 1)
+    require(ranks.get(add.output[0]) == 3 and attributes(norm).get("axis", -1) in (-1, 2))
+    skip, branch = add.input
+    require(skip not in graph.constants)
+    if branch in graph.constants:  # learnt positions
+        require(graph.constants[branch].ndim == 3)
+        skip, branch = branch, skip
+    biases = []
+    with contextlib.suppress(Unlike):
+        inner = graph.maker(branch, "Add")
+        require(len(graph.readers(branch)) == 1)
+        place = graph.bias_place(inner)
+        branch, biases = inner.input[1 - place], [inner.input[place]]
+    fused = graph.make(
+        "SkipLayerNormalization",
+        [branch, skip, norm.input[1], norm.input[2], *biases],
+        [norm.output[0], "", "", add.output[0]],
+        domain=DOMAIN,
+        epsilon=attributes(norm).get("epsilon", 1e-5),
+    )
+    graph.put([fused], norm, instead_of=[norm, add])
+    _order(graph)
+    graph.sweep()
+
+
+def _order(graph: Graph) -> None:
+    """Put nodes in the order of computation."""
+    known = {*graph.inputs, *graph.constants, ""}
+    waiting, ordered = list(graph.nodes), []
+    while waiting:
+        ready = [node for node in waiting if all(name in known for name in node.input)]
+        if not ready:
+            raise RuntimeError("the rewritten graph has a circle")
+        for node in ready:
+            known.update(node.output)
+        ordered += ready
+        gone = {id(node) for node in ready}
+        waiting = [node for node in waiting if id(node) not in gone]
+    graph.nodes = ordered
+
+
+# ---- patches, tokens and biases around the blocks -----------------------------------------------------------------
+
+
+def _patches(graph: Graph, conv: Any, height: int, width: int) -> tuple[np.ndarray, int, int, int]:
+    """Of a convolution of square patches that touch: its weight (out, channels, side, side), the patches' rows and
+    columns, and their side."""
+    facts, weight = attributes(conv), graph.constant(conv.input[1])
+    require(weight.ndim == 4)
+    side = weight.shape[2]
+    require(side == weight.shape[3] > 1 and list(facts["strides"]) == [side, side] and not any(facts["pads"]))
+    require(facts.get("group", 1) == 1 and height % side == 0 and width % side == 0)
+    return weight, height // side, width // side, side
+
+
+def _put_product(
+    graph: Graph,
+    conv: Any,
+    images: str,
+    split: Sequence[int],
+    permutation: Sequence[int],
+    joined: Sequence[int],
+    matrix: np.ndarray,
+    instead_of: Sequence[Any],
+) -> None:
+    """Lay out patches of ``images`` as rows and multiply them with ``matrix`` (pixels of a patch, out).
+
+    Args:
+        conv: what they went through, with its bias.
+        split, permutation, joined: the shape in which patches have axes of their own, their order, the shape of rows.
+        instead_of: nodes, the last of which gave the result.
+    """
+    shapes = [graph.add_constant(np.array(shape), "shape") for shape in (split, joined)]
+    nodes = [graph.make("Reshape", [images, shapes[0]])]
+    nodes.append(graph.make("Transpose", [nodes[-1].output[0]], perm=list(permutation)))
+    nodes.append(graph.make("Reshape", [nodes[-1].output[0], shapes[1]]))
+    nodes.append(graph.make("MatMul", [nodes[-1].output[0], graph.add_constant(matrix, "weight")]))
+    if len(conv.input) > 2:
+        nodes.append(graph.make("Add", [nodes[-1].output[0], conv.input[2]]))
+    nodes[-1].output[0] = instead_of[-1].output[0]
+    graph.put(nodes, conv, instead_of)
+    graph.sweep()
+
+
+def _multiply_patches(graph: Graph, conv: Any) -> None:
+    """A convolution of patches that touch, on (batch, height, width, channels) that was turned for it and is turned
+    back after it, as one product of patches."""
+    before = graph.maker(conv.input[0], order=_CHANNELS_FIRST)
+    after = graph.reader(conv.output[0], order=_CHANNELS_LAST)
+    source = graph.maker(before.input[0], "Reshape")
+    _, height, width, _ = (int(length) for length in graph.constant(source.input[1]))
+    weight, rows, columns, side = _patches(graph, conv, height, width)
+    out, channels = weight.shape[:2]
+    _put_product(
+        graph,
+        conv,
+        source.input[0],
+        [-1, rows, side, columns, side * channels],
+        [0, 1, 3, 2, 4],
+        [-1, rows, columns, side * side * channels],
+        weight.transpose(2, 3, 1, 0).reshape(side * side * channels, out),
+        [conv, after],
+    )
+
+
+def _multiply_first_patches(graph: Graph, conv: Any) -> None:
+    """The convolution of patches that touch, on (batch, channels, height, width), whose output becomes a sequence, as
+    one product of patches."""
+    require(conv.input[0] in graph.inputs)
+    flat = graph.reader(conv.output[0], "Reshape")
+    graph.constant(flat.input[1])
+    turned = graph.reader(flat.output[0], order=(0, 2, 1))
+    lengths = [one.dim_value for one in graph.model.graph.input[0].type.tensor_type.shape.dim[2:]]
+    require(len(lengths) == 2)
+    weight, rows, columns, side = _patches(graph, conv, *lengths)
+    out, channels = weight.shape[:2]
+    _put_product(
+        graph,
+        conv,
+        conv.input[0],
+        [-1, channels, rows, side, columns, side],
+        [0, 2, 4, 1, 3, 5],
+        [-1, rows * columns, channels * side * side],
+        weight.reshape(out, -1).T,
+        [conv, flat, turned],
+    )
+
+
+def _carry_bias_through_depthwise(graph: Graph, conv: Any) -> None:
+    """The bias of a linear layer, seen by a depthwise convolution and a GELU behind it, as one bias of the GELU.
+
+    A constant image convolved with zeros around it is a constant map (height, width, channels): its values differ
+    only at the border. So that map, with the convolution's own bias, is added to the convolution's output instead:
+    one pass over memory that the GELU makes anyway.
+    """
+    before = graph.maker(conv.input[0], order=_CHANNELS_FIRST)
+    after = graph.reader(conv.output[0], order=_CHANNELS_LAST)
+    source, flat = graph.maker(before.input[0], "Reshape"), graph.reader(after.output[0], "Reshape")
+    require(graph.reader(source.input[0]) is source)
+    shape, gelu = graph.constant(source.input[1]), graph.reader(flat.output[0], "Gelu")
+    weighted = graph.weighted(source.input[0])
+    facts, weight = attributes(conv), graph.constant(conv.input[1])
+    require(facts.get("group", 1) == weight.shape[0] == shape[3] and list(facts["strides"]) == [1, 1])
+    require(weighted.bias is not None and list(facts["pads"]) == [weight.shape[2] // 2] * 4)
+    own = graph.constants[conv.input[2]] if len(conv.input) > 2 else 0.0
+    total = _map_of_constant(weight, weighted.bias, int(shape[1]), int(shape[2])) + own
+    source.input[0] = weighted.product.output[0]
+    del conv.input[2:]
+    line = graph.make("Reshape", [after.output[0], graph.add_constant(np.array([-1, total.size]), "shape")])
+    added = graph.add_constant(total.reshape(-1).astype(weight.dtype), "bias")
+    fused = graph.make("BiasGelu", [line.output[0], added], domain=DOMAIN)
+    back = graph.make("Reshape", [fused.output[0], flat.input[1]], [gelu.output[0]])
+    graph.put([line, fused, back], gelu, instead_of=[flat, gelu])
+    graph.sweep()
+
+
+def _map_of_constant(weight: np.ndarray, bias: np.ndarray, height: int, width: int) -> np.ndarray:
+    """A depthwise convolution of an image that is ``bias`` everywhere: float64 (height, width, channels)."""
+    channels, _, side, _ = weight.shape
+    half = side // 2
+    ones = np.pad(np.ones((height, width)), half)
+    total = np.zeros((height, width, channels))
+    for row in range(side):
+        for column in range(side):
+            inside = ones[row : row + height, column : column + width]
+            total += inside[..., None] * weight[:, 0, row, column].astype(np.float64)
+    return total * bias.astype(np.float64)
+
+
+def _pad_with_tokens(graph: Graph, concat: Any) -> None:
+    """Learnt tokens in front of the patches, then a sum with constant positions: as zeros in front, and positions that
+    the tokens have been added to. No shape has to be computed."""
+    add, (*fronts, patches) = graph.reader(concat.output[0], "Add"), concat.input
+    require(attributes(concat)["axis"] == 1 and len(fronts) > 0)
+    tokens = [graph.constant(graph.maker(name, "Expand").input[0]) for name in fronts]
+    positions = [graph.constants[name] for name in add.input if name in graph.constants]
+    require(len(positions) > 0 and positions[0].ndim == 3 and all(token.shape[:2] == (1, 1) for token in tokens))
+    total = positions[0].copy()
+    for number, token in enumerate(tokens):
+        total[:, number] += token[:, 0]
+    pads = graph.add_constant(np.array([0, len(tokens), 0, 0, 0, 0]), "pads")
+    padded = graph.make("Pad", [patches, pads])
+    graph.put([padded], concat)
+    add.input[:] = [padded.output[0], graph.add_constant(total, "positions")]
+    graph.sweep()
+
+
+# ---- first token only --------------------------------------------------------------------------------------------
+
+_WITH_CONSTANTS = ("MatMul", "MultiHeadAttention", "LayerNormalization", "BiasGelu")  # the first input has tokens
+_OF_VALUES = ("Add", "Mul", "Div", "Erf", "Gelu")
+
+
+def _push_slices(graph: Graph) -> None:
+    """Compute only the tokens that are read: a slice of tokens moves up in front of whatever treats tokens one by one,
+    and, through an attention, to its queries."""
+    _merge_slices(graph)
+    while graph.apply("Slice", _push):
+        _merge_slices(graph)
+
+
+def _push(graph: Graph, cut: Any) -> None:
+    require(len(cut.input) > 3 and graph.constant(cut.input[3]).tolist() == [1])
+    source = graph.maker(cut.input[0], *_WITH_CONSTANTS, *_OF_VALUES)
+    require(graph.reader(cut.input[0]) is cut and len(source.output) == 1)
+    if source.op_type in _WITH_CONSTANTS:
+        places = [0]
+        require(source.op_type != "MatMul" or source.input[1] in graph.constants)
+    else:
+        places = [n for n, name in enumerate(source.input) if name not in graph.constants]
+        others = [graph.constants[name] for name in source.input if name in graph.constants]
+        require(all(constant.ndim <= 1 for constant in others))  # others may differ between tokens
+    above = [graph.make("Slice", [source.input[place], *cut.input[1:]]) for place in places]
+    for place, one in zip(places, above, strict=True):
+        source.input[place] = one.output[0]
+    graph.put(above, source, instead_of=[cut])
+    graph.redirect(cut.output[0], source.output[0])
+
+
+def _merge_slices(graph: Graph) -> None:
+    """Equal slices of the same value become one."""
+    known: dict[tuple[Any, ...], str] = {}
+
+    def merge(graph: Graph, cut: Any) -> None:
+        key = (cut.input[0], *(tuple(graph.constant(name).tolist()) for name in cut.input[1:]))
+        if key in known and cut.output[0] not in graph.outputs:
+            graph.put([], cut, instead_of=[cut])
+            graph.redirect(cut.output[0], known[key])
+        else:
+            known[key] = cut.output[0]
+
+    graph.apply("Slice", merge)

@@ -1,0 +1,190 @@
+"""From Paddle's inference model to ONNX, and what an ONNX model computes on the CPU."""
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..runtime.errors import UserError
+from ..runtime.printing import kept_from_terminal
+from .descriptions import as_yaml
+from .fusion import fuse
+from .graph import fix_shapes, simplify
+
+OPSET = 17  # the first with LayerNormalization
+_PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
+_LARGEST_FILE = 2**31  # bytes, of an ONNX file with its weights inside
+_FLOAT_INPUTS = {"Resize": (1, 2)}  # inputs of an operator that stay float32
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+
+
+def require_packages() -> None:
+    """
+    Raises:
+        UserError: a package is missing, or does not work with this Paddle.
+    """
+    for name in _PACKAGES:
+        try:
+            with kept_from_terminal():
+                importlib.import_module(name)
+        except ImportError as error:
+            raise UserError(
+                f"export: ONNX needs {', '.join(_PACKAGES)}, and {name} cannot be imported ({error}): "
+                "pip install '.[onnx]' in the folder of paddlevit_dist's setup.py"
+            ) from error
+        except ValueError as error:  # of paddle2onnx, for a Paddle that is too old
+            raise UserError(f"export: {name} refuses this Paddle: {_first_line(error)}") from error
+
+
+def to_onnx(prefix: Path, shape: tuple[int, ...], *, is_fused: bool, is_half: bool, name: str) -> Any:
+    """The ``onnx.ModelProto`` of Paddle's inference model ``prefix.*``, of one input and one output.
+
+    Args:
+        shape: of the input behind the batch.
+        is_fused: with operators of onnxruntime's own.
+        is_half: in float16, apart from the output.
+        name: of the output.
+    Raises:
+        UserError: paddle2onnx cannot convert it, or its weights do not fit into one ONNX file or float16.
+    """
+    if prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size >= _LARGEST_FILE:
+        raise UserError("export: the weights exceed the 2 GB that an ONNX file holds; use -format=paddle")
+    model = _converted(prefix)
+    _rename(model, name)
+    model = fix_shapes(simplify(model), lambda probe, batch: run(probe, _images(batch, shape)))
+    if is_fused:
+        model = fuse(model)
+    return to_float16(model) if is_half else model
+
+
+def run(model: Any, inputs: np.ndarray) -> dict[str, np.ndarray]:
+    """All outputs of an ``onnx.ModelProto``, by name, on the CPU.
+
+    Args:
+        inputs: (batch, ...); converted to the type of the model's one input.
+    Raises:
+        UserError: onnxruntime refuses the model.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    content = model.SerializeToString()
+    try:
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        (expected,) = session.get_inputs()
+        names = [one.name for one in session.get_outputs()]
+        return dict(zip(names, session.run(names, {expected.name: inputs.astype(_TYPES[expected.type])})))
+    except Exception as error:  # its own classes, without a common one of their own
+        reason = _first_line(error)
+        raise UserError(
+            f"export: onnxruntime cannot compute the converted model: {reason}; try -format=paddle"
+        ) from error
+
+
+def describe(model: Any, about: dict[str, Any]) -> None:
+    """Write what the file beside it says into the model as well, as YAML under "about"."""
+    from onnx import helper
+
+    helper.set_model_props(model, {"about": as_yaml(about)})
+
+
+def _images(batch: int, shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((batch, *shape)).astype(np.float32)
+
+
+def _converted(prefix: Path) -> Any:
+    import onnx
+    import paddle2onnx
+
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
+        program, file = _readable_program(prefix, Path(folder)), Path(folder, "model.onnx")
+        with kept_from_terminal() as said:
+            try:
+                paddle2onnx.export(
+                    str(program),
+                    str(prefix.with_name(f"{prefix.name}.pdiparams")),
+                    str(file),
+                    opset_version=OPSET,
+                    auto_upgrade_opset=False,
+                    optimize_tool="None",  # its default would install packages
+                )
+            except (Exception, SystemExit) as error:  # it says what is wrong and ends the program
+                raise UserError(f"export: paddle2onnx cannot convert this model: {_complaint(said, error)}") from error
+        return onnx.load(str(file))
+
+
+def _readable_program(prefix: Path, folder: Path) -> Path:
+    """The program as paddle2onnx 2.1 can read it: Paddle 3.3 writes numbers as 64-bit attributes, which it refuses
+    in lists and takes for whatever its memory holds elsewhere (its issue 1646)."""
+    program = folder / "program.json"
+    text = prefix.with_name(f"{prefix.name}.json").read_text(encoding="utf-8")
+    program.write_text(text.replace('"0.a_f64"', '"0.a_f32"'), encoding="utf-8")
+    return program
+
+
+def _rename(model: Any, output: str) -> None:
+    """Call the batch "batch", and the output ``output``."""
+    graph = model.graph
+    _rename_value(graph, graph.output[0].name, output)
+    graph.output[0].name = output
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+
+
+def _rename_value(graph: Any, old: str, new: str) -> None:
+    for node in graph.node:
+        node.output[:] = [new if name == old else name for name in node.output]
+        node.input[:] = [new if name == old else name for name in node.input]
+
+
+def _complaint(said: Any, error: BaseException) -> str:
+    """The line that names the reason in what a converter has written, else the error's own first line."""
+    said.seek(0)
+    lines = [line.strip() for line in said.read().decode("utf-8", "replace").splitlines()]
+    telling = [line for line in lines if "rror" in line or "support" in line or "ailed" in line]
+    return telling[0][:300] if telling else _first_line(error)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def to_float16(model: Any) -> Any:
+    """Weights, input and all values as float16, and the outputs as float32. Sums in products, norms and softmax are
+    float32 in onnxruntime's GPU kernels. ``model`` is changed.
+
+    Raises:
+        UserError: a weight is too large for float16.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = model.graph
+    kept = {node.input[n] for node in graph.node for n in _FLOAT_INPUTS.get(node.op_type, ()) if n < len(node.input)}
+    for constant in graph.initializer:
+        if constant.data_type != TensorProto.FLOAT or constant.name in kept:
+            continue
+        values = numpy_helper.to_array(constant)
+        with np.errstate(over="ignore"):
+            half = values.astype(np.float16)
+        if not np.isfinite(half).all():
+            raise UserError(
+                f"export: the weight {constant.name} reaches {np.abs(values).max():g}, which float16 cannot hold "
+                "(65,504): leave out -precision=float16"
+            )
+        constant.CopyFrom(numpy_helper.from_array(half, constant.name))
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.FLOAT16
+    for value in graph.input:
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for value in graph.output:
+        inner = f"{value.name}.float16"
+        _rename_value(graph, value.name, inner)
+        graph.node.append(helper.make_node("Cast", [inner], [value.name], to=TensorProto.FLOAT))
+    del graph.value_info[:]
+    return model

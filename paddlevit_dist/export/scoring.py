@@ -1,0 +1,328 @@
+"""``evaluate MODEL.onnx``: an exported model in the place of the trained one, and what its export has changed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle.nn import functional as F
+
+from ..distributed import all_gather, gpu, reduce_dict
+from ..engine.compatibility import Change, judge_changes, shown
+from ..engine.parts import build_model
+from ..engine.watchers import Watcher
+from ..inference.evaluation import load_trained
+from ..runtime.errors import UserError
+from ..runtime.transfers import is_on_gpu
+from ..settings.key import value_of
+from ..tasks.task import EvaluationStep, ExportParts, Task
+from . import functions
+from .command import LARGEST_DIFFERENCE
+from .files import find, mapping
+from .functions import Function, Slot, shape_text
+
+_SMALLEST = 1e-38  # probability whose logarithm is taken for that of 0
+_SUMS = {"float32": 1e-3, "float16": 2e-2}  # by how much the sum of probabilities may differ from 1
+
+
+class Exported(paddle.nn.Layer):
+    """An exported model as a function of one tensor, as ``Task.exported_model`` makes one of a trained model. A rank
+    computes its own samples with a session of its own.
+
+    Args:
+        source: as the user named it.
+        function: what its files compute.
+        parts: what is expected of it.
+        shape: of its input behind the batch.
+        output: the name of the one that is scored; None: the only one that fits.
+
+    Attributes:
+        trained: None, or the model that it is compared with; ``weights`` says which it has.
+        compared_with: the same as a function of one tensor; its outputs are computed as well, while ``pairs`` is a
+            list, to which found and expected outputs of each forward pass are added.
+        gives_probabilities: of classes; the logarithms take the place of logits.
+
+    Raises:
+        UserError: input or outputs are others than this configuration needs.
+    """
+
+    def __init__(
+        self, source: str, function: Function, parts: ExportParts, shape: tuple[int, ...], output: str | None
+    ) -> None:
+        super().__init__()
+        self.source, self.function = source, function
+        self.slot = _input_of(source, function, (None, *shape))
+        self.trained: paddle.nn.Layer | None = None
+        self.compared_with: paddle.nn.Layer | None = None
+        self.weights = ""
+        self.pairs: list[tuple[paddle.Tensor, paddle.Tensor]] | None = None
+        self._batch = self.slot.shape[0] if self.slot.shape else None
+        probed = np.random.default_rng(0).standard_normal((self._batch or 2, *shape)).astype(np.float32)
+        try:
+            with paddle.no_grad():
+                found = [function.run(paddle.to_tensor(probed), n).numpy() for n in range(len(function.outputs))]
+        except Exception as error:  # of C++, of several classes
+            expected = f"{shape_text((None, *shape))} {self.slot.dtype}"
+            raise UserError(f"{source}: cannot be computed for {expected}: {functions.reason(error)}") from error
+        self._number = _chosen_output(source, function, [one.shape for one in found], parts.output_shape, output)
+        scores = found[self._number]
+        self.gives_probabilities = bool(
+            scores.ndim == 2 and (scores >= 0).all() and (np.abs(scores.sum(axis=1) - 1) <= _SUMS[self.precision]).all()
+        )
+
+    @property
+    def precision(self) -> str:
+        """ "float32" or "float16", of its input."""
+        return self.slot.dtype
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        found = self._computed(images)
+        if self.pairs is not None and self.compared_with is not None:
+            self.pairs.append((found, self.compared_with(images)))
+        return paddle.log(paddle.clip(found, min=_SMALLEST)) if self.gives_probabilities else found
+
+    def _computed(self, images: paddle.Tensor) -> paddle.Tensor:
+        number, size = len(images), self._batch
+        if size is None or number == size:
+            return self.function.run(images, self._number)
+        missing = -number % size
+        if missing:
+            images = paddle.concat([images, paddle.zeros([missing, *images.shape[1:]], dtype=images.dtype)])
+        groups = paddle.split(images, (number + missing) // size)
+        return paddle.concat([self.function.run(group, self._number) for group in groups])[:number]
+
+
+def _input_of(source: str, function: Function, expected: tuple[int | None, ...]) -> Slot:
+    """
+    Raises:
+        UserError: there are several, or it is none of images like these.
+    """
+    listed = "; ".join(map(str, function.inputs))
+    if len(function.inputs) != 1:
+        raise UserError(
+            f"{source}: takes {len(function.inputs)} inputs ({listed}): expected one, {shape_text(expected)}"
+        )
+    (slot,) = function.inputs
+    if slot.dtype not in _SUMS:
+        raise UserError(
+            f"{source}: takes {slot}: expected float32 or float16, as the configuration normalises images itself"
+        )
+    if slot.shape is None:
+        return slot
+    pairs = list(zip(slot.shape[1:], expected[1:]))
+    if len(slot.shape) == len(expected) and all(own in (None, wanted) for own, wanted in pairs):
+        return slot
+    advice = "set the configuration's size and channels to those of the model, or export it for these"
+    if len(slot.shape) == len(expected) and slot.shape[-1] == expected[1] != slot.shape[1]:
+        advice = "export it with channels in front of height and width"
+    raise UserError(f"{source}: takes {slot}, and this configuration has {shape_text(expected)}: {advice}")
+
+
+def _chosen_output(
+    source: str,
+    function: Function,
+    shapes: Sequence[tuple[int, ...]],
+    expected: tuple[int | None, ...] | None,
+    name: str | None,
+) -> int:
+    """The number of the output that is scored.
+
+    Args:
+        shapes: as they were computed.
+        expected: behind the batch; None: any.
+    Raises:
+        UserError: none fits, or several do, or the named one is not there.
+    """
+    names = [slot.name for slot in function.outputs]
+    listed = ", ".join(f"{shown(own)} {shape_text((None, *shape[1:]))}" for own, shape in zip(names, shapes))
+    if name is not None and name not in names:
+        raise UserError(f"EXPORTED_OUTPUT {name}: {source} has no such output, only {listed}")
+    named = [number for number in range(len(names)) if name in (None, names[number])]
+    fitting = [number for number in named if expected is None or _fits(shapes[number][1:], expected)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UserError(f"{source}: several outputs fit, {listed}: choose one with EXPORTED_OUTPUT NAME")
+    assert expected is not None
+    wanted, advice = shape_text((None, *expected)), ""
+    classes = shapes[named[0]][1] if len(named) == 1 and len(shapes[named[0]]) == 2 else 0
+    if len(expected) == 1 and classes > (expected[0] or classes):
+        advice = f"; -num_classes={classes} scores it if the classes of the data are its first"
+    raise UserError(f"{source}: gives {listed}, and these data need {wanted}{advice}")
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(expected) and all(wanted in (None, own) for own, wanted in zip(shape, expected))
+
+
+def exported_model(config: Any, task: Task) -> Exported:
+    """What EXPORTED names, and beside it the configured model, for the weights that it is compared with.
+
+    Raises:
+        UserError: it is damaged, or not of this task, size or number of classes.
+    """
+    try:
+        parts = task.export_parts()
+    except UserError as error:
+        raise UserError(f"EXPORTED {config.EXPORTED}: {str(error).removeprefix('export: ')}") from error
+    side = value_of(config, task.image_size_key)
+    size = parts.size or (tuple(side) if isinstance(side, (list, tuple)) else (side, side))
+    function = functions.load(find(config.EXPORTED))
+    exported = Exported(config.EXPORTED, function, parts, (parts.channels, *size), config.EXPORTED_OUTPUT)
+    if config.MODEL.PRETRAINED is not None:
+        exported.trained = build_model(config, task)
+        exported.trained.eval()
+        exported.compared_with = task.exported_model(exported.trained)
+    return exported
+
+
+def in_place_of_weights(run: Any, model: Any) -> tuple[str, list[str]] | None:
+    """Load the trained weights that an exported model is compared with, and put it in place; what is evaluated, and
+    lines for the log. None where none is evaluated. Every rank must call this.
+
+    Args:
+        run: a ``Trainer``.
+        model: what it has built.
+    Raises:
+        UserError: it expects images prepared otherwise, or the weights are not there.
+    """
+    if not isinstance(model, Exported):
+        return None
+    function, task, config = model.function, run.task, run.config
+    lines = [function.note] if function.note else []
+    about = task.export_parts().about
+    lines += _compare_descriptions(model, about, config)
+    lines += _compare_names(model, about.get("landmarks") or task.about_data(run.evaluated).get("classes"), config)
+    if model.gives_probabilities:
+        lines.append(f"note: {model.source} gives probabilities: the loss is that of their logarithms")
+    if model.compared_with is not None:
+        weights, more = load_trained(run, model.trained)
+        model.weights = str(weights)
+        lines += more
+    run.model = run.evaluation.model = task.evaluated_model(model)
+    everywhere = dict.fromkeys(all_gather(function.computed_by))
+    run.evaluation.facts["computed_by"] = " and ".join(everywhere)
+    return model.source, lines
+
+
+def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: Any) -> list[str]:
+    """
+    Raises:
+        UserError: its input is prepared otherwise, and -allow_changes was not given.
+    """
+    there, here = mapping(model.function.about.get("preprocessing")), ours["preprocessing"]
+    if not there:
+        return [f"note: {model.source} does not say how its input is prepared; it gets: {shown_steps(here)}"]
+    changes = [
+        Change(f"preprocessing.{name}", there.get(name), here.get(name), "input")
+        for name in dict.fromkeys([*here, *there])
+        if there.get(name) != here.get(name)
+    ]
+    return judge_changes("evaluate", model.source, "expects other input", changes, config)
+
+
+def shown_steps(steps: Mapping[str, Any]) -> str:
+    """How input is prepared, on one line."""
+    return ", ".join(f"{name} {value}" for name, value in steps.items())
+
+
+def _compare_names(model: Exported, ours: Sequence[str] | None, config: Any) -> list[str]:
+    """
+    Raises:
+        UserError: it has other classes or landmarks, and -allow_changes was not given.
+    """
+    theirs = model.function.about.get("landmarks") or model.function.about.get("classes")
+    if not isinstance(theirs, list) or not ours or list(map(str, theirs)) == list(map(str, ours)):
+        return []
+    changes = [Change("names", ", ".join(map(str, theirs)), ", ".join(map(str, ours)), "classes")]
+    return judge_changes("evaluate", model.source, "has other outputs", changes, config, "use the same names")
+
+
+class _Replayed(paddle.nn.Layer):
+    """Gives outputs that were computed before, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs: list[paddle.Tensor] = []
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return self.outputs.pop(0)
+
+
+class Comparison(Watcher):
+    """Scores the trained weights on the same batches, and tells what the export has changed. Every rank has one.
+
+    Args:
+        run: a ``Trainer`` that evaluates an exported model.
+    """
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._exported = next(layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, Exported))
+        self._is_labelled = False
+        self._metrics = run.task.build_metrics()
+        self._replayed = _Replayed()
+        self._trained = run.task.evaluated_model(self._replayed)
+        self._is_of_classes = False  # known once this rank has seen a batch
+        # Largest difference of an output, largest output, samples with another answer; on the device.
+        self._seen = [paddle.zeros([], dtype=dtype) for dtype in ("float32", "float32", "int64")]
+
+    def evaluation_started(self, is_shown: bool) -> None:
+        self._is_labelled = is_shown
+        if self._exported.compared_with is not None:
+            self._exported.pairs = []
+
+    def batch_evaluated(self, batch: dict[str, Any], records: Any) -> None:
+        pairs = self._exported.pairs
+        if pairs is None:
+            return
+        self._exported.pairs = None
+        self._replayed.outputs = [expected for _, expected in pairs]
+        self._run.task.eval_step(self._trained, batch, EvaluationStep(self._metrics))
+        done = len(pairs) - len(self._replayed.outputs)
+        for found, expected in pairs[:done]:  # others were computed for figures, a second time
+            self._compare(found, expected.astype("float32"))
+        self._exported.pairs = []
+
+    def _compare(self, found: paddle.Tensor, expected: paddle.Tensor) -> None:
+        if self._exported.gives_probabilities:
+            expected = F.softmax(expected, axis=-1)
+        apart = (found - expected).abs()
+        apart = paddle.where(apart - apart == 0, apart, paddle.full_like(apart, float("inf")))  # also not a number
+        largest, of_outputs, changed = self._seen
+        self._seen = [paddle.maximum(largest, apart.max()), paddle.maximum(of_outputs, expected.abs().max()), changed]
+        if found.ndim == 2:
+            self._is_of_classes = True
+            self._seen[2] = changed + (found.argmax(axis=-1) != expected.argmax(axis=-1)).astype("int64").sum()
+
+    def evaluation_done(self, facts: dict[str, Any]) -> None:
+        exported, run, record = self._exported, self._run, self._run.record
+        if exported.pairs is None:
+            return
+        exported.pairs = None
+        state = reduce_dict(self._metrics.state, average=False)
+        seen = all_gather([value.item() for value in self._seen])
+        largest, of_outputs, changed = max(s[0] for s in seen), max(s[1] for s in seen), sum(s[2] for s in seen)
+        differences: dict[str, Any] = {"largest_difference": largest if math.isfinite(largest) else None}
+        differences["of_outputs_up_to"] = of_outputs
+        by = f"by at most {largest:.1e}" if math.isfinite(largest) else "without a limit: some are not finite"
+        said = [f"outputs up to {of_outputs:.3g} differ {by}"]
+        if self._is_of_classes:
+            differences["changed"] = changed
+            said.insert(0, f"{changed:,} of {len(run.evaluated):,} {run.task.sample_name} have another answer")
+        event = {**facts, "trained": exported.weights, **differences}
+        if self._is_labelled:
+            values, (score, _) = self._metrics.compute(state), run.task.best_metric
+            record.say(f"trained weights: {self._metrics.summary(values)}")
+            event["trained_values"] = values
+            if score in values and score in run.evaluation.values:
+                said.insert(0, f"{score} {round(run.evaluation.values[score] - values[score], 6) + 0.0:+.4g}")
+        record.event("difference_of_export", event)
+        record.say(f"after the export: {'; '.join(said)}")
+        precision = "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision  # TF32 has as many digits
+        if not largest <= LARGEST_DIFFERENCE[precision] * max(1.0, of_outputs):
+            record.say(
+                f"note: that is more than rounding in {precision}: are these the weights that "
+                f"{exported.source} was made of, and is its input prepared like theirs?"
+            )

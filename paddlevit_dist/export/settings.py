@@ -1,0 +1,58 @@
+"""The keys of the evaluation of an exported model."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from yacs.config import CfgNode
+
+from ..runtime.errors import UserError
+from ..settings.key import COMMAND_LINE, ConfigView, Setting, Table, optional
+from .files import find
+
+_KEYS = (
+    optional(
+        "EXPORTED",
+        "path",
+        "with EVAL: an exported model that is scored in place of MODEL.NAME: an ONNX file, Paddle's inference files, "
+        "or their folder; MODEL.PRETRAINED then names the weights that it is compared with",
+    ),
+    optional("EXPORTED_OUTPUT", "text", "which output of EXPORTED is scored, if several fit"),
+)
+
+
+def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """The weights that the exported model was made from, in place of those that a training started with."""
+    if values.EXPORTED is None or not values.EVAL:
+        return []
+    given = {name for name, setting in settings.items() if setting.source == COMMAND_LINE}
+    exported, is_resumed = find(values.EXPORTED), "MODEL.RESUME" in given
+    if not is_resumed:
+        values.MODEL.RESUME = None
+    if "MODEL.PRETRAINED" in given:
+        return []
+    values.MODEL.PRETRAINED, weights = None, exported.weights()
+    if is_resumed:
+        return []
+    if weights is None or not Path(weights).exists():
+        gone = "" if weights is None else f": {weights}, which it was made from, is not here"
+        return [f"note: the exported model is compared with no trained weights{gone}; -pretrained=RUN names some"]
+    values.MODEL.PRETRAINED = weights
+    return [f"the exported model is compared with {weights}, of which it was made (-pretrained=none: with nothing)"]
+
+
+def _check(given: ConfigView) -> list[str]:
+    values = given.values
+    if values.EXPORTED is None:
+        return [] if values.EXPORTED_OUTPUT is None else [f"{given['EXPORTED_OUTPUT']}: no effect without EXPORTED"]
+    if not values.EVAL:
+        raise UserError(f"{given['EXPORTED']}: an exported model is not trained; evaluate it with -eval")
+    if values.MODEL.RESUME is not None:
+        raise UserError(f"{given['MODEL.RESUME']}: name the weights to compare {values.EXPORTED} with by -pretrained")
+    if values.EVAL_AMP:
+        raise UserError(
+            f"{given['EVAL_AMP']}: {values.EXPORTED} computes in the precision that it was exported in; set it to false"
+        )
+    return []
+
+
+TABLE = Table(_KEYS, effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")}, complete=_complete, check=_check)

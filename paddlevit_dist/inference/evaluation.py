@@ -1,0 +1,158 @@
+"""A run that only evaluates (EVAL): weights, their score on one split, and what they predict for it."""
+
+import shutil
+import signal
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from .. import extensions
+from ..checkpoint import store as checkpoints
+from ..checkpoint.load import load_weights
+from ..checkpoint.weights import evaluated_weights
+from ..distributed import LeftEarly, barrier, is_main, rank, world_size
+from ..engine.compatibility import Compatibility
+from ..engine.precision import compile_model
+from ..engine.startup_log import start_record
+from ..engine.trainer import Trainer
+from ..engine.watchers import Watchers
+from ..logging.observer import RunFacts, ends_of
+from ..runtime import signals
+from ..runtime.errors import UserError
+from ..runtime.files import told_if_not_written
+from ..runtime.ordered_lines import LineWriter, merged
+from ..runtime.printing import without_credentials
+from ..settings import dump_yaml
+from ..tasks.prediction import Entry, PredictionWriter
+
+
+def evaluate_only(run: Trainer) -> dict[str, float]:
+    """Load the named weights completely, evaluate once, say the result as the last line; returns the values, equal on
+    every rank. Every rank must call this.
+
+    Raises:
+        UserError: there are no such weights, or they do not fit the model or the data.
+    """
+    with run.until_the_end():
+        config, record, labelled = run.config, run.record, run.evaluated.labelled
+        source, lines = extensions.made("evaluated_weights", load_trained, run, run.model)
+        start_record(config, record, run.task, run.datasets)
+        run.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
+        for line in lines:
+            record.say(line)
+        writer = _saved_predictions(run) if config.SAVE_PREDICTIONS or not labelled else None
+        watchers = Watchers([make(run) for make in extensions.chosen("EVALUATION_WATCHERS", config)])
+        watchers.tell("evaluation_started", labelled)
+        try:
+            with run.heartbeat.at("evaluating"):
+                values, line = run.evaluation("evaluation", writer, watchers=watchers)
+        except LeftEarly as left:  # the signal came while code ran in which its exception was lost
+            raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
+        for said in writer.finish() if writer else ():
+            record.say(said)
+        split = config.DATA.SPLIT
+        if not labelled:
+            number, folder = f"{len(run.evaluated):,} {run.task.sample_name}", record.folder / "predictions"
+            values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
+        weights = without_credentials(str(source))
+        notes = {"notes": found} if (found := [line for line in lines if line.startswith("note: ")]) else {}
+        run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split, **notes})
+        event = run.evaluation.event_of(values)
+        record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
+        run.observers.evaluated(0, 0, {**values, **ends_of(event)})
+        try:
+            rough = run.evaluation.table and run.evaluation.table.rough_note(run.evaluation.intervals, values)
+            if rough:
+                record.say(f"note: {rough}")
+            watchers.tell("evaluation_done", {"of": weights, "split": split})
+        finally:  # what took an hour is said, whatever could not be written of it
+            record.say(line)
+        return values
+
+
+def _source(run: Trainer) -> str | Path:
+    """The weights that -pretrained, or -resume, names."""
+    source = run.config.MODEL.PRETRAINED
+    if source is None:
+        source = checkpoints.resolve(run.config.MODEL.RESUME, run.folder, run.record.say)
+        if source is None:
+            raise UserError(f"-resume=auto: no checkpoint in {run.folder} to evaluate")
+    return evaluated_weights(source)
+
+
+def load_trained(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
+    """Load the named weights into a model, see that they fit what is evaluated, and write down how they were loaded;
+    which they are, and lines for the log.
+
+    Raises:
+        UserError: there are none, or they do not fit.
+    """
+    config, task, source = run.config, run.task, _source(run)
+    fits = Compatibility("evaluate", source, config, task)
+    lines = [*fits.settings(), *fits.input()]
+    report = load_weights(model, source, strict=True, part=config.MODEL.PRETRAINED_PART)
+    lines += [*fits.classes(run.evaluated), *fits.files(config.DATA.SPLIT, run.evaluated)]
+    compile_model(config, task, model)
+    run.record.file("eval_load_report.json", report.json())
+    return source, [f"weights {source}: {report.summary()}", *lines]
+
+
+def _saved_predictions(run: Trainer) -> "SavedPredictions":
+    folder = Path(run.config.SAVE) / "predictions"
+    writer = run.task.prediction_writer(folder, run.evaluated)
+    if not writer.writes_evaluations:
+        raise UserError(f"SAVE_PREDICTIONS: task {run.config.TASK} writes no predictions; leave it out")
+    folder.mkdir(parents=True, exist_ok=True)
+    return SavedPredictions(writer, folder, run.evaluation.loader.sampler.indices())
+
+
+class SavedPredictions:
+    """Hands what this rank predicts in an evaluation to a writer. Every rank makes one, at the same time.
+
+    Args:
+        writer: of the task.
+        folder: that it writes to; exists.
+        indices: of this rank's samples, in the order in which they are evaluated.
+
+    Raises:
+        UserError: the file system refuses.
+    """
+
+    def __init__(self, writer: PredictionWriter, folder: Path, indices: Iterable[int]) -> None:
+        self._writer, self._indices = writer, iter(indices)
+        self._unfinished = folder / "unfinished"
+        if is_main():
+            with told_if_not_written(self._unfinished):
+                shutil.rmtree(self._unfinished, ignore_errors=True)
+                self._unfinished.mkdir()
+        barrier()
+        self._entries = LineWriter(self._file_of(rank()))
+
+    def _file_of(self, number: int) -> Path:
+        return self._unfinished / f"entries-{number:04d}.jsonl"
+
+    def add(self, predictions: Sequence[Any], truths: Iterable[Any] = repeat(None)) -> None:
+        """Write what was predicted for the samples of a batch, in its order.
+
+        Args:
+            predictions: as ``Task.predict_step`` returns them.
+            truths: of each sample, for ``PredictionWriter.write``.
+        """
+        for prediction, truth in zip(predictions, truths):
+            index = next(self._indices)
+            self._writer.write(index, prediction, truth)
+            self._entries.add([Entry(index, [], kept=self._writer.kept(index, prediction, truth))])
+
+    def finish(self) -> list[str]:
+        """Write what is made of the samples of all ranks; lines for the log of the main process. Every rank must call
+        this, after its last batch."""
+        self._entries.close()
+        barrier()
+        if not is_main():
+            return []
+        entries = (Entry(*entry) for entry in merged(map(self._file_of, range(world_size()))))
+        with told_if_not_written(self._unfinished):
+            lines = self._writer.finish(entries)
+            shutil.rmtree(self._unfinished, ignore_errors=True)
+        return lines

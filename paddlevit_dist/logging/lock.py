@@ -1,0 +1,199 @@
+"""One run at a time in an output folder: ``flock`` on its ``run.lock``.
+
+The kernel, or the server of a network file system, frees the lock with the process, however that ends: the file itself
+is no obstacle. It says who holds the folder, and what that run keeps elsewhere, so that the next one can remove it
+after a kill.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shlex
+import socket
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ..distributed import leftovers
+from ..runtime.errors import UserError
+from ..runtime.files import is_temporary
+from ..runtime.printing import shortened, without_credentials
+
+FILE = "run.lock"
+_LARGEST_BYTES = 64 * 1024
+_RETRY_SECONDS = 10.0  # a killed process that had much memory takes a while to end
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+_descriptors: set[int] = set()
+
+
+def _close_in_child() -> None:
+    """A forked process shares the open file, and would keep the lock after its parent's end."""
+    for descriptor in _descriptors:
+        os.close(descriptor)
+    _descriptors.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+class Holder(msgspec.Struct):
+    """Which process holds a folder: what the file says.
+
+    Attributes:
+        since: local time; ``command``: its command line.
+        token: in the names of what it keeps outside the folder; ``temporary``: the folder for temporary files.
+        is_evaluation: nothing is trained.
+    """
+
+    host: str
+    pid: int
+    since: str
+    command: str
+    token: str
+    temporary: str
+    is_evaluation: bool = False
+
+    def has_ended(self) -> bool:
+        """Whether the process was of this machine and is gone."""
+        return self.host == socket.gethostname() and not Path("/proc", str(self.pid)).exists()
+
+    def describe(self) -> str:
+        """One line, with nothing that a terminal would obey."""
+        host, since = shortened(self.host, 80), shortened(self.since, 40)
+        return f"process {self.pid} on {host} since {since} ({shortened(self.command)})"
+
+
+@contextlib.contextmanager
+def own(folder: Path, say: Callable[[str], None], is_evaluation: bool, holds: bool = True) -> Iterator[None]:
+    """Hold an output folder for the time of a run, and remove what a killed one left half-written.
+
+    Args:
+        folder: the output folder; must exist.
+        say: gets one line where the file system has no locks.
+        is_evaluation: for the message.
+        holds: whether this process takes it; of several machines only the main one does.
+    Raises:
+        UserError: another run holds it, or it cannot be written.
+    """
+    if not holds:
+        yield
+        return
+    process, path = os.getpid(), folder / FILE
+    with contextlib.ExitStack() as opened:
+        try:
+            previous = _acquire(opened, folder, say, "evaluation" if is_evaluation else "training")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            if error.errno in (errno.EISDIR, errno.ELOOP) and os.path.lexists(path):
+                raise UserError(f"{path} is not a file: {reason}; remove it, or choose another -output") from error
+            raise UserError(f"-output={folder} (SAVE) cannot be written: {reason}; choose another folder") from error
+        _remove_half_written(folder, previous)
+        try:
+            yield
+        finally:
+            if os.getpid() == process:  # a forked one changes nothing
+                path.unlink(missing_ok=True)
+
+
+def is_running(folder: Path) -> bool | None:
+    """Whether a training holds an output folder; None where the file system does not say."""
+    try:
+        with open(folder / FILE, "rb") as file:
+            is_free = _try_flock(file.fileno())
+        holder = _read(folder / FILE)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    return None if is_free is None else not is_free and not (holder is not None and holder.is_evaluation)
+
+
+def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], None], what: str) -> Holder | None:
+    """Take the lock, until ``opened`` ends; returns who held the folder before and left its name: a killed run."""
+    path, deadline = folder / FILE, time.monotonic() + _RETRY_SECONDS
+    while True:
+        descriptor = _open(path)
+        _descriptors.add(descriptor)
+        opened.callback(_close, descriptor)
+        is_free, holder = _try_flock(descriptor), _read(path)
+        if is_free is not False and _is_same_file(descriptor, path):
+            break
+        opened.close()
+        # Its holder has just removed the file, is writing it, or is about to end.
+        if (is_free is False and holder is not None and not holder.has_ended()) or time.monotonic() > deadline:
+            who = "another run" if holder is None else holder.describe()
+            raise UserError(
+                f"-output={folder} (SAVE) is in use by {who}; choose another -output for this {what}, or end that run"
+            )
+        time.sleep(0.05)
+    if is_free is None:
+        say(f"{folder} is on a file system without locks: nothing keeps a second run from writing there")
+    since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), without_credentials(shlex.join(sys.argv))
+    token = leftovers.new_token()
+    this = Holder(socket.gethostname(), os.getpid(), since, command, token, tempfile.gettempdir(), what == "evaluation")
+    content = msgspec.json.encode(this)
+    os.pwrite(descriptor, content, 0)
+    os.ftruncate(descriptor, len(content))
+    return holder
+
+
+def _remove_half_written(folder: Path, previous: Holder | None) -> None:
+    """Remove what killed runs left, inside the folder and outside."""
+    half = [path for place in (folder, folder / "predictions") for path in place.glob("*.tmp")]
+    if previous is not None:
+        leftovers.remove(previous.token, previous.temporary)
+        # Other runs may keep their indexes here too (DATA.CACHE_FOLDER), and be writing one.
+        half += (folder / "data").rglob(f"*.{previous.pid}.*.tmp")
+    for path in filter(lambda path: is_temporary(path.name), half):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _open(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path} is not a file; remove it, or choose another -output")
+    return descriptor
+
+
+def _close(descriptor: int) -> None:
+    if descriptor in _descriptors:  # a forked process has closed it
+        _descriptors.discard(descriptor)
+        os.close(descriptor)
+
+
+def _try_flock(descriptor: int) -> bool | None:
+    """True: this process has the lock; False: another one; None: the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return None
+        raise
+    return True
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    """Whether the path still names the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _read(path: Path) -> Holder | None:
+    """What a lock file says; None if it says nothing that we know: ``flock`` alone counts."""
+    try:
+        return msgspec.json.decode(path.read_bytes()[:_LARGEST_BYTES], type=Holder)
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,196 @@
+"""What a training measures of itself: the terms of its loss, its memory, and its waiting for data."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ..distributed import rank, reduce_dict, world_size
+
+_MIB = 1 << 20
+_LOOK_SECONDS = 1.0  # between looks at many processes, which take some milliseconds
+_looked_at = -_LOOK_SECONDS
+_seen: float | None = None
+_MUCH = 0.1  # of the time
+_REPORTS_OF_THE_START = 2  # while loader processes start, and fill what they have ready
+_WORTH_SECONDS = 5.0  # a shorter wait is not worth anybody's time
+
+
+class Meters:
+    """Sums and counts of the terms of training steps; nothing leaves the device before ``reduce``."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._sums: paddle.Tensor | None = None  # (terms,) float64
+        self._device_counts: paddle.Tensor | None = None  # (terms,) float64, for counts that are tensors
+        self._host_counts: list[float] = []
+        self._epoch_sums: dict[str, float] = {}
+        self._epoch_counts: dict[str, float] = {}
+
+    def add(self, terms: dict[str, Any]) -> None:
+        """Add one micro-batch's terms (see ``contracts.task.Term``)."""
+        if not self._names:
+            self._names = list(terms)
+            self._host_counts = [0.0] * len(self._names)
+        # One stacked vector for all terms: a few small operations per step, regardless of their number.
+        sums = paddle.stack([terms[name].sum.detach().astype("float32") for name in self._names]).astype("float64")
+        self._sums = sums if self._sums is None else self._sums + sums
+        counts = [terms[name].count for name in self._names]
+        on_device = [count if isinstance(count, paddle.Tensor) else None for count in counts]
+        if any(count is not None for count in on_device):
+            zero = paddle.zeros([], dtype="float64")
+            extra = paddle.stack([zero if c is None else c.detach().astype("float64").reshape([]) for c in on_device])
+            self._device_counts = extra if self._device_counts is None else self._device_counts + extra
+        for position, count in enumerate(counts):
+            if on_device[position] is None:
+                self._host_counts[position] += count
+
+    def reduce(self) -> dict[str, float]:
+        """Means over all ranks since the last call, equal on every rank; one collective. Every rank must call this.
+
+        Empty where nothing was added since then.
+        """
+        if self._sums is None:
+            return {}
+        counts = paddle.to_tensor(self._host_counts, dtype="float64")
+        if self._device_counts is not None:
+            counts = counts + self._device_counts
+        totals = reduce_dict({"sums": self._sums, "counts": counts}, average=False)
+        sums, counts = totals["sums"].numpy().tolist(), totals["counts"].numpy().tolist()
+        for name, term_sum, count in zip(self._names, sums, counts):
+            self._epoch_sums[name] = self._epoch_sums.get(name, 0.0) + term_sum
+            self._epoch_counts[name] = self._epoch_counts.get(name, 0.0) + count
+        self._sums, self._device_counts = None, None
+        self._host_counts = [0.0] * len(self._names)
+        return {name: total / count if count else 0.0 for name, total, count in zip(self._names, sums, counts)}
+
+    def finish_epoch(self) -> dict[str, float]:
+        """Means since the last call of this method, over everything that ``reduce`` has seen."""
+        means = {
+            name: total / self._epoch_counts[name] if self._epoch_counts[name] else 0.0
+            for name, total in self._epoch_sums.items()
+        }
+        self._epoch_sums, self._epoch_counts = {}, {}
+        return means
+
+    def window(self) -> list[list[float]]:
+        """What ``add`` has got on this rank since the last ``reduce``: sums, and counts of the host and of the device,
+        by term; empty where it was nothing. Waits for the device."""
+        if self._sums is None:
+            return []
+        of_device = self._device_counts
+        on_device = [0.0] * len(self._names) if of_device is None else of_device.numpy().tolist()
+        return [self._sums.numpy().tolist(), list(self._host_counts), on_device]
+
+    def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any]:
+        """Plain numbers for the checkpoint, equal on every rank.
+
+        Args:
+            windows: ``window`` of each rank.
+        """
+        of_epoch = {"sums": dict(self._epoch_sums), "counts": dict(self._epoch_counts)}
+        return {"names": list(self._names), **of_epoch, "windows": windows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a ``state_dict``; what another number of ranks had in their windows is taken by the first."""
+        self._names = list(state["names"])
+        self._epoch_sums, self._epoch_counts = dict(state["sums"]), dict(state["counts"])
+        windows = state["windows"]
+        if len(windows) != world_size():
+            together = np.sum([window for window in windows if window], axis=0).tolist() if any(windows) else []
+            windows = [together, *([[]] * (world_size() - 1))]
+        nothing = [[0.0] * len(self._names)] * 3  # all ranks reduce, if one has something
+        sums, on_host, on_device = windows[rank()] or nothing
+        self._host_counts = list(on_host)
+        if any(windows):
+            self._sums = paddle.to_tensor(sums, dtype="float64")
+            self._device_counts = paddle.to_tensor(on_device, dtype="float64") if any(on_device) else None
+
+
+def memory_mib() -> float | None:
+    """On a GPU the most that Paddle has had allocated on this process's device at a time; else the resident memory of
+    this machine's processes of the run, their loader processes included. None where the system does not tell.
+
+    Asks the host only, and waits for no device.
+    """
+    if paddle.get_device().startswith("gpu"):
+        return round(paddle.device.cuda.max_memory_allocated() / _MIB, 1)
+    global _looked_at, _seen
+    if time.monotonic() - _looked_at > _LOOK_SECONDS:
+        spawned = multiprocessing.parent_process() is not None  # then other ranks are children of the same process
+        _seen, _looked_at = resident_mib(os.getppid() if spawned else os.getpid()), time.monotonic()
+    return _seen
+
+
+def resident_mib(root: int) -> float | None:
+    """Resident memory of the process ``root`` and of all below it. What processes share, such as libraries, counts in
+    the first only; what a fork still shares with its parent counts in both."""
+    pages = 0
+    for number, process in enumerate(_tree(root)):
+        try:
+            resident, shared = map(int, Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1:3])
+        except (OSError, ValueError):  # it has just ended, or there is no such file
+            continue
+        pages += resident - (shared if number else 0)
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / _MIB, 1) if pages else None
+
+
+def _tree(root: int) -> Iterator[int]:
+    yield root
+    try:
+        for thread in os.listdir(f"/proc/{root}/task"):
+            for child in Path(f"/proc/{root}/task/{thread}/children").read_text(encoding="ascii").split():
+                yield from _tree(int(child))
+    except OSError:
+        return
+
+
+class DataWaitHint:
+    """Says once what helps a training that waits for its data for more than a tenth of the time.
+
+    Args:
+        workers: loader processes of each training process; ``processes`` of these share ``cores``.
+        advice: what else makes samples come faster; called when it is needed.
+    """
+
+    def __init__(self, workers: int, processes: int, cores: int, advice: Callable[[], Sequence[str]]) -> None:
+        self._workers = workers
+        self._processes = processes
+        self._cores = cores
+        self._advice = advice
+        self._reports = 0
+        self._seconds = self._waited = 0.0
+        self._is_given = False
+
+    def look(self, share: float, seconds: float) -> str | None:
+        """Take note of a report; returns the hint, or None.
+
+        Args:
+            share: of the time since the last report that was spent waiting for data.
+            seconds: since the last report.
+        """
+        self._reports += 1
+        if self._is_given or self._reports <= _REPORTS_OF_THE_START:
+            return None
+        self._seconds += seconds
+        self._waited += share * seconds
+        if self._waited < _WORTH_SECONDS or self._waited <= _MUCH * self._seconds or share <= _MUCH:
+            return None
+        self._is_given = True
+        waited = f"hint: {self._waited / self._seconds:.0%} of the time is spent waiting for data (more than 10%)"
+        return f"{waited}: {'; '.join([self._about_workers(), *self._advice()])}"
+
+    def _about_workers(self) -> str:
+        each = f"{self._workers} loader process{'' if self._workers == 1 else 'es'}"
+        each += " per training process" if self._processes > 1 else ""
+        room = self._cores // self._processes - 1
+        if room > self._workers:
+            return f"try -num_workers={room} (now {each}, on {self._cores} cores)"
+        return f"{each} and {self._processes} training process{'' if self._processes == 1 else 'es'} already share " + (
+            f"{self._cores} core{'' if self._cores == 1 else 's'}"
+        )

@@ -1,0 +1,309 @@
+"""What a run leaves in its output folder, configuration, run record, log and metrics, and what a resumed one finds."""
+
+import contextlib
+import glob
+import itertools
+import json
+import os
+import platform
+import shlex
+import shutil
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..runtime import printing
+from ..runtime.errors import Stopped, UserError
+from ..runtime.files import atomic_file, told_if_not_written
+from ..runtime.text_files import parse_json
+from .lock import FILE as LOCK
+from .progress import write_line
+
+METRICS = "metrics.jsonl"
+COMPARED = "compared.html"  # a comparison with other runs, which reports of the run lead to
+SEEDS = "seeds.json"  # in a folder of trainings with several seeds, each a run in a folder of its own
+FOUND_LATER = "found when resuming"  # the reason of an interruption that its run has not told
+_REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
+_LONGEST_EVENT = 1 << 22  # bytes of a line of metrics
+_SAYING = threading.RLock()  # the thread that saves says lines too; both places have them in the same order
+
+
+class RunRecord:
+    """Log lines and metric events of one run; does nothing on ranks other than the main one.
+
+    Args:
+        folder: the output folder; must exist.
+        writes: True on the main process.
+    """
+
+    def __init__(self, folder: Path, writes: bool) -> None:
+        self.folder = folder
+        self.writes = writes
+        if writes:
+            printing.never_fail()
+
+    def say(self, text: str) -> None:
+        """Write a line to stdout and ``log.txt``."""
+        if not self.writes:
+            return
+        with _SAYING:
+            write_line(text)
+            self.log(text)
+
+    def log(self, text: str) -> None:
+        """Write a line to ``log.txt`` only."""
+        if not self.writes:
+            return
+        # A file name need not be valid text.
+        self._write("log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printing.one_line(text)}\n", "a")
+
+    def event(self, kind: str, values: dict[str, Any]) -> None:
+        """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
+        if not self.writes:
+            return
+        self._write(METRICS, json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n", "a")
+
+    def file(self, name: str, content: str) -> None:
+        """Write a small text file to the run's folder."""
+        if self.writes:
+            self._write(name, content)
+
+    def start(self, config_text: str, facts: dict[str, Any], evaluation: bool) -> None:
+        """Write ``config.yaml`` and ``run.json`` (``eval_*`` for an evaluation, to leave a training's alone)."""
+        if not self.writes:
+            return
+        prefix = "eval_" if evaluation else ""
+        self._write(f"{prefix}config.yaml", config_text)
+        self._write(f"{prefix}run.json", json.dumps({**facts, **surroundings()}, indent=1) + "\n")
+
+    def _write(self, name: str, text: str, mode: str = "w") -> None:
+        file = self.folder / name
+        with told_if_not_written(file), open(file, mode, encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
+
+
+def versions() -> dict[str, str]:
+    """Of this package and of what its numbers depend on."""
+    import numpy
+    import paddle
+
+    from .. import __version__
+
+    python = platform.python_version()
+    return {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": numpy.__version__, "python": python}
+
+
+def surroundings() -> dict[str, Any]:
+    """This process's command line, versions and machine."""
+    from ..distributed import tuning
+
+    return {
+        "command": printing.without_credentials(shlex.join([sys.executable, *sys.argv])),
+        "folder": os.getcwd(),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "versions": versions(),
+        "machine": {
+            "host": platform.node(),
+            "system": platform.platform(),
+            "processor": tuning.processor()["model"],
+            "cores": os.cpu_count(),
+        },
+        "tuning": tuning.settings(),
+    }
+
+
+@contextlib.contextmanager
+def output_folder(
+    path: str, records: Sequence[str] = ("run.json", "eval_run.json"), is_numbered: bool = False
+) -> Iterator[Path]:
+    """Context with the output folder, created where it is not there. One that was, and that a refused run has put
+    nothing lasting into, is gone afterwards.
+
+    Args:
+        records: names of files that are there once a run is sure to go on.
+        is_numbered: take the first of path, path-2, path-3 and so on that is not there.
+    Raises:
+        UserError: it cannot be created.
+    """
+    parents = [parent for parent in Path(path).absolute().parents if not parent.exists()]
+    is_new = is_numbered or not os.path.lexists(path)
+    folder = make_folder(path, is_numbered)
+    try:
+        yield folder
+    except UserError:
+        # A lock that is still there is that of another run, which has made the folder at the same moment.
+        if is_new and not any((folder / name).exists() for name in (*records, LOCK)):
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # another run's folder is in it by now
+                for parent in parents:
+                    parent.rmdir()
+        raise
+
+
+def numbered(path: Path) -> list[Path]:
+    """The folders path-2, path-3 and so on that are there, the last first."""
+    by_end = {other.name[len(path.name) + 1 :]: other for other in path.parent.glob(f"{glob.escape(path.name)}-*")}
+    return [by_end[end] for end in sorted(filter(str.isdecimal, by_end), key=int, reverse=True)]
+
+
+def make_folder(path: str, is_numbered: bool = False) -> Path:
+    """Create the output folder, and write nothing into it.
+
+    Args:
+        is_numbered: as for ``output_folder``; of two runs that start at once, each gets its own.
+    Raises:
+        UserError: it cannot be created.
+    """
+    if path.startswith("~"):  # expandable ones have been expanded
+        raise UserError(
+            f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
+        )
+    before = numbered(Path(path)) if is_numbered else []  # the next is above all, so that the highest is the newest
+    first = int(before[0].name.rpartition("-")[2]) + 1 if before else 1
+    names = (path if number == 1 else f"{path}-{number}" for number in itertools.count(first))
+    while True:
+        folder = Path(next(names))
+        try:
+            folder.mkdir(parents=True, exist_ok=not is_numbered)
+            return folder
+        except OSError as error:
+            if not (is_numbered and os.path.lexists(folder)):  # what is in the way may be above it, for all numbers
+                reason = f"cannot be written: {error.strerror}; choose another folder"
+                raise UserError(f"-output={folder} (SAVE) {reason}") from error
+
+
+def require_writable(folder: Path, evaluation: bool) -> None:
+    """See, before any work, that what stands where a run writes its files are files that it may write.
+
+    Raises:
+        UserError: one of them is not; the message names it.
+    """
+    prefix = "eval_" if evaluation else ""
+    for file in (folder / name for name in ("log.txt", METRICS, f"{prefix}config.yaml", f"{prefix}run.json")):
+        with told_if_not_written(file), contextlib.suppress(FileNotFoundError):
+            kind = os.stat(file).st_mode
+            if not (stat.S_ISREG(kind) or stat.S_ISCHR(kind) or stat.S_ISDIR(kind)):
+                raise UserError(f"cannot write {file}: it is no file; remove it, or choose another -output")
+            os.close(os.open(file, os.O_WRONLY | os.O_APPEND))
+
+
+def cache_folder(config: Any) -> Path:
+    """Where datasets keep their indexes and decompressed files: DATA.CACHE_FOLDER, else a folder in SAVE.
+
+    Raises:
+        UserError: it cannot be created.
+    """
+    wanted = config.DATA.CACHE_FOLDER
+    folder = Path(config.SAVE, "data") if wanted is None else Path(wanted).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be created: {error.strerror}; choose another") from error
+    return folder
+
+
+# ---- what was recorded before -------------------------------------------------------------------------------------
+
+
+class History(NamedTuple):
+    """Attributes:
+    evaluations: epochs whose evaluations will be repeated.
+    lost_updates: updates that were reported and will be repeated.
+    last_epoch: the last one with anything on record; 0 for none.
+    was_told: whether the stop before this start is on record.
+    """
+
+    evaluations: list[int]
+    lost_updates: int
+    last_epoch: int
+    was_told: bool
+
+
+def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> History:
+    """Mark entries of ``metrics.jsonl`` from later in the training with ``"superseded": true``.
+
+    A training that continues from here writes them again; unmarked, the same epoch would count twice. A line cut off
+    when the run was killed becomes one of kind "unreadable".
+
+    Args:
+        folder: a run's output folder.
+        epoch, update: the last ones, from which the training continues, perhaps in the middle of the next epoch.
+        evaluates: the evaluation of ``epoch`` is repeated too.
+    """
+    events = list(recorded_events(folder))
+    if not events:
+        return History([], 0, 0, False)
+    evaluations, updates = set(), [update]
+    for event in events:
+        if event.get("kind") not in _REPEATED or not isinstance(event.get("epoch"), int):
+            continue
+        is_repeated = event["epoch"] > epoch or (evaluates and event["epoch"] == epoch and _is_evaluation(event))
+        is_before = event["kind"] == "training" and event["epoch"] == epoch + 1 and event.get("update", 0) <= update
+        if not is_repeated or is_before or event.get("superseded"):
+            continue
+        event["superseded"] = True
+        if event["kind"] == "evaluation":
+            evaluations.add(event["epoch"])
+        updates.append(event.get("update", update))
+    with atomic_file(folder / METRICS) as out:
+        out.write("".join(json.dumps(event) + "\n" for event in events).encode())
+    last_epoch = max((event["epoch"] for event in events if isinstance(event.get("epoch"), int)), default=0)
+    was_told = bool(events) and events[-1].get("kind") == "interruption"
+    return History(sorted(evaluations), max(updates) - update, last_epoch, was_told)
+
+
+def _is_evaluation(event: dict[str, Any]) -> bool:
+    return event["kind"].startswith("evaluation")
+
+
+def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:
+    """Record in ``log.txt`` that a run was stopped, and by what; for a training, also in ``metrics.jsonl``.
+
+    A training counts as begun once it has written its ``run.json``, which is then newer than ``began``, in seconds
+    since 1970. Called by the process that reports for the run.
+    """
+    saved = {}
+    if isinstance(error, KeyboardInterrupt):
+        reason = f"asked to stop ({str(error) or 'SIGINT'})"
+    elif isinstance(error, Stopped):
+        reason, saved = f"asked to stop ({error.reason})", {"saved": error.saved}
+    else:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+    record = RunRecord(folder, writes=True)
+    facts = folder / "run.json"
+    if not is_training or not facts.is_file() or facts.stat().st_mtime < began:
+        record.log(f"stopped: {reason}")
+        return
+    done = [event for event in recorded_events(folder) if event.get("kind") == "epoch" and "superseded" not in event]
+    record.event(
+        "interruption", {"epoch": max((event["epoch"] for event in done), default=0), "reason": reason, **saved}
+    )
+    if saved:
+        record.log(f"stopped: {error}")
+    else:
+        record.log(f"interrupted: {reason}; continue with -resume=auto")
+
+
+def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of ``metrics.jsonl``, none where there is no such file; what is none of ours, such as the last line of
+    a run that was killed while writing it, has the kind "unreadable".
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError), open(folder / METRICS, "rb") as file:
+        while line := file.readline(_LONGEST_EVENT):
+            if line.strip():
+                yield _parsed(line)
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    with contextlib.suppress(ValueError):
+        event = parse_json(line)
+        if isinstance(event, dict) and isinstance(event.get("kind"), str):
+            return event
+    return {"kind": "unreadable", "text": line.rstrip(b"\r\n").decode(errors="backslashreplace")}

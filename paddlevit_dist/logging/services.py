@@ -1,0 +1,142 @@
+"""Weights & Biases and MLflow as observers (LOG_TO), by their own clients.
+
+``run_id`` in the folder of the service's name names the run that the service knows it by, which a training that is
+resumed continues. Nothing of the machine, the command line and the code is sent: there may be passwords in them.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..runtime.errors import UserError
+from ..runtime.printing import one_line
+from ..runtime.text_files import parse_yaml
+from ..settings.table import leaves
+from .event_logs import NumbersLog, scalars_of
+from .observer import FAILED, FINISHED, STOPPED, RunFacts
+
+PROJECT = "paddlevit_dist"  # where the user's environment names none
+_LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
+
+
+class ServiceLog(NumbersLog):
+    """What the services have in common.
+
+    Attributes:
+        name: of the service, and of its folder in the run's folder.
+    """
+
+    name = ""
+
+    def start(self, run: RunFacts) -> None:
+        self._sends = run.trains
+        if not run.trains:
+            return
+        file = run.folder / self.name / "run_id"
+        file.parent.mkdir(exist_ok=True)
+        known = file.read_text(encoding="utf-8") if run.update and file.is_file() else None
+        with self._told(UserError, f"LOG_TO {self.name}: ", "; mend that, or leave it out"):
+            file.write_text(self.begin(run, known), encoding="utf-8")
+            for event in run.history() if known is None else ():  # it was not asked for from the training's beginning
+                self.scalars(scalars_of(event["kind"], event), event["update"], event["time"])
+
+    def add(self, group: str, update: int, values: dict[str, float]) -> None:
+        if self._sends:
+            with self._told(OSError):
+                self.scalars(scalars_of(group, values), update, time.time())
+
+    def end(self, outcome: str) -> None:
+        if self._sends:
+            with self._told(OSError):
+                self.finish(outcome)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _told(kind: type[Exception], before: str = "", after: str = "") -> Iterator[None]:
+        """What a library raises, a server that is away for example, is no defect of ours: one line instead."""
+        try:
+            yield
+        except Exception as error:
+            raise kind(f"{before}{type(error).__name__}: {one_line(error)}{after}") from error
+
+    def begin(self, run: RunFacts, run_id: str | None) -> str:
+        """Begin a run called like its folder, or continue ``run_id``; returns its id."""
+        raise NotImplementedError
+
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
+        """Send numbers by their tags, such as ``training/loss``; ``seconds`` since 1970."""
+        raise NotImplementedError
+
+    def finish(self, outcome: str) -> None:
+        """Send the rest, and say how the training has ended."""
+        raise NotImplementedError
+
+
+class WandbLog(ServiceLog):
+    """Weights & Biases; its own variables, such as WANDB_PROJECT and WANDB_MODE, are respected."""
+
+    name = "wandb"
+    requires = {"wandb": "wandb"}
+
+    def begin(self, run: RunFacts, run_id: str | None) -> str:
+        import wandb
+
+        unwanted = ("x_disable_meta", "x_disable_stats", "disable_git")
+        private = {**dict.fromkeys(unwanted, True), "x_save_requirements": False, "save_code": False}
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=os.environ.get("WANDB_NAME", run.folder.name),
+            id=run_id,
+            resume="allow",
+            dir=str(run.folder),
+            config=parse_yaml(run.config_text),
+            settings=wandb.Settings(console="off", host=os.environ.get("WANDB_HOST", ""), **private),
+        )
+        self._run.define_metric("update")  # its own step only grows, and a resumed run may repeat updates
+        self._run.define_metric("*", step_metric="update")
+        return self._run.id
+
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
+        self._run.log({"update": step, **values})
+
+    def finish(self, outcome: str) -> None:
+        self._run.finish(exit_code=int(outcome == FAILED))
+
+
+class MlflowLog(ServiceLog):
+    """MLflow, at MLFLOW_TRACKING_URI and in the experiment MLFLOW_EXPERIMENT_NAME."""
+
+    name = "mlflow"
+    requires = {"mlflow": "mlflow-skinny"}
+
+    def begin(self, run: RunFacts, run_id: str | None) -> str:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        # A server that is away costs seconds, and then this observer, not minutes of the training.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        from mlflow import MlflowClient, entities
+
+        self._client, self._metric = MlflowClient(), entities.Metric
+        if run_id is None:
+            name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+            experiment = self._client.get_experiment_by_name(name)
+            number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+            run_id = self._client.create_run(number, run_name=run.folder.name).info.run_id
+            settings = leaves(parse_yaml(run.config_text))
+            parameters = [entities.Param(key, str(value)[:_LONGEST_TEXT]) for key, value in settings]
+            for first in range(0, len(parameters), _MOST_PARAMETERS):
+                self._client.log_batch(run_id, params=parameters[first : first + _MOST_PARAMETERS])
+        else:
+            self._client.update_run(run_id, status="RUNNING")
+        self._id = run_id
+        return run_id
+
+    def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
+        allowed = {re.sub(r"[^\w\-. :/]", "_", tag): value for tag, value in values.items()}
+        metrics: list[Any] = [self._metric(tag, value, int(seconds * 1000), step) for tag, value in allowed.items()]
+        self._client.log_batch(self._id, metrics=metrics)
+
+    def finish(self, outcome: str) -> None:
+        self._client.set_terminated(self._id, {FINISHED: "FINISHED", STOPPED: "KILLED", FAILED: "FAILED"}[outcome])

@@ -1,0 +1,222 @@
+"""Losses over elements of which each has a class, or none: points of a scene, pixels of images.
+
+Sums and what they are divided by are apart, for the engine divides by counts of all ranks and micro-batches. Nothing
+here makes the host wait for the device.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from . import extensions
+from .runtime.transfers import constant
+
+
+def summed_cross_entropy(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1, weights: tuple[float, ...] | None = None
+) -> paddle.Tensor:
+    """Cross-entropy summed over the labelled elements: 0, with zero gradients, if there are none.
+
+    Args:
+        logits: float32 (..., classes, ...), at least one element.
+        labels: int64, the same shape without ``axis``.
+        ignored: the label of an element without one.
+        axis: of the classes.
+        weights: of the elements of each class; None: 1.
+    """
+    if weights is None:
+        return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum", axis=axis)
+    return (cross_entropies(logits, labels, ignored, axis) * weights_of(labels, ignored, weights)).sum()
+
+
+def resized_cross_entropy(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None = None
+) -> paddle.Tensor:
+    """``summed_cross_entropy`` of maps that are first resized to the labels, bilinearly between the centres of pixels.
+
+    Args:
+        logits: float32 (N, classes, height, width).
+        labels: int64 (N, rows, columns).
+    """
+    return extensions.made("resized_cross_entropy", _resized_cross_entropy, logits, labels, ignored, weights)
+
+
+def _resized_cross_entropy(logits, labels, ignored, weights):
+    size = list(labels.shape[1:])
+    if list(logits.shape[2:]) != size:
+        logits = F.interpolate(logits, size=size, mode="bilinear", align_corners=False)
+    return summed_cross_entropy(logits, labels, ignored, 1, weights)
+
+
+def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1) -> paddle.Tensor:
+    """Of each element, float32 of the labels' shape, 0 without a label; arguments as in ``summed_cross_entropy``."""
+    losses = F.cross_entropy(logits, labels, ignore_index=ignored, reduction="none", axis=axis)
+    return losses.reshape(labels.shape)
+
+
+def adjusted_losses(
+    logits: paddle.Tensor,
+    labels: paddle.Tensor,
+    ignored: int,
+    weights: tuple[float, ...] | None = None,
+    smoothing: float = 0.0,
+    focus: float = 0.0,
+) -> paddle.Tensor:
+    """Cross-entropy of each element with weights of classes, smoothed labels and a focus on hard elements, float32
+    (P,), 0 without a label: (1 - p)^focus ((1 - smoothing) w log(1 / p) + smoothing / classes sum_c w_c log(1 / p_c)),
+    where p is the probability of the label and w the weight of its class.
+
+    Without a focus this is that of PyTorch with ``weight`` and ``label_smoothing``, which for a mean divides
+    by the sum of w. The focus is T.-Y. Lin et al., "Focal Loss for Dense Object Detection", 2017, arXiv 1708.02002,
+    equation 4, with the softmax's p.
+
+    Args:
+        logits: float32 (P, classes), P at least 1.
+        labels: int64 (P,).
+    """
+    plain = cross_entropies(logits, labels, ignored)  # (P,)
+    losses = plain if weights is None else plain * weights_of(labels, ignored, weights)
+    if smoothing:
+        others = -F.log_softmax(logits, axis=-1)  # (P, classes)
+        if weights is not None:
+            others = others * constant(np.array, weights, "float32")
+        losses = (1.0 - smoothing) * losses + smoothing * others.mean(axis=-1) * (labels != ignored).astype("float32")
+    if focus:
+        # Below the limit the slope of a power less than 1 would not be finite.
+        losses = losses * paddle.clip(1.0 - paddle.exp(-plain), min=1e-7) ** focus
+    return losses
+
+
+def weights_of(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) -> paddle.Tensor:
+    """The weight of each element's class, float32 of the labels' shape, 0 without a label."""
+    valid = labels != ignored
+    of_classes = constant(np.array, weights, "float32")
+    chosen = paddle.gather(of_classes, _known(labels, valid).reshape([-1])).reshape(labels.shape)
+    return chosen * valid.astype("float32")
+
+
+def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshold: float, kept: int) -> paddle.Tensor:
+    """Which elements of each row are hard, float32 of the labels' shape, 1 or 0: the labelled ones whose class has a
+    probability below ``threshold``, and at least the ``kept`` with the smallest (those of equal loss too).
+
+    This is online hard example mining (A. Shrivastava et al., 2016, arXiv 1604.03540, has the idea, for boxes) much as
+    mmsegmentation's ``OHEMPixelSampler`` does: that chooses from all rows together, and the sum of the losses is then
+    divided by all pixels. Whoever calls this divides by the number that count, as HRNet's authors do.
+
+    Args:
+        losses: float32 (rows, ...), cross-entropy of each element, 0 without a label.
+        labels: int64 (rows, ...).
+        kept: at least 1.
+    """
+    rows = losses.detach().flatten(1)  # (rows, elements)
+    largest = paddle.topk(rows, min(kept, rows.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU
+    limits = paddle.clip(largest[:, -1:], max=-math.log(threshold))  # (rows, 1)
+    return (rows >= limits).reshape(labels.shape).astype("float32") * (labels != ignored).astype("float32")
+
+
+def dice_losses(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, first: int = 0
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """1 - 2 sum(p t) / (sum(p) + sum(t)) over the labelled elements of each row, for each class that occurs in it:
+    (sum over rows and classes, their number). p is the probability of the class, t is 1 where it is the label.
+
+    Source: C. Sudre et al., "Generalised Dice overlap as a deep learning loss function", 2017, arXiv 1707.03237,
+    section 2.3, for one class. Classes that do not occur have no loss: cross-entropy sees to their not being predicted.
+
+    Args:
+        logits: float32 (rows, classes, elements), at least one element.
+        labels: int64 (rows, elements).
+        first: classes before it have no loss; 1 leaves a background out.
+    """
+    rows, classes, _ = logits.shape
+    valid = labels != ignored
+    known, mask = _known(labels, valid), valid.astype("float32")  # (rows, elements)
+    shares = F.softmax(logits, axis=1)
+    own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask  # of the label
+    places = known + classes * paddle.arange(rows).unsqueeze(1)
+    overlap, truth = _added_up(places, (own, mask), rows, classes)
+    predicted = paddle.matmul(shares, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy of ``shares``
+    return _dice(overlap[:, first:], truth[:, first:], predicted[:, first:])
+
+
+def dice_losses_of_scenes(
+    logits: paddle.Tensor, labels: paddle.Tensor, scenes: paddle.Tensor, num_scenes: int, ignored: int
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """``dice_losses`` where rows, here scenes, have different numbers of elements.
+
+    Args:
+        logits: float32 (P, classes), P at least 1.
+        labels: int64 (P,).
+        scenes: int64 (P,), of each element; an element without a label may have any.
+        num_scenes: at least 1.
+    """
+    classes = logits.shape[1]
+    valid = labels != ignored
+    known, mask = _known(labels, valid), valid.astype("float32")  # (P,)
+    shares = F.softmax(logits, axis=1)
+    own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask
+    places = paddle.where(valid, known + classes * scenes, paddle.zeros_like(known))
+    overlap, truth = _added_up(places, (own, mask), num_scenes, classes)
+    is_of_scene = (scenes.unsqueeze(0) == paddle.arange(num_scenes).unsqueeze(1)).astype("float32") * mask
+    return _dice(overlap, truth, paddle.matmul(is_of_scene, shares))
+
+
+def _added_up(places: paddle.Tensor, columns: Sequence[paddle.Tensor], rows: int, classes: int) -> list[paddle.Tensor]:
+    """Each column summed by row and class, (rows, classes); ``places`` are row * classes + class."""
+    none, indices = paddle.zeros([rows * classes]), places.reshape([-1, 1])
+    return [paddle.scatter_nd_add(none, indices, one.reshape([-1])).reshape([rows, classes]) for one in columns]
+
+
+def _dice(
+    overlap: paddle.Tensor, truth: paddle.Tensor, predicted: paddle.Tensor
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    present = (truth > 0).astype("float32")
+    losses = 1.0 - 2.0 * overlap / paddle.clip(predicted + truth, min=1.0)  # at least 1 where it occurs
+    return (losses * present).sum(), present.sum()
+
+
+def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """The Lovasz extension of 1 - IoU of each class: (sum over the classes present, their number).
+
+    Source: M. Berman et al., "The Lovasz-Softmax loss", CVPR 2018, arXiv 1705.08790, equations 8 to 11.
+
+    Args:
+        logits: float32 (P, classes), P at least 1.
+        labels: int64 (P,).
+    """
+    classes = logits.shape[1]
+    is_valid = labels != ignored
+    valid = is_valid.astype("float32").unsqueeze(-1)  # (P, 1)
+    truth = F.one_hot(_known(labels, is_valid), classes) * valid  # (P, classes)
+    # An unlabelled element has no error, so it sorts last and adds nothing.
+    errors = (truth - F.softmax(logits, axis=-1)).abs() * valid
+    order = paddle.argsort(errors.detach(), axis=0, descending=True)  # over elements, for each class
+    errors = paddle.take_along_axis(errors, order, axis=0)
+    truth = paddle.take_along_axis(truth, order, axis=0)
+    # Intersection and union if all elements up to this one are wrong.
+    intersection = truth.sum(axis=0) - truth.cumsum(axis=0)
+    union = truth.sum(axis=0) + (paddle.take_along_axis(valid.expand_as(truth), order, axis=0) - truth).cumsum(axis=0)
+    loss_at = 1.0 - intersection / paddle.clip(union, min=1.0)
+    steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]], axis=0)
+    present = (truth.sum(axis=0) > 0).astype("float32")  # (classes,)
+    return ((errors * steps).sum(axis=0) * present).sum(), present.sum()
+
+
+def lovasz_of_rows(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """``lovasz_softmax`` of each row, summed. Of all rows together it would depend on which are together.
+
+    Args:
+        logits: float32 (rows, classes, elements), at least one element.
+        labels: int64 (rows, elements).
+    """
+    found = [lovasz_softmax(one.t(), known, ignored) for one, known in zip(logits.unbind(), labels.unbind())]
+    total, present = (paddle.add_n(list(parts)) for parts in zip(*found))
+    return total, present
+
+
+def _known(labels: paddle.Tensor, valid: paddle.Tensor) -> paddle.Tensor:
+    """The labels with class 0 in place of none, for what needs an index."""
+    return paddle.where(valid, labels, paddle.zeros_like(labels))

@@ -1,0 +1,145 @@
+"""What is said of samples that have one class each, images or shapes: scores as sums and counts, and rows of the most
+probable classes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from ..intervals import Classified, means
+from ..runtime.transfers import read_later
+from ..tasks.metrics import Metrics, SampleTable
+from ..tasks.prediction import Row
+from ..tasks.sample_checks import BadSample
+
+_FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
+BEST = 5  # classes with the largest scores
+_DIGITS = 7  # of a score; float32 has no more
+
+
+class ClassificationMetrics(Metrics):
+    """Counts of correct labels among the best 1 and 5, by class for the best 1, and the summed cross-entropy.
+
+    Args:
+        num_classes: number of classes; top-5 is reported from six up.
+        class_names: of all classes or of the first; None: they are called by their numbers.
+    """
+
+    def __init__(self, num_classes: int, class_names: Sequence[str] | None = None) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        names = list(class_names or ())[:num_classes]
+        self.class_names = [*names, *map(str, range(len(names), num_classes))]
+        self._rows: list[Callable[[], list[np.ndarray]]] = []  # the columns of ``per_sample``, of each batch
+        self.has_top5 = num_classes >= _FEWEST_CLASSES_OF_TOP5
+        self.state = {
+            "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
+            "of classes": paddle.zeros([2, num_classes], dtype="int64"),  # top-1, all
+            "loss": paddle.zeros([], dtype="float64"),
+        }
+
+    def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
+        """Add a batch: logits (batch, classes), labels int64 (batch,)."""
+        logits = logits.astype("float32")
+        losses = F.cross_entropy(logits, labels, reduction="none")  # (batch, 1) or (batch,)
+        self.state["loss"] = self.state["loss"] + losses.astype("float64").sum()
+        # The rank of the true label: classes that score higher, and equal ones before it, so that ties count once.
+        true_score = paddle.take_along_axis(logits, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
+        earlier = paddle.arange(logits.shape[-1]).unsqueeze(0) < labels.unsqueeze(-1)  # (batch, classes)
+        ahead = (logits > true_score) | ((logits == true_score) & earlier)
+        position = ahead.astype("int64").sum(axis=-1)  # (batch,)
+        # A NaN score compares as false with everything and must not count as correct.
+        finite = (logits - logits == 0).all(axis=-1)  # ``isfinite`` would wait for a GPU
+        place = paddle.where(finite, position, paddle.full_like(position, self.num_classes))  # (batch,)
+        best = paddle.where(finite, logits.argmax(axis=-1), paddle.full_like(position, -1))  # (batch,)
+        confidence = F.softmax(logits, axis=-1).max(axis=-1)  # (batch,)
+        self._rows.append(read_later(labels, place, losses, best, confidence))
+        hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
+        total = paddle.full([], labels.shape[0], dtype="int64")
+        self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
+        is_of_class = (labels.unsqueeze(-1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
+        is_right = ((position < 1) & finite).astype("int64").unsqueeze(-1)  # (batch, 1)
+        counted = paddle.stack([(is_of_class * is_right).sum(axis=0), is_of_class.sum(axis=0)])
+        self.state["of classes"] = self.state["of classes"] + counted
+
+    def compute(self, state: dict[str, Any]) -> dict[str, float]:
+        top1, top5, total = state["correct"].numpy().tolist()
+        values = {"top-1": 100.0 * top1 / total, "top-5": 100.0 * top5 / total, "loss": state["loss"].item() / total}
+        right, number = state["of classes"].numpy()
+        values["balanced accuracy"] = 100.0 * float((right[number > 0] / number[number > 0]).mean())
+        values.update({"top-1 count": top1, "top-5 count": top5, "samples": total})
+        return {name: value for name, value in values.items() if self.has_top5 or not name.startswith("top-5")}
+
+    def per_sample(self) -> list[np.ndarray]:
+        """Label and place int32, loss float32, best class int32 (-1 where scores are not finite) and its probability
+        float32, each (samples,): 20 bytes of a sample."""
+        batches = [[column.reshape(-1) for column in read()] for read in self._rows]
+        dtypes = (np.int32, np.int32, np.float32, np.int32, np.float32)
+        return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
+
+    def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        return {**self._classified(table)(weights), **means({"loss": table[2]})(weights)}
+
+    def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+        return self._classified(table).rates()
+
+    def _classified(self, table: Sequence[np.ndarray]) -> Classified:
+        top = (1, BEST) if self.has_top5 else (1,)
+        return Classified(table[0], table[1], self.num_classes, self.class_names, top)
+
+    def kept(self, table: Sequence[np.ndarray]) -> SampleTable:
+        top = np.array((1, BEST) if self.has_top5 else (1,), np.int32)
+        names = ("labels", "places", "losses", "predictions")
+        return SampleTable("classes", self.class_names, {**dict(zip(names, table)), "top": top})
+
+    def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
+        """Names of the true and of the best class, whether they are one, probability of the best, place of the true
+        class from 1, and the loss."""
+        labels, places, losses, best, confidences = table
+        is_known = best >= 0
+        return {
+            "truth": [self.class_names[label] for label in labels.tolist()],
+            "prediction": [self.class_names[label] if label >= 0 else None for label in best.tolist()],
+            "correct": places == 0,
+            "confidence": np.where(is_known, confidences, np.nan),
+            "rank": [place + 1 if known else None for place, known in zip(places.tolist(), is_known)],
+            "loss": losses,
+        }
+
+    def summary(self, values: dict[str, float]) -> str:
+        top5 = f" top-5 {values['top-5']:.2f}" if self.has_top5 else ""
+        return f"top-1 {values['top-1']:.2f}{self.beside('top-1', 1)}{top5} loss {values['loss']:.4f}"
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Softmax in float64, in which different logits never become equal.
+
+    Args:
+        logits: float32 (batch, classes).
+    """
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    shares = np.exp(shifted)
+    return shares / shares.sum(axis=-1, keepdims=True)
+
+
+def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:
+    """The most probable classes, at most five, as ``class, score, class_2, score_2, ...``; the first of equal ones
+    comes first, as in an evaluation.
+
+    Args:
+        shares: float64 (classes,), probabilities.
+        class_names: None, or too few: a class without one is called by its number.
+    Raises:
+        BadSample: the probabilities are not finite.
+    """
+    if not np.isfinite(shares).all():
+        raise BadSample("the model's outputs for it are not finite")
+    names = class_names or ()
+    row: Row = {}
+    for place, label in enumerate(np.argsort(-shares, kind="stable")[:BEST].tolist()):
+        ending = f"_{place + 1}" if place else ""
+        row[f"class{ending}"] = names[label] if label < len(names) else str(label)
+        row[f"score{ending}"] = float(f"{shares[label]:.{_DIGITS}g}")
+    return row

@@ -1,0 +1,79 @@
+"""What tasks share that give each sample, an image or a shape, one class: scores, what their figures need to know of
+each sample (48 bytes), and rows of predictions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from ..runtime.transfers import read_later
+from ..tasks.prediction import Row, TrainedMeta
+from ..tasks.task import EvaluationStep, Records, Task
+from .classification import BEST, best_classes, probabilities
+
+#: the true class and its score (a probability), and the best classes with theirs; -1 and 0 where there are fewer
+RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
+
+
+class Classifier(Task):
+    """Base class of these tasks: their evaluation and prediction; a batch has "labels", int64 (batch,)."""
+
+    best_metric = ("top-1", True)
+    makes_figures = True
+
+    num_classes: int | None
+    class_names: Sequence[str] | None
+
+    def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
+        """(batch, classes)."""
+        raise NotImplementedError
+
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Records | None:
+        logits = self.logits(model, batch)
+        step.metrics.update(logits, batch["labels"])
+        return record_later(logits, batch["labels"]) if step.keeps_records else None
+
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
+        """The probability of each class, float64 (classes,), for each sample."""
+        return list(probabilities(self.logits(model, batch).astype("float32").numpy()))
+
+    def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
+        return [best_classes(prediction, self.class_names)]
+
+    def set_up_from(self, learned: TrainedMeta) -> None:
+        self.num_classes, self.class_names = learned.num_classes, learned.class_names
+
+
+def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
+    """A function that gives a record, bytes, for each image of a batch. Nothing waits for the device before it is
+    called; what it holds until then is as small as the records.
+
+    Args:
+        logits: (batch, classes).
+        labels: int64 (batch,).
+    """
+    probabilities = F.softmax(logits.astype("float32"), axis=-1)
+    scores, classes = paddle.topk(probabilities, min(BEST, probabilities.shape[-1]), axis=-1)  # (batch, best)
+    true = paddle.take_along_axis(probabilities, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
+    arrived = read_later(labels, true, classes, scores)
+
+    def records() -> list[bytes]:
+        of_labels, of_true, best, their_scores = arrived()
+        rows = np.zeros(len(of_labels), RECORD)
+        rows["classes"] = -1
+        rows["label"], rows["true"] = of_labels, of_true[:, 0]
+        rows["classes"][:, : best.shape[1]] = best
+        rows["scores"][:, : their_scores.shape[1]] = their_scores
+        return [row.tobytes() for row in rows]
+
+    return records
+
+
+def joined(records: Sequence[tuple[int, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Indices int64 (images,) and records, ``RECORD`` (images,)."""
+    indices = np.array([index for index, _ in records], np.int64)
+    return indices, np.frombuffer(b"".join(content for _, content in records), RECORD)

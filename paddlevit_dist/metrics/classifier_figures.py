@@ -1,0 +1,171 @@
+"""Figures of a classifier's evaluation, of images or shapes: what it confuses, how sure it is, which ones it gets
+wrong."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tasks.figures import Chart, Figure, Gallery, Matrix, Table
+
+_BINS = 15  # of confidence, as in Guo et al.
+_MOST_PAIRS = 40
+_SHOWN = 12  # samples of a gallery
+
+
+class Evaluated:
+    """What the model said of each sample.
+
+    Args:
+        indices: int64 (samples,), in the dataset.
+        rows: ``classifier.RECORD`` (samples,).
+        num_classes: outputs of the model.
+        names: of its classes; None: their numbers are shown.
+        samples: what they are called.
+    """
+
+    def __init__(
+        self,
+        indices: np.ndarray,
+        rows: np.ndarray,
+        num_classes: int,
+        names: Sequence[Any] | None = None,
+        samples: str = "images",
+    ) -> None:
+        # A score that is not a number comes first in no order; such samples count as wrong, with no confidence.
+        self.samples = samples
+        self.indices = indices
+        self.labels = rows["label"].astype(np.int64)
+        self.true = np.nan_to_num(rows["true"].astype(np.float64), nan=0.0)
+        self.classes = rows["classes"].astype(np.int64)  # (samples, best)
+        self.scores = np.nan_to_num(rows["scores"].astype(np.float64), nan=0.0)
+        self.predicted = np.clip(self.classes[:, 0], 0, num_classes - 1)
+        self.confidence = self.scores[:, 0]
+        self.is_right = (self.predicted == self.labels) & np.isfinite(rows["scores"][:, 0])
+        self.num_classes = num_classes
+        given = list(names or ())[:num_classes]
+        self.names = [*map(str, given), *map(str, range(len(given), num_classes))]
+
+    def caption(self, place: int, description: str) -> str:
+        """True and predicted classes with their scores, and where the sample comes from; ``place`` in the arrays."""
+        label, best = self.labels[place], self.predicted[place]
+        lines = [f"{self.names[label]} ({self.true[place]:.1%})"]
+        if best != label:
+            lines = [f"true: {lines[0]}", f"predicted: {self.names[best]} ({self.confidence[place]:.1%})"]
+        return "\n".join([*lines, description])
+
+
+def tables(evaluated: Evaluated) -> list[Figure]:
+    """Confusion, scores of each class, and calibration."""
+    size = evaluated.num_classes
+    counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
+    return [
+        Matrix("Confusion", evaluated.names, counts, _hit_note(counts, evaluated)),
+        *_pairs(counts, evaluated),
+        _classes(counts, evaluated),
+        *calibration(evaluated.confidence, evaluated.is_right, evaluated.samples),
+    ]
+
+
+def _hit_note(counts: np.ndarray, evaluated: Evaluated) -> str:
+    total, right = len(evaluated.labels), int(evaluated.is_right.sum())
+    numbers = counts.sum(axis=1)
+    recalls = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)[numbers > 0]
+    macro = float((recalls / numbers[numbers > 0]).mean()) if total else 0.0
+    said = f"{right:,} of {total:,} {evaluated.samples} ({right / max(total, 1):.2%}) are classified right"
+    return f"{said}; of the classes, each counting alike, {macro:.2%} on average (macro accuracy)."
+
+
+def _pairs(counts: np.ndarray, evaluated: Evaluated) -> list[Figure]:
+    """Which class is most often taken for which other."""
+    wrong, names = counts.copy(), evaluated.names
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_PAIRS]
+    rows = []
+    for label, predicted in zip(*np.unravel_index(order, wrong.shape)):
+        number, back = int(wrong[label, predicted]), int(wrong[predicted, label])
+        if number:
+            share = 100 * number / counts[label].sum()
+            rows.append((names[label], names[predicted], number, float(share), back))
+    if not rows:
+        return []
+    columns = ("true class", "taken for", evaluated.samples, "% of the class", "the other way round")
+    note = f"The {_MOST_PAIRS} most frequent." if np.count_nonzero(wrong) > _MOST_PAIRS else ""
+    return [Table("Most confused", columns, rows, note)]
+
+
+def _classes(counts: np.ndarray, evaluated: Evaluated) -> Figure:
+    right, numbers, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    wrong, names = counts.copy(), evaluated.names
+    np.fill_diagonal(wrong, 0)
+    rows = []
+    for label, name in enumerate(names):
+        recall = 100 * right[label] / numbers[label] if numbers[label] else None
+        precision = 100 * right[label] / predicted[label] if predicted[label] else None
+        both = int(numbers[label] + predicted[label])
+        f1 = 200 * right[label] / both if both else None
+        other = names[int(wrong[label].argmax())] if wrong[label].any() else None
+        scores = (None if value is None else round(float(value), 2) for value in (recall, precision, f1))
+        rows.append((name, int(numbers[label]), int(predicted[label]), *scores, other))
+    columns = ("class", evaluated.samples, "predicted", "recall %", "precision %", "F1 %", "most often taken for")
+    return Table("Classes", columns, rows)
+
+
+def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "images") -> list[Figure]:
+    """Whether what is predicted with a confidence of 80 % is right in 80 of 100 cases: a reliability diagram, and the
+    expected calibration error of 15 bins of equal width.
+
+    Source: Guo et al., On Calibration of Modern Neural Networks, 2017, section 2, equations 2, 3 and 5.
+    """
+    bins = np.clip(np.ceil(confidence * _BINS).astype(np.int64) - 1, 0, _BINS - 1)
+    numbers = np.bincount(bins, minlength=_BINS)
+    sums = np.bincount(bins, weights=confidence, minlength=_BINS)
+    hits = np.bincount(bins, weights=is_right, minlength=_BINS)
+    filled = np.flatnonzero(numbers)
+    error = float(np.abs(hits - sums).sum() / max(len(confidence), 1))
+    mean, accuracy = sums[filled] / numbers[filled], hits[filled] / numbers[filled]
+    over = "surer than it should be" if sums.sum() > hits.sum() else "less sure than it could be"
+    centres = (np.arange(_BINS) + 0.5) / _BINS
+    return [
+        Chart(
+            "Calibration",
+            "confidence",
+            "share that is right",
+            {"this model": (mean, accuracy), "perfect": ((0.0, 1.0), (0.0, 1.0))},
+            note=f"Expected calibration error {100 * error:.2f} %; on the whole the model is {over}.",
+        ),
+        Chart("Confidence", "confidence", samples, {samples: (centres, numbers)}, kind="bar"),
+    ]
+
+
+def galleries(
+    evaluated: Evaluated, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
+) -> list[Figure]:
+    """The mistakes of which the model is most sure, and the other samples whose true class it believes in least.
+
+    Args:
+        drawn: the image, uint8 (height, width[, 3]), of a sample by its index; None: it can no longer be read.
+        describe: where a sample comes from, by its index.
+    """
+    mistakes = surest_mistakes(evaluated)
+    others = np.setdiff1d(np.arange(len(evaluated.labels)), mistakes)
+    hardest = others[np.argsort(evaluated.true[others], kind="stable")][:_SHOWN]
+    of_mistakes = "Wrong, by how sure the model is of them."
+    of_hardest = "Of the others, right or wrong, those whose true class the model believes in least."
+    made: list[Figure] = []
+    for title, said, places in (
+        ("Most confident mistakes", of_mistakes, mistakes),
+        (f"Hardest {evaluated.samples}", of_hardest, hardest),
+    ):
+        indices = evaluated.indices[places].tolist()
+        read = [(drawn(index), evaluated.caption(place, describe(index))) for place, index in zip(places, indices)]
+        images = [(pixels, caption) for pixels, caption in read if pixels is not None]
+        if images:
+            made.append(Gallery(title, images, f"{said} As the model sees them, with its scores in brackets."))
+    return made
+
+
+def surest_mistakes(evaluated: Evaluated) -> np.ndarray:
+    """Places of the mistakes of which the model is most sure, int64."""
+    wrong = np.flatnonzero(~evaluated.is_right)
+    return wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]

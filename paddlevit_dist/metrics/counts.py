@@ -1,0 +1,111 @@
+"""Which classes elements (points, pixels) have and are taken for, counted on the host. Needs no Paddle."""
+
+import numpy as np
+
+_SHARE_OF_DIAGONAL = 0.02  # of an image, how far a boundary reaches into its class
+
+
+def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int, ignored: int | None = None) -> np.ndarray:
+    """How many labelled elements of each class (rows) are predicted to be of each (columns), int64 (classes, classes).
+
+    Args:
+        true: integers of any shape, negative or ``ignored`` where there is no label.
+        predicted: integers of that shape, below ``num_classes`` where there is a label.
+    """
+    known = true >= 0 if ignored is None else true != ignored
+    pairs = true[known].astype(np.int64) * num_classes + predicted[known]
+    return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
+
+
+def statistics_of(confusions: np.ndarray) -> np.ndarray:
+    """Of confusions (..., classes, classes) the elements of each class that are right, that are of it, and that are
+    taken for it: (..., 3, classes), as ``intervals.confusion_scores`` takes them."""
+    right = np.diagonal(confusions, axis1=-2, axis2=-1)
+    return np.stack([right, confusions.sum(axis=-1), confusions.sum(axis=-2)], axis=-2)
+
+
+def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, known: np.ndarray) -> np.ndarray:
+    """The same, int64 (3, classes), of those pixels of one image alone that are near a boundary of their class: right
+    are those that are near one in truth and prediction. The boundary IoU of a class is right / (true + taken - right),
+    each summed over all images.
+
+    Near is what ``near_boundary`` says for 0.02 of the image's diagonal in pixels, rounded, at least 1. Pixels
+    without a label are taken out of both maps before: next to them both have a boundary.
+
+    Source: B. Cheng et al., "Boundary IoU: Improving Object-Centric Image Segmentation Evaluation", CVPR 2021, arXiv
+    2103.16562, equation 2, with the dilation of section 5 and the authors' code; there of single objects, here with all
+    pixels of a class in place of an object's.
+
+    Args:
+        true, predicted: integers (height, width).
+        known: bool (height, width), where there is a label; there ``true`` is a class.
+    """
+    distance = max(1, round(_SHARE_OF_DIAGONAL * float(np.hypot(*true.shape))))
+    maps = [
+        np.where(known, labels.astype(np.promote_types(labels.dtype, np.int16)), -1) for labels in (true, predicted)
+    ]
+    is_true, is_taken = (near_boundary(labels, distance) & known for labels in maps)
+    is_right = is_true & is_taken & (true == predicted)
+    found = predicted[is_taken]
+    counted = true[is_right], true[is_true], found[(found >= 0) & (found < num_classes)]
+    return np.stack([np.bincount(labels, minlength=num_classes) for labels in counted])
+
+
+Packed = tuple[np.ndarray, np.ndarray, np.ndarray]  # int32: pairs of classes, their counts, and boundaries
+
+
+def packed(confusion: np.ndarray, boundaries: np.ndarray) -> Packed:
+    """The counts of one image in 8 bytes for each pair of classes that occurs in it, and 12 for each class."""
+    pairs = np.flatnonzero(confusion)
+    return pairs.astype(np.int32), confusion.ravel()[pairs].astype(np.int32), boundaries.astype(np.int32)
+
+
+def unpacked(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
+    """Confusion and boundaries, int64, see ``packed``."""
+    pairs, numbers, boundaries = counts
+    confusion = np.zeros(boundaries.shape[1:] * 2, np.int64)
+    confusion.flat[pairs] = numbers
+    return confusion, boundaries.astype(np.int64)
+
+
+def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
+    """Whether a square of 2 ``distance`` + 1 pixels around each pixel holds another label than its own, or reaches out
+    of the image: bool (height, width). A mask without these is what ``distance`` erosions by 3 x 3 leave of it.
+
+    Args:
+        labels: (height, width), at least one pixel.
+        distance: pixels, at least 1.
+    """
+    height, width = labels.shape
+    reach = distance - 1
+    marked = np.zeros((height + 2 * reach, width + 2 * reach), bool)
+    inner = marked[reach : reach + height, reach : reach + width]
+    # First for a distance of 1: both pixels of a pair that differs, and those beside the pair.
+    across = np.zeros((height, width), bool)
+    across[:, 1:] = labels[:, 1:] != labels[:, :-1]
+    across[:, :-1] |= across[:, 1:]
+    down = np.zeros((height, width), bool)
+    down[1:] = labels[1:] != labels[:-1]
+    down[:-1] |= down[1:]
+    inner |= across
+    inner |= down
+    inner[1:] |= across[:-1]
+    inner[:-1] |= across[1:]
+    inner[:, 1:] |= down[:, :-1]
+    inner[:, :-1] |= down[:, 1:]
+    inner[[0, -1]] = inner[:, [0, -1]] = True
+    _spread(marked, reach)
+    _spread(marked.T, reach)
+    return inner
+
+
+def _spread(marked: np.ndarray, by: int) -> None:
+    """Mark in place, along the first axis, all that is at most ``by`` rows from what is marked. The time grows with
+    the logarithm of ``by``."""
+    reach = 0
+    while reach < by:
+        step = min(2 * reach + 1, by - reach)
+        before = marked.copy("K")
+        marked[step:] |= before[:-step]
+        marked[:-step] |= before[step:]
+        reach += step

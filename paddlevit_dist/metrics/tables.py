@@ -1,0 +1,64 @@
+"""Tables of a report: how well each class and each sample is labelled, and what is taken for what."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runtime.printing import shortened
+from ..tasks.figures import Matrix, Table
+from .counts import statistics_of
+
+_MOST_ROWS = 1_000
+_LONGEST_LIST = 300  # letters of the names of classes
+
+
+def class_tables(
+    confusion: np.ndarray, class_names: Sequence[str], elements: str, boundaries: np.ndarray | None = None
+) -> tuple[Table, Matrix]:
+    """Scores of the classes, and what is taken for what.
+
+    Args:
+        confusion: of all samples, see ``confusion_of``.
+        elements: what is labelled, such as "points".
+        boundaries: of all samples, int (3, classes), see ``boundary_statistics``; None: they have none.
+    """
+    rows = []
+    occurring = confusion.any(axis=0) | confusion.any(axis=1)
+    for number in np.flatnonzero(occurring).tolist():
+        right, true, found = statistics_of(confusion)[:, number]
+        shares = [percent(right, of) for of in (true + found - right, true, found)]
+        if boundaries is not None:
+            near_right, near, near_found = boundaries[:, number]
+            shares += [percent(2 * right, true + found), percent(near_right, near + near_found - near_right)]
+        rows.append((class_names[number], *shares, int(true)))
+    columns = ["class", "IoU %", "recall %", "precision %", f"labelled {elements}"]
+    columns[4:4] = [] if boundaries is None else ["Dice %", "boundary IoU %"]
+    absent = [name for name, occurs in zip(class_names, occurring) if not occurs]
+    note = f"Neither labelled nor predicted: {shortened(', '.join(absent), _LONGEST_LIST)}." if absent else ""
+    table = Table(f"Classes of {elements}", columns, rows, note)
+    return table, Matrix(f"Confusion of {elements}", class_names, confusion)
+
+
+def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.ndarray, elements: str) -> Table:
+    """Scores of the samples, worst first.
+
+    Args:
+        sample: what one is, such as "scene".
+        names: of the samples.
+        statistics: int (samples, 3, classes), see ``statistics_of``.
+    """
+    rows = []
+    for name, (right, true, found) in zip(names, statistics):
+        union = true + found - right
+        mean = 100 * float(np.mean(right[union > 0] / union[union > 0])) if union.any() else None
+        shown = None if mean is None else round(mean, 2)
+        rows.append((name, shown, percent(right.sum(), true.sum()), int(true.sum())))
+    rows.sort(key=lambda row: -1.0 if row[1] is None else row[1])
+    note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
+    return Table(title, (sample, "mIoU %", "accuracy %", f"labelled {elements}"), rows[:_MOST_ROWS], note)
+
+
+def percent(part: Any, whole: Any) -> Any:
+    """With two digits; None where ``whole`` is 0."""
+    return round(100 * float(part) / float(whole), 2) if whole else None

@@ -1,0 +1,111 @@
+"""Images of points viewed obliquely from above, and colours for classes and instances."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from ...runtime.files import atomic_file
+from ...runtime.lettering import LINE_PX, legend, letters
+from ...tasks.figures import Colour, class_colours
+from .scannet_classes import CLASS_NAMES, COLOURS
+
+UNLABELLED = (205, 205, 205)  # colour of points without a class or instance
+WIDTH_PX = 720
+CELL_PX = 240  # on a sheet of many scenes
+_ROOM = ("wall", "floor", "ceiling")  # what else would hide the furniture
+_TALLEST = 4  # height over width: anything taller is drawn smaller
+_TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
+
+
+def palette_of(class_names: Sequence[str]) -> np.ndarray:
+    """uint8 (classes, 3): ScanNet's own colours for its twenty classes, else ``class_colours``."""
+    if tuple(class_names) == CLASS_NAMES:
+        return np.array(COLOURS, np.uint8)
+    return class_colours(len(class_names))
+
+
+def coloured(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
+    """uint8 (P, 3): the palette's colour of each label (P,), ``UNLABELLED`` where it is negative."""
+    return np.concatenate([palette, [UNLABELLED]]).astype(np.uint8)[np.where(labels < 0, len(palette), labels)]
+
+
+def draw_classes(
+    xyz: np.ndarray, classes: np.ndarray, class_names: Sequence[str], width_px: int = WIDTH_PX
+) -> np.ndarray:
+    """Image by ``draw`` of points (P, 3) in the colours of their classes (P,), negative for none. Points of walls,
+    floors and ceilings are behind all others."""
+    room = [number for number, name in enumerate(class_names) if name.lower() in _ROOM]
+    return draw(xyz, coloured(classes, palette_of(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
+
+
+def legend_of(classes: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Colour]]:
+    """Name and colour of each class that occurs among labels of any shape, in the order of their numbers."""
+    palette = palette_of(class_names)
+    return [(class_names[number], tuple(palette[number].tolist())) for number in np.unique(classes[classes >= 0])]
+
+
+def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
+    """An image of points viewed obliquely from above, uint8 (height, width_px, 3), on white.
+
+    Things are drawn over everything else, so that no wall hides them; nearer ones over farther ones.
+
+    Args:
+        xyz: float32 (P, 3), metres, P at least 1.
+        colours: uint8 (P, 3).
+        is_thing: bool (P,).
+    """
+    x = xyz[:, 0] * math.cos(_TURN) - xyz[:, 1] * math.sin(_TURN)
+    away = xyz[:, 0] * math.sin(_TURN) + xyz[:, 1] * math.cos(_TURN)
+    y = away * math.sin(_TILT) + xyz[:, 2] * math.cos(_TILT)  # upwards in the image
+    nearness = xyz[:, 2] * math.sin(_TILT) - away * math.cos(_TILT)
+    wide, high = float(np.ptp(x)), float(np.ptp(y))
+    scale = (width_px - 4) / max(wide, high / _TALLEST, 1e-3)
+    height = max(int(high * scale) + 4, 4)
+    column = ((x - x.min()) * scale).astype(np.int64)
+    row = ((y.max() - y) * scale).astype(np.int64)
+    order = np.lexsort((nearness, is_thing))
+    image = np.full((height + 2, width_px + 2, 3), 255, np.uint8)
+    for down in range(3):  # a point is three pixels wide
+        for right in range(3):
+            image[np.minimum(row[order] + down, height + 1), column[order] + right] = colours[order]
+    return image[:height, :width_px]
+
+
+def in_cell(drawn: np.ndarray) -> np.ndarray:
+    """An image ``CELL_PX`` wide on a white square, uint8 (CELL_PX, CELL_PX, 3); any excess at the bottom is cut
+    off."""
+    square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
+    square[: len(drawn)] = drawn[:CELL_PX]
+    return square
+
+
+_TITLE_PX, _GAP_PX = 26, 12
+
+
+def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, Colour]]) -> np.ndarray:
+    """One image, uint8 (height, width, 3), on white.
+
+    Args:
+        views: title and image, uint8 (height, width, 3), from left to right.
+        entries: name and colour of what is shown, from top to bottom; the legend goes on in a further column.
+    """
+    height = max(*(image.shape[0] for _, image in views), LINE_PX * min(len(entries), 20), 1)
+    names = legend(entries, height)
+    width = sum(image.shape[1] + _GAP_PX for _, image in views)
+    canvas = Image.new("RGB", (width + names.width, _TITLE_PX + height), "white")
+    left = 0
+    for title, image in views:
+        canvas.paste("black", (left + 4, 4), letters(title))
+        canvas.paste(Image.fromarray(image), (left, _TITLE_PX))
+        left += image.shape[1] + _GAP_PX
+    canvas.paste(names, (left, _TITLE_PX))
+    return np.asarray(canvas)
+
+
+def write_png(path: Path, image: np.ndarray) -> None:
+    """Write an image atomically."""
+    with atomic_file(path) as file:
+        Image.fromarray(image).save(file, "PNG")

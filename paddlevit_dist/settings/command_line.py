@@ -1,0 +1,281 @@
+"""The command line: one table of flags, from which it is read and from which ``-h`` is written."""
+
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .. import extensions
+from ..runtime.environment import program, versions
+from ..runtime.errors import UserError
+from ..runtime.text_files import parse_yaml
+from . import recipes
+from .key import COMMAND_LINE, Setting, show
+from .table import keys
+
+
+class Flag(NamedTuple):
+    """``key`` is what the flag sets, None if it is about the command itself; ``argument`` is None for a switch."""
+
+    name: str
+    argument: str | None
+    key: str | None
+    group: str
+    meaning: str = ""  # in a few words, where those of the key are too many
+
+    def said(self) -> str:
+        """What the flag does, in one line."""
+        return self.meaning or keys()[self.key or ""].meaning
+
+
+_FLAGS = (
+    Flag("cfg", "FILE", None, "run", "YAML file, or the name of a recipe"),
+    Flag("import", "MODULE", "IMPORTS", "run", "your module or file, imported in every process"),
+    Flag("eval", None, "EVAL", "run"),
+    Flag("output", "FOLDER", "SAVE", "run", "for what the run writes (else in ./output)"),
+    Flag("dataset", "NAME", "DATA.DATASET", "data", "its registered name; else guessed from its path"),
+    Flag("data_path", "PATH", "DATA.DATA_PATH", "data", "folder or file of the dataset"),
+    Flag("split", "SPLIT", "DATA.SPLIT", "data", "what -eval evaluates, or predicts if unlabelled"),
+    Flag("group", "FILE", "EVALUATION.GROUP", "data", "sample,group: intervals draw groups; or a word"),
+    Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
+    Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step"),
+    Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data", "the same of evaluations, if it is another"),
+    Flag("num_workers", "N", "DATA.NUM_WORKERS", "data", "processes per device that load data"),
+    Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model", "outputs of the classifier; else the dataset's"),
+    Flag("pretrained", "PATH", "MODEL.PRETRAINED", "model", "weights: file, run's folder, address or name"),
+    Flag("resume", "PATH", "MODEL.RESUME", "model", "run or checkpoint; auto: the last, if any"),
+    Flag("allow_changes", None, "ALLOW_CHANGES", "model", "go on with other settings or files, told"),
+    Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
+    Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training", "stop here, to resume later; same schedule"),
+    Flag("stop_after_seconds", "N", "STOP_AFTER_SECONDS", "training", "save and stop after N s, with exit code 75"),
+    Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),
+    Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
+    Flag("amp", None, "AMP", "training", "mixed precision, on GPUs"),
+    Flag("recompute", None, "TRAIN.RECOMPUTE", "training", "less memory for more time in the backward pass"),
+    Flag("log_to", "NAMES", "LOG_TO", "training", "such as tensorboard, or your own observers"),
+    Flag("ngpus", "N", "NGPUS", "machine", "devices, on CPUs processes; -1: all visible"),
+    Flag("seed", "N", "SEED", "machine"),
+    Flag("show_config", None, None, "help", "print all values and where each comes from"),
+    Flag("h", None, None, "help", "-h keys: the keys of -cfg's task; -h all: all"),
+    Flag("version", None, None, "help", "of this package, Paddle and Python"),
+    *(Flag(name, *row) for name, row in extensions.table("FLAGS").items()),
+)
+_GROUPS = list(dict.fromkeys(flag.group for flag in _FLAGS))
+FLAGS = {flag.name: flag for flag in sorted(_FLAGS, key=lambda flag: _GROUPS.index(flag.group))}
+
+# What other tools call our flags and keys.
+OTHER_NAMES = {
+    **dict.fromkeys(("config", "config_file", "c"), "cfg"),
+    **dict.fromkeys(("data", "data_dir", "data_root", "dataset_path"), "data_path"),
+    **dict.fromkeys(("output_dir", "out", "save_dir", "work_dir", "log_dir"), "output"),
+    **dict.fromkeys(("b", "bs", "batch"), "batch_size"),
+    **dict.fromkeys(("j", "workers"), "num_workers"),
+    **dict.fromkeys(("img_size", "imgsz", "input_size"), "image_size"),
+    **dict.fromkeys(("nb_classes", "classes"), "num_classes"),
+    **dict.fromkeys(("checkpoint", "weights", "finetune", "initial_checkpoint"), "pretrained"),
+    **dict.fromkeys(("gpus", "nproc_per_node", "devices", "device", "num_gpus"), "ngpus"),
+    **dict.fromkeys(("epoch", "num_epochs", "max_epochs"), "epochs"),
+    **dict.fromkeys(("evaluate", "test", "val"), "eval"),
+    **dict.fromkeys(("lr", "lr0", "learning_rate", "base_lr"), "TRAIN.BASE_LR"),
+    **dict.fromkeys(("wd", "weight_decay"), "TRAIN.WEIGHT_DECAY"),
+    **dict.fromkeys(("opt", "optimizer"), "TRAIN.OPTIMIZER.NAME"),
+    **dict.fromkeys(("model", "arch", "a"), "MODEL.NAME"),
+    **dict.fromkeys(("warmup_epochs", "warmup"), "TRAIN.WARMUP_EPOCHS"),
+    **dict.fromkeys(("clip_grad", "grad_clip"), "TRAIN.GRAD_CLIP"),
+    **dict.fromkeys(("patience", "early_stopping", "early_stopping_patience"), "TRAIN.PATIENCE"),
+    "min_delta": "TRAIN.MIN_IMPROVEMENT",
+    **dict.fromkeys(("num_seeds", "n_seeds"), "seeds"),
+    "smoothing": "TRAIN.SMOOTHING",
+    "mixup": "TRAIN.MIXUP_ALPHA",
+    "cutmix": "TRAIN.CUTMIX_ALPHA",
+    "drop_path": "MODEL.DROPPATH",
+    "task": "TASK",
+}
+
+
+_GONE = {"replay": "a run that ends because updates are not finite names the layer and the samples in its log"}
+
+
+@dataclass
+class CommandLine:
+    """What the command line asks for; ``settings`` in the order in which later ones win; ``argv`` is all of it."""
+
+    cfg: str | None = None
+    show: bool = False
+    settings: list[Setting] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    argv: list[str] = field(default_factory=list)
+
+
+def parse(argv: Sequence[str]) -> CommandLine:
+    """Read flags (``-flag=value``, ``-flag value``, ``--flag``) and overrides (``KEY VALUE``, ``KEY=VALUE``).
+
+    Raises:
+        UserError: a flag is not known, lacks its value or has one too many; an override is incomplete.
+        SystemExit: the version was asked for, and printed.
+    """
+    if {"-version", "--version"} & set(argv):
+        print(versions())
+        raise SystemExit(0)
+    given, overrides = read(argv)
+    command = CommandLine(show="show_config" in given, argv=list(argv))
+    for name, values in given.items():
+        flag = FLAGS[name]
+        if name == "import":  # each adds to the others
+            values = [",".join(values)]
+        if len(values) > 1:
+            last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
+            command.notices.append(f"-{name} is given {len(values)} times{last}")
+        if flag.key:
+            value = _typed(flag.key, values[-1]) if flag.argument else True
+            command.settings.append(Setting(flag.key, value, COMMAND_LINE, f"-{name}"))
+    if "cfg" in given:
+        command.cfg = given["cfg"][-1]
+    named = {setting.name for setting in command.settings}
+    if "batch_size" in given and "DATA.BATCH_SIZE_EVAL" not in named:
+        command.settings.append(Setting("DATA.BATCH_SIZE_EVAL", given["batch_size"][-1], COMMAND_LINE, "-batch_size"))
+    for name, value in overrides:
+        if name in named:
+            command.notices.append(f"{name} is given more than once: the last override, {show(value)}, is used")
+        named.add(name)
+        command.settings.append(Setting(name, value, COMMAND_LINE, COMMAND_LINE))
+    return command
+
+
+def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any]]]:
+    """Flag name -> its values in order, and (key, value) of each override."""
+    given: dict[str, list[str]] = {}
+    overrides: list[tuple[str, Any]] = []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if _is_flag(word):
+            name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
+            name = name.replace("-", "_")
+            flag = FLAGS.get(name)
+            if name in _GONE:
+                raise UserError(f"-{name} is gone: {_GONE[name]}")
+            if flag is None:
+                raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
+            if flag.argument is None:
+                if equals:
+                    raise UserError(f"-{name} takes no value: write -{name} alone, or leave it out")
+            elif not equals:
+                if not words or _is_flag(words[0]):
+                    raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
+                value = words.pop(0)
+            if value == "=":
+                raise UserError(f"-{name}: no spaces stand around '=': write -{name}={words[0] if words else 'VALUE'}")
+            if name == "output" and value.endswith((".yaml", ".yml")):
+                raise UserError(f"-output={value} is to be a folder: did you mean '-cfg={value}'?")
+            if name == "cfg" and not value:
+                raise UserError(
+                    "-cfg needs a value: a YAML file or the name of a recipe; "
+                    f"'{program('inspect recipes')}' lists them"
+                )
+            if name == "import" and not value.strip():
+                raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
+            given.setdefault(name, []).append(value)
+        else:
+            key, equals, value = word.partition("=")
+            if not equals:
+                if not words or _is_flag(words[0]):
+                    if key in keys():
+                        raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
+                    raise UserError(
+                        f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}"
+                    )
+                value = words.pop(0)
+                if value == "=":
+                    raise UserError(f"{key}: no spaces stand around '=': write {key}={words[0] if words else 'VALUE'}")
+            overrides.append((key, _typed(key, value)))
+    return given, overrides
+
+
+def without(argv: Sequence[str], dropped: Sequence[str]) -> list[str]:
+    """The words of a command line that has been read, without flags and overrides of these keys."""
+    kept: list[str] = []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        name = word.partition("=")[0]
+        flag = FLAGS[name.lstrip("-").replace("-", "_")] if _is_flag(word) else None
+        taken = [word, *([words.pop(0)] if takes_next_word(word) else [])]
+        if (name if flag is None else flag.key) not in dropped:
+            kept += taken
+    return kept
+
+
+def takes_next_word(word: str) -> bool:
+    """Whether a flag, or a key, needs a value that is not in the same word."""
+    if not _is_flag(word):
+        return "=" not in word
+    flag = FLAGS.get(word.lstrip("-").replace("-", "_"))  # none with = and its value
+    return flag is not None and flag.argument is not None
+
+
+def _is_flag(word: str) -> bool:
+    if not word.startswith("-"):
+        return False
+    try:
+        float(word)
+    except ValueError:
+        return True
+    return False
+
+
+def _typed(name: str, value: str) -> Any:
+    """Texts and numbers are parsed by their key; YAML parses anything else (true, a list)."""
+    key = keys().get(name)
+    if key and key.kind == "path" and key.optional and not value.strip():
+        raise UserError(f"command line: {name} is empty: is a shell variable not set? Leave it out, or write None")
+    if key and key.kind == "path" and value == "~":  # a path on a command line, nothing in a file
+        return os.path.expanduser(value)
+    if key and key.kind not in ("bool", "switch"):
+        return value
+    try:
+        return parse_yaml(value)
+    except ValueError:
+        return value
+
+
+def called_here(name: str, value: str = "") -> str:
+    """How the flag or key that is called ``name`` here or in other tools is written, empty for a name of nothing.
+
+    Args:
+        value: what it is to be set to; empty: the help's word for it.
+    """
+    name = name.lower().replace("-", "_")
+    ours = name if name in FLAGS else OTHER_NAMES.get(name, "")
+    flag = FLAGS.get(ours)
+    if flag is None:
+        return ours and f"{ours} {value or 'VALUE'}"
+    return f"-{ours}={value or flag.argument}" if flag.argument else f"-{ours}"
+
+
+def key_called(name: str) -> str:
+    """The key that ``name`` is a flag or another tool's word for, or an empty text."""
+    ours = OTHER_NAMES.get(name.lower(), name.lower())
+    return (FLAGS[ours].key or "") if ours in FLAGS else ours if ours in keys() else ""
+
+
+def _closest_flag(name: str) -> str:
+    called = called_here(name)
+    if called:
+        return f"write {called}"
+    near = difflib.get_close_matches(name.lower(), list(FLAGS), n=1, cutoff=0.5)
+    if near:
+        return f"did you mean '-{near[0]}'?"
+    return (
+        f"valid flags: {', '.join(f'-{flag}' for flag in FLAGS)}; keys are written without a dash: TRAIN.BASE_LR 3e-4"
+    )
+
+
+def _guess(word: str) -> str:
+    if word in recipes.names():
+        return f": did you mean '-cfg={word}'?"
+    if word.endswith((".yaml", ".yml")):
+        return f": did you mean '-cfg={word}'?"
+    called = called_here(word)
+    return f": did you mean '{called}'?" if called else ": write TRAIN.BASE_LR 3e-4, for example"

@@ -1,0 +1,408 @@
+"""From the command line to one frozen configuration."""
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yacs.config import CfgNode
+
+from .. import plugins, registry
+from ..runtime.environment import program
+from ..runtime.errors import UserError
+from ..runtime.help_pages import COLUMNS, HELP
+from ..runtime.printing import without_credentials
+from . import checks, command_line, files, help, own_imports, recipes
+from .key import COMMAND_LINE, ConfigView, Mismatch, Setting, TooLarge, show
+from .table import default_config, keys, keys_of, leaves, put, tables_of
+
+_FITTED = "follows from other keys"  # the source of a value that nobody set and that is not the default
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The merged configuration and where it comes from.
+
+    Args:
+        values: the frozen tree, for example ``values.DATA.BATCH_SIZE``.
+        sources: dotted key -> "default", the file, "command line", or what the value follows from.
+        notices: lines for the log.
+        show: whether -show_config was given.
+        argv: the command line that was read.
+        recipe: the name of the YAML file without its ending; of the dataset, if there is no file.
+        recipe_epochs: TRAIN.NUM_EPOCHS as the files have it, whatever the command line says.
+    """
+
+    values: CfgNode
+    sources: dict[str, str]
+    notices: list[str]
+    show: bool
+    argv: list[str]
+    recipe: str
+    recipe_epochs: int
+
+    def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> "Configuration":
+        """The same with another value of one key, and a notice that says why, if that has to be told."""
+        values = self.values.clone()
+        values.defrost()
+        put(values, name, value)
+        values.freeze()
+        notices = [*self.notices, *([notice] if notice else [])]
+        return dataclasses.replace(self, values=values, sources={**self.sources, name: source}, notices=notices)
+
+    def describe(self) -> str:
+        """The tree as YAML, with the source of each value in a column of comments."""
+        return _describe(self.values, self.sources)
+
+
+def load(
+    argv: Sequence[str], example: str | None = None, is_trusted: bool = True, command: str = "train"
+) -> Configuration:
+    """Read the command line and the files it names; merge over the defaults, check, freeze.
+
+    Args:
+        example: the YAML file to use where the command line names neither a file nor data; data without a file
+            is then an error, names have to be registered, and a dataset that nothing names is guessed from
+            DATA.DATA_PATH. None: only the defaults, and names are looked up by whoever uses them.
+        is_trusted: the modules that the files name in IMPORTS are imported. False for files that came with weights.
+        command: whose help is printed.
+    Raises:
+        UserError: a flag, a file, a key or a value is wrong, or values do not fit together.
+        SystemExit: help was asked for, and printed.
+    """
+    if set(HELP) & set(argv):
+        print(help.help_text(argv, command))
+        raise SystemExit(0)
+    parsed, cfg, settings = _read(argv)
+    if not is_trusted:
+        own_imports.explain_missing(settings)
+    elif imported := own_imports.load(settings, tells=parsed.show):
+        parsed, cfg, settings = _read(argv)  # again, now that their keys are known
+        settings = own_imports.merged(settings, imported)
+    try:
+        return _load(parsed, cfg, settings, example)
+    except UserError as error:
+        if plugins.load_installed():
+            return load(argv, example, is_trusted, command)
+        if not is_trusted:
+            own_imports.explain_missing(settings, error)
+        raise
+
+
+def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, list[Setting]]:
+    """The command line, the file that it names, and all settings of both, in the order in which later ones win."""
+    command = command_line.parse(argv)
+    cfg = command.cfg
+    if cfg is not None:
+        command.notices += filter(None, [recipes.other_than_meant(cfg)])
+    return command, cfg, (files.read(cfg) if cfg else []) + command.settings
+
+
+def _load(
+    command: command_line.CommandLine, cfg: str | None, settings: list[Setting], example: str | None
+) -> Configuration:
+    if cfg is None and example is not None:
+        cfg = _example_unless_data(command.settings, example)
+        settings = (files.read(cfg) if cfg else []) + settings
+    known, renamed, dropped = _accept(settings)
+    if example is not None:
+        known, respelled = _known_names(known)
+        renamed += respelled
+
+    implied = _implied(known)
+    known = {**{setting.name: setting for setting in implied}, **known}
+
+    values = default_config()
+    for setting in known.values():
+        put(values, setting.name, setting.value)
+    recipe_epochs = _recipe_epochs(settings)
+    if example is not None and _reads_no_path(known, values):
+        known, guessed = _with_guessed_dataset(known, values)
+        renamed += guessed
+    chosen = dict(leaves(values))
+    for table in tables_of(values):
+        renamed += table.complete(values, known, settings)
+    given = ConfigView(values, known)
+    if example is not None:
+        checks.check_rooms(given)
+    notices = [*command.notices, *renamed, *dropped, *_told(implied, values), *checks.check(given)]
+    values.freeze()
+
+    sources = {name: known[name].source if name in known else "default" for name in keys()}
+    sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
+    recipe = Path(cfg).stem if cfg else values.DATA.DATASET
+    return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
+
+
+def _implied(known: dict[str, Setting]) -> list[Setting]:
+    """What goes without saying in the file that is named, and nobody says otherwise."""
+    of_files = {name: setting for name, setting in known.items() if setting.source != COMMAND_LINE}
+    place = next((setting.source for setting in of_files.values()), "")
+    return [
+        Setting(name, value, source, place, is_implied=True)
+        for source, values in (table.implied(of_files) for table in registry.key_tables())
+        for name, value in values.items()
+        if name not in known
+    ]
+
+
+def _told(implied: list[Setting], values: CfgNode) -> list[str]:
+    """One line about settings that nobody wrote; in an evaluation about those that it reads."""
+    needless = {name for table in tables_of(values) for name in table.of_training()} if values.EVAL else set()
+    told = [setting for setting in implied if setting.name not in needless]
+    names = ", ".join(f"{setting.name} {show(setting.value)}" for setting in told)
+    return [f"{told[0].place}: from {told[0].source}: {names}"] if told else []
+
+
+def _example_unless_data(settings: list[Setting], example: str) -> str | None:
+    """The example where no data is named, nothing for a dataset that the user registered; any other needs a recipe."""
+    given = {setting.name: setting for setting in settings}
+    named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
+    reason = ""
+    if named is None:
+        return example
+    if named.name == "DATA.DATASET":
+        name = registry.known_name("dataset", str(named.value))
+        package = registry.package_of("dataset", name)
+        if package is None:
+            return None
+    else:
+        guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
+        name, reason = (guess.dataset, guess.reason) if guess else ("", "")
+        package = registry.package_of("dataset", name) or "images"
+    recipe = registry.RECIPES.get(name, registry.RECIPES[package])
+    raise recipes.RecipeMissing(
+        f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
+        f"'{program('inspect recipes')}' lists",
+        recipe,
+        reason,
+    )
+
+
+def _reads_no_path(known: dict[str, Setting], values: CfgNode) -> bool:
+    """Whether a path was given that nothing would read: no dataset is named, or a recipe's comes with the package.
+
+    Raises:
+        UserError: path and embedded dataset were given side by side.
+    """
+    path, dataset = known.get("DATA.DATA_PATH"), known.get("DATA.DATASET")
+    if values.DATA.DATA_PATH is None or path is None:
+        return False
+    if dataset is None:
+        return True
+    if dataset.value not in registry.EMBEDDED:
+        return False
+    if dataset.source == path.source:
+        raise UserError(
+            f"DATA.DATA_PATH {path.value} ({path.place}): dataset {dataset.value} comes with the package and reads no "
+            "path: leave it out, or name the dataset that is there"
+        )
+    return True
+
+
+def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[dict[str, Setting], list[str]]:
+    """Look at what is at DATA.DATA_PATH."""
+    path, named = values.DATA.DATA_PATH, known.get("DATA.DATASET")
+    instead = f" instead of {named.value} ({named.place}), which reads no path" if named else ""
+    guess = registry.guess_dataset(path, values.TASK)
+    if guess is None:
+        raise UserError(
+            f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].place}): no dataset that reads it is named, and what "
+            "is there is not recognised (class folders below train and val, train_list.txt, annotations of COCO, VOC "
+            "or YOLO, label maps, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
+            + ", ".join(sorted(registry.DATASETS))
+        )
+    values.DATA.DATASET = guess.dataset
+    setting = Setting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
+    return {**known, setting.name: setting}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
+
+
+def _recipe_epochs(settings: list[Setting]) -> int:
+    """TRAIN.NUM_EPOCHS before the command line changes it."""
+    key = keys()["TRAIN.NUM_EPOCHS"]
+    in_files = [setting for setting in settings if setting.name == key.name and setting.source != COMMAND_LINE]
+    return key.parse(in_files[-1].value) if in_files else key.default
+
+
+def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[str]]:
+    """Names of model, dataset and task as they are registered; notices about other spellings."""
+    notices = []
+    for name, kind in (("MODEL.NAME", "model"), ("DATA.DATASET", "dataset"), ("TASK", "task")):
+        setting = known.get(name)
+        if setting is None:
+            continue
+        try:
+            value = registry.known_name(kind, setting.value)
+        except UserError as error:
+            raise UserError(f"{setting.place}: {name}: {error}") from None
+        if value != setting.value:
+            notices.append(f"{setting.place}: {name} {show(setting.value)} is called '{value}' here")
+            if kind == "model" and registry.is_of_weights(setting.value):
+                notices[-1] += ", and does not load its weights: -pretrained=NAME does"
+            known = {**known, name: dataclasses.replace(setting, value=value)}
+    return known, notices
+
+
+def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], list[str]]:
+    """The last setting of each key with its value parsed; notices of PaddleViT's other names, and of keys that it alone
+    has."""
+    tables = registry.key_tables()
+    names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
+    values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
+    needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
+    gone = {name: known for table in tables for name, known in table.gone.items()}
+    _refuse_models_not_here(settings)
+    known: dict[str, Setting] = {}
+    notices: list[str] = []
+    dropped: dict[str, str] = {}
+    for setting in settings:
+        if setting.name in gone:
+            earlier, instead = gone[setting.name]
+            if setting.value not in (earlier, str(earlier)):  # such as a run before has recorded it
+                raise UserError(f"{setting.place}: {setting.name} is gone: {instead}")
+            continue
+        if setting.name in needless:
+            why = needless[setting.name]
+            if setting.value is None:
+                continue
+            dropped[setting.name] = f"{setting.place}: {setting.name} does not exist here and is not needed: {why}"
+            continue
+        ours = names.get(setting.name)
+        if ours is not None:
+            notices.append(f"{setting.place}: {setting.name} is called {ours} here")
+            setting = dataclasses.replace(setting, name=ours)
+        if setting.name not in keys():
+            raise UserError(_unknown_key(setting) + _unknown_model(setting, settings))
+        if setting.name == "BASE":
+            raise UserError(f"{setting.place}: BASE belongs in a YAML file: name the file with -cfg=FILE")
+        value = setting.value
+        renamed = values.get((setting.name, str(value).lower()))
+        if renamed is not None:
+            notices.append(f"{setting.place}: {setting.name} {show(value)} is called '{renamed}' here")
+            value = renamed
+        known[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, settings))
+    return known, notices, list(dropped.values())
+
+
+def _refuse_models_not_here(settings: list[Setting]) -> None:
+    """A file of PaddleViT whose model is not here says so, and not first that the keys of this model are unknown."""
+    last = {setting.name: setting for setting in settings}
+    name, family = last.get("MODEL.NAME"), last.get("MODEL.TYPE")
+    refused = [setting for setting in (name,) if setting is not None and registry.not_here(str(setting.value))]
+    # Its masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.
+    if family is not None and str(family.value).upper() == "MAE":
+        refused += [family] if name is None or registry.package_of("model", str(name.value)) else []
+    for setting in refused:
+        try:
+            registry.known_name("model", str(setting.value))
+        except UserError as error:
+            raise UserError(f"{setting.place}: {setting.name}: {error}") from None
+
+
+def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:
+    key = keys()[setting.name]
+    try:
+        return key.parse(value)
+    except Mismatch as mismatch:
+        message = f"{setting.place}: {setting.name} is {show(value)}: expected {key.expected()}"
+        message += f"; {mismatch}" if isinstance(mismatch, TooLarge) else ""
+        raise UserError(message + _unknown_model(setting, settings)) from None
+
+
+def _unknown_key(setting: Setting) -> str:
+    name = setting.name if setting.name.isprintable() else show(setting.name)
+    value = "a section" if isinstance(setting.value, dict) else show(setting.value)
+    if isinstance(setting.value, dict) and any(key.startswith(f"{name.upper()}.") for key in keys()):
+        return f"{setting.place}: {name} is not a known section: sections and keys are in capitals: {name.upper()}"
+    is_a_word = name.islower() and "." not in name and setting.source == COMMAND_LINE
+    called = command_line.called_here(name, str(setting.value)) if is_a_word else ""
+    advice = f"write {called}" if called else f"the closest is {closest_key(setting.name)}"
+    return f"{setting.place}: {name} ({value}) is not a known key: {advice}"
+
+
+def closest_key(name: str) -> str:
+    """The key that is spelled most like ``name``; one that ends in the same word, or in one that other tools have for
+    it, comes first."""
+    upper = name.upper()
+    end = upper.rsplit(".", 1)[-1]
+    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
+    meant = command_line.key_called(end)
+    candidates = same_end or ([meant] if meant else list(keys()))
+    return difflib.get_close_matches(upper, candidates, n=1, cutoff=0.0)[0]
+
+
+def _unknown_model(setting: Setting, settings: list[Setting]) -> str:
+    """A hint for a MODEL key or value that belongs to another family of models than the ones there are."""
+    if not setting.name.startswith("MODEL.") or setting.source == COMMAND_LINE:
+        return ""
+    names = [str(other.value) for other in settings if other.name == "MODEL.NAME"]
+    if not names or names[-1] in registry.MODELS:
+        return ""
+    near = registry.closest(names[-1], list(registry.MODELS)).strip()
+    return f"; MODEL.NAME {show(names[-1])} is not a known model{': ' + near if near else ''}"
+
+
+def dump_yaml(values: CfgNode) -> str:
+    """A YAML file of the task's keys that ``load`` turns into equal values, apart from passwords and tokens in
+    addresses (BASE is left out: its files are merged)."""
+    return "".join(f"{line}\n" for line, _ in _lines(values))
+
+
+def _describe(values: CfgNode, sources: dict[str, str]) -> str:
+    """The same tree with the source of each value in a column of comments. A long value pushes its comment aside, a
+    very long one puts it on the line above; a source that is too long is cut to its end."""
+    lines = _lines(values)
+    column = max(len(line) for line, _ in lines if len(line) <= COLUMNS // 2)
+    described = []
+    for line, name in lines:
+        if name is None:
+            described.append(line)
+            continue
+        left = COLUMNS - len(line) - len("  # ")
+        source = sources[name]
+        if left < len("command line"):
+            described += [f"{line[: len(line) - len(line.lstrip())]}# {_end(source, COLUMNS // 2)}", line]
+            continue
+        source = _end(source, left)
+        described.append(f"{line:<{min(column, COLUMNS - len(source) - len('  # '))}}  # {source}")
+    return "\n".join(described)
+
+
+def _end(text: str, length: int) -> str:
+    return text if len(text) <= length else f"...{text[3 - length :]}"
+
+
+def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
+    """Lines of YAML; those of a key with its dotted name, those of a section with None."""
+    known = keys_of(values)
+    lines: list[tuple[str, str | None]] = []
+    open_sections: list[str] = []
+    for name, value in leaves(values):
+        *sections, last = name.split(".")
+        if name == "BASE" or name not in known:
+            continue
+        for depth, section in enumerate(sections):
+            if open_sections[: depth + 1] != sections[: depth + 1]:
+                lines.append((f"{'  ' * depth}{section}:", None))
+        open_sections = sections
+        lines.append((f"{'  ' * len(sections)}{last}: {_scalar(_public(value))}", name))
+    return lines
+
+
+def _public(value: Any) -> Any:
+    """A value without the passwords and tokens of addresses: what is written here is kept and shown."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_public, value))
+    return without_credentials(value) if isinstance(value, str) else value
+
+
+def _scalar(value: Any) -> str:
+    quoted = isinstance(value, str) and not value.isprintable()
+    text = yaml.safe_dump(
+        value, default_flow_style=True, default_style='"' if quoted else None, width=10**6, allow_unicode=True
+    )
+    return text.replace("\n...\n", "").strip()

@@ -1,0 +1,11 @@
+"""What packages may ask of one another. Everything else about an object is private.
+
+- ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``Samples``)
+- ``model``: a network with its variants, key maps and ordered layers
+- ``task``: what the engine asks of a subject: training, evaluation, prediction and export; ``metrics``: its scores
+- ``figures``: tables, images and point sets that a task hands to the report
+- ``truth``: what tables of scored samples hold of the truth
+- ``prediction``: inputs without labels, and what is written of them and of an evaluation
+- ``sample_checks``: finite numbers, labels in range; ``sample_names``: samples by the names that others give them;
+  ``sample_groups``: which samples belong together
+"""

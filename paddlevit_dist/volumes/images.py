@@ -1,0 +1,138 @@
+"""Three orthogonal slices of a volume with its landmarks, as an image."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from ..runtime.lettering import legend, letters
+
+Colour = tuple[int, int, int]
+_FOUND, _TRUE, _NOT_SHOWN = (255, 70, 70), (80, 230, 80), (130, 130, 130)
+_SHORTEST_SIDE, _LONGEST_SIDE = 256, 768  # pixels; the latter of thin volumes
+_GAP = 6
+_DIRECTIONS = (("axial", 1, 2), ("coronal", 0, 2), ("sagittal", 0, 1))  # name, rows, columns
+_NUMBER_PX = 12
+_ENDS = (("I", "S"), ("P", "A"), ("L", "R"))  # where depth, height and width begin and end
+
+
+def orthogonal_slices(
+    volume: np.ndarray,
+    spacing: Sequence[float],
+    found: np.ndarray | None,
+    true: np.ndarray | None = None,
+    centre: np.ndarray | None = None,
+    shows_sides: bool = False,
+    names: Sequence[str] | None = None,
+    classes: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
+    """Axial, coronal and sagittal slices side by side, in true proportions, upright: anterior or superior is up.
+
+    Landmarks are projected onto each slice: crosses if they lie within two voxels of it, small dots if not; found ones
+    red, true ones green.
+
+    Args:
+        volume: (depth, height, width), shown from 0 (black) to 1 (white).
+        spacing: millimetres (depth, height, width).
+        found: voxel positions (landmarks, 3), or None; NaN are left out.
+        true: likewise.
+        centre: the voxel that all three slices go through; None for the median of the landmarks.
+        shows_sides: write the patient's sides at the edges (left, right, anterior, posterior, superior, inferior).
+        names: of the landmarks: each mark gets its number in a list to the right of the slices.
+        classes: of the voxels, uint8 of the volume's shape, and by class a colour with its opacity, float32 (256, 4),
+            0 to 255 and 0 to 1; None: none are shown.
+    Returns:
+        uint8 (height, width, 3).
+    """
+    if centre is None:
+        centre = _middle(volume.shape, true if found is None else found)
+    index = np.clip(np.rint(centre).astype(int), 0, np.array(volume.shape) - 1)
+    sides = [length * step for length, step in zip(volume.shape, spacing)]
+    scale = min(_SHORTEST_SIDE / min(sides), _LONGEST_SIDE / max(sides))
+    shown = [(points, colour) for points, colour in ((true, _TRUE), (found, _FOUND)) if points is not None]
+    panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names, classes) for axis in range(3)]
+    height = max(panel.shape[0] for panel in panels)
+    if names is not None:
+        panels.append(_list_of(names, shown, height))
+        height = max(height, panels[-1].shape[0])
+    columns = []
+    for panel in panels:
+        filled = np.zeros((height, panel.shape[1] + _GAP, 3), dtype=np.uint8)
+        filled[: panel.shape[0], : panel.shape[1]] = panel
+        columns.append(filled)
+    return np.concatenate(columns, axis=1)[:, :-_GAP]
+
+
+def _middle(shape: Sequence[int], points: np.ndarray | None) -> np.ndarray:
+    if points is None or not np.isfinite(points).all(axis=1).any():
+        return (np.array(shape) - 1) / 2
+    return np.nanmedian(points, axis=0)
+
+
+def _panel(
+    volume: np.ndarray,
+    spacing: Sequence[float],
+    index: np.ndarray,
+    axis: int,
+    scale: float,
+    shown: Sequence[tuple[np.ndarray, Colour]],
+    shows_sides: bool,
+    names: Sequence[str] | None,
+    classes: tuple[np.ndarray, np.ndarray] | None,
+) -> np.ndarray:
+    title, rows, columns = _DIRECTIONS[axis]
+    plane = volume.take(index[axis], axis=axis)
+    grey = np.rint(plane.clip(0, 1) * 255).astype(np.uint8)
+    zoom = np.array([spacing[rows] * scale, spacing[columns] * scale])  # pixels per voxel
+    size = np.maximum(np.rint(np.array(grey.shape) * zoom).astype(int), 1)
+    image = Image.fromarray(grey[::-1])  # arrays begin inferior and posterior
+    image = image.resize((size[1], size[0]), Image.BILINEAR).convert("RGB")
+    if classes is not None:
+        own = Image.fromarray(np.ascontiguousarray(classes[0].take(index[axis], axis=axis)[::-1]))
+        colours, opacity = np.split(classes[1][np.asarray(own.resize(image.size, Image.NEAREST))], [3], axis=2)
+        mixed = (1 - opacity) * np.asarray(image) + opacity * colours
+        image = Image.fromarray(np.rint(mixed).astype(np.uint8))
+    drawing = ImageDraw.Draw(image)
+    is_numbered = set()
+    for points, colour in shown[::-1]:  # what was found gets the number, and its mark lies beneath that of the truth
+        for number in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
+            point = points[number]
+            row, column = (point[[rows, columns]] + 0.5) * zoom
+            row = size[0] - row
+            _mark(drawing, (row, column), colour, is_near=abs(point[axis] - index[axis]) <= 2)
+            if names is not None and number not in is_numbered:
+                is_numbered.add(number)
+                image.paste(colour, (int(column) + 5, int(row) - _NUMBER_PX), letters(str(number + 1), _NUMBER_PX))
+    drawing.text((4, 4), f"{title} {index[axis]}", fill=(255, 255, 255))
+    if shows_sides:
+        _write_sides(drawing, image.size, _ENDS[rows][::-1], _ENDS[columns])
+    return np.asarray(image)
+
+
+def _list_of(names: Sequence[str], shown: Sequence[tuple[np.ndarray, Colour]], height: int) -> np.ndarray:
+    """Numbers and names beside the colour of their marks, grey for what is not shown."""
+    colours = [[colour for points, colour in shown if np.isfinite(points[n]).all()] for n in range(len(names))]
+    entries = [(f"{n + 1} {name}", (colours[n] or [_NOT_SHOWN])[-1]) for n, name in enumerate(names)]
+    return np.asarray(legend(entries, height, ink="white", paper="black"))
+
+
+def _write_sides(
+    drawing: ImageDraw.ImageDraw, size: tuple[int, int], rows: Sequence[str], columns: Sequence[str]
+) -> None:
+    """Letters at the middle of the four edges of a panel of ``size`` (width, height)."""
+    width, height = size
+    places = {(width // 2, 16): rows[0], (width // 2, height - 14): rows[1]}
+    places.update({(4, height // 2): columns[0], (width - 10, height // 2): columns[1]})
+    for place, letter in places.items():
+        drawing.text(place, letter, fill=(255, 220, 90))
+
+
+def _mark(
+    drawing: ImageDraw.ImageDraw, place: tuple[float, float], colour: tuple[int, int, int], is_near: bool
+) -> None:
+    row, column = place
+    if not is_near:
+        drawing.point([(column, row), (column + 1, row), (column, row + 1), (column + 1, row + 1)], fill=colour)
+        return
+    drawing.line([(column - 4, row), (column + 4, row)], fill=colour)
+    drawing.line([(column, row - 4), (column, row + 4)], fill=colour)

@@ -1,0 +1,186 @@
+"""Unusual image files are converted as Pillow does; unreadable ones are named, or replaced on request."""
+
+import io
+import os
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.quarantine import Replacements, Unreadable, read_quarantine, write_quarantine
+from paddlevit_dist.images.data.reading import Reading, UnreadableImage, decode_image
+from paddlevit_dist.runtime.errors import UserError
+
+# What the package silences for a run, pytest shows again.
+pytestmark = pytest.mark.filterwarnings("ignore:Palette images with Transparency", "ignore:Corrupt EXIF data")
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (12, 17, 3), dtype=np.uint8)
+RGB = Image.fromarray(PIXELS)
+
+
+def encode(image, form, **options):
+    out = io.BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def palette(transparency):
+    return encode(RGB.quantize(16), "PNG", transparency=transparency)
+
+
+def animation():
+    return encode(RGB, "GIF", save_all=True, append_images=[Image.new("RGB", (17, 12)), RGB.rotate(180)])
+
+
+def wide_grey():
+    return encode(Image.fromarray(PIXELS[..., 0].astype(np.uint16) * 257), "PNG")
+
+
+KINDS = {
+    "CMYK": encode(RGB.convert("CMYK"), "JPEG"),
+    "16 bit": wide_grey(),
+    "palette": encode(RGB.quantize(16), "PNG"),
+    "palette with one transparent colour": palette(3),
+    "palette with transparency per colour": palette(bytes(range(16))),
+    "alpha": encode(Image.fromarray(np.dstack([PIXELS, PIXELS[..., 0]])), "PNG"),
+    "grey with alpha": encode(RGB.convert("LA"), "PNG"),
+    "one bit": encode(RGB.convert("1"), "PNG"),
+    "grey": encode(RGB.convert("L"), "JPEG"),
+    "float": encode(Image.fromarray(PIXELS[..., 0].astype(np.float32)), "TIFF"),
+    "animated GIF": animation(),
+    "WebP": encode(RGB, "WEBP"),
+    "BMP": encode(RGB, "BMP"),
+    "PPM": encode(RGB, "PPM"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_odd_kinds_are_converted_as_pillow_does_and_without_a_word(kind, mode):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = Image.open(io.BytesIO(KINDS[kind])).convert(mode)
+    image = decode_image(KINDS[kind], "x", mode)
+    assert image.mode == mode
+    np.testing.assert_array_equal(np.asarray(image), np.asarray(expected))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_rotation_is_an_option(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    encoded = encode(RGB, "PNG", exif=exif)
+    np.testing.assert_array_equal(decode_image(encoded, "x", "RGB"), PIXELS)
+    turned = decode_image(encoded, "x", "RGB", Reading(exif_rotate=True))
+    np.testing.assert_array_equal(turned, ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))))
+    assert (turned.size != RGB.size) == (orientation >= 5)
+
+
+def test_damaged_exif_data_do_not_make_an_image_unreadable():
+    encoded = encode(RGB, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + b"\x01" * 30)
+    np.testing.assert_array_equal(
+        decode_image(encoded, "x", "RGB", Reading(exif_rotate=True)), decode_image(encoded, "x", "RGB")
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoded", "reason"),
+    [
+        (b"", "the file is empty"),
+        (bytes(100), "not an image in a format that Pillow knows"),
+        (b"some words", "not an image in a format that Pillow knows"),
+        (encode(RGB, "JPEG")[:-200], "truncated"),
+        (encode(RGB, "PNG")[:-200], "truncated|broken|incomplete"),
+        (encode(RGB, "PNG")[:20], "."),
+    ],
+)
+def test_unreadable_kinds_are_named_with_the_reason(encoded, reason):
+    with pytest.raises(UnreadableImage, match=rf"^a/b.jpg cannot be read as an image: .*({reason})") as caught:
+        decode_image(encoded, "a/b.jpg", "RGB")
+    assert "\n" not in str(caught.value)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (copy.path, copy.reason, str(copy)) == ("a/b.jpg", caught.value.reason, str(caught.value))
+
+
+def test_a_gigantic_image_names_its_size_and_the_key_before_it_is_decoded(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", Reading().max_pixels)  # Pillow's own; other tests raise it
+    large, gigantic = (encode(Image.new("1", size), "PNG") for size in ((300, 200), (30_000, 20_000)))
+    with pytest.raises(UnreadableImage, match=r"x.png .* size 300 x 200 pixels .* 1000 pixels; raise DATA.MAX_PIXELS"):
+        decode_image(large, "x.png", "RGB", Reading(max_pixels=1000))
+    with pytest.raises(UnreadableImage, match=r"size 600000000 pixels is above the limit of 89478485 pixels; raise"):
+        decode_image(gigantic, "x.png", "RGB")
+
+
+def test_the_limit_can_be_above_pillows_own():
+    before = Image.MAX_IMAGE_PIXELS
+    try:
+        Image.MAX_IMAGE_PIXELS = 10
+        encoded = encode(RGB, "PNG")
+        assert decode_image(encoded, "x", "RGB", Reading(max_pixels=12 * 17)).size == (17, 12)
+        with pytest.raises(UnreadableImage, match="DATA.MAX_PIXELS"):
+            decode_image(encoded, "x", "RGB", Reading(max_pixels=12 * 17 - 1))
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Six images of two classes, of which 1, 2 and 5 cannot be read."""
+    for name in ("ant", "bee"):
+        folder = tmp_path / "data" / "train" / name
+        folder.mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (4, 4), (number, ord(name[0]), 0)).save(folder / f"{number}.png")
+    for bad in ("ant/1.png", "ant/2.png", "bee/2.png"):
+        (tmp_path / "data" / "train" / bad).write_bytes(b"")
+    (tmp_path / "cache").mkdir()
+    return ClassFolders(str(tmp_path / "data"), "train", tmp_path / "cache")
+
+
+def test_the_next_readable_image_takes_the_place_and_brings_its_label(images, tmp_path):
+    replacements = Replacements(tmp_path)
+    for _ in range(2):
+        read = [replacements.read(images.read, index, images) for index in range(6)]
+        assert [image.getpixel((0, 0))[:2] for image, _ in read] == [
+            (0, ord("a")), (0, ord("b")), (0, ord("b")), (0, ord("b")), (1, ord("b")), (0, ord("a"))
+        ]  # fmt: skip
+        assert [label for _, label in read] == [0, 1, 1, 1, 1, 0]
+    other = pickle.loads(pickle.dumps(replacements))
+    assert other.read(images.read, 2, images)[1] == 1  # whatever was read before
+
+
+def test_each_unreadable_image_is_listed_once(images, tmp_path):
+    replacements = Replacements(tmp_path)
+    assert replacements.collect() == []
+    for copy in (replacements, pickle.loads(pickle.dumps(replacements))):
+        for index in (5, 1, 2, 1):
+            copy.read(images.read, index, images)
+    root = tmp_path / "data" / "train"
+    expected = [Unreadable(str(root / bad), "the file is empty") for bad in ("ant/1.png", "ant/2.png", "bee/2.png")]
+    assert replacements.collect() == expected
+    write_quarantine(tmp_path / "list.tsv", expected)
+    assert (tmp_path / "list.tsv").read_text().splitlines()[:2] == [
+        "path\treason",
+        f"{root}/ant/1.png\tthe file is empty",
+    ]
+    assert read_quarantine(tmp_path / "list.tsv") == expected
+
+
+def test_odd_names_do_not_break_the_list(tmp_path):
+    path = os.fsdecode(b"a\tb\nc\xe9.jpg")
+    write_quarantine(tmp_path / "list.tsv", [Unreadable.of(UnreadableImage(path, "two\nlines"))])
+    assert read_quarantine(tmp_path / "list.tsv") == [("a\\tb\\nc\udce9.jpg", "two\\nlines")]
+    (tmp_path / "list.tsv").write_bytes(b"a.jpg\tempty\nb.jp")  # the last line is still being written
+    assert read_quarantine(tmp_path / "list.tsv") == [("a.jpg", "empty")]
+
+
+def test_nothing_but_unreadable_images_is_another_mistake(images, tmp_path):
+    for file in (tmp_path / "data" / "train").rglob("*.png"):
+        file.write_bytes(b"")
+    with pytest.raises(UserError, match=r"6 images in a row from .*/bee/1.png on cannot be read.*look at -data_path"):
+        Replacements(tmp_path).read(images.read, 4, images)
+    with pytest.raises(ZeroDivisionError):  # a mistake in the program
+        Replacements(tmp_path).read(lambda index: 1 // 0, 0, images)

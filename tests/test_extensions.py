@@ -1,0 +1,111 @@
+"""Each extension, and each subject but classification, is a folder that can be deleted: what it adds is unknown then,
+and everything else is as before."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.processes import ROOT, run_command
+
+from paddlevit_dist import extensions
+
+# One process that knows this copy alone, for an editable install would serve the folder that was deleted: a training of
+# two updates, an evaluation and a prediction; then words that only the extension knows.
+PROGRAM = """
+import os, sys
+here, repository = os.getcwd(), sys.argv.pop(1)
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+sys.path = [here] + [place for place in sys.path if os.path.realpath(place or here) != repository]
+os.environ["PYTHONPATH"] = here
+from paddlevit_dist.__main__ import _carry_out
+from paddlevit_dist.runtime.errors import UserError
+
+small = "MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 TRAIN.WARMUP_EPOCHS 0"
+for command in (
+    f"train -cfg=vit_digits -ngpus=1 -num_workers=0 -batch_size=700 -epochs=1 -output=run {small}",
+    "evaluate -cfg=run/config.yaml -pretrained=run -output=scored",
+    "predict run image.png -output=found",
+):
+    _carry_out(command.split())
+for words in sys.argv[1:]:
+    try:
+        _carry_out(words.split())
+    except UserError as error:
+        print(f"{words}: {error}")
+own = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "paddlevit_dist"}
+strange = [name for name, module in own.items() if not module.__spec__.origin.startswith(here)]
+assert len(own) > 100 and strange == [], strange
+"""
+UNKNOWN = {
+    "cpu": {},
+    "diagnosis": {
+        "doctor -h": "no command 'doctor'",
+        "train -selftest": "-selftest is not a known flag",
+        "train PROFILE 3": "command line: PROFILE (3) is not a known key",
+    },
+    "report": {
+        "report run": "no command 'report'",
+        "train REPORT false": "command line: REPORT (False) is not a known key",
+    },
+    "leaks": {"train -without_leaks": "-without_leaks is not a known flag"},
+    "comparing": {
+        "compare run run": "no command 'compare'",
+        "train -per_sample=a.csv": "-per_sample is not a known flag",
+        "train -seeds=2": "-seeds is not a known flag",
+    },
+    "exporting": {
+        "export -h": "no command 'export'",
+        "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
+    },
+}
+SUBJECTS = ("points", "volumes", "images/detection", "images/segmentation")
+
+
+@pytest.mark.parametrize("extension", extensions.EXTENSIONS)
+def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, extension):
+    ended = in_a_copy_without(extension, tmp_path)
+    assert ended.code == 0, ended.err
+    events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [event["update"] for event in events if event["kind"] == "training"] == [2]
+    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
+    assert (tmp_path / "run/report.html").is_file() == (extension != "report")
+    for words, said in UNKNOWN[extension].items():
+        assert f"{words}: {said}" in ended.out
+
+
+def test_without_all_other_subjects_one_classifies(tmp_path):
+    ended = in_a_copy_without(" ".join(SUBJECTS), tmp_path, words=["train -dataset=coco"])
+    assert ended.code == 0, ended.err
+    assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
+    assert "train -dataset=coco: " in ended.out and "'coco'" in ended.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_no_subject_needs_another_to_be_deleted_too(tmp_path, subject):
+    ended = in_a_copy_without(subject, tmp_path, words=[])
+    assert ended.code == 0, ended.err
+
+
+def test_the_test_sees_an_import_of_a_wing_by_the_core(tmp_path):
+    ended = in_a_copy_without("comparing", tmp_path, "from ..comparing import scores\n")
+    assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err
+
+
+def in_a_copy_without(gone, tmp_path, planted="", words=None):
+    """What ``PROGRAM`` says in a copy of the package without these folders, with a line added to the evaluation."""
+    package = tmp_path / "paddlevit_dist"
+    shutil.copytree(ROOT / "paddlevit_dist", package)
+    for folder in gone.split():
+        shutil.rmtree(package / folder)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "image.png")
+    if planted:
+        with open(package / "engine/evaluation.py", "a", encoding="utf-8") as module:
+            module.write(planted)
+    # A fresh process, and the repository is in no variable of its environment.
+    command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), *(UNKNOWN[gone] if words is None else words)]
+    return run_command(command, timeout=120, folder=tmp_path, is_copy=False, PYTHONPATH=str(tmp_path))

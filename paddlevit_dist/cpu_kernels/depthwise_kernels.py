@@ -6,7 +6,7 @@ row of a kernel, and the sums of ``_TILE`` neighbouring columns, which share the
 channels at a time are first copied into a small array whose columns have a margin of zeros, so that no column is a
 special case.
 
-Arguments are addresses of contiguous float32 arrays and their sizes, as in ``row_loops.py``; only
+Arguments are addresses of contiguous float32 arrays and their sizes, as in ``row_kernels.py``; only
 ``image_functions.py`` calls these loops. Each runs on one thread, and equal arguments give equal bits.
 """
 

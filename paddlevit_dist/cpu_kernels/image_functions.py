@@ -68,7 +68,7 @@ def depthwise(x, weight, bias) -> paddle.Tensor:
     """Convolution of each channel with its own kernel, stride 1, zeros around: as large as ``x``.
 
     Args:
-        x: (batch, height, width, channels); channels are a multiple of ``depthwise_loops.LANES``.
+        x: (batch, height, width, channels); channels are a multiple of ``depthwise_kernels.LANES``.
         weight: (channels, 1, K, K), K odd.
         bias: (channels), or None.
     """

@@ -1,4 +1,4 @@
-"""Compiled loops over images (batch, height, width, channels); arguments as in ``row_loops.py``."""
+"""Compiled loops over images (batch, height, width, channels); arguments as in ``row_kernels.py``."""
 
 import numba
 import numpy as np

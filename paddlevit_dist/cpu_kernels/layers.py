@@ -76,7 +76,7 @@ def fits_patches(x: paddle.Tensor, convolution: nn.Layer) -> bool:
 
 
 class DepthwiseConvolution(plain.DepthwiseConvolution):
-    """Fast for a multiple of ``depthwise_loops.LANES`` channels."""
+    """Fast for a multiple of ``depthwise_kernels.LANES`` channels."""
 
     def forward(self, x):
         if applies(x, self) and image_functions().fits_depthwise(x.shape, self.weight.shape):
@@ -122,7 +122,7 @@ class Conv3D(nn.Conv3D):
 
 
 def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
-    """``enlarging.resized_cross_entropy``; None where fast functions do not apply."""
+    """``upsampling.resized_cross_entropy``; None where fast functions do not apply."""
     if not applies(logits):
         return None
     from . import upsampling

@@ -1,7 +1,7 @@
 """What an update does to all parameters in one compiled pass over their memory: the optimizer, the norm of gradients
 and their clipping, the averaged weights.
 
-The tensors stay where they are; the loops (``update_loops``) get their addresses anew in each update. So the state of
+The tensors stay where they are; the loops (``update_kernels``) get their addresses anew in each update. So the state of
 the optimizer and of the averages, their names and what checkpoints hold do not depend on how they were updated. The
 averages have the bits of Paddle's operations, too; the norm is summed in another order. Where a tensor is not a plain
 one of float32 in the host's memory, the engine's own operations compute (``engine/multi_tensor``).

@@ -19,8 +19,8 @@ Size = tuple[int, ...]
 
 @functools.lru_cache(maxsize=64)
 def _places(size: Size, large: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What ``enlarging_loops`` call ``lower``, ``upper`` and ``shares``: centres of pixels are aligned, as in Paddle's
-    bilinear resizing."""
+    """What ``upsampling_kernels`` call ``lower``, ``upper`` and ``shares``: centres of pixels are aligned, as in
+    Paddle's bilinear resizing."""
     parts = []
     for few, many in zip(size, large):
         place = (np.arange(many, dtype=np.float32) + np.float32(0.5)) * (np.float32(few) / np.float32(many))

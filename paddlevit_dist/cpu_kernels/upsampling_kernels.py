@@ -1,7 +1,7 @@
 """Compiled loops of bilinear enlarging: sums of maps, and cross-entropy of logits at the size of their labels.
 
-Arguments are addresses of contiguous arrays and their sizes, as in ``row_loops.py``; only ``enlarging.py`` calls these
-loops. Each runs on one thread, and equal arguments give equal bits.
+Arguments are addresses of contiguous arrays and their sizes, as in ``row_kernels.py``; only ``upsampling.py`` calls
+these loops. Each runs on one thread, and equal arguments give equal bits.
 
 ``lower``, ``upper`` (int64) and ``shares`` (float32) say, for each row of the large image and then for each of its
 columns, between which two of the small one it lies, and the second's share.

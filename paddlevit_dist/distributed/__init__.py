@@ -4,7 +4,7 @@ Importing this package does not import Paddle; each name below loads its module 
 
 - ``devices``, ``tuning``, ``gpu``: how many processes there are, and what each starts with
 - ``launch``, ``payload``, ``failures``, ``leftovers``: a parent starts workers, and learns how they end
-- ``joining``, ``secret``: ranks meet, and know one another
+- ``rendezvous``, ``secret``: ranks meet, and know one another
 - ``status``, ``watchdog``, ``group_watch``: what each rank does, and who notices that one does nothing any more
 - ``exchange``, ``collectives``, ``world``: messages between ranks
 - ``wrapping``, ``batch_norm``: the data-parallel model; ``stops``: all ranks stop, or save, at the same update

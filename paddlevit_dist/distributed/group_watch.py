@@ -1,7 +1,7 @@
 """The watchdog of ranks that Paddle's launcher has started, on one machine or several: no parent of ours sees them.
 
-One thread of each rank keeps the connections on which the ranks have met (``joining``). Each tells rank 0 where it is,
-once a second or so, and rank 0 answers. Who fails, or sees that its own main thread stands still, says so; rank 0
+One thread of each rank keeps the connections on which the ranks have met (``rendezvous``). Each tells rank 0 where it
+is, once a second or so, and rank 0 answers. Who fails, or sees that its own main thread stands still, says so; rank 0
 passes that on, and judges those that are silent or gone. Without rank 0 the others end by themselves.
 
 A rank that cannot run Python is silent, and so named by the others; a timer of the interpreter, in C, ends it.
@@ -82,7 +82,7 @@ class GroupWatch:
     """Watches all ranks of the group from this one, as a context.
 
     Args:
-        peers: from ``joining.meet``.
+        peers: from ``rendezvous.meet``.
         seconds: how long a rank may stand still.
     """
 

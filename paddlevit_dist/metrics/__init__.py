@@ -1,6 +1,6 @@
-"""Classes of single elements, points or pixels: what they are trained with and scored by, wherever they lie.
+"""Classes of single elements, points or pixels: what they are scored by, wherever they lie; ``losses.py`` beside this
+package is what they are trained with.
 
-- ``losses``: sums over the labelled ones, and what these are divided by
 - ``counts``: what was taken for what, and how near to boundaries; without Paddle
 - ``confusion``: the metrics of a task that labels elements
 - ``tables``: what a report tells of them

@@ -102,7 +102,7 @@ DATASETS = _there(
         "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
         "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
         "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
-        "synthetic_rooms": "paddlevit_dist.points.data.packages:SyntheticRooms",
+        "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
         "scenes": "paddlevit_dist.points.data.scenes:Scenes",
         "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
         "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",

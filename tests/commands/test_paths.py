@@ -9,7 +9,7 @@ from support.runs import DIGITS, IMAGES, last_line, run_main, well, write_images
 
 def test_home_folders_are_understood_in_every_option(tmp_path, monkeypatch):
     home = tmp_path / "home"
-    write_images(home / "pictures")
+    write_images(home / "images")
     monkeypatch.chdir(tmp_path)
     arguments = ["-dataset=folder", "-data_path=~/images", "-output=~/runs/one", "DATA.CACHE_FOLDER", "~/cache"]
     well(run_main(*IMAGES, *arguments, HOME=str(home)))

@@ -157,7 +157,7 @@ def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_
 @pytest.mark.long
 def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
     page = "docs/leaks.md"
-    write_leaking(tmp_path / "pictures")
+    write_leaking(tmp_path / "images")
     printed = Session(tmp_path, page).run(page)
     (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
     assert found in text_of(page).splitlines()

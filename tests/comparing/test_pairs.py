@@ -66,7 +66,7 @@ def add_volume(metrics, index: int, model: int) -> None:
 
 
 KINDS = {
-    "pictures": (lambda: ClassificationMetrics(7, list("abcdefg")), add_image, ("top-1", True)),
+    "images": (lambda: ClassificationMetrics(7, list("abcdefg")), add_image, ("top-1", True)),
     "boxes": (lambda: DetectionMetrics(["a", "b"]), add_boxes, ("AP", True)),
     "scenes": (lambda: SemanticMetrics(NAMES), add_scene, ("mIoU", True)),
     "instances": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_instances, ("AP", True)),
@@ -160,7 +160,7 @@ def test_the_interval_of_a_difference_is_that_of_a_slow_loop(tmp_path):
 
 
 def test_samples_that_changed_are_named(tmp_path):
-    found = compare(table_of(tmp_path / "a", "pictures", FIRST), table_of(tmp_path / "b", "pictures", SECOND))
+    found = compare(table_of(tmp_path / "a", "images", FIRST), table_of(tmp_path / "b", "images", SECOND))
     right = []
     for model in (0, 1):
         logits = [np.random.default_rng([index, model]).normal(size=7) for index in range(SAMPLES)]
@@ -189,7 +189,7 @@ def test_what_else_differs_is_warned_of(tmp_path):
 def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):
     first = table_of(tmp_path / "a", "volumes", FIRST)
     with pytest.raises(UserError, match="task volumes there, images here"):
-        compare(first, table_of(tmp_path / "b", "pictures", SECOND))
+        compare(first, table_of(tmp_path / "b", "images", SECOND))
     with pytest.raises(UserError, match=r"2 of 12 are there only, 2 of 12 here only \(such as y\)"):
         compare(first, table_of(tmp_path / "c", "volumes", SECOND, names="abcdefghijyz"))
     with pytest.raises(UserError, match=r"1 of 12 are there only, 0 of 11 here only \(such as l\)"):
@@ -205,7 +205,7 @@ def test_a_folder_without_a_table_and_one_that_is_damaged(tmp_path):
         tables.read(str(tmp_path))
     with pytest.raises(UserError, match="does not exist"):
         tables.read(str(tmp_path / "gone"))
-    table_of(tmp_path / "a", "pictures", FIRST)
+    table_of(tmp_path / "a", "images", FIRST)
     file = tmp_path / "a" / "scored_samples.npz"
     with np.load(file) as arrays:
         changed = {**arrays, "labels": arrays["labels"] + 100}

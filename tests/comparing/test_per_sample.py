@@ -218,7 +218,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
         evaluated=SimpleNamespace(name=names.__getitem__),
         evaluation=SimpleNamespace(table=table),
         record=SimpleNamespace(say=said.append),
-        task=SimpleNamespace(sample_name="pictures"),
+        task=SimpleNamespace(sample_name="images"),
     )
     PerSample(run).evaluation_done({})
     assert said == [f"a row for each of {len(names):,} images: {target}"]

@@ -232,7 +232,7 @@ def test_what_makes_an_interval_rough_is_one_line():
         classified = Classified(np.array(labels), np.array(places), len(names), list(names))
         found = bootstrap(Rated(classified, classified.rates()), len(labels), resamples=100)
         of_class = samples_of_classes("classes", {"labels": classified.labels}, list(names))
-        return rough_note(len(labels), "picture", found, classified.rates(), of_class, ["top-1", "balanced accuracy"])
+        return rough_note(len(labels), "image", found, classified.rates(), of_class, ["top-1", "balanced accuracy"])
 
     assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
     few = note([0, 1] * 10, [0, 0, 1, 1] * 5)
@@ -243,7 +243,7 @@ def test_what_makes_an_interval_rough_is_one_line():
     assert rare == "the interval is rough: b, c, e in fewer than 10 images: it covers less than it says"
     alike = note([0, 1] * 50, [0] * 100)
     assert alike.endswith("; no interval of balanced accuracy: every draw gives the same") and "0 wrong" in alike
-    assert rough_note(5, "picture", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
+    assert rough_note(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
 
 
 def test_an_interval_without_width_is_none_in_files():

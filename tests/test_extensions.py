@@ -40,8 +40,8 @@ strange = [name for name, module in own.items() if not module.__spec__.origin.st
 assert len(own) > 100 and strange == [], strange
 """
 UNKNOWN = {
-    "cpu": {},
-    "diagnosis": {
+    "cpu_kernels": {},
+    "debug": {
         "doctor -h": "no command 'doctor'",
         "train -selftest": "-selftest is not a known flag",
         "train PROFILE 3": "command line: PROFILE (3) is not a known key",
@@ -50,13 +50,13 @@ UNKNOWN = {
         "report run": "no command 'report'",
         "train REPORT false": "command line: REPORT (False) is not a known key",
     },
-    "leaks": {"train -without_leaks": "-without_leaks is not a known flag"},
-    "comparing": {
+    "leakage": {"train -without_leaks": "-without_leaks is not a known flag"},
+    "compare": {
         "compare run run": "no command 'compare'",
         "train -per_sample=a.csv": "-per_sample is not a known flag",
         "train -seeds=2": "-seeds is not a known flag",
     },
-    "exporting": {
+    "export": {
         "export -h": "no command 'export'",
         "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
     },
@@ -90,8 +90,8 @@ def test_no_subject_needs_another_to_be_deleted_too(tmp_path, subject):
     assert ended.code == 0, ended.err
 
 
-def test_the_test_sees_an_import_of_a_wing_by_the_core(tmp_path):
-    ended = in_a_copy_without("comparing", tmp_path, "from ..comparing import scores\n")
+def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
+    ended = in_a_copy_without("compare", tmp_path, "from ..compare import scores\n")
     assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err
 
 

@@ -35,7 +35,7 @@ class AsEvaluated(NamedTuple):
     def __call__(self, stored: Image.Image, generator: np.random.Generator) -> DetectionSample:
         nothing = np.zeros(0, np.int64)
         view = self.transform(whole_view(stored, _NO_BOXES, nothing), generator)
-        image = np.ascontiguousarray(np.asarray(view.stored).transpose(2, 0, 1))
+        image = np.ascontiguousarray(np.asarray(view.image).transpose(2, 0, 1))
         size = (stored.size[1], stored.size[0])
         return DetectionSample(-1, False, image, size, _NO_BOXES.astype(np.float32), nothing)
 

@@ -90,11 +90,11 @@ def rows_of_results(dataset: dict, results: list[dict], kind: str) -> np.ndarray
     return np.array([row_of.get(result["score"], -1) for result in marked])
 
 
-def random_case(seed: int, originals: int = 6, categories: int = 4, most: int = 12) -> tuple[dict, list[dict]]:
+def random_case(seed: int, num_images: int = 6, categories: int = 4, most: int = 12) -> tuple[dict, list[dict]]:
     """A dataset and results with whatever makes a difference: equal scores and boxes, crowds, boxes without area, areas
     at the limits of the ranges, images and categories without anything, unknown categories, an annotation of id 0."""
     rng = np.random.default_rng(seed)
-    ids = [int(i) for i in rng.permutation(100)[:originals]]
+    ids = [int(i) for i in rng.permutation(100)[:num_images]]
     names = [{"id": int(i), "name": f"c{i}"} for i in rng.permutation(50)[:categories]]
     annotations, results = [], []
 

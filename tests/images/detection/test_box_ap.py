@@ -32,13 +32,13 @@ def test_with_all_classes_as_one_equal_to_pycocotools():
 
 
 def test_more_detections_than_are_looked_at():
-    dataset, results = coco_peer.random_case(4, images=2, categories=2, most=400)
+    dataset, results = coco_peer.random_case(4, num_images=2, categories=2, most=400)
     theirs = coco_peer.evaluated(dataset, results)
     assert_equal(coco_peer.accumulated(dataset, results), theirs)
 
 
 def test_tables_of_ranks_join_to_the_same_in_any_order():
-    dataset, results = coco_peer.random_case(8, images=9)
+    dataset, results = coco_peer.random_case(8, num_images=9)
     whole, _ = coco_peer.table_of(dataset, results)
     parts = [coco_peer.table_of(dataset, results, whole.image_ids[rank::3].tolist())[0] for rank in (2, 0, 1)]
     sent = [MatchTable.unpacked(pickle.loads(pickle.dumps(part.packed()))) for part in parts]

@@ -63,7 +63,7 @@ def test_the_hardest_images():
 
 
 def test_curves_are_those_of_pycocotools():
-    dataset, results = coco_peer.random_case(2, images=20)
+    dataset, results = coco_peer.random_case(2, num_images=20)
     ours, theirs = coco_peer.accumulated(dataset, results), coco_peer.evaluated(dataset, results)
     defined = [k for k in range(4) if theirs.eval["recall"][5, k, 0, 2] > -1]
     for labels in (*([label] for label in defined), defined):

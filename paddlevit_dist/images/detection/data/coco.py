@@ -126,7 +126,7 @@ def find_files(root: str, split: str, annotations: str | None, images: str | Non
     """
     file = _named(root, annotations, _key(split, "ANNOTATIONS"), os.path.isfile, "file")
     file = file or _find_annotations(root, split)
-    folder = _named(root, images, _key(split, "IMAGES"), os.path.isdir, "folder")
+    folder = _named(root, images, _key(split, "PICTURES"), os.path.isdir, "folder")
     return file, folder or _find_folder(root, split, file)
 
 
@@ -201,7 +201,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
         looked = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
         raise UserError(
             f"the images of {file}, such as {names[0]}, are not below {root} (looked in {looked}): name their folder "
-            f"with {_key(split, 'IMAGES')}, or give -data_path a folder that holds both"
+            f"with {_key(split, 'PICTURES')}, or give -data_path a folder that holds both"
         )
     return folders[hits.index(max(hits))]
 

@@ -27,7 +27,7 @@ def create_model(
             None keeps the variant's value.
 
     Returns:
-        A ``contracts.model.Model``, or whatever a registered function returns.
+        A ``tasks.model.Model``, or whatever a registered function returns.
 
     Raises:
         UserError: unknown name or option, incompatible dimensions, or a name of weights (``hf:timm/resnet18.a1_in1k``).

@@ -383,7 +383,7 @@ def closest(name: str, valid: list[str]) -> str:
 
 
 def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``create_model(name, ...)`` build ``target``: a class derived from ``contracts.model.Model``; or where to
+    """Make ``create_model(name, ...)`` build ``target``: a class derived from ``tasks.model.Model``; or where to
     import one, as "module:attribute".
 
     Args:
@@ -405,7 +405,7 @@ def register_dataset(name: str, target: Target, keys: Any = None, replace: bool 
 def register_task(
     name: str, target: Target, tables: Sequence[Any] | None = None, keys: Any = None, replace: bool = False
 ) -> None:
-    """Make ``TASK: name`` build ``target(config)``, a ``contracts.task.Task``; the rest as ``register_model``.
+    """Make ``TASK: name`` build ``target(config)``, a ``tasks.task.Task``; the rest as ``register_model``.
 
     Args:
         tables: the key tables it reads in addition to the engine's and to ``keys``, each a ``Table`` or its location,

@@ -126,7 +126,7 @@ def load_weights(
     ``.pdparams`` or ``.npz`` file and Paddle tensors mean (in, out), anything else PyTorch's (out, in).
 
     Args:
-        model: a ``contracts.model.Model``, whose ``key_maps``, ``classifier_layers`` and ``resize_parameter`` are used,
+        model: a ``tasks.model.Model``, whose ``key_maps``, ``classifier_layers`` and ``resize_parameter`` are used,
             or any other layer; what that has under these names is used too.
         source: a path or address as ``read_weights`` takes it, or what it returned, or a mapping of names to numpy
             arrays or tensors.

@@ -36,7 +36,7 @@ class Table(NamedTuple):
         about: of the evaluation: "task", "kind", "score" and whether "more_is_better", "classes", "split", "dataset",
             "of" which weights, "digest" of the names, and what a score depends on: "protocol" and "input".
         names: of the samples, whatever folder the data are in.
-        arrays: see ``contracts.metrics.SampleTable``.
+        arrays: see ``tasks.metrics.SampleTable``.
         file: that it was read from.
         groups: of the samples; None: each is alone.
     """
@@ -154,7 +154,7 @@ def that_differ(ours: dict[str, Any], theirs: dict[str, Any], without: Sequence[
     them.
 
     Args:
-        without: effects of settings (``config.key.EFFECTS``) that are told elsewhere.
+        without: effects of settings (``settings.key.EFFECTS``) that are told elsewhere.
     """
     from ..settings.table import effects, leaves
 

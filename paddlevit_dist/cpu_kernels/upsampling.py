@@ -110,7 +110,7 @@ class _ResizedCrossEntropy(PyLayer):
 def resized_cross_entropy(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: Weights
 ) -> paddle.Tensor:
-    """What ``labelling.losses.resized_cross_entropy`` returns, without logits of the labels' size."""
+    """What ``losses.resized_cross_entropy`` returns, without logits of the labels' size."""
     logits, labels = in_order(logits), in_order(labels)
     if paddle.is_grad_enabled() and not logits.stop_gradient:
         return differentiable(_ResizedCrossEntropy, logits, Held(labels), ignored, weights)

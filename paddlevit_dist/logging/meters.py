@@ -33,7 +33,7 @@ class Meters:
         self._epoch_counts: dict[str, float] = {}
 
     def add(self, terms: dict[str, Any]) -> None:
-        """Add one micro-batch's terms (see ``contracts.task.Term``)."""
+        """Add one micro-batch's terms (see ``tasks.task.Term``)."""
         if not self._names:
             self._names = list(terms)
             self._host_counts = [0.0] * len(self._names)

@@ -4,5 +4,5 @@
 - ``classifier``: what families have in common; ``layers``, ``attention``: parts; ``options``: keys of MODEL
 - ``resampling``: weights for other sizes; ``counting``: costs
 
-A new family is a ``contracts.model.Model`` in a file here, a table in ``variants`` and a line in the registry.
+A new family is a ``tasks.model.Model`` in a file here, a table in ``variants`` and a line in the registry.
 """

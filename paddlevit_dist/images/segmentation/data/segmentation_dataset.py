@@ -27,7 +27,7 @@ class SegmentationDataset(ImageDataset):
     holds = "images with label maps"
     groups_by = FOLDER
     num_classes: int
-    #: uint8 (classes, 3), the published colour of each class in RGB; None: ``contracts.figures.class_colours``
+    #: uint8 (classes, 3), the published colour of each class in RGB; None: ``tasks.figures.class_colours``
     palette: np.ndarray | None = None
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel

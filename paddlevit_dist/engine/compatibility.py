@@ -28,7 +28,7 @@ from ..tasks.task import Task
 
 # use -> kinds of facts that stop it where they differ, unless -allow_changes was given, and kinds that are told; others
 # are not compared. "files" are other samples, "seen" such as were trained on there and are held out here; the other
-# kinds are those of settings (``settings.key.EFFECTS``): "course" is "training" and "data", and "start" has the versions.
+# kinds are those of settings (``settings.key.EFFECTS``): "course" is "training" and "data", "start" has versions.
 USES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "start": ((), ("network", "input", "classes", "seen")),
     "resume": (("network", "input", "classes", "files", "course", "score"), ("neutral", "machine")),

@@ -150,14 +150,14 @@ def measure_evaluation(options: argparse.Namespace) -> dict[str, float]:
         rounds.end(process)
     seconds = json.loads(output.splitlines()[-1])
     rows = [
-        [name, Spread.of(taken).text(1e3), rounds.ratios(taken, seconds["picture"]).text(1e2)]
+        [name, Spread.of(taken).text(1e3), rounds.ratios(taken, seconds["image"]).text(1e2)]
         for name, taken in seconds.items()
     ]
     title = (
         f"Evaluation of an image of {STORED[0]} x {STORED[1]}, {CLASSES} classes, one thread, {options.rounds} rounds"
     )
     rounds.table(title, ["", "ms", "% of the image"], rows)
-    return {"confusion_percent": 1e2 * rounds.ratios(seconds["confusion"], seconds["picture"]).median}
+    return {"confusion_percent": 1e2 * rounds.ratios(seconds["confusion"], seconds["image"]).median}
 
 
 def serve_evaluation(number: int) -> None:
@@ -186,13 +186,13 @@ def serve_evaluation(number: int) -> None:
         name: _timed(metrics, function)
         for name, function in (("confusion", "confusion_of"), ("boundaries", "boundary_statistics"))
     }
-    seconds: dict[str, list[float]] = {"picture": [], **{name: [] for name in spent}}
+    seconds: dict[str, list[float]] = {"image": [], **{name: [] for name in spent}}
     for turn in range(1 + number):
         step = EvaluationStep(task.build_metrics())
         started = time.perf_counter()
         with paddle.no_grad():
             task.eval_step(model, batch, step)
-        taken = {"picture": time.perf_counter() - started, **{name: times[-1] for name, times in spent.items()}}
+        taken = {"image": time.perf_counter() - started, **{name: times[-1] for name, times in spent.items()}}
         for name, value in taken.items() if turn else ():
             seconds[name].append(value)
     print(json.dumps(seconds), flush=True)
@@ -258,7 +258,7 @@ def measure_labels(options: argparse.Namespace) -> dict[str, float]:
     rounds.table(f"A training's sample, {STORED[0]} x {STORED[1]} to {SIDE} x {SIDE}", ["", "ms"], rows)
     sides = [
         [sum(parts) for parts in zip(*(seconds[f"{side}, {part}"] for part in ("decoded", "scaled")))]
-        for side in ("labels", "picture")
+        for side in ("labels", "image")
     ]
     return {"labels_over_image": rounds.ratios(*sides).median}
 

@@ -136,19 +136,10 @@ def from_hub(
 
 def kept_of_hub(repository: str, file: str) -> Path | None:
     """The copy of a file of a repository of Hugging Face in the cache of its library; None without one."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub import try_to_load_from_cache
 
-    _silence_hub()
-    with contextlib.suppress(LocalEntryNotFoundError):
-        return Path(hf_hub_download(repository, file, local_files_only=True))
-    return None
-
-
-def _silence_hub() -> None:
-    """Paddle shows what is logged: requests and retries, of local look-ups as well."""
-    for library in ("huggingface_hub", "httpx", "httpx2"):
-        logging.getLogger(library).setLevel(logging.ERROR)
+    kept = try_to_load_from_cache(repository, file)
+    return Path(kept) if isinstance(kept, str) else None  # else nothing, or a note that there is no such file
 
 
 def small_of_hub(repository: str, file: str, endpoint: str) -> Path | None:
@@ -160,7 +151,6 @@ def small_of_hub(repository: str, file: str, endpoint: str) -> Path | None:
     """
     from huggingface_hub import _CACHED_NO_EXIST, errors, hf_hub_download, try_to_load_from_cache
 
-    _silence_hub()
     kept = try_to_load_from_cache(repository, file)
     if kept is not None:
         return None if kept is _CACHED_NO_EXIST else Path(kept)
@@ -183,6 +173,8 @@ def _one_line(address: str) -> Iterator[None]:
     """
     from huggingface_hub import errors
 
+    for library in ("huggingface_hub", "httpx", "httpx2"):  # Paddle shows what is logged: requests and retries
+        logging.getLogger(library).setLevel(logging.ERROR)
     try:
         yield
     except Exception as error:

@@ -66,10 +66,13 @@ def told(values: CfgNode) -> str | None:
     return f"images normalised with mean {mean} and deviation {std} ({source})"
 
 
-def not_known(values: CfgNode) -> str | None:
-    """A note where weights are kept at Hugging Face, and what they expect could not be asked; else None."""
+def not_known(values: CfgNode, found: tuple[ExpectedInput, str] | None) -> str | None:
+    """A note where weights are kept at Hugging Face, and what they expect could not be asked; else None.
+
+    Args:
+        found: what ``input_of`` says.
+    """
     source = values.MODEL.PRETRAINED
-    found = input_of(values)
     if weights_of(values) is not None or (found is not None and os.path.isfile(found[1])):
         return None
     reason = next(filter(None, (file_beside(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)

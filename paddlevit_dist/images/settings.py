@@ -111,7 +111,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     is_said = all(name in settings for name in names)
     found = input_of(values, is_hub_asked=not is_said)
     of_weights = {} if found is None else dict(zip(names, (found[0].mean, found[0].std)))
-    notices += [] if is_said else filter(None, [not_known(values)])
+    notices += [] if is_said else filter(None, [not_known(values, found)])
     for key in _DATA:
         section, name = key.name.split(".")
         if key.name in names and key.name not in settings:

@@ -233,7 +233,7 @@ _RUN = (
     ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
-    Key("LOG_TO", [], "text", "tensorboard, visualdl, wandb, mlflow, or names of your own observers", many=True),
+    Key("LOG_TO", [], "text", "tensorboard, visualdl, wandb, mlflow, or names of your own callbacks", many=True),
     Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
     Key(
         "DETERMINISTIC",

@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from . import extensions
+from .extension import made
 from .runtime.transfers import constant
 
 
@@ -41,7 +41,10 @@ def resized_cross_entropy(
         logits: float32 (N, classes, height, width).
         labels: int64 (N, rows, columns).
     """
-    return extensions.made("resized_cross_entropy", _resized_cross_entropy, logits, labels, ignored, weights)
+    return made(
+        lambda one: one.resized_cross_entropy(logits, labels, ignored, weights),
+        lambda: _resized_cross_entropy(logits, labels, ignored, weights),
+    )
 
 
 def _resized_cross_entropy(logits, labels, ignored, weights):

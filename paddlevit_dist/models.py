@@ -3,7 +3,7 @@
 import os
 from typing import Any, NamedTuple
 
-from . import extensions
+from .extension import extensions
 from .registry import MODELS, SPELLINGS, derived, is_of_weights, known_name, resolve
 from .runtime.errors import UserError
 
@@ -49,8 +49,8 @@ def prepared(model: Any) -> Any:
 
     if hasattr(model, "sublayers"):
         unbias_running_variance(model)
-    for change in extensions.hooks("model_built"):
-        change(model)
+    for one in extensions():
+        one.prepare_model(model)
     return model
 
 

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from . import extensions, plugins
-from .extensions import imported
+from . import plugins
+from .extension import extensions
 from .other_names import OTHER_NAMES, SPELLINGS, spellings
 from .runtime.environment import program
 from .runtime.errors import UserError
+from .runtime.lazy_names import imported
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 _NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
@@ -141,9 +142,8 @@ TASKS = _there(
     }
 )
 
-# Tables of configuration keys: the engine's and those of extensions, which every run reads, and the additional ones of
-# each task. A task not listed reads all keys. These modules do not import Paddle.
-_OF_EVERY_RUN = ("paddlevit_dist.engine.settings:TABLE", *extensions.offered("KEYS"))
+# Tables of configuration keys that each task reads beside those of every run. A task not listed reads all keys. These
+# modules do not import Paddle.
 _IMAGES_TABLE = "paddlevit_dist.images.settings:IMAGES"
 _CLASSIFICATION_TABLES = (_IMAGES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
 _OBJECTS_TABLE = "paddlevit_dist.images.settings:OBJECTS"
@@ -167,7 +167,7 @@ _FORMER_TABLES = {
     "paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES,
     "paddlevit_dist.volumes.settings:TABLE": _LANDMARK_TABLES,
 }
-_BUILT_IN_TABLES = (*_OF_EVERY_RUN, *(table for tables in TABLES.values() for table in tables))
+_BUILT_IN_TABLES = tuple(table for tables in TABLES.values() for table in tables)
 
 # The recipe (-cfg=NAME) that messages suggest for each package, and for datasets that need their own.
 RECIPES = {
@@ -342,17 +342,18 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
     tables for None or for a task without any."""
     if task in TABLES:
         chosen = [("task", task), ("dataset", dataset), ("model", model)]
-        tables = [*_OF_EVERY_RUN, *TABLES[task]]
+        tables = [*TABLES[task]]
     else:
         chosen = list(OWN)
         tables = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
     tables += [table for kind, name in chosen for table in own_tables(kind, name or "")]
-    return [_table(table) for table in dict.fromkeys(tables)]
+    return list(dict.fromkeys([*tables_of_every_run(), *map(_table, tables)]))
 
 
 def tables_of_every_run() -> list[Any]:
     """The engine's key table, and those of the extensions that are there."""
-    return [_table(table) for table in _OF_EVERY_RUN]
+    of_extensions = [table for one in extensions() for table in one.settings()]
+    return [imported("paddlevit_dist.engine.settings:TABLE"), *of_extensions]
 
 
 def own_tables(kind: str, name: str) -> list[Any]:
@@ -451,7 +452,7 @@ def _register(
         first = own.place if own is not None else "this package has one of its own"
         raise UserError(f"{place}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True")
     declared = imported(_DECLARED)(target) if keys is None else keys
-    others = [_table(table) for table in _BUILT_IN_TABLES]
+    others = [*tables_of_every_run(), *map(_table, _BUILT_IN_TABLES)]
     others += [table for of in OWN if of != (kind, name) for table in own_tables(*of)]
     of_its_own = [] if declared is None else imported(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
     _TABLES[kind][name] = target

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from support.processes import ROOT, run_command
 
-from paddlevit_dist import extensions
+from paddlevit_dist.extension import FOLDERS, Extension, extensions
 
 # One process that knows this copy alone, for an editable install would serve the folder that was deleted: a training of
 # two updates, an evaluation and a prediction; then words that only the extension knows.
@@ -64,7 +64,7 @@ UNKNOWN = {
 SUBJECTS = ("points", "volumes", "images/detection", "images/segmentation")
 
 
-@pytest.mark.parametrize("extension", extensions.EXTENSIONS)
+@pytest.mark.parametrize("extension", FOLDERS)
 def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, extension):
     ended = in_a_copy_without(extension, tmp_path)
     assert ended.code == 0, ended.err
@@ -74,6 +74,15 @@ def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, extensio
     assert (tmp_path / "run/report.html").is_file() == (extension != "report")
     for words, said in UNKNOWN[extension].items():
         assert f"{words}: {said}" in ended.out
+
+
+def test_what_an_extension_adds_is_asked_for():
+    known = {name for name in vars(Extension) if not name.startswith("_")}
+    assert [type(one).__module__ for one in extensions()] == [f"paddlevit_dist.{folder}" for folder in FOLDERS]
+    for one in extensions():
+        own = {name for name in vars(type(one)) if not name.startswith("_")}
+        assert own and own <= known, (one, own - known)
+        assert bool(one.commands) == ("run_command" in own) and bool(one.job_key) == ("run_job" in own)
 
 
 def test_without_all_other_subjects_one_classifies(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 from paddlevit_dist.commands import COMMANDS, function_of
 from paddlevit_dist.commands.parser import parser_of
 from paddlevit_dist.registry import TASKS, tables_of_every_run
-from paddlevit_dist.settings.command_line import FLAGS, Flag
+from paddlevit_dist.settings.command_line import FLAGS, Flag, meaning_of
 from paddlevit_dist.settings.help import ABOUT
 from paddlevit_dist.settings.key import Key
 from paddlevit_dist.settings.table import keys
@@ -100,7 +100,7 @@ def _flag_tables() -> Iterator[str]:
         yield from ("", f"### {group[0].upper()}{group[1:]}", "", "| flag | sets | |", "|---|---|---|")
         for flag in flags:
             form = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
-            yield f"| `{form}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(flag.said())} |"
+            yield f"| `{form}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(meaning_of(flag))} |"
     yield ""
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import extensions
+from ..extension import extensions
 from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
@@ -151,9 +151,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
         for candidate in (given, with_extension, *in_directory):
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS:
-                    settings = [
-                        found for meant in extensions.hooks("evaluated_word") if (found := meant(str(candidate)))
-                    ]
+                    settings = [found for one in extensions() if (found := one.evaluated_word(str(candidate)))]
                     advice = f"; it is evaluated with {settings[0]}" if settings else ""
                     raise UserError(
                         f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are{advice}"

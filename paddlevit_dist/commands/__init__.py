@@ -1,4 +1,4 @@
-"""The command line, one command per file. Extensions bring more (see ``extensions``).
+"""The command line, one command per file. Extensions bring more (see ``extension``).
 
 - ``train``, ``evaluate``: the main job
 - ``evaluate_results``, ``evaluate_detections``: of anybody's files; ``scored``: what they share
@@ -9,11 +9,14 @@
 - ``parser``: how all but the main job parse their arguments
 """
 
+import functools
 from collections.abc import Callable
 
-from .. import extensions
+from ..extension import Extension, extensions
+from ..runtime.lazy_names import imported
 
-COMMANDS: dict[str, tuple[str, str]] = {  # name -> function that implements it, and what it does
+# Name -> where the function is that carries it out, or the extension that does; and what it does.
+COMMANDS: dict[str, tuple[str | Extension, str]] = {
     "train": (".commands.train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": (".commands.evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
     "evaluate detections": (".commands.evaluate_detections:run", "COCO's scores of anybody's boxes; needs no Paddle"),
@@ -33,10 +36,11 @@ COMMANDS: dict[str, tuple[str, str]] = {  # name -> function that implements it,
     "prepare pth": (".commands.prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
     "schema": (".commands.schema:run", "the keys as a JSON schema, for editors of YAML files"),
     "version": (".commands.version:run", "versions of this package, Paddle and Python"),
-    **extensions.table("COMMANDS"),
+    **{name: (one, meaning) for one in extensions() for name, meaning in one.commands.items()},
 }
 
 
 def function_of(command: str) -> Callable[[list[str]], None]:
     """What carries a command out, given the words that follow its name."""
-    return extensions.imported(COMMANDS[command][0])
+    place = COMMANDS[command][0]
+    return imported(place) if isinstance(place, str) else functools.partial(place.run_command, command)

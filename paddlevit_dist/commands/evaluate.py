@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .. import extensions
+from ..extension import extensions
 from ..settings.command_line import takes_next_word
 from . import train
 
@@ -14,11 +14,12 @@ def run(arguments: list[str]) -> None:
 
 
 def with_settings(words: Sequence[str]) -> list[str]:
-    """The same words, where one that is neither a flag, nor a key, nor the value of one, becomes the setting that a
+    """The same words, where one that is neither a flag, nor a key, nor the value of one, becomes the setting that an
     extension knows it stands for."""
-    known, is_value, settings = extensions.hooks("evaluated_word"), False, []
+    is_value, settings = False, []
     for word in words:
-        found = None if is_value or word.startswith("-") else next(filter(None, (meant(word) for meant in known)), None)
+        is_free = not is_value and not word.startswith("-")
+        found = next(filter(None, (one.evaluated_word(word) for one in extensions())), None) if is_free else None
         is_value = found is None and not is_value and takes_next_word(word)
         settings.append(found or word)
     return settings

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from .. import extensions
 from .. import settings as configuration
+from ..extension import extensions
 from ..runtime.errors import UserError
 from ..runtime.files import told_if_not_written
 from ..runtime.lettering import LINE_PX, legend, letters, note_of
@@ -60,8 +60,8 @@ def _draw(values: Any, target: Path) -> None:
         print(one_line(line))
     shown = f"{len(columns[0][1])} of {len(samples):,} training {task.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
-    for look in extensions.hooks("data_inspected"):
-        look(values, task, samples, target.parent)
+    for one in extensions():
+        one.data_inspected(values, task, samples, target.parent)
 
 
 def _that_fit(images: list[Shown], width: int) -> tuple[int, int]:

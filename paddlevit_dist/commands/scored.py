@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import extensions
+from ..extension import extensions
 from ..intervals import Interval, Rated, bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written
@@ -235,7 +235,7 @@ def _class_lines(scored: Scored, values: Mapping[str, float]) -> list[str]:
 def write(
     scored: Scored | None, said: Mapping[str, Any], folder: Path, results: str, groups: Groups | None = None
 ) -> None:
-    """Write ``scores.json`` and, where the extension ``comparing`` is there, the table of the samples, if there is one.
+    """Write ``scores.json`` and, where the extension ``compare`` is there, the table of the samples, if there is one.
 
     Raises:
         UserError: the file system refuses.
@@ -244,5 +244,5 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(said, indent=1) + "\n").encode())
-    for make in extensions.hooks("results_scored") if scored is not None else ():
-        make(folder / TABLE, scored, results, groups)
+    for one in extensions() if scored is not None else ():
+        one.results_scored(folder / TABLE, scored, results, groups)

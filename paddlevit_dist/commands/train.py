@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .. import extensions, plugins
+from .. import plugins
 from .. import settings as configuration
+from ..extension import extensions
 from ..registry import register_callback
 from ..runtime import limits, signals
 from ..runtime.environment import restart
@@ -29,7 +30,7 @@ def run(arguments: list[str]) -> None:
             _offer(error)
         raise
 
-    other = next((target for key, target in extensions.table("JOBS").items() if run.values[key]), None)
+    other = next((one for one in extensions() if one.job_key and run.values[one.job_key]), None)
     is_training = not (run.values.EVAL or other)
     signals.expect(training=is_training and not run.show)
 
@@ -40,7 +41,7 @@ def run(arguments: list[str]) -> None:
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
     if other is not None and not run.show:
-        extensions.imported(other)(run)
+        other.run_job(run)
         return
 
     from ..distributed import plan_processes
@@ -125,8 +126,8 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     with heartbeat.at("fetching the weights"):
         _find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
     if plan.is_main and run.values.EVAL:
-        for prepare in extensions.hooks("evaluation_prepared"):
-            prepare(run.values, datasets, folder)
+        for one in extensions():
+            one.evaluation_prepared(run.values, datasets, folder)
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
     began = time.time()
     try:
@@ -136,8 +137,8 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         if plan.is_main:
             with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
                 note_end(folder, began, error, is_training=not run.values.EVAL)
-                for tell in extensions.hooks("run_failed"):
-                    tell(run.values, folder, began)
+                for one in extensions():
+                    one.run_failed(run.values, folder, began)
         raise
 
 

@@ -1,5 +1,5 @@
 """Two runs, or several, compared sample by sample, and groups of runs that differ by their seed. An extension: it can
-be deleted (see ``extensions``).
+be deleted (see ``extension``).
 
 - ``tables``: what an evaluation leaves of its samples in the run's folder, written and read
 - ``scores``: the scores of such tables, of each sort of task
@@ -12,12 +12,65 @@ be deleted (see ``extensions``).
   ``settings``: keys
 """
 
-FLAGS = {
-    "per_sample": ("FILE", "PER_SAMPLE", "run", "with -eval: a row a sample, .csv or .parquet"),
-    "seeds": ("N", "SEEDS", "training", "train with N seeds, a folder each; says the mean"),
-}
-KEYS = ".compare.settings:TABLE"
-EVALUATION_CALLBACKS = {"PER_SAMPLE": ".compare.per_sample:PerSample"}
-COMMANDS = {"compare": (".compare.command:run", "whether runs differ by more than chance, and on which samples")}
-JOBS = {"SEEDS": ".compare.seeds:run"}
-HOOKS = {"intervals_written": ".compare.tables:write_beside", "results_scored": ".compare.tables:write_scored"}
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..extension import Extension, Flag
+
+if TYPE_CHECKING:
+    from ..commands.scored import Scored
+    from ..engine.evaluation import Evaluation
+    from ..engine.run import Run
+    from ..logging.callbacks import Callback
+    from ..settings import Configuration
+    from ..settings.key import Table
+    from ..tasks.sample_groups import Groups
+
+
+class Compare(Extension):
+    """The command compare, -per_sample and -seeds, and a table of samples beside each score."""
+
+    commands = {"compare": "whether runs differ by more than chance, and on which samples"}
+    flags = (
+        Flag("per_sample", "FILE", "PER_SAMPLE", "run", "with -eval: a row a sample, .csv or .parquet"),
+        Flag("seeds", "N", "SEEDS", "training", "train with N seeds, a folder each; says the mean"),
+    )
+    job_key = "SEEDS"
+
+    def run_command(self, name: str, words: list[str]) -> None:
+        from .command import run
+
+        run(words)
+
+    def settings(self) -> Sequence[Table]:
+        from .settings import TABLE
+
+        return (TABLE,)
+
+    def run_job(self, given: Configuration) -> None:
+        from .seeds import run
+
+        run(given)
+
+    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+        if trains or not run.config.PER_SAMPLE:
+            return ()
+        from .per_sample import PerSample
+
+        return (PerSample(run),)
+
+    def intervals_written(self, file: Path, evaluation: Evaluation, facts: dict[str, Any]) -> None:
+        from .tables import write_beside
+
+        write_beside(file, evaluation, facts)
+
+    def results_scored(self, file: Path, scored: Scored, results: str, groups: Groups | None) -> None:
+        from .tables import write_scored
+
+        write_scored(file, scored, results, groups)
+
+
+EXTENSION = Compare()

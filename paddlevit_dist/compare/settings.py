@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from .. import extensions
+from ..extension import extensions
 from ..runtime.errors import UserError
 from ..runtime.files import content_of
 from ..runtime.printing import one_line
@@ -69,8 +69,8 @@ def _check_seeds(given: ConfigView) -> list[str]:
     values = given.values
     if values.SEEDS is None:
         return []
-    for name in ("EVAL", *extensions.table("JOBS")):
-        if name != "SEEDS" and values.get(name):
+    for name in ("EVAL", *(one.job_key for one in extensions())):
+        if name not in ("", "SEEDS") and values.get(name):
             raise UserError(f"{given['SEEDS']} and {given[name]}: -seeds trains; leave one of them out")
     if values.MODEL.RESUME not in (None, "auto"):
         raise UserError(

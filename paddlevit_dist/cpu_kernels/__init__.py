@@ -15,11 +15,55 @@ graphs, layers with hooks), and the tests compare values and gradients with them
 transforms. Without this folder everything works, more slowly.
 """
 
-HOOKS = {
-    "model_built": ".cpu_kernels.accelerate:accelerate",
-    "gradients": ".cpu_kernels.updates:gradients",
-    "averages": ".cpu_kernels.updates:averages",
-    "optimizer_step": ".cpu_kernels.updates:optimizer_step",
-    "resized_cross_entropy": ".cpu_kernels.layers:resized_cross_entropy",
-    "training_transform": ".cpu_kernels.transforms:CompiledTrainingTransform",
-}
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..extension import Extension
+
+if TYPE_CHECKING:
+    import paddle
+
+    from ..engine.fused_optimizers import Found, Rule
+    from ..engine.multi_tensor import Gradients, MovingAverages
+    from ..images.transforms.crops import TrainingTransform
+
+
+class CpuKernels(Extension):
+    """Faster models, updates, losses and transforms."""
+
+    def prepare_model(self, model: Any) -> None:
+        from .accelerate import accelerate
+
+        accelerate(model)
+
+    def gradients(self, parameters: Sequence[paddle.Tensor]) -> Gradients | None:
+        from .updates import gradients
+
+        return gradients(parameters)
+
+    def averages(self, flat: paddle.Tensor, sizes: Sequence[int]) -> MovingAverages | None:
+        from .updates import averages
+
+        return averages(flat, sizes)
+
+    def optimizer_step(self, rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+        from .updates import optimizer_step
+
+        return optimizer_step(rule, parameters)
+
+    def resized_cross_entropy(
+        self, logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None
+    ) -> paddle.Tensor | None:
+        from .layers import resized_cross_entropy
+
+        return resized_cross_entropy(logits, labels, ignored, weights)
+
+    def training_transform(self) -> type[TrainingTransform] | None:
+        from .transforms import CompiledTrainingTransform
+
+        return CompiledTrainingTransform
+
+
+EXTENSION = CpuKernels()

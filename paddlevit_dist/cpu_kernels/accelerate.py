@@ -8,8 +8,8 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ..extensions import imported
 from ..runtime.autocast import product_dtype
+from ..runtime.lazy_names import imported
 
 _MODELS = "paddlevit_dist.images.models"
 # A class, which must be exactly this one -> its fast subclass.

@@ -1,4 +1,4 @@
-"""What finds out why a training does not do what it should. An extension: it can be deleted (see ``extensions``).
+"""What finds out why a training does not do what it should. An extension: it can be deleted (see ``extension``).
 
 - ``doctor``: checks of machine, data and first steps, with ``doctor_machine`` and ``doctor_data``
 - ``selftest``: the same updates with other numbers of processes
@@ -6,29 +6,67 @@
 - ``profile``: where the time of some updates goes; ``settings``: keys
 """
 
-COMMANDS = {
-    "doctor": (
-        ".debug.doctor:run",
-        "whether machine, data and first steps of a training are in order; takes the main flags",
-    ),
-}
-ABOUT = {
-    "doctor": (
-        "Checks versions, devices and memory; with -cfg or -data_path also data and some updates. "
-        "Exit code: 0, 1 if a check fails, 2 for a mistake.",
-        ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2 -json"),
-        (("-json", "print one JSON document instead of lines"),),
-    ),
-}
-FLAGS = {
-    "selftest": (None, "SELFTEST", "run", "compare updates with one device and with all"),
-    "profile": ("N", "PROFILE", "training", "record N updates with Paddle's profiler"),
-}
-KEYS = ".debug.settings:TABLE"
-JOBS = {"SELFTEST": ".debug.selftest:run"}
-TRAINING_CALLBACKS = {
-    "PROFILE": ".debug.profile:Profile",
-}
-HOOKS = {
-    "not_finite": ".debug.first_layer:FirstLayer",
-}
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..extension import About, Extension, Flag
+
+if TYPE_CHECKING:
+    from ..engine.run import Run
+    from ..logging.callbacks import Callback
+    from ..settings import Configuration
+    from ..settings.key import Table
+    from ..tasks.task import Step
+
+
+class Debug(Extension):
+    """The command doctor, -selftest and -profile, and an explanation of what is not finite."""
+
+    commands = {"doctor": "whether machine, data and first steps of a training are in order; takes the main flags"}
+    about = {
+        "doctor": About(
+            "Checks versions, devices and memory; with -cfg or -data_path also data and some updates. "
+            "Exit code: 0, 1 if a check fails, 2 for a mistake.",
+            ("", "-cfg=finetune_pictures -data_path=my_data", "-cfg=vit_digits -ngpus=2 -json"),
+            (("-json", "print one JSON document instead of lines"),),
+        ),
+    }
+    flags = (
+        Flag("selftest", None, "SELFTEST", "run", "compare updates with one device and with all"),
+        Flag("profile", "N", "PROFILE", "training", "record N updates with Paddle's profiler"),
+    )
+    job_key = "SELFTEST"
+
+    def run_command(self, name: str, words: list[str]) -> None:
+        from .doctor import run
+
+        run(words)
+
+    def settings(self) -> Sequence[Table]:
+        from .settings import TABLE
+
+        return (TABLE,)
+
+    def run_job(self, given: Configuration) -> None:
+        from .selftest import run
+
+        run(given)
+
+    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+        if not (trains and run.config.PROFILE):
+            return ()
+        from .profile import Profile
+
+        return (Profile(run),)
+
+    def explain_not_finite(
+        self, run: Run, batches: Sequence[dict[str, Any]], step: Step, counts: dict[str, Any]
+    ) -> list[str]:
+        from .first_layer import FirstLayer
+
+        return FirstLayer(run)(batches, step, counts)
+
+
+EXTENSION = Debug()

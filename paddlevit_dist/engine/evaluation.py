@@ -6,10 +6,10 @@ from typing import Any
 
 import paddle
 
-from .. import extensions
 from ..data.loader import loader_of
 from ..data.sampler import EvaluationSampler
 from ..distributed import LeftEarly, is_main, rank, reduce_dict, stops, world_size
+from ..extension import extensions
 from ..intervals import Interval
 from ..logging.callbacks import Callbacks
 from ..logging.heartbeat import Heartbeat
@@ -165,8 +165,8 @@ class Evaluation:
             groups = {} if self.groups is None else {_GROUPS: self.groups.plain()}
             record.file(name, as_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
         if self.intervals and self.table is not None and record.writes:
-            for write in extensions.hooks("intervals_written"):
-                write(record.folder / name, self, facts)
+            for one in extensions():
+                one.intervals_written(record.folder / name, self, facts)
 
 
 def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:

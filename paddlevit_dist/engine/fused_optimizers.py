@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from .. import extensions
+from ..extension import made
 from ..runtime import paddle_versions
 from . import multi_tensor
 
@@ -75,7 +75,7 @@ class _Fused:
         parameters = self._trained
         if any(p.dtype != paddle.float32 or not p.is_contiguous() for p in parameters):
             return None
-        maker, problem = extensions.made("optimizer_step", lambda rule, _: _tried(rule), self.rule, parameters)
+        maker, problem = made(lambda one: one.optimizer_step(self.rule, parameters), lambda: _tried(self.rule))
         if problem:
             self._say(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
         if maker is None:

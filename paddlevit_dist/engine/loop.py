@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import extensions
 from ..distributed import LeftEarly, broadcast_statistics, stops, world_size
+from ..extension import extensions
 from ..logging.callbacks import Update
 from ..runtime.errors import Stopped, UserError
 from ..tasks.task import Step
@@ -37,7 +37,7 @@ class Loop:
                 EmptyingCache(run.task.empty_cache_freq),
                 run.reports,
                 *([EarlyStopping(run)] if run.config.TRAIN.PATIENCE else []),
-                *(make(run) for make in extensions.chosen("TRAINING_CALLBACKS", run.config)),
+                *(callback for one in extensions() for callback in one.callbacks(run, trains=True)),
             ]
         )
 

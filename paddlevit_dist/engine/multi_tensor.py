@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from .. import extensions
+from ..extension import made
 from ..runtime import paddle_versions
 
 Columns = Sequence[Sequence[paddle.Tensor]]  # of an optimizer: accumulators by name, each in the parameters' order
@@ -90,7 +90,7 @@ class Gradients:
 
 def gradients_of(parameters: Sequence[paddle.Tensor]) -> Gradients:
     """All gradients of the parameters, read the fastest way that there is."""
-    return extensions.made("gradients", Gradients, parameters)
+    return made(lambda one: one.gradients(parameters), lambda: Gradients(parameters))
 
 
 def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:

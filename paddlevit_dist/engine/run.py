@@ -1,13 +1,13 @@
 """A run of one task: all that it is made of, each part handed what it needs; what trains and evaluates it."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import paddle
 
-from .. import extensions
 from ..data.loader import Loader, loader_of
 from ..data.sampler import TrainingSampler
 from ..distributed import (
@@ -21,6 +21,7 @@ from ..distributed import (
     set_batch_norm_momentum,
     world_size,
 )
+from ..extension import extensions, made
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, Callbacks, callbacks_of
 from ..logging.heartbeat import Heartbeat
 from ..logging.record import RunRecord
@@ -127,7 +128,7 @@ class Run:
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             told = len(task.notices)
-            self.model = next(iter(extensions.chosen("EVALUATED", config)), build_model)(config, task)
+            self.model = made(lambda one: one.evaluated_model(config, task), lambda: build_model(config, task))
         for line in task.notices[told:]:  # such as where parts of it come from
             self.record.say(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
@@ -187,7 +188,7 @@ class Run:
         self.undecayed = undecayed(groups, model) if train.WEIGHT_DECAY else []
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
-        explain = [make(self) for make in extensions.hooks("not_finite")]
+        explain = [functools.partial(one.explain_not_finite, self) for one in extensions()]
         has_scaler = self.precision.scaler is not None
         self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.say)
         self.checkpointer = Checkpointer(self)

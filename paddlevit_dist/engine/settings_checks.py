@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from yacs.config import CfgNode
 
-from .. import extensions
+from ..extension import extensions
 from ..runtime.errors import UserError
 from ..settings.key import ConfigView, Unused, value_of
 
@@ -24,7 +24,7 @@ def check(given: ConfigView) -> list[str]:
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
         raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:
-        if not (pretrained or resume or any(values[key] for key in extensions.table("EVALUATED"))):
+        if not (pretrained or resume or any(one.evaluated_name(values) for one in extensions())):
             raise UserError(
                 f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
             )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from .. import extensions
 from ..checkpoint.load import statistics_in
 from ..distributed import gpu, tuning, world_size
+from ..extension import made
 from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import package_of
@@ -34,7 +34,7 @@ def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
 
 def first_lines(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
-    model = next((config[key] for key in extensions.table("EVALUATED") if config[key]), config.MODEL.NAME)
+    model = made(lambda one: one.evaluated_name(config), lambda: config.MODEL.NAME)
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")

@@ -1,5 +1,5 @@
 """Trained models for other programs: Paddle Inference, PaddleX, ONNX; and the score of exported models, also of those
-that others made. An extension: it can be deleted (see ``extensions``).
+that others made. An extension: it can be deleted (see ``extension``).
 
 - ``command``: the command ``export``
 - ``onnx_files``: from Paddle's inference model to an ONNX file, also in float16, and what that computes on the CPU
@@ -11,11 +11,64 @@ that others made. An extension: it can be deleted (see ``extensions``).
   trained weights
 """
 
-COMMANDS = {"export": (".export.command:run", "a trained model for Paddle Inference, PaddleX or ONNX")}
-KEYS = ".export.settings:TABLE"
-EVALUATION_CALLBACKS = {"EXPORTED": ".export.scoring:Comparison"}
-EVALUATED = {"EXPORTED": ".export.scoring:exported_model"}
-HOOKS = {
-    "evaluated_word": ".export.files:setting_of",
-    "evaluated_weights": ".export.scoring:in_place_of_weights",
-}
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..extension import Extension
+
+if TYPE_CHECKING:
+    import paddle
+
+    from ..engine.run import Run
+    from ..logging.callbacks import Callback
+    from ..settings.key import Table
+    from ..tasks.task import Task
+
+
+class Export(Extension):
+    """The command export, and the evaluation of exported models."""
+
+    commands = {"export": "a trained model for Paddle Inference, PaddleX or ONNX"}
+
+    def run_command(self, name: str, words: list[str]) -> None:
+        from .command import run
+
+        run(words)
+
+    def settings(self) -> Sequence[Table]:
+        from .settings import TABLE
+
+        return (TABLE,)
+
+    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+        if trains or not run.config.EXPORTED:
+            return ()
+        from .scoring import Comparison
+
+        return (Comparison(run),)
+
+    def evaluated_word(self, word: str) -> str | None:
+        from .files import setting_of
+
+        return setting_of(word)
+
+    def evaluated_name(self, config: Any) -> str | None:
+        return config.EXPORTED or None
+
+    def evaluated_model(self, config: Any, task: Task) -> paddle.nn.Layer | None:
+        if not config.EXPORTED:
+            return None
+        from .scoring import exported_model
+
+        return exported_model(config, task)
+
+    def load_evaluated(self, run: Run, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
+        from .scoring import in_place_of_weights
+
+        return in_place_of_weights(run, model)
+
+
+EXTENSION = Export()

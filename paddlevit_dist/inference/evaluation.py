@@ -7,7 +7,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from .. import extensions
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
@@ -16,6 +15,7 @@ from ..engine.compatibility import Compatibility
 from ..engine.precision import compile_model
 from ..engine.run import Run
 from ..engine.startup_log import start_record
+from ..extension import extensions, made
 from ..logging.callbacks import RunFacts, ends_of
 from ..runtime import signals
 from ..runtime.errors import UserError
@@ -35,9 +35,9 @@ def evaluate_only(run: Run) -> dict[str, float]:
     """
     with run.until_the_end():
         config, record, labelled = run.config, run.record, run.evaluated.labelled
-        source, lines = extensions.made("evaluated_weights", load_trained, run, run.model)
+        source, lines = made(lambda one: one.load_evaluated(run, run.model), lambda: load_trained(run, run.model))
         start_record(config, record, run.task, run.datasets)
-        run.callbacks.put_first(make(run) for make in extensions.chosen("EVALUATION_CALLBACKS", config))
+        run.callbacks.put_first(callback for one in extensions() for callback in one.callbacks(run, trains=False))
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
             record.say(line)

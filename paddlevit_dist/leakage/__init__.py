@@ -1,5 +1,5 @@
 """Samples of validation that stand in the training set: found, shown, left out of a score. An extension: it can be
-deleted (see ``extensions``).
+deleted (see ``extension``).
 
 - ``perceptual``: a hash of images, and a second look at two of them; ``comparing``: many hashes with many
 - ``fingerprints``: what is kept of each sample of a data set, also of scenes and volumes
@@ -8,25 +8,63 @@ deleted (see ``extensions``).
 - ``evaluation``: for ``evaluate -without_leaks``; ``settings``: keys
 """
 
-COMMANDS = {
-    "inspect leaks": (".leakage.telling:run", "samples of validation that stand in training; takes the main flags")
-}
-ABOUT = {
-    "inspect leaks": (
-        "Find samples of validation that stand in training, too: leaks.json, leaks.png.",
-        (
-            "-cfg=finetune_pictures -data_path=my_data",
-            "-cfg=vit_tiny_patch16_224 -data_path=/imagenet",
-            "-cfg=detr_shapes -output=output/look",
-        ),
-    )
-}
-FLAGS = {
-    "without_leaks": (None, "WITHOUT_LEAKS", "data", "evaluate also without samples seen in training"),
-}
-KEYS = ".leakage.settings:TABLE"
-EVALUATION_CALLBACKS = {"WITHOUT_LEAKS": ".leakage.evaluation:WithoutLeaks"}
-HOOKS = {
-    "data_inspected": ".leakage.telling:show",
-    "evaluation_prepared": ".leakage.evaluation:find_in_training",
-}
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..extension import About, Extension, Flag
+
+if TYPE_CHECKING:
+    from ..engine.run import Run
+    from ..logging.callbacks import Callback
+    from ..settings.key import Table
+    from ..tasks.task import Task
+
+
+class Leakage(Extension):
+    """The command inspect leaks, what inspect data says of them, and -without_leaks."""
+
+    commands = {"inspect leaks": "samples of validation that stand in training; takes the main flags"}
+    about = {
+        "inspect leaks": About(
+            "Find samples of validation that stand in training, too: leaks.json, leaks.png.",
+            (
+                "-cfg=finetune_pictures -data_path=my_data",
+                "-cfg=vit_tiny_patch16_224 -data_path=/imagenet",
+                "-cfg=detr_shapes -output=output/look",
+            ),
+        )
+    }
+    flags = (Flag("without_leaks", None, "WITHOUT_LEAKS", "data", "evaluate also without samples seen in training"),)
+
+    def run_command(self, name: str, words: list[str]) -> None:
+        from .telling import run
+
+        run(words)
+
+    def settings(self) -> Sequence[Table]:
+        from .settings import TABLE
+
+        return (TABLE,)
+
+    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+        if trains or not run.config.WITHOUT_LEAKS:
+            return ()
+        from .evaluation import WithoutLeaks
+
+        return (WithoutLeaks(run),)
+
+    def data_inspected(self, config: Any, task: Task, train: Any, folder: Path) -> None:
+        from .telling import show
+
+        show(config, task, train, folder)
+
+    def evaluation_prepared(self, config: Any, datasets: dict[str, Any], folder: Path) -> None:
+        from .evaluation import find_in_training
+
+        find_in_training(config, datasets, folder)
+
+
+EXTENSION = Leakage()

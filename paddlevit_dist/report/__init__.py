@@ -1,5 +1,5 @@
 """One HTML file about one or several runs, from what is in their folders: without Paddle, data or network. An
-extension: it can be deleted (see ``extensions``).
+extension: it can be deleted (see ``extension``).
 
 - ``command``: the command ``report``; ``settings``: keys; ``callback``: when a run writes figures and report
 - ``store``: the figures of a run in a file of its folder
@@ -9,7 +9,46 @@ extension: it can be deleted (see ``extensions``).
 - ``report.css``, ``report.js``, ``matrix.js``, ``viewer.js``: how it looks, and what moves
 """
 
-COMMANDS = {"report": (".report.command:run", "one HTML file about one or several runs: curves, settings, mistakes")}
-KEYS = ".report.settings:TABLE"
-TRAINING_CALLBACKS = EVALUATION_CALLBACKS = {"REPORT": ".report.callback:ReportCallback"}
-HOOKS = {"run_failed": ".report.page:write_last_page"}
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..extension import Extension
+
+if TYPE_CHECKING:
+    from ..engine.run import Run
+    from ..logging.callbacks import Callback
+    from ..settings.key import Table
+
+
+class Report(Extension):
+    """The command report, and report.html at the end of a run."""
+
+    commands = {"report": "one HTML file about one or several runs: curves, settings, mistakes"}
+
+    def run_command(self, name: str, words: list[str]) -> None:
+        from .command import run
+
+        run(words)
+
+    def settings(self) -> Sequence[Table]:
+        from .settings import TABLE
+
+        return (TABLE,)
+
+    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+        if not run.config.REPORT:
+            return ()
+        from .callback import ReportCallback
+
+        return (ReportCallback(run),)
+
+    def run_failed(self, config: Any, folder: Path, began: float) -> None:
+        from .page import write_last_page
+
+        write_last_page(config, folder, began)
+
+
+EXTENSION = Report()

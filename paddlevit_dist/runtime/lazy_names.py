@@ -1,4 +1,4 @@
-"""Public names of a package, imported on first use so that importing the package does not load Paddle."""
+"""Names that are imported on first use, so that importing a package does not load Paddle."""
 
 import importlib
 import warnings
@@ -27,3 +27,9 @@ def lazy_names(
         return getattr(importlib.import_module(f"{package}.{modules[now]}"), name)
 
     return get, lambda: sorted(modules)
+
+
+def imported(location: str) -> Any:
+    """The object at "module:attribute"; a module that begins with a dot is one of this package."""
+    module, _, attribute = location.partition(":")
+    return getattr(importlib.import_module(module, __name__.partition(".")[0]), attribute)

@@ -4,30 +4,15 @@ import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from .. import extensions
+from ..extension import Flag, extensions
 from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from . import recipes
 from .key import COMMAND_LINE, Setting, show
 from .table import keys
-
-
-class Flag(NamedTuple):
-    """``key`` is what the flag sets, None if it is about the command itself; ``argument`` is None for a switch."""
-
-    name: str
-    argument: str | None
-    key: str | None
-    group: str
-    meaning: str = ""  # in a few words, where those of the key are too many
-
-    def said(self) -> str:
-        """What the flag does, in one line."""
-        return self.meaning or keys()[self.key or ""].meaning
-
 
 _FLAGS = (
     Flag("cfg", "FILE", None, "run", "YAML file, or the name of a recipe"),
@@ -59,7 +44,7 @@ _FLAGS = (
     Flag("show_config", None, None, "help", "print all values and where each comes from"),
     Flag("h", None, None, "help", "-h keys: the keys of -cfg's task; -h all: all"),
     Flag("version", None, None, "help", "of this package, Paddle and Python"),
-    *(Flag(name, *row) for name, row in extensions.table("FLAGS").items()),
+    *(flag for one in extensions() for flag in one.flags),
 )
 _GROUPS = list(dict.fromkeys(flag.group for flag in _FLAGS))
 FLAGS = {flag.name: flag for flag in sorted(_FLAGS, key=lambda flag: _GROUPS.index(flag.group))}
@@ -205,6 +190,11 @@ def without(argv: Sequence[str], dropped: Sequence[str]) -> list[str]:
         if (name if flag is None else flag.key) not in dropped:
             kept += taken
     return kept
+
+
+def meaning_of(flag: Flag) -> str:
+    """What the flag does, in one line."""
+    return flag.meaning or keys()[flag.key or ""].meaning
 
 
 def takes_next_word(word: str) -> bool:

@@ -1,26 +1,16 @@
 """What ``-h`` prints of the commands that take the main flags, and after ``-h keys`` the keys of a task."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from .. import extensions
+from ..extension import About, extensions
 from ..registry import OWN, TASKS, known_name, own_tables, package_of, tables_of_every_run
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
 from . import command_line, files, own_imports
-from .command_line import FLAGS
+from .command_line import FLAGS, meaning_of
 from .key import COMMAND_LINE, Key, Setting
 from .table import keys
-
-
-class About(NamedTuple):
-    """What the help of a command says beside its flags; ``further`` are options that it alone has."""
-
-    meaning: str
-    examples: tuple[str, ...]
-    further: tuple[tuple[str, str], ...] = ()
-
 
 _IMAGENET = "-cfg=vit_base_patch16_224 -data_path=/imagenet"
 ABOUT = {
@@ -48,7 +38,7 @@ ABOUT = {
             "-cfg=pointgroup_synthetic_rooms -output=output/look",
         ),
     ),
-    **{name: About(*row) for name, row in extensions.table("ABOUT").items()},
+    **{name: about for one in extensions() for name, about in one.about.items()},
 }
 
 
@@ -66,7 +56,7 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
     group = ""
     for flag in FLAGS.values():
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
-        rows.append((f"{flag.group if flag.group != group else '':9}{left}", flag.said()))
+        rows.append((f"{flag.group if flag.group != group else '':9}{left}", meaning_of(flag)))
         group = flag.group
     return page(
         f"{program(command)} [-flag=value ...] [KEY VALUE ...]",

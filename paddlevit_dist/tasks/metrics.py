@@ -12,7 +12,7 @@ class SampleTable(NamedTuple):
     """The samples of an evaluation for a file, from which a comparison computes scores again without the metrics.
 
     Attributes:
-        kind: of scores; the extension ``comparing`` knows which it can compute of which.
+        kind: of scores; the extension ``compare`` knows which it can compute of which.
         classes: names of classes, or of landmarks.
         arrays: of numbers or booleans, by name.
     """

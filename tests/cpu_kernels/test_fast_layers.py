@@ -14,7 +14,6 @@ from support.processes import run_command
 
 from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, applies, is_possible
 from paddlevit_dist.engine.run import build_model
-from paddlevit_dist.extensions import imported
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import Block as ConvNeXtBlock
 from paddlevit_dist.images.models.layers import Convolution, DepthwiseConvolution, Mlp, PatchEmbedding
@@ -24,6 +23,7 @@ from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import Attention, Block
 from paddlevit_dist.losses import resized_cross_entropy
 from paddlevit_dist.models import create_model
+from paddlevit_dist.runtime.lazy_names import imported
 
 pytestmark = pytest.mark.skipif(not is_possible(), reason="Paddle has no MKL here")
 RELATIVE = 4e-6  # of the largest entry

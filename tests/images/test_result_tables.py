@@ -277,7 +277,7 @@ def test_neither_paddle_nor_the_wing_of_comparisons_is_needed(tmp_path):
         (tmp_path / f"{name}.csv").write_text(table(rows))
     program = (
         "import sys; sys.modules['paddle'] = sys.modules['paddlevit_dist.compare'] = None\n"
-        "from paddlevit_dist import extensions; extensions.EXTENSIONS = ()\n"
+        "from paddlevit_dist import extension; extension.FOLDERS = ()\n"
         "from paddlevit_dist.__main__ import main; sys.exit(main(['evaluate', 'classes', *sys.argv[1:]]))"
     )
     command = [sys.executable, "-c", program, "truth.csv", "scores.csv", "-output=out"]

@@ -11,8 +11,8 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ... import extensions
 from ...distributed import has_batch_norm, rank
+from ...extension import made
 from ...metrics.classification import ClassificationMetrics
 from ...metrics.classifier import Classifier, joined
 from ...metrics.classifier_figures import Evaluated
@@ -117,8 +117,8 @@ class Classification(Classifier):
             distortion = data.GLYPH_DISTORTION
             return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
         crop = tuple(data.CROP_SCALE), tuple(data.CROP_RATIO)
-        options = data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment
-        return extensions.made("training_transform", TrainingTransform, *options)
+        transform = made(lambda one: one.training_transform(), lambda: TrainingTransform)
+        return transform(data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment)
 
     def describe_samples(self, samples: Any) -> str:
         said = super().describe_samples(samples)

@@ -1,0 +1,166 @@
+"""What an extension adds: a folder of this package that the rest does without, and that can be deleted alone.
+
+The ``__init__`` of the folder has an ``EXTENSION``, of a class derived from ``Extension``; its methods import what they
+need when they are called.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    import paddle
+
+    from .commands.scored import Scored
+    from .engine.evaluation import Evaluation
+    from .engine.fused_optimizers import Found, Rule
+    from .engine.multi_tensor import Gradients, MovingAverages
+    from .engine.run import Run
+    from .images.transforms.crops import TrainingTransform
+    from .logging.callbacks import Callback
+    from .settings import Configuration
+    from .settings.key import Table
+    from .tasks.sample_groups import Groups
+    from .tasks.task import Step, Task
+
+FOLDERS = ("cpu_kernels", "debug", "report", "export", "leakage", "compare")
+Made = TypeVar("Made")
+
+
+class About(NamedTuple):
+    """What the help of a command that takes the main flags says beside them; ``further`` are options that it alone
+    has."""
+
+    meaning: str
+    examples: tuple[str, ...]
+    further: tuple[tuple[str, str], ...] = ()
+
+
+class Flag(NamedTuple):
+    """``key`` is what the flag sets, None if it is about the command itself; ``argument`` is None for a switch."""
+
+    name: str
+    argument: str | None
+    key: str | None
+    group: str
+    meaning: str = ""  # in a few words, where those of the key are too many
+
+
+class Extension:
+    """Base class; each attribute and each method may be left out."""
+
+    # ---- command line and keys ---------------------------------------------------------------------------------
+
+    #: commands, each with what it does
+    commands: Mapping[str, str] = {}
+    #: the help of those that take the main flags
+    about: Mapping[str, About] = {}
+    flags: Sequence[Flag] = ()
+    #: where this key is set, the main job is ``run_job``
+    job_key = ""
+
+    def run_command(self, name: str, words: list[str]) -> None:
+        """Carry out the command, given the words that follow its name."""
+
+    def settings(self) -> Sequence[Table]:
+        """Tables of keys that every run reads; without Paddle."""
+        return ()
+
+    def run_job(self, given: Configuration) -> None:
+        """Do something else instead of a training or an evaluation."""
+
+    # ---- a run and its data ------------------------------------------------------------------------------------
+
+    def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
+        """Of a run that trains, or only evaluates; on every rank."""
+        return ()
+
+    def explain_not_finite(
+        self, run: Run, batches: Sequence[dict[str, Any]], step: Step, counts: dict[str, Any]
+    ) -> list[str]:
+        """Look into the update that ends a training (see ``SkippedUpdates``); on every rank."""
+        return []
+
+    def run_failed(self, config: Any, folder: Path, began: float) -> None:
+        """A run has ended by an error, which is in its record; ``began``: in seconds since 1970. In the parent."""
+
+    def data_inspected(self, config: Any, task: Task, train: Any, folder: Path) -> None:
+        """``inspect data`` has drawn samples of the training set, in this folder."""
+
+    def evaluation_prepared(self, config: Any, datasets: dict[str, Any], folder: Path) -> None:
+        """The samples that are evaluated are known, and no worker is started."""
+
+    def intervals_written(self, file: Path, evaluation: Evaluation, facts: dict[str, Any]) -> None:
+        """The intervals of an evaluation that has a table of samples are in this file, with these facts."""
+
+    def results_scored(self, file: Path, scored: Scored, results: str, groups: Groups | None) -> None:
+        """Results of others were scored; a table of their samples may be written to ``file``."""
+
+    # ---- what is evaluated in the place of the configured model ------------------------------------------------
+
+    def evaluated_word(self, word: str) -> str | None:
+        """What a word of ``evaluate WORD`` sets, as KEY=VALUE; None if it means nothing here."""
+        return None
+
+    def evaluated_name(self, config: Any) -> str | None:
+        """What the configuration evaluates instead; None: the configured model."""
+        return None
+
+    def evaluated_model(self, config: Any, task: Task) -> paddle.nn.Layer | None:
+        """The same as a model; None: the configured one is to be built."""
+        return None
+
+    def load_evaluated(self, run: Run, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
+        """Load what it needs: what is evaluated, and lines for the log; None: the named weights are to be loaded."""
+        return None
+
+    # ---- what computes faster; None where it does not ----------------------------------------------------------
+
+    def prepare_model(self, model: Any) -> None:
+        """Change how a model that was built computes; a second time changes nothing."""
+
+    def gradients(self, parameters: Sequence[paddle.Tensor]) -> Gradients | None:
+        """In place of ``engine.multi_tensor.Gradients``."""
+        return None
+
+    def averages(self, flat: paddle.Tensor, sizes: Sequence[int]) -> MovingAverages | None:
+        """In place of ``engine.multi_tensor.MovingAverages``."""
+        return None
+
+    def optimizer_step(self, rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+        """A step of all parameters in place of ``engine.fused_optimizers``'s own."""
+        return None
+
+    def resized_cross_entropy(
+        self, logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None
+    ) -> paddle.Tensor | None:
+        """In place of ``losses.resized_cross_entropy``."""
+        return None
+
+    def training_transform(self) -> type[TrainingTransform] | None:
+        """In place of ``TrainingTransform``."""
+        return None
+
+
+@functools.cache
+def extensions() -> tuple[Extension, ...]:
+    """Those whose folders are there."""
+    beside = [os.path.dirname(__file__)]  # and nowhere else, as where another copy is installed
+    specs = [PathFinder.find_spec(f"{__package__}.{folder}", beside) for folder in FOLDERS]
+    there = [spec.name for spec in specs if spec is not None and spec.origin is not None]
+    return tuple(importlib.import_module(name).EXTENSION for name in there)
+
+
+def made(better: Callable[[Extension], Made | None], plain: Callable[[], Made]) -> Made:
+    """What the first extension that has something better makes, else what ``plain`` does."""
+    for extension in extensions():
+        found = better(extension)
+        if found is not None:
+            return found
+    return plain()

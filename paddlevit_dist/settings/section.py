@@ -1,0 +1,138 @@
+"""Sections of keys as classes: each field is a key, and its row in the table of keys follows from its annotation.
+
+    class Train(Section):
+        BASE_LR: float = key(1e-3, "learning rate after warm-up", ABOVE_0)
+        GRAD_CLIP: float | None = key(None, "largest global norm of the gradients", ABOVE_0)
+
+    class Settings(Section):
+        TRAIN: Train
+
+A package that adds keys to a section derives its own class from that of the package below. The classes are what readers
+name as the type of a configuration, so that mypy knows each key and what it holds; at run time a configuration is a
+frozen ``CfgNode`` of this shape, and nobody makes an object of them.
+"""
+
+from collections.abc import Callable, Iterator
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from .key import Key, Range
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: bool) -> Callable[[type], type]:
+        return lambda own: own
+
+
+Item = TypeVar("Item")
+PathText = Annotated[str, "path"]  # the user's home folder may stand in it as ~
+Pair = Annotated[list[Item], 2]
+Triple = Annotated[list[Item], 3]
+
+_KINDS = {  # of the types, or of those of the choices
+    frozenset({int}): "int",
+    frozenset({float}): "float",
+    frozenset({int, float}): "number",
+    frozenset({bool}): "bool",
+    frozenset({str}): "text",
+    frozenset({bool, str}): "switch",
+    frozenset({bool, int}): "switch",
+}
+
+
+class _Field(NamedTuple):
+    default: Any
+    meaning: str
+    within: Range | None
+
+
+def key(default: Any, meaning: str, within: Range | None = None) -> Any:
+    """A key as a field of a ``Section``.
+
+    Its annotation says the rest: ``int``, ``float``, ``int | float``, ``bool``, ``str``, ``PathText``, ``bool | str``
+    or a ``Literal`` of the choices; a list of these, a ``Pair``, ``Triple`` or tuple of them; ``int | list[int]`` for
+    one or a list, ``list[float] | Literal["balanced"]`` for a list or a word; and ``| None`` for what may be not set.
+
+    Args:
+        default: value when neither a file nor the command line sets the key.
+        meaning: one line for people.
+        within: the numbers allowed, None for any finite one.
+    """
+    return _Field(default, meaning, within)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Section:
+    """Keys, and sections inside; the names of its fields are in capitals."""
+
+    if TYPE_CHECKING:  # what every CfgNode has
+
+        def __getitem__(self, name: str) -> Any: ...
+
+        def get(self, name: str, default: Any = None) -> Any: ...
+
+        def clone(self) -> Any: ...
+
+
+def rows(section: type[Section], above: str = "") -> tuple[Key, ...]:
+    """The rows of the keys that a class and its sections declare themselves, in their order; not those inherited."""
+    return tuple(_rows(section, above))
+
+
+def _rows(section: type[Section], above: str) -> Iterator[Key]:
+    for name, annotation in section.__dict__.get("__annotations__", {}).items():
+        if name in section.__dict__:
+            yield _row(f"{above}{name}", annotation, section.__dict__[name])
+        else:
+            yield from _rows(annotation, f"{above}{name}.")
+
+
+def _row(name: str, annotation: Any, field: _Field) -> Key:
+    members = [member for member in _members(annotation) if member is not NoneType]
+    sequences = [member for member in members if _is_sequence(member)]
+    others = [member for member in members if member not in sequences]
+    words: tuple[str, ...] = ()
+    item, length = annotation, None
+    if sequences:
+        item, length = _item_and_length(sequences[0])
+        words = tuple(word for member in others for word in get_args(member))
+    kind, choices = _kind_and_choices(item)
+    return Key(
+        name,
+        field.default,
+        kind,
+        field.meaning,
+        field.within,
+        choices,
+        many=bool(sequences) and (not others or bool(words)),
+        length=length,
+        optional=NoneType in _members(annotation),
+        words=words,
+        or_many=bool(sequences and others and not words),
+    )
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _is_sequence(member: Any) -> bool:
+    return get_origin(get_args(member)[0] if get_origin(member) is Annotated else member) in (list, tuple)
+
+
+def _item_and_length(sequence: Any) -> tuple[Any, int | None]:
+    length = None
+    if get_origin(sequence) is Annotated:
+        sequence, length = get_args(sequence)
+    items = get_args(sequence)
+    return items[0], len(items) if get_origin(sequence) is tuple else length
+
+
+def _kind_and_choices(item: Any) -> tuple[str, tuple[Any, ...] | None]:
+    members = [member for member in _members(item) if member is not NoneType]
+    if get_origin(members[0]) is Annotated:
+        return get_args(members[0])[1], None
+    choices = get_args(members[0]) if get_origin(members[0]) is Literal else None
+    return _KINDS[frozenset(map(type, choices) if choices else members)], choices

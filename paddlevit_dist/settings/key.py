@@ -165,11 +165,6 @@ class Key:
         return parsed
 
 
-def optional(name: str, kind: str, meaning: str, within: Range | None = None) -> Key:
-    """A key that is unset by default."""
-    return Key(name, None, kind, meaning, within, optional=True)
-
-
 def show(value: Any) -> str:
     """The value as an error message or notice shows it: on one line and not long."""
     return _short.repr(value)

@@ -3,7 +3,7 @@
     python benchmarks/framework_overhead.py            # all cases
     python benchmarks/framework_overhead.py digits_1   # one of them
 
-The engine's side is a whole ``Trainer.train()``: loader without worker processes, sampler, updates, meters with a
+The engine's side is a whole ``Run.train()``: loader without worker processes, sampler, updates, meters with a
 report in each round (of 20 updates or fewer), progress, log. Between two of its steps, at a fixed rhythm, the bare
 loop gets its turn, in the same processes and on the same data, read through ``paddle.io.DataLoader``. With a GPU the
 processes drive one each; ``gpu_throughput.py`` measures there what a whole GPU is busy with.
@@ -203,7 +203,7 @@ def bare_loop(config: Any, model: Any, samples: Any, total_updates: int) -> Iter
 
 def work(name: str, folder: str) -> None:
     """Every process of one case: train with the engine, and between its steps with the bare loop."""
-    from paddlevit_dist import Trainer, is_main, world_size
+    from paddlevit_dist import Run, is_main, world_size
     from paddlevit_dist.logging.record import make_folder
 
     case = CASES[name]
@@ -219,7 +219,7 @@ def work(name: str, folder: str) -> None:
     else:
         train, validation = (task.build_dataset(split, Path(folder)) for split in ("train", "val"))
     samples = Repeated(train, length)
-    trainer = Trainer(config, task, {"train": samples, "val": Repeated(validation, config.DATA.BATCH_SIZE)})
+    trainer = Run(config, task, {"train": samples, "val": Repeated(validation, config.DATA.BATCH_SIZE)})
     turns.bare_steps = bare_loop(config, task.build_model(), samples, case.updates)
     trainer.train()
     if is_main():

@@ -6,7 +6,7 @@
 For each number of GPUs and each precision four contenders take turns, of so many updates, in rounds:
 
 - plain: our model, forward pass, cross-entropy, backward pass, Paddle's AdamW, on one batch that is on the device
-- trainer: the recipe by ``Trainer.train()``, each update on the same batch, which is on the device as the loader has
+- trainer: the recipe by ``Run.train()``, each update on the same batch, which is on the device as the loader has
   put it there: what the engine costs
 - recipe: the same with the recipe's dropout, and each batch from the run's own loader: processes that hand over uint8
   images of noise, which nobody has to decode or transform. A training on files is no faster than its files are read

@@ -173,13 +173,13 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
 
 
 def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
-    """``Trainer.train()`` as a run calls it.
+    """``Run.train()`` as a run calls it.
 
     Args:
         loads: the run's own loader hands over a new batch for each update; otherwise each has the first batch again,
             which is on the device.
     """
-    from paddlevit_dist import Trainer
+    from paddlevit_dist import Run
     from paddlevit_dist.tasks.task import make_task
 
     task = make_task(values)
@@ -192,10 +192,10 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
             self.turns.update_begins()
             return super().train_step(model, batch, step)
 
-    class FirstBatchAgain(Trainer):
-        def training(self) -> Any:
-            training = super().training()
-            epochs = training.loader.epochs
+    class FirstBatchAgain(Run):
+        def prepare_training(self) -> None:
+            super().prepare_training()
+            epochs = self.loader.epochs
 
             def again(*where: Any) -> Any:
                 batches = epochs(*where)
@@ -204,11 +204,10 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
                 while True:
                     yield dict(first)
 
-            training.loader.epochs = again
-            return training
+            self.loader.epochs = again
 
     task.__class__ = Timed
-    (Trainer if loads else FirstBatchAgain)(values, task, samples_of(values, task)).train()
+    (Run if loads else FirstBatchAgain)(values, task, samples_of(values, task)).train()
 
 
 def noise(shape: Any, classes: int, seed: int) -> Any:

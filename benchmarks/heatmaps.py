@@ -253,11 +253,11 @@ def train_epochs(label: str, processes: int, output: str) -> None:
 
 
 def work(values: Any, task: Any, datasets: Any, label: str) -> None:
-    from paddlevit_dist import Trainer
+    from paddlevit_dist import Run
 
     if label != "coordinates":
         task = with_dense_labels(task, LABELS[label])
-    Trainer(values, task, datasets).train()
+    Run(values, task, datasets).train()
 
 
 def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.ndarray]) -> Any:

@@ -24,9 +24,9 @@ warnings.filterwarnings(
 renamed_modules.install(__name__)
 
 _NAMES = {
+    "Callback": "logging.callbacks",
     "Key": "settings.key",
     "UserError": "runtime.errors",
-    "Observer": "logging.observer",
     "all_gather": "distributed",
     "barrier": "distributed",
     "broadcast_object": "distributed",
@@ -38,13 +38,15 @@ _NAMES = {
     "Range": "settings.key",
     "rank": "distributed",
     "reduce_dict": "distributed",
+    "register_callback": "registry",
     "register_dataset": "registry",
     "register_model": "registry",
-    "register_observer": "registry",
     "register_task": "registry",
     "register_transform": "registry",
-    "Trainer": "engine.trainer",
+    "Run": "engine.run",
     "world_size": "distributed",
 }
+# Former name -> the one of today, both in the same module.
+_RENAMED = {"Observer": "Callback", "register_observer": "register_callback", "Trainer": "Run"}
 __all__ = sorted(_NAMES)
-__getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, _RENAMED)

@@ -7,8 +7,8 @@ here:
   ``settings.command_line``
 - ``KEYS``: "module:attribute" of the table of keys that it reads, in every run
 - ``JOBS``: a key -> the function that the main job calls with its ``Configuration`` where the key is set
-- ``TRAINING_WATCHERS``, ``EVALUATION_WATCHERS``: a key -> what is made of the ``Training``, or of the ``Trainer`` of an
-  evaluation, where the key is set: an ``engine.watchers.Watcher``
+- ``TRAINING_CALLBACKS``, ``EVALUATION_CALLBACKS``: a key -> what makes, of the ``Run``, a callback of every rank, where
+  the key is set
 - ``EVALUATED``: a key -> what makes, of configuration and task, the model that an evaluation scores where it is set
 - ``HOOKS``: the name of a place in the core -> the function that is called there, such as ``run_failed``
 """

@@ -1,4 +1,4 @@
-"""Other names of models, datasets, observers and tasks: as torchvision, papers and PaddleClas have them."""
+"""Other names of models, datasets, callbacks and tasks: as torchvision, papers and PaddleClas have them."""
 
 from collections.abc import Iterator
 
@@ -53,7 +53,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "coco_stuff164k": "coco_stuff",
         "coco_stuff10k": "coco_stuff",
     },
-    "observer": {"tb": "tensorboard", "vdl": "visualdl"},
+    "callback": {"tb": "tensorboard", "vdl": "visualdl"},
     "transform": {},
     "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
 }

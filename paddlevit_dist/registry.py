@@ -188,7 +188,7 @@ RECIPES = {
     "volumes": "landmark_unet3d",
 }
 
-OBSERVERS: dict[str, Target] = {
+CALLBACKS: dict[str, Target] = {
     "tensorboard": "paddlevit_dist.logging.event_logs:TensorBoardLog",
     "visualdl": "paddlevit_dist.logging.event_logs:VisualDlLog",
     "wandb": "paddlevit_dist.logging.services:WandbLog",
@@ -197,7 +197,7 @@ OBSERVERS: dict[str, Target] = {
 
 TRANSFORMS: dict[str, Target] = {}  # users' own
 
-_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS, "transform": TRANSFORMS}
+_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "callback": CALLBACKS, "transform": TRANSFORMS}
 
 
 class Own(NamedTuple):
@@ -223,7 +223,7 @@ UNREACHABLE = {  # why a name cannot be used; a worker adds those that its paren
         "CVAT's own forms are not here any more: export 'Segmentation mask' (-dataset=label_maps) or 'Ultralytics YOLO "
         "Segmentation' (-dataset=yolo_outlines)",
     ),
-    ("observer", "clearml"): "observer 'clearml' is not here any more: let an observer of your own call ClearML's Task",
+    ("callback", "clearml"): "callback 'clearml' is not here any more: let a callback of your own call ClearML's Task",
 }
 _AS_TABLES = "paddlevit_dist.settings.own_keys:as_tables"
 _DECLARED = "paddlevit_dist.settings.own_keys:declared_by"
@@ -418,9 +418,12 @@ def register_task(
         TABLES[name] = [table for several in now for table in several]
 
 
-def register_observer(name: str, target: Target) -> None:
-    """Make ``-log_to=name`` have ``target()``, an ``Observer``, watch the run from the main process."""
-    OBSERVERS[name] = target
+def register_callback(name: str, target: Target) -> None:
+    """Make ``-log_to=name`` have ``target()``, a ``Callback``, follow the run in the main process."""
+    CALLBACKS[name] = target
+
+
+register_observer = register_callback  # its former name
 
 
 def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:

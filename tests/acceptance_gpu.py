@@ -241,7 +241,7 @@ class Enough(Exception):
 
 def trained_network(name: str, place: Place) -> list[float]:
     """The losses of its first updates by the trainer; as large as it is, but small on a CPU."""
-    from paddlevit_dist import Trainer, settings
+    from paddlevit_dist import Run, settings
     from paddlevit_dist.logging.record import make_folder
     from paddlevit_dist.tasks.task import make_task
 
@@ -263,7 +263,7 @@ def trained_network(name: str, place: Place) -> list[float]:
     datasets = {split: job_of_network.build_dataset(split, output) for split in ("train", "val")}
     reset_peak()
     with contextlib.suppress(Enough):
-        Trainer(values, job_of_network, datasets).train()
+        Run(values, job_of_network, datasets).train()
     found = losses(output)
     assert len(found) == UPDATES, f"{len(found)} updates"
     return list(found.values())

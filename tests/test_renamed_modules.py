@@ -3,7 +3,9 @@
 import importlib
 
 import pytest
+from support import small_runs
 
+import paddlevit_dist
 from paddlevit_dist.runtime.renamed_modules import _NOW
 from paddlevit_dist.tasks.task import Task
 
@@ -31,3 +33,20 @@ def test_a_method_of_a_task_counts_under_its_former_name():
                 return ["drawn"]
 
     assert Own.images(None, None, None, 0) == ["drawn"]
+
+
+def test_public_names_of_before_go_on_with_a_note(tmp_path):
+    for old, now in (("Observer", "Callback"), ("register_observer", "register_callback")):
+        with pytest.warns(FutureWarning, match=rf"^paddlevit_dist\.{old} is paddlevit_dist\.{now} now"):
+            assert getattr(paddlevit_dist, old) is getattr(paddlevit_dist, now)
+        assert old not in dir(paddlevit_dist)
+    told = []
+
+    class Own(paddlevit_dist.Callback):
+        def end(self, outcome):
+            told.append(outcome)
+
+    made = small_runs.build(str(tmp_path), "-epochs=1", "-batch_size=32", train_size=64)
+    with pytest.warns(FutureWarning, match=r"paddlevit_dist\.Trainer is paddlevit_dist\.Run now"):
+        trainer = paddlevit_dist.Trainer(made.config, made.task, made.datasets, observers=[Own()])
+    assert trainer.train()["top-1"] >= 0 and told == ["finished"]

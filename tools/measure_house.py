@@ -44,21 +44,21 @@ WAYS = {
 _TRAINER = """
 import sys
 from pathlib import Path
-from paddlevit_dist import Trainer, config
+from paddlevit_dist import Run, settings
 from paddlevit_dist.registry import resolve
 
 folder, package = Path(sys.argv[1]), sys.argv[2]
 
 
 def trainer_of(*words):
-    values = config.load([f"-output={folder}", "-num_workers=0", "-batch_size=16", *words]).values
+    values = settings.load([f"-output={folder}", "-num_workers=0", "-batch_size=16", *words]).values
     task = resolve("task", values.TASK)(values)
-    return Trainer(values, task, {split: task.build_dataset(split, folder) for split in ("train", "val")})
+    return Run(values, task, {split: task.build_dataset(split, folder) for split in ("train", "val")})
 
 
 """
 _IMPORTED = """
-boxes = trainer_of("-cfg=detr_shapes", "REPORT", "False").training()
+trainer_of("-cfg=detr_shapes", "REPORT", "False").prepare_training()
 print(sum(name.startswith("paddlevit_dist") for name in sys.modules), file=sys.stderr)
 """
 _PASSED = """

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import extensions, plugins
 from .. import settings as configuration
-from ..registry import register_observer
+from ..registry import register_callback
 from ..runtime import limits, signals
 from ..runtime.environment import restart
 from ..runtime.errors import UserError
@@ -98,8 +98,8 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     from ..checkpoint.finding import another_run, holds_any
     from ..checkpoint.store import remove_leftovers
     from ..distributed import launch_workers
+    from ..logging.callbacks import callbacks_of
     from ..logging.heartbeat import Heartbeat
-    from ..logging.observer import observers_of
     from ..logging.progress import write_line
     from ..logging.record import SEEDS, cache_folder, note_end, require_writable
     from ..tasks.task import make_task
@@ -108,7 +108,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         require_writable(folder, run.values.EVAL)
     if plan.is_main and not run.values.EVAL:
         remove_leftovers(folder / "checkpoints")
-    observers = {} if run.values.EVAL else observers_of(run.values.LOG_TO)
+    callbacks = {} if run.values.EVAL else callbacks_of(run.values.LOG_TO)
     if not run.values.EVAL and not run.values.MODEL.RESUME and holds_any(folder / "checkpoints"):
         raise another_run(run.values.SAVE)
     if not run.values.EVAL and (folder / SEEDS).exists():
@@ -130,7 +130,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
     began = time.time()
     try:
-        arguments = (run.values, task, datasets, [*run.notices, *plan.notices], observers)
+        arguments = (run.values, task, datasets, [*run.notices, *plan.notices], callbacks)
         launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
     except BaseException as error:
         if plan.is_main:
@@ -187,23 +187,23 @@ def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None], fe
 
 
 def worker(
-    config: Any, task: Any, datasets: dict[str, Any], notices: list[str], observers: dict[str, Any] | None = None
+    config: Any, task: Any, datasets: dict[str, Any], notices: list[str], callbacks: dict[str, Any] | None = None
 ) -> None:
-    """What each process runs after joining the group; ``observers`` as the parent has registered them."""
+    """What each process runs after joining the group; ``callbacks`` as the parent has registered them."""
     from ..engine import gpu_memory
-    from ..engine.trainer import Trainer
+    from ..engine.run import Run
 
-    for name, target in (observers or {}).items():
-        register_observer(name, target)
+    for name, target in (callbacks or {}).items():
+        register_callback(name, target)
 
     with gpu_memory.explained(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
-        trainer = Trainer(config, task, datasets, notices)
+        run = Run(config, task, datasets, notices)
         if config.EVAL:
             from ..inference.evaluation import evaluate_only
 
-            evaluate_only(trainer)
+            evaluate_only(run)
         else:
-            trainer.train()
+            run.train()
 
 
 def _show(run: Any, plan: Any) -> None:

@@ -17,7 +17,7 @@ FLAGS = {
     "seeds": ("N", "SEEDS", "training", "train with N seeds, a folder each; says the mean"),
 }
 KEYS = ".compare.settings:TABLE"
-EVALUATION_WATCHERS = {"PER_SAMPLE": ".compare.per_sample:PerSample"}
+EVALUATION_CALLBACKS = {"PER_SAMPLE": ".compare.per_sample:PerSample"}
 COMMANDS = {"compare": (".compare.command:run", "whether runs differ by more than chance, and on which samples")}
 JOBS = {"SEEDS": ".compare.seeds:run"}
 HOOKS = {"intervals_written": ".compare.tables:write_beside", "results_scored": ".compare.tables:write_scored"}

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..distributed import is_main
-from ..engine.watchers import Watcher
+from ..engine.run import Run
+from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
@@ -19,14 +20,12 @@ from ..tasks.sample_groups import GROUP
 _DIGITS = 6
 
 
-class PerSample(Watcher):
-    """Writes the table of an evaluation. Every rank has one.
+class PerSample(Callback):
+    """Writes the table of an evaluation. Every rank has one."""
 
-    Args:
-        run: a ``Trainer``.
-    """
+    on_every_rank = True
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Run) -> None:
         self._run, self._target = run, Path(run.config.PER_SAMPLE)
         run.evaluation.keeps_table = True
 

@@ -26,7 +26,7 @@ FLAGS = {
 }
 KEYS = ".debug.settings:TABLE"
 JOBS = {"SELFTEST": ".debug.selftest:run"}
-TRAINING_WATCHERS = {
+TRAINING_CALLBACKS = {
     "PROFILE": ".debug.profile:Profile",
 }
 HOOKS = {

@@ -15,7 +15,7 @@ from ..data.sampler import SampleKey, TrainingSampler
 from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
 from ..engine.multi_tensor import gradients_of
 from ..engine.nan_guard import TensorCopies, not_finite
-from ..engine.parts import TrainingParts
+from ..engine.run import Run
 from ..engine.steps import COUNTS, CountingCollate, loss_of, step_seed
 from ..runtime.printing import one_line
 from ..tasks.task import Step
@@ -48,11 +48,11 @@ class FirstLayer:
     else has changed weights, sampler or precision. Returns lines about what is found.
     """
 
-    def __init__(self, parts: TrainingParts) -> None:
-        self._parts = parts
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def __call__(self, batches: Sequence[dict[str, Any]], step: Step, counts: dict[str, Any]) -> list[str]:
-        model = self._parts.model
+        model = self._run.model
         of_ranks = all_gather(not_finite(host_values(model.state_dict())))
         broken = next(filter(None, of_ranks), None)
         if broken is not None:
@@ -63,7 +63,7 @@ class FirstLayer:
         found: list[NotFinite] = []
         try:
             with _as_written():
-                keys = keys_of_update(self._parts.sampler, step.epoch)
+                keys = keys_of_update(self._run.sampler, step.epoch)
                 for micro, (batch, micro_keys) in enumerate(zip(batches, keys)):
                     this = self._look(batch, micro_keys, step._replace(micro=micro), counts)
                     found += [] if this is None else [this]
@@ -88,37 +88,37 @@ class FirstLayer:
             return None
         operation = None
         if not self._exchanges:  # it raises in the middle of a pass, and the other ranks would wait
-            operation = first_operation(self._parts.model, lambda: self._pass(batch, len(keys), step, counts))
+            operation = first_operation(self._run.model, lambda: self._pass(batch, len(keys), step, counts))
         rows, only = finding.rows, True
         if rows is None and len(keys) > 1 and not self._exchanges:
             rows = [row for row, key in enumerate(keys) if self._is_bad_alone(key, step, counts)]
         if not rows:
             rows, only = list(range(len(keys))), len(keys) == 1
-        samples = self._parts.datasets["train"]
+        samples = self._run.datasets["train"]
         names = [f"{keys[row].index} {one_line(described(samples, keys[row].index))}" for row in rows]
         return NotFinite(step.micro, rank(), finding, operation, names, only)
 
     def _is_bad_alone(self, key: SampleKey, step: Step, counts: dict[str, Any]) -> bool:
-        parts = self._parts
-        collate = CountingCollate(parts.task)
-        (batch,) = Loader(parts.datasets["train"], [[key]], collate, num_workers=0, seed=parts.config.SEED)
+        run = self._run
+        collate = CountingCollate(run.task)
+        (batch,) = Loader(run.datasets["train"], [[key]], collate, num_workers=0, seed=run.config.SEED)
         batch.pop(COUNTS, None)
         return self._pass(batch, 1, step, counts) is not None
 
     def _pass(self, batch: dict[str, Any], samples: int, step: Step, counts: dict[str, Any]) -> BadTensor | None:
         """Forward and backward of a micro-batch, without the other ranks; the first tensor that is not finite."""
-        parts = self._parts
-        model, precision = parts.model, parts.precision
+        run = self._run
+        model, precision = run.model, run.precision
         self._clear_gradients()
-        paddle.seed(step_seed(parts.config.SEED, step.update, rank(), step.micro))
+        paddle.seed(step_seed(run.config.SEED, step.update, rank(), step.micro))
         watch = LayerWatch(model, samples)
         try:
             for name, value in batch.items():
                 if isinstance(value, paddle.Tensor):
                     watch.look(value, f"the input '{name}'")
             with precision.autocast():
-                terms = parts.task.train_step(model, dict(batch), step)
-                loss = loss_of(terms, counts, parts.config.TRAIN.ACCUM_ITER, world_size())
+                terms = run.task.train_step(model, dict(batch), step)
+                loss = loss_of(terms, counts, run.config.TRAIN.ACCUM_ITER, world_size())
             for name, term in terms.items():
                 if term.weight:
                     watch.look(term.sum, f"the term '{name}' of the loss")
@@ -131,18 +131,18 @@ class FirstLayer:
             watch.close()
 
     def _clear_gradients(self) -> None:
-        for parameter in self._parts.model.parameters():
+        for parameter in self._run.model.parameters():
             parameter.clear_gradient(False)
 
     def _overflowing(self) -> list[str]:
         """Whether the gradients are finite, and their norm is not."""
-        if np.isfinite(gradients_of([p for p in self._parts.model.parameters() if not p.stop_gradient]).norm()):
+        if np.isfinite(gradients_of([p for p in self._run.model.parameters() if not p.stop_gradient]).norm()):
             return []
         return ["every gradient is finite, but the squares for their norm are too large for float32"]
 
     def _told(self, first: NotFinite) -> list[str]:
         finding = first.finding
-        several = world_size() > 1 or self._parts.config.TRAIN.ACCUM_ITER > 1
+        several = world_size() > 1 or self._run.config.TRAIN.ACCUM_ITER > 1
         place = f"{_place(first)}: " if several else ""
         lines = [f"{place}{finding.what} is not finite: {finding.bad:,} of {finding.size:,} values"]
         if first.operation:

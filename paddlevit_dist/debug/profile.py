@@ -15,27 +15,29 @@ import paddle
 from paddle import profiler
 
 from ..distributed import world_size
-from ..engine.parts import TrainingParts
-from ..engine.watchers import Update, Watcher
+from ..engine.run import Run
+from ..logging.callbacks import Callback, Update
 from ..runtime.errors import UserError
 from ..runtime.files import temporary_name
 
 _LEFT_OUT = 2  # updates at the beginning of an epoch, where it has more than enough
 
 
-class Profile(Watcher):
-    """Records the first updates of the epoch that the run begins with. It comes after the watchers that do something
+class Profile(Callback):
+    """Records the first updates of the epoch that the run begins with. It comes after the callbacks that do something
     once an update is made, so that this is in it.
 
     Raises:
         UserError: in a training, where Paddle's profiler does not work.
     """
 
-    def __init__(self, parts: TrainingParts) -> None:
-        self._asked = parts.config.PROFILE if parts.record.writes else 0  # 0: nothing more is to be recorded
-        self._folder = Path(parts.config.SAVE) / "profile"
-        self._record = parts.record
-        self._updates_per_epoch = parts.updates_per_epoch
+    on_every_rank = True
+
+    def __init__(self, run: Run) -> None:
+        self._asked = run.config.PROFILE if run.record.writes else 0  # 0: nothing more is to be recorded
+        self._folder = Path(run.config.SAVE) / "profile"
+        self._record = run.record
+        self._updates_per_epoch = run.updates_per_epoch
         self._position = self._number = self._first = 0
         self._name = ""
         self._profiler: profiler.Profiler | None = None

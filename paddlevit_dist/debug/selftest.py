@@ -21,7 +21,6 @@ import paddle
 
 from ..distributed import (
     all_gather,
-    gpu,
     has_batch_norm,
     is_main,
     launch_workers,
@@ -31,7 +30,7 @@ from ..distributed import (
 )
 from ..engine import gpu_memory
 from ..engine.nan_guard import SkippedUpdates
-from ..engine.parts import TrainingParts, build_model
+from ..engine.run import Run
 from ..engine.steps import accumulation_groups
 from ..logging.progress import write_line
 from ..logging.record import RunRecord
@@ -165,12 +164,12 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
             parameter.set_value((values + by * np.spacing(values)).astype(np.float32))
 
 
-def silent_training(config: Any, task: Task, samples: Samples, folder: Path) -> TrainingParts:
-    """The parts of a training that tell nothing, and write nothing unless they are told to."""
+def silent_training(config: Any, task: Task, samples: Samples, folder: Path) -> Run:
+    """What a training computes with, which tells nothing, and writes nothing unless it is told to."""
     config = changed(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
-    gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
-    record = RunRecord(folder, writes=False)
-    return TrainingParts(config, task, {"train": samples}, build_model(config, task), record)
+    run = Run(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
+    run.prepare_training()
+    return run
 
 
 def _state(model: paddle.nn.Layer) -> Arrays:

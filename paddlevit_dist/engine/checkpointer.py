@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import paddle
@@ -25,6 +25,9 @@ from .compatibility import describe, listed
 from .nan_guard import not_finite, weights_digest
 from .optimizer import OptimizerState
 
+if TYPE_CHECKING:
+    from .run import Run
+
 _SOON = 10.0  # seconds from one checkpoint to the next: their lines stand after those of their epoch
 _LOWER_BY = 10  # of nice: a tenth of the time of a processor that a training also wants, all of one that nothing wants
 
@@ -39,7 +42,7 @@ class Checkpointer:
     ``finish``.
 
     Args:
-        parts: the ``TrainingParts``.
+        run: its training, of which all but checkpoints is built.
 
     Attributes:
         folder: the run's ``checkpoints`` folder.
@@ -47,13 +50,13 @@ class Checkpointer:
         agreement: on the next save that no setting foresees.
     """
 
-    def __init__(self, parts: Any) -> None:
-        self._parts, self._config = parts, parts.config
-        self.folder = Path(parts.config.SAVE) / "checkpoints"
-        self.optimizer = OptimizerState(parts.optimizer, parts.model)
+    def __init__(self, run: "Run") -> None:
+        self._run, self._config = run, run.config
+        self.folder = Path(run.config.SAVE) / "checkpoints"
+        self.optimizer = OptimizerState(run.optimizer, run.model)
         self.best: dict[str, Any] | None = None
         self.agreement = Agreement()
-        self._background = Background(parts.config.SAVE_IN_BACKGROUND)
+        self._background = Background(run.config.SAVE_IN_BACKGROUND)
         self._copies = HostCopies()
         self._saved_at = time.monotonic()
         self._held: list[str] | None = None  # lines of an epoch of seconds, until its evaluation is told
@@ -61,13 +64,13 @@ class Checkpointer:
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:
         """What ``checkpoints.read_samples`` returns, made in the thread that writes."""
-        return listed(self._parts.datasets, self._parts.start.samples)
+        return listed(self._run.datasets, self._run.start.samples)
 
     # ---- restoring -------------------------------------------------------------------------------------------
 
     def load_weights(self, directory: Path) -> Any:
         """Load a checkpoint's weights into the model; returns the report."""
-        return load_weights(self._parts.model, str(directory), strict=True)
+        return load_weights(self._run.model, str(directory), strict=True)
 
     def load(self, directory: Path, state: checkpoints.RunState) -> None:
         """Restore everything but the weights, including the position of the training.
@@ -81,8 +84,8 @@ class Checkpointer:
             raise UserError(
                 f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
             ) from error
-        self._parts.precision.load_state_dict(state.extra["scaler"])
-        self._parts.skipped.load_state_dict(state.extra["skipped_updates"])
+        self._run.precision.load_state_dict(state.extra["scaler"])
+        self._run.skipped.load_state_dict(state.extra["skipped_updates"])
         self._load_ema(directory)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
@@ -93,11 +96,11 @@ class Checkpointer:
 
     def begin_after(self, epoch: int, consumed: int = 0) -> None:
         """Put the training after ``epoch`` and that many samples of the next, with this run's number of updates."""
-        self._parts.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
-        self._parts.schedule.load_state_dict({"update": self._parts.sampler.updates_made})
+        self._run.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
+        self._run.schedule.load_state_dict({"update": self._run.sampler.updates_made})
 
     def _load_ema(self, directory: Path) -> None:
-        file, ema, say = directory / AVERAGED, self._parts.ema, self._parts.record.say
+        file, ema, say = directory / AVERAGED, self._run.ema, self._run.record.say
         if ema is None:
             if file.is_file():
                 say(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
@@ -114,7 +117,7 @@ class Checkpointer:
 
     def is_due(self) -> bool:
         """Whether all ranks save now, in the middle of an epoch. Every rank must call this after each update."""
-        update, minutes = self._parts.schedule.update, self._config.SAVE_EVERY_MINUTES
+        update, minutes = self._run.schedule.update, self._config.SAVE_EVERY_MINUTES
         is_agreed = self.agreement.is_at(update)
         if is_main() and minutes and time.monotonic() - self._saved_at > 60.0 * minutes:
             self.agreement.announce(update)
@@ -123,7 +126,7 @@ class Checkpointer:
 
     def save_update(self, evaluation_due: bool) -> None:
         """Save in the middle of an epoch, or at its end."""
-        update = self._parts.schedule.update
+        update = self._run.schedule.update
         self._save(checkpoints.update_name(update), f"update {update}", evaluation_due)
 
     def save_epoch(self, epoch: int, evaluation_due: bool) -> None:
@@ -181,14 +184,14 @@ class Checkpointer:
         with printing:
             held, self._held = self._held or [], None
             for line in held:
-                self._parts.record.say(line)
+                self._run.record.say(line)
 
     def _save(self, name: str, place: str, evaluation_due: bool) -> None:
         self.finish()
         self._held = [] if evaluation_due and time.monotonic() - self._saved_at < _SOON else None
-        windows = [self._parts.reports.window()]
+        windows = [self._run.reports.window()]
         if world_size() > 1:
-            own = weights_digest(host_values(self._parts.model.state_dict())), windows[0]
+            own = weights_digest(host_values(self._run.model.state_dict())), windows[0]
             digests, windows = map(list, zip(*all_gather(own)))
             if len(set(digests)) > 1:
                 raise RuntimeError(
@@ -207,9 +210,9 @@ class Checkpointer:
         Args:
             windows: of the terms of the loss, see ``Reports.window``, of each rank.
         """
-        parts = self._parts
-        weights: Tensors = parts.model.state_dict()
-        averages: Tensors | None = None if parts.ema is None else parts.ema.state_dict()
+        run = self._run
+        weights: Tensors = run.model.state_dict()
+        averages: Tensors | None = None if run.ema is None else run.ema.state_dict()
         if self._config.SAVE_IN_BACKGROUND:
             weights = self._copies.of("weights", weights)
             averages = averages and self._copies.of("averages", averages)
@@ -217,18 +220,18 @@ class Checkpointer:
             optimizer = {key: copy.array for key, copy in copies.items()}
         else:
             optimizer = self.optimizer.state_dict()
-        position = {**parts.sampler.state_dict(), **parts.schedule.state_dict()}
-        described = describe(self._config, parts.task, parts.datasets)
+        position = {**run.sampler.state_dict(), **run.schedule.state_dict()}
+        described = describe(self._config, run.task, run.datasets)
         extra = {
-            "scaler": parts.precision.state_dict(),
+            "scaler": run.precision.state_dict(),
             "best": self.best,
-            "skipped_updates": parts.skipped.state_dict(),
+            "skipped_updates": run.skipped.state_dict(),
             "evaluation_due": evaluation_due,
-            "global_batch_size": parts.sampler.global_batch_size,
-            "seed": parts.sampler.seed,
+            "global_batch_size": run.sampler.global_batch_size,
+            "seed": run.sampler.seed,
             "paddle": paddle.__version__,
-            "undecayed": parts.undecayed,
-            "training_means": parts.reports.state_dict(windows),
+            "undecayed": run.undecayed,
+            "training_means": run.reports.state_dict(windows),
         }
         prune = self._pruning(self.folder / name)
 
@@ -247,17 +250,17 @@ class Checkpointer:
             checkpoints.link(self.folder, "last", directory)
             prune()
             with printing:
-                (parts.record.say if self._held is None else self._held.append)(f"saved {directory}")
-            parts.observers.note_saved(directory)
+                (run.record.say if self._held is None else self._held.append)(f"saved {directory}")
+            run.callbacks.note_saved(directory)
 
         return write
 
     def _pruning(self, good: Path) -> Callable[[], None]:
         """What removes the checkpoints that are not needed at this place of the training once ``good`` is there."""
-        config, update, epoch = self._config, self._parts.schedule.update, self._parts.sampler.state_dict()["epoch"]
+        config, update, epoch = self._config, self._run.schedule.update, self._run.sampler.state_dict()["epoch"]
         return lambda: checkpoints.prune(
             self.folder,
-            self._parts.keeps,
+            self._run.keeps,
             update,
             config.KEEP_UPDATES,
             epoch=epoch,

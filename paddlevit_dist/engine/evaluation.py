@@ -11,6 +11,7 @@ from ..data.loader import loader_of
 from ..data.sampler import EvaluationSampler
 from ..distributed import LeftEarly, is_main, rank, reduce_dict, stops, world_size
 from ..intervals import Interval
+from ..logging.callbacks import Callbacks
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import Progress
 from ..logging.record import RunRecord
@@ -20,7 +21,6 @@ from ..tasks.task import EvaluationStep, Records, Task
 from . import gpu_memory
 from .confidence import Confidence, EvaluatedSamples, as_json, in_event, intervals_of
 from .precision import EvaluationPrecision
-from .watchers import Watchers
 
 _GROUPS = "groups"  # what an event calls them
 
@@ -74,7 +74,7 @@ class Evaluation:
 
     @paddle.no_grad()
     def __call__(
-        self, label: str, writer: Any = None, epoch: int | None = None, watchers: Watchers | None = None
+        self, label: str, writer: Any = None, epoch: int | None = None, callbacks: Callbacks | None = None
     ) -> tuple[dict[str, float], str]:
         """Evaluate; returns the values, equal on every rank, and their line. Every rank must call this.
 
@@ -83,21 +83,21 @@ class Evaluation:
         Args:
             label: of the progress bar, and what the watchdog is told.
             writer, epoch: see ``EvaluationStep``.
-            watchers: are told of each batch.
+            callbacks: are told of each batch.
         Raises:
             LeftEarly: the run was asked to stop; on every rank.
         """
         was_training = self.model.training
         self.model.eval()
-        watchers = watchers or Watchers()
+        callbacks = callbacks or Callbacks()
         metrics = self.task.build_metrics()
-        step = EvaluationStep(metrics, writer, epoch, watchers.want_records)
+        step = EvaluationStep(metrics, writer, epoch, callbacks.want_records)
         with gpu_memory.explained(gpu_memory.of_evaluation(self.config)), self.precision.forward_of(self.model):
             leaves = False
             try:
                 with contextlib.closing(self.batches(label, step)) as batches:
                     for batch, records in batches:
-                        watchers.tell("batch_evaluated", batch, records)
+                        callbacks.tell("batch_evaluated", batch, records)
             except LeftEarly:
                 leaves = True
             if stops.leave_together(leaves):  # after waiting for all ranks

@@ -8,9 +8,9 @@ from typing import Any
 import paddle
 
 from ..distributed import rank
+from ..logging.callbacks import Callback, Update
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
-from .watchers import Update, Watcher
 
 # Of Paddle's allocators, 2.6 and 3.x; "GPU Virtual Memory" in one of them.
 _ALLOCATION = re.compile(
@@ -92,11 +92,17 @@ def of_evaluation(config: Any) -> str:
     return f"lower DATA.BATCH_SIZE_EVAL ({config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE})"
 
 
-class EmptyingCache(Watcher):
-    """Batches of very different sizes fragment a GPU's memory cache until no later batch fits."""
+class EmptyingCache(Callback):
+    """Batches of very different sizes fragment a GPU's memory cache until no later batch fits.
 
-    def __init__(self, training: Any) -> None:
-        self._every = training.task.empty_cache_freq
+    Args:
+        every: so many updates it is emptied; 0: never.
+    """
+
+    on_every_rank = True
+
+    def __init__(self, every: int) -> None:
+        self._every = every
 
     def update_done(self, update: Update) -> None:
         if self._every and (update.step.update + 1) % self._every == 0 and is_on_gpu():

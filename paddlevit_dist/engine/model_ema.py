@@ -8,11 +8,11 @@ import numpy as np
 import paddle
 
 from .. import extensions
+from ..logging.callbacks import Callback, Update
 from .multi_tensor import MovingAverages
-from .watchers import Update, Watcher
 
 
-class ModelEma(Watcher):
+class ModelEma(Callback):
     """After every update: ``average = decay * average + (1 - decay) * weights`` (Polyak and Juditsky, 1992).
 
     It covers everything in the model's state: parameters and floating buffers are averaged, integers copied. It lives
@@ -22,6 +22,8 @@ class ModelEma(Watcher):
         model: the inner model, whose current weights initialise the average.
         decay: share that is kept; an average over about the last 1 / (1 - decay) updates.
     """
+
+    on_every_rank = True
 
     def __init__(self, model: paddle.nn.Layer, decay: float) -> None:
         self.model = model

@@ -3,58 +3,61 @@
 import functools
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data.loader import Loader
 from ..distributed import is_main, world_size
 from ..distributed.devices import cpu_cores
+from ..logging.callbacks import Callback, Update, ends_of
 from ..logging.meters import DataWaitHint, Meters, memory_mib
-from ..logging.observer import ends_of
 from ..logging.progress import Field, Progress, fields_of
 from ..runtime.errors import UserError
-from .watchers import Update, Watcher
+
+if TYPE_CHECKING:
+    from .run import Run
 
 _SOON = 10.0  # seconds: an epoch that ends by then has its own line, and none before it
 
 
-class Reports(Watcher):
+class Reports(Callback):
     """Says where the training is, counts time and terms of the loss, and every REPORT_FREQ updates reports them."""
 
-    def __init__(self, parts: Any) -> None:
-        self._parts = parts
-        self._record = parts.record
-        self._observers = parts.observers
-        self._heartbeat = parts.evaluation.heartbeat
-        self._evaluation = parts.evaluation
-        evaluations = sum(map(parts.evaluates, range(parts.sampler.epoch, parts.last_epoch + 1)))
-        updates = parts.last_epoch * parts.updates_per_epoch - parts.sampler.updates_made
-        self._remaining = RemainingTime(updates, evaluations + parts.start.evaluation_due)
+    on_every_rank = True
+
+    def __init__(self, run: "Run") -> None:
+        self._run = run
+        self._record = run.record
+        self._heartbeat = run.heartbeat
+        self._evaluation = run.evaluation
+        evaluations = sum(map(run.evaluates, range(run.sampler.epoch, run.last_epoch + 1)))
+        updates = run.last_epoch * run.updates_per_epoch - run.sampler.updates_made
+        self._remaining = RemainingTime(updates, evaluations + run.start.evaluation_due)
         self._fields: list[Field] = []
-        advice = functools.partial(parts.task.reading_advice, parts.sampler.dataset)
-        self._data_wait = DataWaitHint(parts.loader.num_workers, world_size(), cpu_cores(), advice)
+        advice = functools.partial(run.task.reading_advice, run.sampler.dataset)
+        self._data_wait = DataWaitHint(run.loader.num_workers, world_size(), cpu_cores(), advice)
         self._epoch = 0
         self._bar = Progress(0, "", False)
-        self._pace = Pace(parts.loader)
+        self._pace = Pace(run.loader)
         self._meters = Meters()
 
     # ---- updates ---------------------------------------------------------------------------------------------
 
     def epoch_started(self, epoch: int, made: int) -> None:
         self._epoch = epoch
-        self._meters, self._pace = Meters(), Pace(self._parts.loader)
-        start = self._parts.start
+        self._meters, self._pace = Meters(), Pace(self._run.loader)
+        start = self._run.start
         if made and start.means is not None and epoch == start.position["epoch"] + 1:
             self._meters.load_state_dict(start.means)
             self._pace.load_state_dict(start.means["pace"])
         self._continued = self._pace.updates
-        updates = self._parts.updates_per_epoch - made
-        self._bar = Progress(updates, f"epoch {epoch}/{self._parts.config.TRAIN.NUM_EPOCHS}", is_main())
+        updates = self._run.updates_per_epoch - made
+        self._bar = Progress(updates, f"epoch {epoch}/{self._run.config.TRAIN.NUM_EPOCHS}", is_main())
         self._show()
         self._heartbeat.at(f"waiting for the first batch of epoch {epoch}")
 
     def update_started(self, step: Any, batches: Any) -> None:
         if self._pace.updates == self._continued:
-            self._heartbeat.at(self._place(self._parts.updates_per_epoch - self._parts.sampler.updates_left))
+            self._heartbeat.at(self._place(self._run.updates_per_epoch - self._run.sampler.updates_left))
 
     def update_done(self, update: Update) -> None:
         for terms in update.terms if update.is_finite else ():
@@ -63,11 +66,11 @@ class Reports(Watcher):
         self._remaining.count_update()
         self._bar.step()
         self._heartbeat.at(self._place(update.made))
-        if update.is_last or update.made % self._parts.config.REPORT_FREQ == 0:
+        if update.is_last or update.made % self._run.config.REPORT_FREQ == 0:
             said = self._report(update)
-            left = self._remaining.seconds_of(self._parts.updates_per_epoch - update.made)
+            left = self._remaining.seconds_of(self._run.updates_per_epoch - update.made)
             if left > _SOON:  # else the line about the epoch follows, and covers these updates
-                number = f"{update.made}/{self._parts.updates_per_epoch}"
+                number = f"{update.made}/{self._run.updates_per_epoch}"
                 self._record.say(f"epoch {update.step.epoch} update {number} {said}")
 
     def epoch_left(self) -> None:
@@ -89,31 +92,31 @@ class Reports(Watcher):
         return {**state, "pace": self._pace.state_dict()} if all(map(math.isfinite, numbers)) else None
 
     def epoch_done(self, epoch: int) -> None:
-        parts, pace = self._parts, self._pace
+        run, pace = self._run, self._pace
         means = self._meters.finish_epoch()
         seconds = pace.seconds_of_epoch()
         self._record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
-        rate = pace.updates * parts.sampler.global_batch_size / max(seconds, 1e-9)
+        rate = pace.updates * run.sampler.global_batch_size / max(seconds, 1e-9)
         self._record.say(
-            f"epoch {epoch}/{parts.config.TRAIN.NUM_EPOCHS} training: {in_words(means)} {rate:.0f} "
-            f"{parts.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
-            f"({seconds:.1f} s, {f'{parts.skipped.total} skipped so far, ' if parts.skipped.total else ''}"
+            f"epoch {epoch}/{run.config.TRAIN.NUM_EPOCHS} training: {in_words(means)} {rate:.0f} "
+            f"{run.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
+            f"({seconds:.1f} s, {f'{run.skipped.total} skipped so far, ' if run.skipped.total else ''}"
             f"{self._remaining.text()})"
         )
-        for line in parts.task.finish_epoch():
+        for line in run.task.finish_epoch():
             self._record.say(line)
 
     def _place(self, made: int) -> str:
-        return f"in epoch {self._epoch}, {made} of {self._parts.updates_per_epoch} updates done"
+        return f"in epoch {self._epoch}, {made} of {self._run.updates_per_epoch} updates done"
 
     def _report(self, update: Update) -> str:
         """Record what happened since the last report; returns it for the log."""
-        parts = self._parts
+        run = self._run
         means = self._meters.reduce()  # the only collective besides gradients and counts
         made = update.step.update + 1
         require_finite(means, f"in epoch {update.step.epoch} near update {made}")
-        rate, waiting, seconds = self._pace.finish(parts.sampler.global_batch_size)
-        norm, skipped = parts.updater.gradient_norm, parts.skipped.total
+        rate, waiting, seconds = self._pace.finish(run.sampler.global_batch_size)
+        norm, skipped = run.updater.gradient_norm, run.skipped.total
         memory = memory_mib() if self._record.writes else None
         values = {
             "epoch": update.step.epoch,
@@ -127,15 +130,15 @@ class Reports(Watcher):
             **({} if memory is None else {"memory_mib": memory}),
         }
         self._record.event("training", values)
-        self._observers.report(made, values)
+        run.callbacks.tell("report", made, values)
         hint = self._data_wait.look(waiting, seconds)
         if hint is not None:
             self._record.say(hint)
-        self._fields = fields_of(values, means, parts.task.sample_name)
+        self._fields = fields_of(values, means, run.task.sample_name)
         self._show()
         return (
             f"{in_words(means)} gradient norm {norm:.3g} lr {update.learning_rate:.2e} {rate:.0f} "
-            f"{parts.task.sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}"
+            f"{run.task.sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}"
             f"{self._remaining.text()}"
         )
 
@@ -152,14 +155,15 @@ class Reports(Watcher):
         self._remaining.pause()
         self._heartbeat.at(what)
 
-    def evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
+    def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         self._remaining.count_evaluation()
-        name, _ = self._parts.task.best_metric
+        name, _ = self._run.task.best_metric
         facts = {"epoch": epoch, **self._evaluation.event_of(values)}
         self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
         self._evaluation.table = None  # of COCO's images 20 MB
         self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
-        self._observers.evaluated(epoch * self._parts.updates_per_epoch, epoch, {**values, **ends_of(facts)})
+        update = epoch * self._run.updates_per_epoch
+        self._run.callbacks.tell("evaluated", update, epoch, {**values, **ends_of(facts)})
         self._record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
 
     def resumed(self) -> None:

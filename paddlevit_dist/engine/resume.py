@@ -1,7 +1,7 @@
 """Where training starts from: what -resume and -pretrained mean, and what is reported of it."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, supersede
 from ..runtime.errors import UserError
 from .compatibility import Change, Compatibility, altering, shown
+
+if TYPE_CHECKING:
+    from .run import Run
 
 
 class Start(NamedTuple):
@@ -36,85 +39,85 @@ class Start(NamedTuple):
     means: dict[str, Any] | None = None
 
 
-def load(parts: Any) -> Start:
+def load(run: "Run") -> Start:
     """Load the weights, optimizer state and position that -resume and -pretrained ask for. Every rank must call this.
 
     Args:
-        parts: the ``TrainingParts``, with their ``checkpointer``.
+        run: its training, of which all but what makes updates is built.
     Raises:
         UserError: they cannot be loaded, or would continue another training.
     """
-    found = _find_checkpoint(parts)
+    found = _find_checkpoint(run)
     if found is not None and found.is_dir():
-        return _load_checkpoint(parts, found)
-    last_epoch = parts.config.TRAIN.LAST_EPOCH
+        return _load_checkpoint(run, found)
+    last_epoch = run.config.TRAIN.LAST_EPOCH
     if found is not None:
-        report = load_weights(parts.model, str(found), minimum_loaded=1.0)
-        parts.record.say(
+        report = load_weights(run.model, str(found), minimum_loaded=1.0)
+        run.record.say(
             f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
             f"restart at epoch {last_epoch + 1} (-last_epoch)"
         )
     else:
-        if broadcast_object(is_main() and checkpoints.holds_any(parts.checkpointer.folder)):
-            raise another_run(parts.config.SAVE)
-        if parts.config.MODEL.PRETRAINED:
-            _load_pretrained(parts)
-    parts.checkpointer.begin_after(last_epoch)
-    if parts.ema is not None:
-        parts.ema.restart()
+        if broadcast_object(is_main() and checkpoints.holds_any(run.checkpointer.folder)):
+            raise another_run(run.config.SAVE)
+        if run.config.MODEL.PRETRAINED:
+            _load_pretrained(run)
+    run.checkpointer.begin_after(last_epoch)
+    if run.ema is not None:
+        run.ema.restart()
     return Start({"epoch": 0, "consumed": 0, "update": 0})
 
 
-def _find_checkpoint(parts: Any) -> Path | None:
+def _find_checkpoint(run: "Run") -> Path | None:
     """What -resume means, resolved by the main process alone so that all ranks continue from the same one."""
-    source, folder = parts.config.MODEL.RESUME, parts.checkpointer.folder
+    source, folder = run.config.MODEL.RESUME, run.checkpointer.folder
     if not source:
         return None
     found, problem = None, None
     if is_main():
         try:
-            found = checkpoints.resolve(source, folder, parts.record.say)
+            found = checkpoints.resolve(source, folder, run.record.say)
         except UserError as error:
             problem = str(error)
     found, problem = broadcast_object((found, problem))
     if problem is not None:
         raise UserError(problem)
     if found is None:
-        parts.record.say(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
+        run.record.say(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
     return found
 
 
-def _load_pretrained(parts: Any) -> None:
-    model = parts.config.MODEL
+def _load_pretrained(run: "Run") -> None:
+    model = run.config.MODEL
     source = evaluated_weights(model.PRETRAINED)
     minimum, part = model.MINIMUM_LOADED, model.PRETRAINED_PART
-    report = load_weights(parts.model, source, minimum_loaded=minimum, part=part)
-    parts.record.say(f"pretrained weights {source}: {report.summary()}")
-    fits = Compatibility("start", source, parts.config, parts.task)
+    report = load_weights(run.model, source, minimum_loaded=minimum, part=part)
+    run.record.say(f"pretrained weights {source}: {report.summary()}")
+    fits = Compatibility("start", source, run.config, run.task)
     lines = [*fits.settings(), *fits.input()]
-    for split, samples in parts.datasets.items():  # a self-test has no val
+    for split, samples in run.datasets.items():  # a self-test has no val
         lines += fits.files(split, samples)
     if not report.reinitialised:
-        lines += fits.classes(parts.datasets["train"])
+        lines += fits.classes(run.datasets["train"])
     for line in lines:
-        parts.record.say(line)
-    parts.record.file("load_report.json", report.json())
+        run.record.say(line)
+    run.record.file("load_report.json", report.json())
 
 
-def _load_checkpoint(parts: Any, directory: Path) -> Start:
+def _load_checkpoint(run: "Run", directory: Path) -> Start:
     state = checkpoints.read(directory)
-    report = parts.checkpointer.load_weights(directory)
-    fits = Compatibility("resume", directory, parts.config, parts.task)
-    changes = _require_same_run(parts, fits, state.extra["global_batch_size"])
-    parts.checkpointer.load(directory, state)
+    report = run.checkpointer.load_weights(directory)
+    fits = Compatibility("resume", directory, run.config, run.task)
+    changes = _require_same_run(run, fits, state.extra["global_batch_size"])
+    run.checkpointer.load(directory, state)
     due, means = state.extra["evaluation_due"], state.extra.get("training_means")
     start = Start(state.position, directory, changes, due, fits.lists, means)
-    parts.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
-    for line in _changed_decay(directory, state.extra.get("undecayed"), parts.undecayed):
-        parts.record.say(line)
-    if means is None and parts.sampler.consumed:
-        parts.record.say(
-            f"note: {directory} holds no means of its training: those of epoch {parts.sampler.epoch} cover its rest"
+    run.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
+    for line in _changed_decay(directory, state.extra.get("undecayed"), run.undecayed):
+        run.record.say(line)
+    if means is None and run.sampler.consumed:
+        run.record.say(
+            f"note: {directory} holds no means of its training: those of epoch {run.sampler.epoch} cover its rest"
         )
     return start
 
@@ -130,12 +133,12 @@ def _changed_decay(directory: Path, before: list[str] | None, now: list[str]) ->
     return [f"note: {directory} {said} {names}; from here on TRAIN.WEIGHT_DECAY's rule of this version holds"]
 
 
-def _require_same_run(parts: Any, fits: Compatibility, global_batch_size: int) -> list[Change]:
+def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -> list[Change]:
     """Report how this run differs from the checkpoint's, and stop if that alters the training."""
-    say = parts.record.say
-    for line in [*fits.input(), *fits.unlisted(parts.datasets["val"])]:
+    say = run.record.say
+    for line in [*fits.input(), *fits.unlisted(run.datasets["val"])]:
         say(line)
-    changes = fits.changes(parts.datasets, (global_batch_size, parts.sampler.global_batch_size))
+    changes = fits.changes(run.datasets, (global_batch_size, run.sampler.global_batch_size))
     if not changes:
         return []
     say(f"settings that differ from those of {fits.source}:")
@@ -144,7 +147,7 @@ def _require_same_run(parts: Any, fits: Compatibility, global_batch_size: int) -
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         say("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
-    if altering(changes) and not parts.config.ALLOW_CHANGES:
+    if altering(changes) and not run.config.ALLOW_CHANGES:
         raise UserError(
             f"-resume={fits.source}: {altering(changes)}: the resumed training would run differently; set "
             "these back, or add -allow_changes"
@@ -152,31 +155,31 @@ def _require_same_run(parts: Any, fits: Compatibility, global_batch_size: int) -
     return changes
 
 
-def tell(parts: Any) -> None:
+def tell(run: "Run") -> None:
     """Record that training continues or starts again, what happened to it and what it will repeat; nothing
     for a new run."""
-    start: Start = parts.start
-    if not parts.record.writes:
+    start: Start = run.start
+    if not run.record.writes:
         return
     epoch, update = start.position["epoch"], start.position["update"]
-    history = supersede(parts.record.folder, epoch, update, start.evaluation_due)
+    history = supersede(run.record.folder, epoch, update, start.evaluation_due)
     if start.directory is None and not history.last_epoch:
         return
     is_newest = start.directory is None or checkpoints.is_newest(start.directory)
     is_cut_off = history.last_epoch > epoch or start.evaluation_due
     if is_cut_off and not history.was_told and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
-        parts.record.event("interruption", values)
-        parts.record.say(
+        run.record.event("interruption", values)
+        run.record.say(
             f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
             f"{_place(start.position)} is done again"
         )
     if history.evaluations:
         epochs = ", ".join(map(str, history.evaluations))
-        parts.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
+        run.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
     source = None if start.directory is None else str(start.directory)
     changes = {change.name: [change.before, change.now] for change in start.changes}
-    parts.record.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
+    run.record.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
 
 
 def _place(position: dict[str, int]) -> str:

@@ -2,14 +2,14 @@
 record's first facts."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import paddle
 
 from .. import extensions
 from ..checkpoint.load import statistics_in
 from ..distributed import gpu, tuning, world_size
-from ..logging.observer import RunFacts
+from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import package_of
 from ..runtime.transfers import is_on_gpu
@@ -18,6 +18,9 @@ from ..settings.run_length import effective_batch_size
 from ..tasks.task import Task
 from . import resume
 from .schedule import describe_rates
+
+if TYPE_CHECKING:
+    from .run import Run
 
 
 def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
@@ -104,14 +107,14 @@ def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: 
     return said
 
 
-def introduce(training: Any) -> None:
-    """Say and write down what a ``training.Training`` is, once it is sure to begin."""
-    config, record = training.config, training.record
-    start_record(config, record, training.task, training.datasets)
-    resume.tell(training)
-    facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": training.updates_per_epoch}
-    facts["update"] = training.schedule.update
-    training.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))
-    record.say(describe_training(config, training.task, training.model, training.sampler))
-    if training.precision.notice:
-        record.say(training.precision.notice)
+def introduce(run: "Run") -> None:
+    """Say and write down what a training is, once it is sure to begin."""
+    config, record = run.config, run.record
+    start_record(config, record, run.task, run.datasets)
+    resume.tell(run)
+    facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": run.updates_per_epoch}
+    facts["update"] = run.schedule.update
+    run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))
+    record.say(describe_training(config, run.task, run.model, run.sampler))
+    if run.precision.notice:
+        record.say(run.precision.notice)

@@ -13,7 +13,7 @@ that others made. An extension: it can be deleted (see ``extensions``).
 
 COMMANDS = {"export": (".export.command:run", "a trained model for Paddle Inference, PaddleX or ONNX")}
 KEYS = ".export.settings:TABLE"
-EVALUATION_WATCHERS = {"EXPORTED": ".export.scoring:Comparison"}
+EVALUATION_CALLBACKS = {"EXPORTED": ".export.scoring:Comparison"}
 EVALUATED = {"EXPORTED": ".export.scoring:exported_model"}
 HOOKS = {
     "evaluated_word": ".export.files:setting_of",

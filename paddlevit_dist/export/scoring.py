@@ -10,9 +10,9 @@ from paddle.nn import functional as F
 
 from ..distributed import all_gather, gpu, reduce_dict
 from ..engine.compatibility import Change, judge_changes, shown
-from ..engine.parts import build_model
-from ..engine.watchers import Watcher
+from ..engine.run import Run, build_model
 from ..inference.evaluation import load_trained
+from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.key import value_of
@@ -177,12 +177,12 @@ def exported_model(config: Any, task: Task) -> Exported:
     return exported
 
 
-def in_place_of_weights(run: Any, model: Any) -> tuple[str, list[str]] | None:
+def in_place_of_weights(run: Run, model: Any) -> tuple[str, list[str]] | None:
     """Load the trained weights that an exported model is compared with, and put it in place; what is evaluated, and
     lines for the log. None where none is evaluated. Every rank must call this.
 
     Args:
-        run: a ``Trainer``.
+        run: an evaluation.
         model: what it has built.
     Raises:
         UserError: it expects images prepared otherwise, or the weights are not there.
@@ -250,14 +250,16 @@ class _Replayed(paddle.nn.Layer):
         return self.outputs.pop(0)
 
 
-class Comparison(Watcher):
+class Comparison(Callback):
     """Scores the trained weights on the same batches, and tells what the export has changed. Every rank has one.
 
     Args:
-        run: a ``Trainer`` that evaluates an exported model.
+        run: evaluates an exported model.
     """
 
-    def __init__(self, run: Any) -> None:
+    on_every_rank = True
+
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._exported = next(layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, Exported))
         self._is_labelled = False

@@ -14,10 +14,9 @@ from ..checkpoint.weights import evaluated_weights
 from ..distributed import LeftEarly, barrier, is_main, rank, world_size
 from ..engine.compatibility import Compatibility
 from ..engine.precision import compile_model
+from ..engine.run import Run
 from ..engine.startup_log import start_record
-from ..engine.trainer import Trainer
-from ..engine.watchers import Watchers
-from ..logging.observer import RunFacts, ends_of
+from ..logging.callbacks import RunFacts, ends_of
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import told_if_not_written
@@ -27,7 +26,7 @@ from ..settings import dump_yaml
 from ..tasks.prediction import Entry, PredictionWriter
 
 
-def evaluate_only(run: Trainer) -> dict[str, float]:
+def evaluate_only(run: Run) -> dict[str, float]:
     """Load the named weights completely, evaluate once, say the result as the last line; returns the values, equal on
     every rank. Every rank must call this.
 
@@ -38,15 +37,15 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         config, record, labelled = run.config, run.record, run.evaluated.labelled
         source, lines = extensions.made("evaluated_weights", load_trained, run, run.model)
         start_record(config, record, run.task, run.datasets)
-        run.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
+        run.callbacks.put_first(make(run) for make in extensions.chosen("EVALUATION_CALLBACKS", config))
+        run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
             record.say(line)
         writer = _saved_predictions(run) if config.SAVE_PREDICTIONS or not labelled else None
-        watchers = Watchers([make(run) for make in extensions.chosen("EVALUATION_WATCHERS", config)])
-        watchers.tell("evaluation_started", labelled)
+        run.callbacks.tell("evaluation_started", labelled)
         try:
             with run.heartbeat.at("evaluating"):
-                values, line = run.evaluation("evaluation", writer, watchers=watchers)
+                values, line = run.evaluation("evaluation", writer, callbacks=run.callbacks)
         except LeftEarly as left:  # the signal came while code ran in which its exception was lost
             raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
         for said in writer.finish() if writer else ():
@@ -60,18 +59,18 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split, **notes})
         event = run.evaluation.event_of(values)
         record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
-        run.observers.evaluated(0, 0, {**values, **ends_of(event)})
+        run.callbacks.tell("evaluated", 0, 0, {**values, **ends_of(event)})
         try:
             rough = run.evaluation.table and run.evaluation.table.rough_note(run.evaluation.intervals, values)
             if rough:
                 record.say(f"note: {rough}")
-            watchers.tell("evaluation_done", {"of": weights, "split": split})
+            run.callbacks.tell("evaluation_done", {"of": weights, "split": split})
         finally:  # what took an hour is said, whatever could not be written of it
             record.say(line)
         return values
 
 
-def _source(run: Trainer) -> str | Path:
+def _source(run: Run) -> str | Path:
     """The weights that -pretrained, or -resume, names."""
     source = run.config.MODEL.PRETRAINED
     if source is None:
@@ -81,7 +80,7 @@ def _source(run: Trainer) -> str | Path:
     return evaluated_weights(source)
 
 
-def load_trained(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
+def load_trained(run: Run, model: Any) -> tuple[str | Path, list[str]]:
     """Load the named weights into a model, see that they fit what is evaluated, and write down how they were loaded;
     which they are, and lines for the log.
 
@@ -98,7 +97,7 @@ def load_trained(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
     return source, [f"weights {source}: {report.summary()}", *lines]
 
 
-def _saved_predictions(run: Trainer) -> "SavedPredictions":
+def _saved_predictions(run: Run) -> "SavedPredictions":
     folder = Path(run.config.SAVE) / "predictions"
     writer = run.task.prediction_writer(folder, run.evaluated)
     if not writer.writes_evaluations:

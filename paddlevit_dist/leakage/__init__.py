@@ -25,7 +25,7 @@ FLAGS = {
     "without_leaks": (None, "WITHOUT_LEAKS", "data", "evaluate also without samples seen in training"),
 }
 KEYS = ".leakage.settings:TABLE"
-EVALUATION_WATCHERS = {"WITHOUT_LEAKS": ".leakage.evaluation:WithoutLeaks"}
+EVALUATION_CALLBACKS = {"WITHOUT_LEAKS": ".leakage.evaluation:WithoutLeaks"}
 HOOKS = {
     "data_inspected": ".leakage.telling:show",
     "evaluation_prepared": ".leakage.evaluation:find_in_training",

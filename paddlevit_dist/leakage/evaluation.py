@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from ..distributed import is_main
-from ..engine.watchers import Watcher
+from ..engine.run import Run
+from ..logging.callbacks import Callback
 from ..logging.progress import write_line
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
@@ -49,14 +50,12 @@ def _training_set(config: Any) -> Any:
     return getattr(make_task(values).build_dataset("train", cache_folder(config)), "dataset", None)
 
 
-class WithoutLeaks(Watcher):
-    """Tells, before the score of all samples, that of those that are not in ``leaks.json``. Every rank has one.
+class WithoutLeaks(Callback):
+    """Tells, before the score of all samples, that of those that are not in ``leaks.json``. Every rank has one."""
 
-    Args:
-        run: a ``Trainer``.
-    """
+    on_every_rank = True
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         run.evaluation.keeps_table = True
 

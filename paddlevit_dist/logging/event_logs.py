@@ -14,7 +14,7 @@ import platform
 import time
 from typing import Any, BinaryIO
 
-from .observer import Observer, RunFacts
+from .callbacks import Callback, RunFacts
 
 _NO_CURVES = ("kind", "time", "epoch", "update", "superseded")
 
@@ -28,7 +28,7 @@ def scalars_of(group: str, values: dict[str, Any]) -> dict[str, float]:
     }
 
 
-class NumbersLog(Observer):
+class NumbersLog(Callback):
     """Base class of what takes the numbers of reports and evaluations."""
 
     def report(self, update: int, values: dict[str, float]) -> None:

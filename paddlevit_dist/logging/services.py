@@ -1,4 +1,4 @@
-"""Weights & Biases and MLflow as observers (LOG_TO), by their own clients.
+"""Weights & Biases and MLflow as callbacks (LOG_TO), by their own clients.
 
 ``run_id`` in the folder of the service's name names the run that the service knows it by, which a training that is
 resumed continues. Nothing of the machine, the command line and the code is sent: there may be passwords in them.
@@ -15,8 +15,8 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_yaml
 from ..settings.table import leaves
+from .callbacks import FAILED, FINISHED, STOPPED, RunFacts
 from .event_logs import NumbersLog, scalars_of
-from .observer import FAILED, FINISHED, STOPPED, RunFacts
 
 PROJECT = "paddlevit_dist"  # where the user's environment names none
 _LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
@@ -114,7 +114,7 @@ class MlflowLog(ServiceLog):
 
     def begin(self, run: RunFacts, run_id: str | None) -> str:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        # A server that is away costs seconds, and then this observer, not minutes of the training.
+        # A server that is away costs seconds, and then this callback, not minutes of the training.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from mlflow import MlflowClient, entities
 

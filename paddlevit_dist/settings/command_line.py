@@ -53,7 +53,7 @@ _FLAGS = (
     Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
     Flag("amp", None, "AMP", "training", "mixed precision, on GPUs"),
     Flag("recompute", None, "TRAIN.RECOMPUTE", "training", "less memory for more time in the backward pass"),
-    Flag("log_to", "NAMES", "LOG_TO", "training", "such as tensorboard, or your own observers"),
+    Flag("log_to", "NAMES", "LOG_TO", "training", "such as tensorboard, or your own callbacks"),
     Flag("ngpus", "N", "NGPUS", "machine", "devices, on CPUs processes; -1: all visible"),
     Flag("seed", "N", "SEED", "machine"),
     Flag("show_config", None, None, "help", "print all values and where each comes from"),

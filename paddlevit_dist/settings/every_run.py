@@ -196,7 +196,7 @@ class RunSettings(Section):
     )
     VALIDATE_FREQ: int = key(1, "epochs between evaluations", AT_LEAST_1)
     REPORT_FREQ: int = key(20, "updates between lines of the log", AT_LEAST_1)
-    LOG_TO: list[str] = key([], "tensorboard, visualdl, wandb, mlflow, or names of your own observers")
+    LOG_TO: list[str] = key([], "tensorboard, visualdl, wandb, mlflow, or names of your own callbacks")
     SEED: int = key(0, "seed of all random number generators", SEEDS)
     DETERMINISTIC: bool = key(
         False, "GPU: take kernels whose results repeat bit for bit where there are any, some of them slower"

@@ -62,12 +62,13 @@ def resumed(folder: Path, capsys: Any) -> dict[str, Any]:
     """What -resume=auto begins with, or the line that it ends with; whatever else it raises fails the test."""
     capsys.readouterr()
     try:
-        training = small_runs.build(str(folder), *RUN, "-resume=auto").training()
+        run = small_runs.build(str(folder), *RUN, "-resume=auto")
+        run.prepare_training()
     except UserError as error:
         assert str(error).isprintable() and len(str(error)) < 1000, repr(str(error))
         return {"error": str(error)}
-    assert training.start.directory is not None, "it began again at epoch 1"
-    return {"position": training.start.position, "from": training.start.directory.name}
+    assert run.start.directory is not None, "it began again at epoch 1"
+    return {"position": run.start.position, "from": run.start.directory.name}
 
 
 def mutate_tree(tree: Any, generator: random.Random) -> Any:

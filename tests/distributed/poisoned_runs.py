@@ -58,17 +58,17 @@ def left_and_saved(
     every = ["SAVE_EVERY_UPDATES", str(at - 1)]
     size = 16 * world_size * UPDATES
     trainer = small_runs.build(output, *RUN, *EMA, *every, *arguments, train_size=size, task_class=Poisoned)
-    training = trainer.training()
-    training.updater.on_host = on_host
+    trainer.prepare_training()
+    trainer.updater.on_host = on_host
     message = "no error"
     try:
-        training.run()
+        trainer.train()
     except UserError as error:
         message = str(error)
-    training.checkpointer.finish()
-    left = {name: tensor.numpy() for name, tensor in training.model.state_dict().items()}
-    left.update({f"ema {name}": tensor.numpy() for name, tensor in training.ema.state_dict().items()})
-    left.update(training.checkpointer.optimizer.state_dict())
+    trainer.checkpointer.finish()
+    left = {name: tensor.numpy() for name, tensor in trainer.model.state_dict().items()}
+    left.update({f"ema {name}": tensor.numpy() for name, tensor in trainer.ema.state_dict().items()})
+    left.update(trainer.checkpointer.optimizer.state_dict())
     return message, left, _saved(Path(output, "checkpoints", checkpoints.update_name(at - 1)))
 
 

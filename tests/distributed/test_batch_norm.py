@@ -10,7 +10,7 @@ import paddle.nn.functional as F
 import pytest
 from support.processes import run_together, run_workers, succeeded
 
-from paddlevit_dist import Trainer
+from paddlevit_dist import Run
 from paddlevit_dist import settings as config
 from paddlevit_dist.distributed import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.models import create_model
@@ -202,7 +202,7 @@ def train(output: str, *arguments: str) -> dict[str, Any]:
     values = config.load([f"-output={output}", "DATA.NUM_WORKERS", "0", *settings, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = {"regression": Regression, "skipping": SkippingRegression}[values.TASK](values)
-    trainer = Trainer(values, task, {"train": Rows(), "val": Rows()})
+    trainer = Run(values, task, {"train": Rows(), "val": Rows()})
     trainer.train()
     lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
     return {

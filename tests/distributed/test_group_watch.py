@@ -18,7 +18,7 @@ import pytest
 from support import acting, processes, small_runs
 from support.processes import ended_by_itself, free_ports, start_command
 
-from paddlevit_dist import Trainer
+from paddlevit_dist import Run
 from paddlevit_dist.distributed import barrier, group_watch, launch_workers, plan_processes, rank, status
 
 SECONDS = 8
@@ -35,7 +35,7 @@ def train(output: str, guilty: str, number: str, word: str, *more: str) -> None:
     """The rank ``guilty`` sends itself a signal at the place ``word``."""
     if rank() == int(guilty):
         acting.at_place(word, int(number))
-    trainer: Trainer = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", *more, train_size=64)
+    trainer: Run = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", *more, train_size=64)
     trainer.train()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.processes import run_workers, succeeded
 
-from paddlevit_dist import Trainer, settings
+from paddlevit_dist import Run, settings
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.tasks.dataset import Samples
 
@@ -46,12 +46,12 @@ class PartlyLabelled(Samples):
         return self.samples.describe(index)
 
 
-def build(output: str, *arguments: str) -> Trainer:
+def build(output: str, *arguments: str) -> Run:
     values = settings.load([f"-output={output}", *SMALL, *ROOMS, *SGD, "DATA.NUM_WORKERS", "0", *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)
     datasets = {split: PartlyLabelled(task.build_dataset(split, Path(output))) for split in ("train", "val")}
-    return Trainer(values, task, datasets)
+    return Run(values, task, datasets)
 
 
 def train(output: str, arguments: list) -> dict[str, Any]:

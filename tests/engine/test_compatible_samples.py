@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from support import small_runs
 
-from paddlevit_dist import Trainer, UserError
+from paddlevit_dist import Run, UserError
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.engine.compatibility import Compatibility, compare_files, listed
 from paddlevit_dist.registry import resolve
@@ -174,7 +174,7 @@ def start(tmp_path):
     def build(*words):
         values = load([*RUN, f"-data_path={tmp_path / 'data'}", f"-output={tmp_path / 'run'}", *words]).values
         task = resolve("task", values.TASK)(values)
-        return Trainer(values, task, {split: task.build_dataset(split, tmp_path) for split in ("train", "val")})
+        return Run(values, task, {split: task.build_dataset(split, tmp_path) for split in ("train", "val")})
 
     (tmp_path / "run").mkdir()
     build("-stop_after_epoch=1").train()

@@ -36,10 +36,10 @@ def poisoned(updates: set[int]) -> Any:
 
 def train(output: Path, updates: set[int], *arguments: str, on_host: bool = True) -> Any:
     trainer = small_runs.build(str(output), *RUN, *arguments, task_class=poisoned(updates))
-    training = trainer.training()
-    training.updater.on_host = on_host
-    training.run()
-    return training
+    trainer.prepare_training()
+    trainer.updater.on_host = on_host
+    trainer.train()
+    return trainer
 
 
 def state_after(output: Path, update: int) -> dict[str, np.ndarray]:
@@ -144,7 +144,8 @@ def brightness(threshold: float, in_backward: bool) -> Any:
 @pytest.mark.parametrize("in_backward", [False, True], ids=["forward", "backward"])
 def test_the_run_that_ends_names_the_layer_and_the_samples(tmp_path, in_backward):
     arguments = [*RUN, "TRAIN.MAX_SKIPPED_UPDATES", "1", "-accum_iter=2", "-batch_size=16"]
-    seen = small_runs.build(str(tmp_path / "seen"), *arguments).training()
+    seen = small_runs.build(str(tmp_path / "seen"), *arguments)
+    seen.prepare_training()
     images = [seen.task.normalise(batch["images"]) for batch in itertools.islice(seen.loader.epochs(1, 1), 2)]
     brightnesses = np.concatenate([batch.mean(axis=[1, 2, 3]).numpy() for batch in images])
     threshold = float(np.sort(brightnesses)[2:4].mean())  # 3 are darker

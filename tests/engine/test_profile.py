@@ -60,8 +60,8 @@ def test_a_profile_longer_than_the_epoch_covers_it(tmp_path, capsys):
 @needs_profiler
 def test_an_interrupted_profile_leaves_nothing_and_another_works(tmp_path):
     trainer = small_runs.build(str(tmp_path), *RUN, "-profile=4")
-    training = trainer.training()
-    updater, calls = training.updater, []
+    trainer.prepare_training()
+    updater, calls = trainer.updater, []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(arguments)
@@ -70,9 +70,9 @@ def test_an_interrupted_profile_leaves_nothing_and_another_works(tmp_path):
         return updater(*arguments)
 
     interrupted.finite, interrupted.gradient_norm = True, 1.0  # type: ignore[attr-defined]
-    training.updater = interrupted
+    trainer.updater = interrupted
     with pytest.raises(KeyboardInterrupt):
-        training.run()
+        trainer.train()
     assert not (tmp_path / "profile").exists()
     train(tmp_path / "again", "-profile=1")
     assert len(list((tmp_path / "again" / "profile").iterdir())) == 2

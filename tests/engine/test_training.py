@@ -16,6 +16,7 @@ from support import small_runs
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.content import fingerprint
+from paddlevit_dist.engine.loop import Loop
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
@@ -134,10 +135,10 @@ def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path)
     results = []
     for on_host in (True, False):
         trainer = build(tmp_path / str(on_host), "-epochs=1", "TRAIN.MODEL_EMA", "True")
-        training = trainer.training()
-        training.updater.on_host = on_host
-        training.run()
-        averages = training.ema.state_dict()
+        trainer.prepare_training()
+        trainer.updater.on_host = on_host
+        trainer.train()
+        averages = trainer.ema.state_dict()
         results.append([tensor.numpy() for tensor in (*trainer.model.state_dict().values(), *averages.values())])
     for left, right in zip(*results):
         np.testing.assert_array_equal(left, right)
@@ -145,7 +146,9 @@ def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path)
 
 def best_of(tmp_path, monkeypatch, metric, evaluations):
     """The epoch of the best of several evaluations, and those that were the best when they were noted."""
-    checkpointer = build(tmp_path, "-epochs=1").training().checkpointer
+    run = build(tmp_path, "-epochs=1")
+    run.prepare_training()
+    checkpointer = run.checkpointer
     monkeypatch.setattr(checkpointer, "_on_main", lambda act: None)
     name, more_is_better = metric
     noted = [
@@ -165,11 +168,13 @@ def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_
 
 
 def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
-    training = build(tmp_path, "-epochs=2").training()
-    training.checkpointer.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
-    assert training._results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
-    training.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
-    assert training._results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
+    run = build(tmp_path, "-epochs=2")
+    run.prepare_training()
+    loop = Loop(run)
+    run.checkpointer.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
+    assert loop._results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
+    run.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
+    assert loop._results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
 
 
 @pytest.mark.parametrize("flag, lie", [("0", "in a row"), ("1", "strided")])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist import Trainer, settings
+from paddlevit_dist import Run, settings
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.models import variant_options
 from paddlevit_dist.registry import SPELLINGS, resolve
@@ -85,7 +85,7 @@ def run(recipe: str, output: str, words: list[str]) -> dict[str, Any]:
     cache = folder / f"cache_{rank()}"
     cache.mkdir()
     datasets = {split: task.build_dataset(split, cache) for split in ("train", "val")}
-    trainer = Trainer(values, task, datasets)
+    trainer = Run(values, task, datasets)
     before = _sum(trainer.model)
     evaluation = trainer.train()
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()] if rank() == 0 else []

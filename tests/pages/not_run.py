@@ -10,7 +10,7 @@ GPU = "needs GPUs, ImageNet and published weights"
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"
 INSTALLED = "tests/test_wheel.py runs the installed command"
-SEEDS = "tests/comparing/test_seeds.py trains smaller groups; tests/comparing/test_groups.py compares those of the page"
+SEEDS = "tests/compare/test_seeds.py trains smaller groups; tests/compare/test_groups.py compares those of the page"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
@@ -98,8 +98,8 @@ IN_TEXT = {
     "paddlevit-dist doctor -cfg=./configs/vit_digits.yaml -ngpus=2 "
     "-output=./output/four": "tests/commands/test_doctor.py",
     "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
-    "-output=./output/logged": "tests/observe/test_event_logs.py",
-    "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/observe/test_event_logs.py",
+    "-output=./output/logged": "tests/logging/test_event_logs.py",
+    "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/logging/test_event_logs.py",
     "paddlevit-dist train -import=my_things -cfg=vit_tiny_patch16_224 -dataset=stripes DATA.STRIPES.WIDTH 4 "
     "-output=run": "tests/commands/test_own_code.py",
     "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": "tests/commands/test_own_code.py",

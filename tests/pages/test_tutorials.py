@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from leaks.copies import write_leaking
+from leakage.copies import write_leaking
 from support.processes import ROOT, run_command
 
 from .not_run import NOT_RUN

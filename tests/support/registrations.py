@@ -9,7 +9,7 @@ from paddlevit_dist import registry
 @contextlib.contextmanager
 def forgotten() -> Iterator[None]:
     """Put the registry back to what it holds now."""
-    tables = [getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "OBSERVERS", "TABLES", "OWN")]
+    tables = [getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TABLES", "OWN")]
     before = [dict(table) for table in tables]
     yield
     for table, content in zip(tables, before):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist import Trainer, settings
+from paddlevit_dist import Run, settings
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.inference.evaluation import evaluate_only
@@ -67,14 +67,14 @@ def fingerprint(image: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(image[:, rows][:, :, columns]).tobytes())
 
 
-def build(output: str, *arguments: str, fails_at: int = -1) -> Trainer:
+def build(output: str, *arguments: str, fails_at: int = -1) -> Run:
     """A trainer of a tiny DETR."""
     values = settings.load([f"-output={output}", *SHAPES, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = Watched(values)
     task.seen, task.box_counts, task.losses, task.fails_at = [], [], [], fails_at
     splits = [values.DATA.SPLIT] if values.EVAL else ["train", "val"]
-    return Trainer(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
+    return Run(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
 
 
 def train(output: str, arguments: list[str], fails_at: int = -1) -> dict[str, Any]:

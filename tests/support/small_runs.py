@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist import Trainer, settings
+from paddlevit_dist import Run, settings
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.tasks.dataset import Samples
 
@@ -46,8 +46,8 @@ def build(
     train_size: int = 320,
     val_size: int = 64,
     task_class: Any = None,
-    observers: Sequence[Any] = (),
-) -> Trainer:
+    callbacks: Sequence[Any] = (),
+) -> Run:
     """A trainer of a tiny ViT on parts of the digits; ``task_class`` in place of the registered one."""
     values = settings.load([f"-output={output}", *DIGITS, *TINY, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def build(
         "train": Part(task.build_dataset("train", Path(output)), train_size),
         "val": Part(task.build_dataset("val", Path(output)), val_size),
     }
-    return Trainer(values, task, datasets, observers=observers)
+    return Run(values, task, datasets, callbacks=callbacks)
 
 
 def train(output: str, arguments: list[str], train_size: int = 320) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def train(output: str, arguments: list[str], train_size: int = 320) -> dict[str,
     return {"initial": initial, "weights": weights_of(trainer), "losses": losses(output), "evaluation": values}
 
 
-def weights_of(trainer: Trainer) -> dict[str, Any]:
+def weights_of(trainer: Run) -> dict[str, Any]:
     return {name: tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
 
 

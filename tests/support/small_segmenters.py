@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist import Trainer, settings
+from paddlevit_dist import Run, settings
 from paddlevit_dist.images.models.segformer import SegFormer
 from paddlevit_dist.images.models.upernet import UPerNet
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
@@ -62,14 +62,14 @@ class Watched(ImageSegmentation):
         return terms
 
 
-def build(output: str, *arguments: str) -> Trainer:
+def build(output: str, *arguments: str) -> Run:
     """A trainer of a tiny SegFormer."""
     values = settings.load([f"-output={output}", *SHAPES, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = Watched(values)
     task.seen, task.losses = [], []
     splits = [values.DATA.SPLIT] if values.EVAL else ["train", "val"]
-    return Trainer(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
+    return Run(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
 
 
 def train(output: str, arguments: list[str]) -> dict[str, Any]:

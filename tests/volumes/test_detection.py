@@ -13,7 +13,7 @@ from support.processes import ROOT, run_main, run_workers, succeeded
 from support.small_runs import Part
 from volumes.volume_files import world, write_landmarks, write_volume
 
-from paddlevit_dist import Trainer, settings
+from paddlevit_dist import Run, settings
 from paddlevit_dist.engine.compatibility import Compatibility
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -24,15 +24,13 @@ TINY += ["DATA.NUM_WORKERS", "0"]
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP", "None", "TRAIN.WARMUP_STEPS", "0"]
 
 
-def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) -> Trainer:
+def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) -> Run:
     recipe = f"-cfg={ROOT}/configs/landmark_unet3d.yaml"
     values = settings.load([recipe, f"-output={output}", *TINY, "REPORT_FREQ", "1", *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)
     sizes = {"train": train_size, "val": val_size}
-    return Trainer(
-        values, task, {split: Part(task.build_dataset(split, Path(output)), n) for split, n in sizes.items()}
-    )
+    return Run(values, task, {split: Part(task.build_dataset(split, Path(output)), n) for split, n in sizes.items()})
 
 
 def train(output: str, *arguments: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from paddlevit_dist import registry, settings
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.logging.observer import observers_of
+from paddlevit_dist.logging.callbacks import callbacks_of
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import Dataset, dataset_class
@@ -65,8 +65,8 @@ def test_a_data_set_without_the_base_class_is_refused_in_a_line(monkeypatch, tar
         dataset_class(values, ImageDataset)
 
 
-def test_so_are_tasks_models_and_observers(monkeypatch):
-    for names in (registry.TASKS, registry.MODELS, registry.OBSERVERS):
+def test_so_are_tasks_models_and_callbacks(monkeypatch):
+    for names in (registry.TASKS, registry.MODELS, registry.CALLBACKS):
         monkeypatch.setitem(names, "plain", Plain)
     with pytest.raises(UserError, match=r"Plain is no class derived from Task: .* paddlevit_dist.tasks.task import"):
         make_task(settings.load(["TASK", "plain"]).values)
@@ -75,8 +75,8 @@ def test_so_are_tasks_models_and_observers(monkeypatch):
     monkeypatch.setitem(registry.MODELS, "plain", lambda name, **options: nn.Linear(1, 1))
     with pytest.raises(UserError, match=r"<lambda> is no class derived from Model"):
         create_model("plain")
-    with pytest.raises(UserError, match=r"Plain is no class derived from Observer"):
-        observers_of(["plain"])
+    with pytest.raises(UserError, match=r"Plain is no class derived from Callback"):
+        callbacks_of(["plain"])
 
 
 def test_a_data_set_of_other_samples_is_refused_with_those_that_fit():

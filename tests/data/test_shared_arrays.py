@@ -131,7 +131,7 @@ def test_too_little_shared_memory_is_told_at_the_first_batch(tmp_path):
     script = (
         "import pathlib; from paddlevit_dist.data import shared_arrays\n"
         f"shared_arrays.FOLDER = pathlib.Path({str(small)!r})\n"
-        "from tests.loading.test_shared_arrays import loader_of\n"
+        "from tests.data.test_shared_arrays import loader_of\n"
         "for number, batch in enumerate(loader_of(50, 2)): print('batch', number)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}

@@ -17,7 +17,8 @@ from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..distributed import LeftEarly, all_gather, is_main
 from ..engine.evaluation import Evaluation
-from ..engine.watchers import Watcher
+from ..engine.run import Run
+from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..tasks.figures import Figure
 from ..tasks.task import EvaluationStep, Records, Task
@@ -115,15 +116,14 @@ class RecordKeeper:
         return [(index, record) for index, record in zip(self.indices, records) if record is not None]
 
 
-class ReportWatcher(Watcher):
+class ReportCallback(Callback):
     """Writes the figures and the report at the end of a run: of an evaluation, or of the weights that a training's best
     evaluation was of. Every rank has one.
-
-    Args:
-        run: a ``Trainer``, or a ``Training`` of one.
     """
 
-    def __init__(self, run: Any) -> None:
+    on_every_rank = True
+
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._task, self._record, self._evaluation = run.task, run.record, run.evaluation
         self._keeper: RecordKeeper | None = None

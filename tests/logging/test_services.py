@@ -8,7 +8,7 @@ import pytest
 from support.runs import refused
 from support.small_runs import build
 
-from paddlevit_dist.logging.observer import Observers, RunFacts
+from paddlevit_dist.logging.callbacks import Callbacks, RunFacts
 from paddlevit_dist.logging.services import MlflowLog
 from paddlevit_dist.runtime.errors import UserError
 
@@ -114,17 +114,17 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
             raise LookupError(f"https://me:{SECRET}@api.example.org is away")
 
     lines: list[str] = []
-    observers = Observers([Away()], lines.append)
-    observers.start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
+    callbacks = Callbacks([Away()], lines.append)
+    callbacks.start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
     for update in (1, 2):
-        observers.report(update, {"loss": 1.0})
+        callbacks.tell("report", update, {"loss": 1.0})
     (line,) = lines
     assert line.startswith(
-        "observer Away is left out from here on, the run continues: in report, OSError: LookupError: "
+        "callback Away is left out from here on, the run continues: in report, OSError: LookupError: "
     )
     assert "https://***@api.example.org is away" in line
 
 
 def test_clearml_is_gone_and_says_what_to_do(tmp_path):
     message = refused("-cfg=vit_digits", "-log_to=clearml", f"-output={tmp_path / 'run'}")
-    assert "observer 'clearml' is not here any more" in message and "an observer of your own" in message
+    assert "callback 'clearml' is not here any more" in message and "a callback of your own" in message

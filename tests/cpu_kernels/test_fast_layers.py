@@ -13,7 +13,7 @@ from support.plain_layers import plain_layers
 from support.processes import run_command
 
 from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, applies, is_possible
-from paddlevit_dist.engine.parts import build_model
+from paddlevit_dist.engine.run import build_model
 from paddlevit_dist.extensions import imported
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import Block as ConvNeXtBlock

@@ -1,4 +1,4 @@
-"""What observers are told, and what becomes of a run whose observer fails."""
+"""What callbacks are told, and what becomes of a run whose callback fails."""
 
 import json
 import re
@@ -9,13 +9,13 @@ from support.processes import ROOT, run_command
 from support.runs import DIGITS, refused
 from support.small_runs import build
 
-from paddlevit_dist import Observer, UserError, register_observer
-from paddlevit_dist.logging.observer import ends_of, observers_of
+from paddlevit_dist import Callback, UserError, register_callback
+from paddlevit_dist.logging.callbacks import callbacks_of, ends_of
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
 
 
-class Notes(Observer):
+class Notes(Callback):
     def __init__(self):
         self.told = []
 
@@ -36,8 +36,8 @@ class Notes(Observer):
         self.told.append(("end", outcome))
 
 
-def trained(output, observers, *arguments):
-    build(str(output), *RUN, *arguments, observers=observers).train()
+def trained(output, callbacks, *arguments):
+    build(str(output), *RUN, *arguments, callbacks=callbacks).train()
 
 
 def events(output, kind):
@@ -80,7 +80,7 @@ def test_a_training_is_told_in_order_and_continues_where_it_was_resumed(tmp_path
     assert ("saved", "epoch_0002") in resumed.told
 
 
-class Fails(Observer):
+class Fails(Callback):
     def __init__(self, error):
         self.error, self.calls = error, 0
 
@@ -90,39 +90,39 @@ class Fails(Observer):
 
 
 @pytest.mark.parametrize("error", [ValueError("no such column"), OSError(28, "No space left on device")], ids=repr)
-def test_an_observer_that_fails_is_left_out_and_the_run_goes_on(tmp_path, error):
+def test_a_callback_that_fails_is_left_out_and_the_run_goes_on(tmp_path, error):
     fails, notes = Fails(error), Notes()
     trained(tmp_path, [fails, notes], "TRAIN.STOP_AFTER_EPOCH", "1")
     log = (tmp_path / "log.txt").read_text()
     assert fails.calls == 1 and notes.told[-1] == ("end", "finished")
-    assert f"observer Fails is left out from here on, the run continues: in report, {type(error).__name__}" in log
+    assert f"callback Fails is left out from here on, the run continues: in report, {type(error).__name__}" in log
     assert ("Traceback" in log) == isinstance(error, ValueError)
 
 
-def test_a_user_error_of_an_observer_ends_the_run(tmp_path):
+def test_a_user_error_of_a_callback_ends_the_run(tmp_path):
     notes = Notes()
     with pytest.raises(UserError, match="seen enough"):
         trained(tmp_path, [notes, Fails(UserError("seen enough"))])
     assert notes.told[-1] == ("end", "failed")
 
 
-class Wants(Observer):
+class Wants(Callback):
     requires = {"no_such_module": "no-such-package"}
 
 
 def test_a_missing_package_and_an_unknown_name_are_told_before_the_run(tmp_path):
-    register_observer("wants", Wants)
+    register_callback("wants", Wants)
     with pytest.raises(UserError, match="LOG_TO wants: not installed; python -m pip install no-such-package"):
-        observers_of(["wants"])
-    assert "observer 'tensorbord' is not known: did you mean 'tensorboard'" in refused(
+        callbacks_of(["wants"])
+    assert "callback 'tensorbord' is not known: did you mean 'tensorboard'" in refused(
         *DIGITS, f"-output={tmp_path / 'a'}", "-log_to=tensorbord"
     )
 
 
 def test_the_example_of_the_page_runs_as_it_is_printed(tmp_path):
     page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
-    (program,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Observer" in code]
-    name = re.search(r"`(\w+\.py)`:\n\n```python\n[^`]*Observer", page)[1]
+    (program,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Callback" in code]
+    name = re.search(r"`(\w+\.py)`:\n\n```python\n[^`]*Callback", page)[1]
     (tmp_path / name).write_text(program, encoding="utf-8")
     words = [*DIGITS, "-epochs=2", "TRAIN.WARMUP_EPOCHS", "0", "-ngpus=2", "-log_to=csv", f"-output={tmp_path / 'out'}"]
     command = [sys.executable, str(tmp_path / name), *words]

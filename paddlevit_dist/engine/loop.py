@@ -1,0 +1,244 @@
+"""The loop of a training: epochs, updates, evaluations, checkpoints. ``run`` says what it computes with,
+``logging.callbacks`` who is told of it."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .. import extensions
+from ..distributed import LeftEarly, broadcast_statistics, stops, world_size
+from ..logging.callbacks import Update
+from ..runtime.errors import Stopped, UserError
+from ..tasks.task import Step
+from .early_stopping import EarlyStopping
+from .gpu_memory import EmptyingCache
+from .reports import Reports, require_finite
+from .startup_log import introduce
+from .steps import accumulation_groups
+
+if TYPE_CHECKING:
+    from .run import Run
+
+
+class Loop:
+    """Every rank has one.
+
+    Args:
+        run: its training is prepared.
+    """
+
+    def __init__(self, run: "Run") -> None:
+        self._run = run
+        self._update_saved = run.schedule.update  # the last one that a checkpoint holds, or that is not worth one
+        run.reports = Reports(run)
+        run.callbacks.put_first(
+            [
+                *([] if run.ema is None else [run.ema]),
+                EmptyingCache(run.task.empty_cache_freq),
+                run.reports,
+                *([EarlyStopping(run)] if run.config.TRAIN.PATIENCE else []),
+                *(make(run) for make in extensions.chosen("TRAINING_CALLBACKS", run.config)),
+            ]
+        )
+
+    def run(self) -> dict[str, float]:
+        """Train to the end and return the last evaluation's values, equal on every rank.
+
+        Raises:
+            Stopped: the run was asked to stop, and is saved.
+        """
+        try:
+            return self._train()
+        except LeftEarly:
+            self._stop()
+        finally:
+            self._run.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
+
+    def _train(self) -> dict[str, float]:
+        run = self._run
+        first, consumed = run.sampler.epoch, run.sampler.consumed
+        nothing_left = f"epoch {first - 1} of {run.last_epoch} is already done" if first > run.last_epoch else ""
+        nothing_left = nothing_left or run.callbacks.end_training
+        if nothing_left and not run.start.evaluation_due:
+            run.record.say(f"nothing to do: {nothing_left}")
+            return {}
+        introduce(run)
+        values: dict[str, float] = {}
+        line = ""
+        if run.start.evaluation_due:
+            if not run.checkpointer.is_own(first - 1, run.start.directory):
+                self._save_epoch(first - 1, evaluation_due=True)
+            values, line = self._evaluate_epoch(first - 1)
+        # Closed before an exception leaves: its threads must not run when the process ends.
+        with contextlib.closing(run.loader.epochs(first, run.last_epoch, consumed)) as batches:
+            for epoch in range(first, run.last_epoch + 1):
+                self._train_epoch(epoch, batches)
+                is_evaluated = run.evaluates(epoch)
+                if is_evaluated or run.keeps(epoch):
+                    self._save_epoch(epoch, evaluation_due=is_evaluated)
+                if run.checkpointer.agreement.stops_at(run.schedule.update):
+                    self._stop()
+                if is_evaluated:
+                    values, line = self._evaluate_epoch(epoch)
+                if epoch == run.last_epoch:  # it may come early
+                    break
+        run.callbacks.tell("paused", "writing the last checkpoint")
+        run.checkpointer.finish()
+        if values:
+            run.callbacks.tell("training_done")
+            for said in self._results(line):
+                run.record.say(said)
+        return values
+
+    def _results(self, line: str) -> list[str]:
+        """The last lines: the last evaluation and, at the very end, the best, which evaluating the run repeats."""
+        run = self._run
+        best = run.checkpointer.best
+        if best is None or best["epoch"] == run.last_epoch:
+            return [f"{line} (last and best, epoch {run.last_epoch})"]
+        return [f"{line} (last, epoch {run.last_epoch})", f"{best['line']} (best, epoch {best['epoch']})"]
+
+    # ---- updates ---------------------------------------------------------------------------------------------
+
+    def _train_epoch(self, epoch: int, batches: Iterator[Any]) -> None:
+        run = self._run
+        run.model.train()
+        tell, updates = run.callbacks.tell, run.sampler.updates_left
+        is_due, made = False, run.updates_per_epoch - updates  # in this epoch, by the run that this one continues
+        tell("epoch_started", epoch, made)
+        try:
+            for group in self._groups(batches, updates):
+                run.checkpointer.agreement.look(run.schedule.update)
+                step = Step(epoch, run.schedule.update, run.schedule.total_updates)
+                rate = run.schedule.learning_rate
+                tell("update_started", step, group)
+                terms = run.updater(group, step, rate)
+                run.sampler.count_update()
+                run.schedule.count_update()
+                made += 1
+                is_last = made == run.updates_per_epoch
+                tell("update_done", Update(step, terms, run.updater.finite, rate, made, is_last))
+                is_due = run.checkpointer.is_due()
+                if is_due and not is_last:
+                    self._save_update(evaluation_due=False)
+                stops = run.checkpointer.agreement.stops_at(run.schedule.update)
+                if stops and not is_last:  # after the last, the epoch is saved
+                    self._stop()
+        finally:
+            tell("epoch_left")
+        tell("epoch_done", epoch)
+        if is_due:  # once the epoch's means are told, which no checkpoint behind it holds
+            self._save_update(evaluation_due=run.evaluates(epoch))
+
+    def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[list[Any]]:
+        """The batches of so many updates. Before the first, ranks wait for one another, and leave if one is asked to
+        stop; later only a single process leaves a wait for data, as others may be computing by then.
+
+        Raises:
+            LeftEarly: on all ranks.
+        """
+        run = self._run
+        groups = accumulation_groups(batches, run.config.TRAIN.ACCUM_ITER, updates)
+        for number in range(updates):
+            run.callbacks.tell("data_awaited")
+            leaves = False
+            try:
+                group = next(groups)
+                leaves = number == 0 and stops.wanted()
+            except LeftEarly:
+                if number:
+                    raise
+                leaves = True
+            # A slow first batch is waited for here, where all ranks can still leave together.
+            if number == 0 and stops.leave_together(leaves):
+                raise LeftEarly
+            run.loader.may_leave = world_size() == 1
+            yield group
+        run.loader.may_leave = True
+
+    # ---- checkpoints and evaluations -------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _paused(self, what: str) -> Iterator[None]:
+        """What is done inside is no training."""
+        self._run.callbacks.tell("paused", what)
+        yield
+        self._run.callbacks.tell("resumed")
+
+    def _save_update(self, evaluation_due: bool) -> None:
+        run = self._run
+        with self._paused(f"saving update {run.schedule.update}"):
+            self._share_statistics()
+            run.checkpointer.save_update(evaluation_due)
+        self._update_saved = run.schedule.update
+
+    def _save_epoch(self, epoch: int, evaluation_due: bool) -> None:
+        with self._paused(f"saving epoch {epoch}"):
+            self._share_statistics()
+            self._run.checkpointer.save_epoch(epoch, evaluation_due)
+        self._update_saved = self._run.schedule.update
+
+    def _share_statistics(self) -> None:
+        broadcast_statistics(self._run.model)  # local ones are of a rank's own rows, Paddle's own of as many as it has
+
+    def _stop(self) -> NoReturn:
+        """Save what no checkpoint holds yet, and end the run.
+
+        Raises:
+            Stopped: always.
+        """
+        run = self._run
+        if run.schedule.update != self._update_saved:
+            self._save_update(evaluation_due=False)
+        run.checkpointer.finish()
+        last = run.checkpointer.folder / "last"
+        if last.exists():
+            what = "saved" if run.schedule.update > run.start.position["update"] else "nothing new since"
+            last = run.checkpointer.folder / last.resolve().name
+            place = f"{what} {last}; the same command with -resume=auto continues from there"
+        else:
+            place = "nothing was saved yet; the same command starts again"
+        raise Stopped(stops.reason(), place)
+
+    def _evaluate_epoch(self, epoch: int) -> tuple[dict[str, float], str]:
+        """Evaluate the weights, and the averaged ones if there are any, whose values then count; perhaps the training
+        ends with them."""
+        run = self._run
+        with self._paused(f"in the evaluation {epoch}"):
+            values, line = self._evaluate_weights(epoch)
+            name, more_is_better = run.task.best_metric
+            is_best = run.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
+            run.callbacks.tell("epoch_evaluated", epoch, values, line, is_best)
+            run.checkpointer.tell_held()
+        if run.callbacks.end_training:
+            run.last_epoch = epoch
+        return values, line
+
+    def _evaluate_weights(self, epoch: int) -> tuple[dict[str, float], str]:
+        run = self._run
+        if run.ema is None:
+            return self._evaluated(epoch, f"evaluation {epoch}", f"in the evaluation of epoch {epoch}", True)
+        when = f"in the evaluation of epoch {epoch}"
+        values, line = self._evaluated(epoch, f"evaluation {epoch}", when, False)
+        run.record.event("evaluation_without_average", {"epoch": epoch, **run.evaluation.event_of(values)})
+        run.record.say(f"epoch {epoch} evaluation without averaging: {line}")
+        with run.ema.in_place():
+            self._share_statistics()
+            label = f"evaluation {epoch} of averaged weights"
+            return self._evaluated(epoch, label, f"{when}'s averaged weights", True)
+
+    def _evaluated(self, epoch: int, label: str, when: str, counts: bool) -> tuple[dict[str, float], str]:
+        """Evaluate the model as it is; a diverged one leaves no checkpoint of the epoch.
+
+        Args:
+            counts: it is this evaluation that the epoch is judged by.
+        """
+        run = self._run
+        run.callbacks.tell("evaluation_started", counts and epoch == run.last_epoch)
+        values, line = run.evaluation(label, epoch=epoch, callbacks=run.callbacks)
+        try:
+            require_finite(values, when)
+        except UserError:
+            run.checkpointer.discard_epoch(epoch)
+            raise
+        return values, line

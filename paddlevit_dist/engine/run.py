@@ -1,0 +1,262 @@
+"""A run of one task: all that it is made of, each part handed what it needs; what trains and evaluates it."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import paddle
+
+from .. import extensions
+from ..data.loader import Loader, loader_of
+from ..data.sampler import TrainingSampler
+from ..distributed import (
+    batch_norm_kind,
+    data_parallel,
+    gpu,
+    has_batch_norm,
+    is_main,
+    rank,
+    recompute_layers,
+    set_batch_norm_momentum,
+    world_size,
+)
+from ..logging.callbacks import FAILED, FINISHED, STOPPED, Callbacks, callbacks_of
+from ..logging.heartbeat import Heartbeat
+from ..logging.record import RunRecord
+from ..models import prepared
+from ..registry import derived
+from ..runtime import signals
+from ..runtime.errors import Stopped, UserError
+from ..tasks.dataset import Samples
+from ..tasks.task import Task
+from . import resume
+from .checkpointer import Checkpointer
+from .compatibility import require_same_everywhere
+from .evaluation import Evaluation
+from .loop import Loop
+from .model_ema import ModelEma
+from .nan_guard import SkippedUpdates
+from .optimizer import build_optimizer, decay_groups, freeze, undecayed
+from .precision import EvaluationPrecision, Precision, compile_model
+from .reports import Reports
+from .schedule import Schedule, schedule_of
+from .startup_log import first_lines
+from .steps import CountingCollate, Updater
+
+
+def build_model(config: Any, task: Task) -> paddle.nn.Layer:
+    """The task's model with its initial weights, the same on all ranks and for any number of them.
+
+    Raises:
+        UserError: a setting asks for what it does not have.
+    """
+    paddle.seed(config.SEED)
+    model = prepared(task.build_model())
+    momentum = config.TRAIN.BATCH_NORM_MOMENTUM
+    if momentum is not None and not set_batch_norm_momentum(model, momentum):
+        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; leave it out")
+    return model
+
+
+class Run:
+    """Trains one task on all ranks, or has what ``inference.evaluation.evaluate_only`` needs. Every rank makes one,
+    with the same arguments.
+
+    Args:
+        config: the frozen configuration.
+        task: built in the parent, where its datasets were built too.
+        datasets: "train" and "val", or what is evaluated: DATA.SPLIT. A training that evaluates nothing needs no "val".
+        notices: lines for the log besides those of the task and the data.
+        callbacks: of users, besides those that LOG_TO names; those of the main process are asked.
+        record: takes lines and numbers; None: one in SAVE.
+
+    Attributes:
+        model: the inner model.
+        evaluated, evaluation: the samples that are evaluated, and what does it.
+        heartbeat: tells the watchdog where this rank is.
+        sampler, loader, schedule, precision, optimizer, ema, skipped, checkpointer, updater: of a training, from
+            ``prepare_training`` on.
+        last_epoch: with which this run ends.
+        undecayed: names of parameters with several axes that have no weight decay.
+        start: what -resume and -pretrained have put the training to.
+    """
+
+    evaluated: Any
+    evaluation: Evaluation
+    sampler: TrainingSampler
+    loader: Loader
+    schedule: Schedule
+    precision: Precision
+    optimizer: Any
+    ema: ModelEma | None
+    skipped: SkippedUpdates
+    checkpointer: Checkpointer
+    updater: Updater
+    reports: Reports
+    batch_norm: str
+    updates_per_epoch: int
+    last_epoch: int
+    undecayed: list[str]
+    start: resume.Start
+
+    def __init__(
+        self,
+        config: Any,
+        task: Task,
+        datasets: dict[str, Any],
+        notices: Sequence[str] = (),
+        callbacks: Sequence[Any] = (),
+        record: RunRecord | None = None,
+    ) -> None:
+        self.config = config
+        self.task = derived(task, Task)
+        self.datasets: dict[str, Any] = {split: derived(samples, Samples) for split, samples in datasets.items()}
+        notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
+        precision = EvaluationPrecision(config)
+        notices.extend(filter(None, [precision.notice]))
+        self.record = RunRecord(Path(config.SAVE), is_main()) if record is None else record
+        named = callbacks_of(config.LOG_TO if self.record.writes and not config.EVAL else ())
+        own = [*(make() for make in named.values()), *callbacks] if is_main() else []
+        self.callbacks = Callbacks(own, self.record.say)
+        self.folder = Path(config.SAVE) / "checkpoints"
+        for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
+            self.record.say(line)
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
+        require_same_everywhere(config, self.task, self.datasets)
+        self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
+        with self.heartbeat.at("building the model"):
+            told = len(task.notices)
+            self.model = next(iter(extensions.chosen("EVALUATED", config)), build_model)(config, task)
+        for line in task.notices[told:]:  # such as where parts of it come from
+            self.record.say(line)
+        split = config.DATA.SPLIT if config.EVAL else "val"
+        if split in self.datasets:
+            self.evaluated = self.datasets[split]
+            self.evaluation = Evaluation(config, task, self.model, self.evaluated, precision, self.heartbeat)
+        self._is_prepared = False
+
+    def train(self) -> dict[str, float]:
+        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.
+
+        Raises:
+            Stopped: the run was asked to stop, and is saved.
+        """
+        seconds = self.config.STOP_AFTER_SECONDS
+        with self.heartbeat.at("preparing the training"):
+            if not self._is_prepared:
+                self.prepare_training()
+            loop = Loop(self)
+            with self.until_the_end():
+                if seconds is not None:
+                    signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
+                signals.note_only()
+                return loop.run()
+
+    @contextlib.contextmanager
+    def until_the_end(self) -> Iterator[None]:
+        """Tells callbacks how the run has ended."""
+        outcome = FAILED
+        try:
+            yield
+            outcome = FINISHED
+        except Stopped:
+            outcome = STOPPED
+            raise
+        finally:
+            self.callbacks.end(outcome)
+
+    def prepare_training(self) -> None:
+        """Build what a training computes with, and put it where -resume and -pretrained say."""
+        config, task, model, record = self.config, self.task, self.model, self.record
+        train, samples = config.TRAIN, self.datasets["train"]
+        self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
+        of_process = config.DATA.BATCH_SIZE
+        self.batch_norm, why = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), of_process)
+        if has_batch_norm(model) and world_size() > 1:
+            of_whole = of_process * world_size() if self.batch_norm == "sync" else of_process
+            record.say(f"batch norm: {self.batch_norm}, statistics of {of_whole} samples at a time ({why})")
+        self.sampler = self._sampler(samples)
+        self.updates_per_epoch = self.sampler.updates_per_epoch
+        self.loader = loader_of(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
+        self.schedule = self._schedule()
+        self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+        self._prepare_model()
+        groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
+        decays = train.WEIGHT_DECAY, train.LAYER_DECAY
+        self.undecayed = undecayed(groups, model) if train.WEIGHT_DECAY else []
+        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
+        self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
+        explain = [make(self) for make in extensions.hooks("not_finite")]
+        has_scaler = self.precision.scaler is not None
+        self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.say)
+        self.checkpointer = Checkpointer(self)
+        self.start = resume.load(self)
+        self.updater = self._updater()
+        self._is_prepared = True
+
+    def keeps(self, epoch: int) -> bool:
+        """Whether the checkpoint of that epoch stays."""
+        return epoch % self.config.SAVE_FREQ == 0 or epoch == self.config.TRAIN.NUM_EPOCHS
+
+    def evaluates(self, epoch: int) -> bool:
+        """Whether that epoch is followed by an evaluation."""
+        return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
+
+    def _sampler(self, samples: Any) -> TrainingSampler:
+        return TrainingSampler(
+            samples,
+            self.config.DATA.BATCH_SIZE,
+            rank=rank(),
+            world_size=world_size(),
+            accumulation_steps=self.config.TRAIN.ACCUM_ITER,
+            seed=self.config.SEED,
+            repeats=self.config.TRAIN.REPEATED_AUGMENT,
+        )
+
+    def _schedule(self) -> Schedule:
+        schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
+        if schedule.warmup_updates >= schedule.total_updates:
+            raise UserError(
+                f"the warm-up ({schedule.warmup_updates} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long "
+                f"as the run ({schedule.total_updates} updates); shorten it or train longer"
+            )
+        return schedule
+
+    def _prepare_model(self) -> None:
+        train = self.config.TRAIN
+        frozen = freeze(self.model, train.FREEZE)
+        if frozen:
+            self.record.say(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+        if train.RECOMPUTE:
+            number = recompute_layers(self.task.recomputed_layers(self.model))
+            self.record.say(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
+        compile_model(self.config, self.task, self.model)
+
+    def _updater(self) -> Updater:
+        train = self.config.TRAIN
+        return Updater(
+            self.task,
+            data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
+            self.optimizer,
+            self.precision,
+            seed=self.config.SEED,
+            samples_per_update=self.sampler.global_batch_size,
+            accumulation_steps=train.ACCUM_ITER,
+            gradient_clip=train.GRAD_CLIP,
+            skipped=self.skipped,
+        )
+
+
+class Trainer(Run):
+    """``Run`` by its former name, which has "observers" for callbacks."""
+
+    def __init__(
+        self,
+        config: Any,
+        task: Task,
+        datasets: dict[str, Any],
+        notices: Sequence[str] = (),
+        observers: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(config, task, datasets, notices, observers)

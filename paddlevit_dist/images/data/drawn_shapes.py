@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tasks.dataset import require_split
-from ..settings import CATEGORIES
+from ..settings import CATEGORIES, ObjectSettings
 from .image_dataset import ImageDataset
 
 _SPLITS = {"train": 0, "val": 1}  # part of each image's seed: the splits share no images
@@ -76,7 +76,7 @@ class DrawnImages(ImageDataset):
         self._sides, self._per_image, self._seed = tuple(sides), tuple(per_image), seed
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> Any:
+    def open(cls, config: ObjectSettings, split: str, cache_folder: Path) -> Any:
         keys = config.DATA.SHAPES
         return cls(
             None, split, cache_folder, keys.TRAIN, keys.VAL, keys.SIDES, keys.PER_PICTURE, tuple(keys.CATEGORIES)

@@ -30,6 +30,7 @@ from ...data.reading import (
     orientation,
     read_file,
 )
+from ..settings import SegmentationSettings
 from .segmentation_dataset import IGNORED, SegmentationDataset
 
 _LAYOUT = (
@@ -100,7 +101,7 @@ class LabelMaps(SegmentationDataset):
         self.notices.insert(0, f"{split}: {len(self):,} images in {found.top}: {found.layout.words}")
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "LabelMaps":
+    def open(cls, config: SegmentationSettings, split: str, cache_folder: Path) -> "LabelMaps":
         data = config.DATA
         choices = Choices(data.CLASS_LIST, data.REDUCE_ZERO_LABEL, data.UNLABELLED == "ignored", data.EXIF_ROTATE)
         return cls(data.DATA_PATH, split, cache_folder, data.DATASET, choices)

@@ -123,7 +123,7 @@ class Consumer:
 
     def label(self, name: str, size: int) -> Any:
         """What the loss is given: a dense tensor, or factors."""
-        from paddlevit_dist.volumes.heatmaps import radius_factors
+        from paddlevit_dist.volumes.landmarks.heatmaps import radius_factors
 
         self.connection.send((name, size))
         tensor = self.paddle.to_tensor(pickle.loads(self.connection.recv_bytes()))
@@ -182,8 +182,8 @@ def measure_losses(rounds: int, size: int = SIZES[0]) -> dict[str, float]:
     """Squared error with its gradient, given the prediction: on factors, and on dense maps that are already there."""
     import paddle
 
-    from paddlevit_dist.volumes.heatmaps import radius_factors
-    from paddlevit_dist.volumes.losses import weighted_squared_error
+    from paddlevit_dist.volumes.landmarks.heatmaps import radius_factors
+    from paddlevit_dist.volumes.landmarks.losses import weighted_squared_error
 
     maps = paddle.randn([1, LANDMARKS, size, size, size])
     maps.stop_gradient = False
@@ -241,7 +241,7 @@ def train_epochs(label: str, processes: int, output: str) -> None:
     """Two epochs of phantoms (run in new processes)."""
     from paddlevit_dist import settings
     from paddlevit_dist.distributed import launch_workers, plan_processes
-    from paddlevit_dist.volumes.detection import LandmarkDetection
+    from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
     arguments = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", f"-output={output}", f"-batch_size={4 // processes}"]
     arguments += ["-epochs=2", "TRAIN.WARMUP_STEPS", "0", "VOLUMES.HEATMAP", "radius", "VOLUMES.RADIUS", EPOCH_RADIUS]

@@ -84,7 +84,7 @@ def scenes() -> tuple[Any, list[np.ndarray]]:
 
 
 def landmarks() -> tuple[Any, list[np.ndarray]]:
-    from paddlevit_dist.volumes.metrics import LandmarkMetrics
+    from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
     metrics, rng = LandmarkMetrics([str(number) for number in range(19)]), np.random.default_rng(0)
     for _ in range(150):

@@ -98,7 +98,7 @@ DATASETS = _there(
         "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
         "segmentation_shapes": "paddlevit_dist.images.segmentation.data.segmentation_dataset:SegmentationShapes",
         **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
-        "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
+        "landmarks": "paddlevit_dist.volumes.landmarks.dataset:Landmarks",
         "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
         "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
         "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
@@ -131,7 +131,7 @@ EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_
 TASKS = _there(
     {
         "classification": "paddlevit_dist.images.classification.task:Classification",
-        "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
+        "landmarks": "paddlevit_dist.volumes.landmarks.task:LandmarkDetection",
         "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
         "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
         "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",

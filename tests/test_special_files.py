@@ -22,7 +22,7 @@ from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.prepare.formats import load_arrays
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.files import open_regular, read_regular, require_regular
-from paddlevit_dist.volumes.landmarks import Landmarks
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks
 
 SECONDS = 60
 

@@ -168,11 +168,12 @@ def run_landmarks(words: list[str]) -> None:
     parser.option("world", None, "what positions are in files that do not say", choices=("ras", "lps"))
     options = parser.parse_args(words)
 
-    from ..volumes import landmark_files, scored_landmarks
+    from ..volumes import landmark_files
+    from ..volumes.landmarks import scored
 
     if not takes_data(options, is_truth=lambda place: os.path.isfile(place) or landmark_files.list_files(place)):
-        truth = scored_landmarks.of_files(options.truth)
-        tell(scored_landmarks.score(options.results, truth, options.truth, world=options.world), options, SUBJECT)
+        truth = scored.of_files(options.truth)
+        tell(scored.score(options.results, truth, options.truth, world=options.world), options, SUBJECT)
         return
     from ..tasks.dataset import dataset_class
     from ..volumes.dataset import VolumeDataset
@@ -180,6 +181,6 @@ def run_landmarks(words: list[str]) -> None:
     with data_set(options, "landmarks") as (values, cache, origin):
         dataset = dataset_class(values, VolumeDataset).open(values, origin.split, cache)
         identities = list(map(dataset.identity, range(len(dataset))))
-        truth, source = scored_landmarks.of_data_set(dataset), str(origin)
+        truth, source = scored.of_data_set(dataset), str(origin)
         about = dataset.names, options.world, identities, origin
-        tell(scored_landmarks.score(options.results, truth, source, *about), options, dataset.groups_by)
+        tell(scored.score(options.results, truth, source, *about), options, dataset.groups_by)

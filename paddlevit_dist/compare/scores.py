@@ -50,7 +50,7 @@ def _confusions(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
 
 
 def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
-    from ..volumes.metrics import LandmarkMetrics
+    from ..volumes.landmarks.metrics import LandmarkMetrics
 
     metrics, sums = LandmarkMetrics(names), _joined(parts, "sums")
     return Rated(lambda weights: metrics.resampled([sums], weights), metrics.rates([sums]))
@@ -63,7 +63,7 @@ def _class_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _landmark_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
-    from ..volumes.metrics import RADII_MM, rate_name
+    from ..volumes.landmarks.metrics import RADII_MM, rate_name
 
     sums, found = arrays["sums"], {}
     for place, radius in enumerate(RADII_MM, sums.shape[-1] - len(RADII_MM)):

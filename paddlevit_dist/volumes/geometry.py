@@ -273,3 +273,21 @@ def check_fits(file: str, announced: int, held: int, gain: int) -> None:
             f"{file} cannot be read as a volume: probably there are fewer voxels than its header says ({announced:,} "
             f"bytes, more than {held:,} bytes can hold); is it complete? Copy it again"
         )
+
+
+def require_same_spacing(dataset: str, before: np.ndarray | None, spacing: np.ndarray) -> None:
+    """Check that two splits have one spacing, (depth, height, width); None: there was no other.
+
+    Raises:
+        UserError: names both.
+    """
+    if before is not None and not np.allclose(before, spacing, rtol=1e-3):
+        raise UserError(
+            f"dataset {dataset}: the voxel spacing of train is not that of val ({before.tolist()} and "
+            f"{spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
+        )
+
+
+def three_digits(length: float) -> float:
+    """Rounded so that formats which keep different last digits agree; typical spacings end in 5 and are rounded up."""
+    return float(f"{length * (1 + 1e-6):.3g}")

@@ -15,7 +15,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.files import require_regular
 from . import dicom, landmark_files
-from .geometry import PACKED, PLAIN, Geometry, affine_from, check_fits, check_voxels, checked, spatial
+from .geometry import PACKED, PLAIN, Geometry, affine_from, check_fits, check_voxels, checked, spatial, turned_spacing
 from .settings import MAX_VOXELS
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
@@ -386,3 +386,28 @@ _READERS: dict[str, Callable[[str], _Opened]] = {
     ".nhdr": _open_itk,
 }
 SUFFIXES = tuple(_READERS)  # of files that are volumes
+
+
+def common_spacing(headers: dict[str, Header], wanted: Sequence[float] | None) -> np.ndarray:
+    """Millimetres (depth, height, width) at which volumes are read: ``wanted``, or else the spacing that all have.
+
+    Raises:
+        UserError: theirs differ.
+    """
+    if wanted is not None:
+        return np.array(wanted, dtype=np.float64)
+    first = next(iter(headers))
+    found = {file: turned_spacing(header.geometry) for file, header in headers.items()}
+    reference, middle = found[first], np.median(list(found.values()), axis=0)
+    for file, spacing in found.items():
+        if not np.allclose(spacing, reference, rtol=1e-3):
+            raise UserError(
+                f"{file}: the voxel spacing is {_millimetres(spacing)} but that of {os.path.basename(first)} is "
+                f"{_millimetres(reference)} (depth, height, width); resample all to one, such as the median, with "
+                f"VOLUMES.SPACING_MM [{','.join(f'{length:.3g}' for length in middle)}]"
+            )
+    return reference
+
+
+def _millimetres(spacing: np.ndarray) -> str:
+    return " x ".join(f"{length:.4g}" for length in spacing) + " mm"

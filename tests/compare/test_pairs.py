@@ -22,7 +22,7 @@ from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import Samples
-from paddlevit_dist.volumes.metrics import LandmarkMetrics
+from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 SAMPLES = 12
 

@@ -26,7 +26,7 @@ from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import Metrics
-from paddlevit_dist.volumes.metrics import LandmarkMetrics
+from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 
 def columns_of(metrics: Metrics) -> dict:

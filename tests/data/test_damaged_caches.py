@@ -19,7 +19,7 @@ from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_scene
 from paddlevit_dist.points.data.scenes import Scenes
-from paddlevit_dist.volumes.landmarks import Landmarks
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks
 
 
 def write_folder(root: Path) -> None:

@@ -19,7 +19,7 @@ from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.tasks.metrics import Metrics
 from paddlevit_dist.tasks.sample_groups import Groups
-from paddlevit_dist.volumes.metrics import LandmarkMetrics
+from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 SAMPLES, BATCH = 11, 2
 CONFIDENCE = Confidence(95, 100)

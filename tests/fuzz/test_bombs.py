@@ -30,7 +30,7 @@ from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import Options
-from paddlevit_dist.volumes.landmarks import Landmarks
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks
 from paddlevit_dist.volumes.reading import read_header, read_volume
 
 SMALL = np.arange(60, dtype=np.int16).reshape(3, 4, 5)

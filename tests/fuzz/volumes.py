@@ -6,7 +6,7 @@ from volumes.volume_files import write_landmarks, write_series, write_volume
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import Options
-from paddlevit_dist.volumes.landmarks import Landmarks
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks
 from paddlevit_dist.volumes.reading import list_volumes, parts_of, read_volume
 
 _SMALL = np.arange(60, dtype=np.int16).reshape(3, 4, 5)

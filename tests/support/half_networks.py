@@ -16,8 +16,8 @@ from paddlevit_dist.images.models.attention import attention
 from paddlevit_dist.images.transforms.on_device import Normaliser
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.points.sparse.device_plan import batched_products
-from paddlevit_dist.volumes.heatmaps import gaussian_factors
-from paddlevit_dist.volumes.losses import focal_loss
+from paddlevit_dist.volumes.landmarks.heatmaps import gaussian_factors
+from paddlevit_dist.volumes.landmarks.losses import focal_loss
 
 SMALL = {"num_classes": 3, "image_size": 32}
 VIT = {"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4, **SMALL}

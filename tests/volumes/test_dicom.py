@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from volumes.volume_files import AFFINE, LPS, SHAPE, told, voxels, world, write_landmarks, write_series, write_volume
 
-from paddlevit_dist.volumes.landmarks import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
 from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume
 
 SLICES = SHAPE[0]

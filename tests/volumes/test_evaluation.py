@@ -5,7 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.volumes.images import orthogonal_slices
-from paddlevit_dist.volumes.metrics import LandmarkMetrics, rows_of
+from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics, rows_of
 from paddlevit_dist.volumes.sliding_window import predict, window_starts
 
 

@@ -7,8 +7,8 @@ import pytest
 from paddlevit_dist import settings
 from paddlevit_dist.tasks.figures import Chart, Gallery
 from paddlevit_dist.tasks.task import EvaluationStep
-from paddlevit_dist.volumes.detection import LandmarkDetection
-from paddlevit_dist.volumes.landmark_figures import LandmarkRecord
+from paddlevit_dist.volumes.landmarks.figures import LandmarkRecord
+from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
 TINY += ["-dataset=synthetic_landmarks", "VOLUMES.CROP_SIZE", "[48,48,48]", "VOLUMES.OVERLAP", "0"]

@@ -6,7 +6,12 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.volumes.heatmaps import gaussian_cube, gaussian_heatmaps, radius_factors, radius_heatmaps
+from paddlevit_dist.volumes.landmarks.heatmaps import (
+    gaussian_cube,
+    gaussian_heatmaps,
+    radius_factors,
+    radius_heatmaps,
+)
 
 SHAPE = (7, 9, 11)
 POINTS = np.array(

@@ -11,8 +11,8 @@ from volumes.volume_files import AFFINE, voxels, write_series, write_volume
 from paddlevit_dist import settings
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import TrainedMeta
-from paddlevit_dist.volumes.detection import LandmarkDetection
 from paddlevit_dist.volumes.inputs import find_volumes
+from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
 TINY += ["VOLUMES.CROP_SIZE", "[8,8,8]", "-dataset=landmarks", "-eval", "-pretrained=x"]

@@ -10,8 +10,8 @@ from volumes.volume_files import AFFINE, voxels, world, write_landmarks, write_v
 from paddlevit_dist.engine.compatibility import Compatibility
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
-from paddlevit_dist.volumes.detection import LandmarkDetection
-from paddlevit_dist.volumes.landmarks import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks
 
 NOSE, CHIN = (3.0, 4.0, 5.0), (10.0, 2.0, 8.0)  # voxels x, y, z

@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.volumes.heatmaps import gaussian_factors
-from paddlevit_dist.volumes.losses import contract, focal_loss, weighted_squared_error
+from paddlevit_dist.volumes.landmarks.heatmaps import gaussian_factors
+from paddlevit_dist.volumes.landmarks.losses import contract, focal_loss, weighted_squared_error
 
 SHAPE = (5, 6, 7)
 POINTS = np.array(

@@ -11,7 +11,7 @@ from volumes.volume_files import write_landmarks, write_volume
 from paddlevit_dist import settings
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.volumes.mirroring import propose_pairs
+from paddlevit_dist.volumes.landmarks.mirroring import propose_pairs
 
 EYES = {"eye_left": (3.0, 4.0, 5.0), "eye_right": (9.0, 4.0, 5.0), "nose": (6.0, 8.0, 4.0)}
 

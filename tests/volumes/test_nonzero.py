@@ -13,7 +13,7 @@ from volumes.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.prediction import TrainedMeta
-from paddlevit_dist.volumes.detection import LandmarkDetection
+from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.nonzero import BOX, MASK, _of_weights, box_of, decision, nonzero_mask, share_of
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 

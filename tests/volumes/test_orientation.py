@@ -16,7 +16,7 @@ from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import EvaluationStep
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.landmarks import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
 
 STRAIGHT = np.diag([1.0, 1.5, 2.0, 1.0])
 STRAIGHT[:3, 3] = [-7.0, -9.0, 31.0]

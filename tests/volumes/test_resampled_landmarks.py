@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.volumes.metrics import LandmarkMetrics
+from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 
 def test_errors_of_a_draw_are_those_of_repeated_volumes():

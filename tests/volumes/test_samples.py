@@ -9,7 +9,7 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import Geometry, rotation
 from paddlevit_dist.volumes.intensities import Intensities
-from paddlevit_dist.volumes.mirroring import mirror_order
+from paddlevit_dist.volumes.landmarks.mirroring import mirror_order
 from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, blurred, coarsened, cut, with_gamma
 from paddlevit_dist.volumes.store import Decoded
 

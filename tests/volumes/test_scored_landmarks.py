@@ -14,7 +14,7 @@ from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import Entry
 from paddlevit_dist.volumes.geometry import Geometry
-from paddlevit_dist.volumes.predictions import FoundLandmarks, LandmarkWriter, Truth
+from paddlevit_dist.volumes.landmarks.predictions import FoundLandmarks, LandmarkWriter, Truth
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
 NAMES = ["nose", "chin", "ear"]

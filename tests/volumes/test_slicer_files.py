@@ -9,7 +9,7 @@ from volumes.volume_files import world, write_volume
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.landmarks import Landmarks, Options
+from paddlevit_dist.volumes.landmarks.dataset import Landmarks, Options
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
 HEADER = "# Markups fiducial file version = 4.11\n# CoordinateSystem = {}\n# columns = {}\n"

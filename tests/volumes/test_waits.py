@@ -7,7 +7,7 @@ from support.waits import counted_waits
 
 from paddlevit_dist import settings
 from paddlevit_dist.tasks.task import Step
-from paddlevit_dist.volumes.detection import LandmarkDetection
+from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 SMALL = ["TASK", "landmark_detection", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "4", "VOLUMES.UNET_DEPTH", "1"]
 

@@ -15,9 +15,8 @@ from ...runtime.errors import UserError
 from ...runtime.printing import shortened
 from ...runtime.text_files import read_json
 from ...tasks.dataset import require_split
-from ..landmarks import common_spacing
 from ..nonzero import VOLUME
-from ..reading import Header, case_name, headers_in_one_place, list_volumes, remarks_on
+from ..reading import Header, case_name, common_spacing, headers_in_one_place, list_volumes, remarks_on
 from ..store import Decoded, DecodedStore
 from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, Options, VolumeFiles
 

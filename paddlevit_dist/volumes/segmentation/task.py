@@ -19,9 +19,8 @@ from ...tasks.metrics import Metrics
 from ...tasks.prediction import Row, TrainedMeta
 from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Task, Term
-from ..detection import require_same_spacing, three_digits
 from ..export import segmentation_parts
-from ..geometry import between
+from ..geometry import between, require_same_spacing, three_digits
 from ..inputs import VolumeInputs, find_volumes
 from ..intensities import Intensities
 from ..nonzero import per_channel, recorded, settle

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..tasks.figures import Chart, Figure, Gallery, Table
-from .images import orthogonal_slices
+from ...tasks.figures import Chart, Figure, Gallery, Table
+from ..images import orthogonal_slices
 from .metrics import RADII_MM
 
 _SHOWN = 12  # volumes

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..intervals import Rated
-from ..runtime.errors import UserError
-from ..runtime.printing import shortened, text_of_cell
-from ..tasks.scored import UNKNOWN, Origin, Scored
-from . import landmark_files
-from .dataset import VolumeDataset
-from .geometry import convert
+from ...intervals import Rated
+from ...runtime.errors import UserError
+from ...runtime.printing import shortened, text_of_cell
+from ...tasks.scored import UNKNOWN, Origin, Scored
+from .. import landmark_files
+from ..dataset import VolumeDataset
+from ..geometry import convert
 
 _MISTAKES = (  # of all positions: what to multiply x, y, z by, and what is asked where that at least halves the error
     ("x and y negated", (-1.0, -1.0, 1.0), "is LPS taken for RAS?"),

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
-from ..runtime.files import counted_by_suffix
-from ..tasks.dataset import require_split
-from . import dicom, landmark_files
-from .dataset import AS_THEY_ARE, Options, VolumeDataset
-from .geometry import Geometry, convert, turned_spacing
+from ...runtime.errors import UserError
+from ...runtime.files import counted_by_suffix
+from ...tasks.dataset import require_split
+from .. import dicom, landmark_files
+from ..dataset import AS_THEY_ARE, Options, VolumeDataset
+from ..geometry import Geometry, convert
+from ..nonzero import VOLUME
+from ..reading import Header, case_name, common_spacing, list_volumes, parts_of, read_header, remarks_on
+from ..store import Decoded, DecodedStore, read_stored
 from .mirroring import propose_pairs
-from .nonzero import VOLUME
-from .reading import Header, case_name, list_volumes, parts_of, read_header, remarks_on
-from .store import Decoded, DecodedStore, read_stored
 
 _LAYOUT = (
     "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, beside each, "
@@ -140,31 +140,6 @@ def _existing(data_path: str | None, split: str) -> str:
     if not os.path.isdir(folder):
         raise UserError(f"data path {folder} is not a folder; dataset landmarks expects a folder {_LAYOUT}")
     return folder
-
-
-def common_spacing(headers: dict[str, Header], wanted: Sequence[float] | None) -> np.ndarray:
-    """Millimetres (depth, height, width) at which volumes are read: ``wanted``, or else the spacing that all have.
-
-    Raises:
-        UserError: theirs differ.
-    """
-    if wanted is not None:
-        return np.array(wanted, dtype=np.float64)
-    first = next(iter(headers))
-    found = {file: turned_spacing(header.geometry) for file, header in headers.items()}
-    reference, middle = found[first], np.median(list(found.values()), axis=0)
-    for file, spacing in found.items():
-        if not np.allclose(spacing, reference, rtol=1e-3):
-            raise UserError(
-                f"{file}: the voxel spacing is {_millimetres(spacing)} but that of {os.path.basename(first)} is "
-                f"{_millimetres(reference)} (depth, height, width); resample all to one, such as the median, with "
-                f"VOLUMES.SPACING_MM [{','.join(f'{length:.3g}' for length in middle)}]"
-            )
-    return reference
-
-
-def _millimetres(spacing: np.ndarray) -> str:
-    return " x ".join(f"{length:.4g}" for length in spacing) + " mm"
 
 
 def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Listed]) -> list[str]:

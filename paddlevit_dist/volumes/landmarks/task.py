@@ -10,29 +10,29 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..models import create_model
-from ..runtime.errors import UserError
-from ..tasks.dataset import Samples, dataset_class
-from ..tasks.figures import Figure
-from ..tasks.prediction import Row, TrainedMeta
-from ..tasks.sample_checks import require_finite
-from ..tasks.task import EvaluationStep, ExportParts, Records, Step, Task, Term
-from . import sliding_window
-from .dataset import VolumeDataset
+from ...models import create_model
+from ...runtime.errors import UserError
+from ...tasks.dataset import Samples, dataset_class
+from ...tasks.figures import Figure
+from ...tasks.prediction import Row, TrainedMeta
+from ...tasks.sample_checks import require_finite
+from ...tasks.task import EvaluationStep, ExportParts, Records, Step, Task, Term
+from .. import sliding_window
+from ..dataset import VolumeDataset
+from ..export import export_parts
+from ..geometry import Geometry, convert, require_same_spacing, three_digits
+from ..images import orthogonal_slices
+from ..inputs import InputVolumes, VolumeInputs, find_volumes
+from ..intensities import Intensities
+from ..nonzero import per_channel, recorded, settle
+from ..samples import Augmentation, VolumeSamples
 from .decoding import decode
-from .export import export_parts
-from .geometry import Geometry, convert
+from .figures import LandmarkRecord, landmark_figures
 from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
-from .images import orthogonal_slices
-from .inputs import InputVolumes, VolumeInputs, find_volumes
-from .intensities import Intensities
-from .landmark_figures import LandmarkRecord, landmark_figures
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import chosen_pairs, forgotten_pairs, mirror_order
-from .nonzero import per_channel, recorded, settle
 from .predictions import FoundLandmarks, LandmarkWriter, Truth, points_of
-from .samples import Augmentation, VolumeSamples
 
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
@@ -295,23 +295,5 @@ class LandmarkDetection(Task):
         return drawn, f"{count} of {len(self.names)} landmarks"
 
 
-def require_same_spacing(dataset: str, before: np.ndarray | None, spacing: np.ndarray) -> None:
-    """Check that two splits have one spacing, (depth, height, width); None: there was no other.
-
-    Raises:
-        UserError: names both.
-    """
-    if before is not None and not np.allclose(before, spacing, rtol=1e-3):
-        raise UserError(
-            f"dataset {dataset}: the voxel spacing of train is not that of val ({before.tolist()} and "
-            f"{spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
-        )
-
-
 def _written(dataset: VolumeDataset) -> list[tuple[str, str]]:
     return [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
-
-
-def three_digits(length: float) -> float:
-    """Rounded so that formats which keep different last digits agree; typical spacings end in 5 and are rounded up."""
-    return float(f"{length * (1 + 1e-6):.3g}")

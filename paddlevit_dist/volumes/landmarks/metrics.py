@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals import quotient, weighted_sums
-from ..tasks.metrics import Metrics, SampleTable
+from ...intervals import quotient, weighted_sums
+from ...tasks.metrics import Metrics, SampleTable
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
 _PLACES = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")

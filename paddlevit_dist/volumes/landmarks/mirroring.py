@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from ..runtime.errors import UserError
+from ...runtime.errors import UserError
 
 NO_PAIRS = "none"  # VOLUMES.MIRROR_PAIRS: the user has looked, and no landmark has a counterpart
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ..runtime.files import atomic_file
-from ..runtime.printing import cell
-from ..tasks.prediction import Entry, PredictionWriter, Row
-from .geometry import Geometry, convert
-from .images import orthogonal_slices
+from ...runtime.files import atomic_file
+from ...runtime.printing import cell
+from ...tasks.prediction import Entry, PredictionWriter, Row
+from ..geometry import Geometry, convert
+from ..images import orthogonal_slices
+from ..slicer_files import Point, fcsv_text, markups_text
 from .metrics import RADII_MM, LandmarkMetrics, rate_name, rows_of
-from .slicer_files import Point, fcsv_text, markups_text
 
 _COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
 

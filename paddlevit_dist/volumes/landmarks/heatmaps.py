@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import paddle
 
-from ..runtime.transfers import constant
+from ...runtime.transfers import constant
 
 
 class Factors(NamedTuple):

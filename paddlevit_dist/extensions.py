@@ -18,7 +18,10 @@ import importlib
 import os
 from collections.abc import Callable
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .settings.every_run import RunSettings
 
 EXTENSIONS = ("cpu_kernels", "debug", "report", "export", "leakage", "compare")
 
@@ -37,7 +40,7 @@ def table(name: str) -> dict[str, Any]:
     return {key: row for rows in offered(name) for key, row in rows.items()}
 
 
-def chosen(name: str, config: Any) -> list[Callable[..., Any]]:
+def chosen(name: str, config: "RunSettings") -> list[Callable[..., Any]]:
     """Of the tables of this name, by keys, what stands beside those that are set; its modules are imported now."""
     return [imported(location) for key, location in table(name).items() if config[key]]
 

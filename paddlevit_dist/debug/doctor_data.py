@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from .doctor_machine import FAILURE, OK, WARNING, Check, Checkup, Finding
 from .settings import changed
 
@@ -164,7 +165,7 @@ def step(checkup: Checkup) -> Finding:
     return Finding(OK, text, facts=facts)
 
 
-def device_step(config: Any, task: Any, samples: Any, target: str) -> None:
+def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> None:
     """Make updates with the first batch of the configuration, and write what they took. Every rank must call this."""
     from ..distributed import all_gather, is_main
     from ..engine import gpu_memory

@@ -31,11 +31,11 @@ _GONE = {"REPLAY": (None, "a run that ends because updates are not finite names 
 TABLE = Table(rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check, gone=_GONE)
 
 
-def changed(config: Any, values: dict[str, Any]) -> Any:
+def changed(config: RunSettings, values: dict[str, Any]) -> RunSettings:
     """The frozen configuration with other values for those of these keys that it has."""
-    config = config.clone()
-    config.defrost()
-    for name in values.keys() & dict(leaves(config)).keys():
-        put(config, name, values[name])
-    config.freeze()
-    return config
+    other = config.clone()
+    other.defrost()
+    for name in values.keys() & dict(leaves(other)).keys():
+        put(other, name, values[name])
+    other.freeze()
+    return other

@@ -12,7 +12,7 @@ name as the type of a configuration, so that mypy knows each key and what it hol
 frozen ``CfgNode`` of this shape, and nobody makes an object of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, ItemsView, Iterator
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -72,6 +72,8 @@ class Section:
         def __getitem__(self, name: str) -> Any: ...
 
         def get(self, name: str, default: Any = None) -> Any: ...
+
+        def items(self) -> ItemsView[str, Any]: ...
 
         def clone(self) -> Any: ...
 

@@ -178,7 +178,8 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
     training.model.train()
     with contextlib.closing(training.loader.epochs(1, 1)) as batches:
         group = next(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, 1))
-    losses, seconds, began = [], [], time.perf_counter()
+    losses: list[float] = []
+    seconds, began = [], time.perf_counter()
     first: dict[str, float] = {}
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()

@@ -37,6 +37,7 @@ class BackboneTask(Task):
     """
 
     config: ObjectSettings
+    notices: list[str]
     sample_name = "images"
     draws_samples = True
     #: what classes are called in messages

@@ -49,7 +49,7 @@ class Dataset:
         raise NotImplementedError
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "Dataset":
+    def open(cls: "type[OfTask]", config: Any, split: str, cache_folder: Path) -> "OfTask":
         """The dataset that the configuration describes; one with its own keys overrides this, and names the settings
         that it reads as the type of ``config``."""
         return cls(config.DATA.DATA_PATH, split, cache_folder)

@@ -58,6 +58,7 @@ class Classification(Classifier):
     """Trains and evaluates an image classifier; losses are summed over a batch."""
 
     config: ClassificationSettings
+    notices: list[str]
     sample_name = "images"
     draws_samples = True
     compiles = True

@@ -31,7 +31,7 @@ _NOISE = 24  # largest change of a pixel's value
 _Polygon = Sequence[tuple[int, int]]  # convex, corners counter-clockwise where y points up
 _BOX: _Polygon = ((-800, -800), (800, -800), (800, 800), (-800, 800))
 # Convex parts of each shape that is not round, and how many directions to either side it may be turned.
-_PARTS = {
+_PARTS: dict[str, tuple[list[_Polygon], int]] = {
     "square": ([_BOX], _TURNS // 18),
     "triangle": ([((-887, -512), (887, -512), (0, 1024))], _TURNS),
     "cross": (

@@ -86,7 +86,8 @@ class LabelMaps(SegmentationDataset):
             there = f", but {other.layout.words}: -dataset={other.layout.dataset}" if other is not None else ""
             expected = f"; expected a folder {_LAYOUT}"
             raise UserError(f"{self.root}: nothing of {name or 'label maps'} found{there or expected}")
-        self._kind, self.notices = found.layout.kind, list[str]()
+        self._kind = found.layout.kind
+        self.notices: list[str] = []
         is_drawn = self._kind not in (MAPS, PANOPTIC)
         self.reading = Reading(is_drawn if choices.exif_rotate is None else choices.exif_rotate)
         self._table, self._label_of, self._unlabelled = LabelTable({}, {}, ""), dict[str, int](), IGNORED

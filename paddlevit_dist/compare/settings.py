@@ -26,7 +26,7 @@ class CompareSettings(RunSettings):
     )
 
 
-def _check_table(given: ConfigView) -> list[str]:
+def _check_table(given: ConfigView[CompareSettings]) -> list[str]:
     target = given.values.PER_SAMPLE
     if target is None:
         return []
@@ -64,7 +64,7 @@ def _is_table(file: str) -> bool:
         return False
 
 
-def _check_seeds(given: ConfigView) -> list[str]:
+def _check_seeds(given: ConfigView[CompareSettings]) -> list[str]:
     values = given.values
     if values.SEEDS is None:
         return []
@@ -87,7 +87,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[CompareSettings]) -> list[str]:
     return _check_table(given) + _check_seeds(given)
 
 

@@ -20,7 +20,7 @@ class DebugSettings(RunSettings):
     )
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[DebugSettings]) -> list[str]:
     chosen = [given[name] for name in ("EVAL", "SELFTEST") if given.values[name]]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)}: a run does one of them; leave the others out")

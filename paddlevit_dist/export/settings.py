@@ -41,7 +41,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return [f"the exported model is compared with {weights}, of which it was made (-pretrained=none: with nothing)"]
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[ExportSettings]) -> list[str]:
     values = given.values
     if values.EXPORTED is None:
         return [] if values.EXPORTED_OUTPUT is None else [f"{given['EXPORTED_OUTPUT']}: no effect without EXPORTED"]

@@ -130,11 +130,12 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) ->
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[ImageSettings]) -> list[str]:
     data = given.values.DATA
+    channels = data["IMAGE_CHANNELS"]  # of classification; 3 for others
     for name in ("IMAGENET_MEAN", "IMAGENET_STD"):
-        if len(data[name]) != data.IMAGE_CHANNELS:
-            number = f"{data.IMAGE_CHANNELS} number{'s' if data.IMAGE_CHANNELS > 1 else ''}"
+        if len(data[name]) != channels:
+            number = f"{channels} number{'s' if channels > 1 else ''}"
             raise UserError(f"{given[f'DATA.{name}']}: expected {number}, as many as {given['DATA.IMAGE_CHANNELS']}")
     return []
 
@@ -214,7 +215,7 @@ def _complete_objects(values: CfgNode, settings: Mapping[str, Setting], _: Seque
     return []
 
 
-def _check_objects(given: ConfigView) -> list[str]:
+def _check_objects(given: ConfigView[ObjectSettings]) -> list[str]:
     shapes = given.values.DATA.SHAPES
     for name in ("SIDES", "PER_PICTURE"):
         low, high = shapes[name]
@@ -227,7 +228,7 @@ def _check_objects(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused_objects(given: ConfigView) -> Iterator[Unused]:
+def _unused_objects(given: ConfigView[ObjectSettings]) -> Iterator[Unused]:
     if given.values.DATA.DATASET not in _DRAWN:
         yield Unused(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
 

@@ -15,7 +15,7 @@ class LeakageSettings(RunSettings):
     )
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[LeakageSettings]) -> list[str]:
     if given.values.WITHOUT_LEAKS and not given.values.EVAL:
         raise UserError(f"{given['WITHOUT_LEAKS']} is for an evaluation: add -eval, or leave it out")
     if given.values.WITHOUT_LEAKS and given.values.DATA.SPLIT == "train":

@@ -54,7 +54,7 @@ class PointSettings(every_run.RunSettings):
     POINTS: Points
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[PointSettings]) -> list[str]:
     features = given.values.POINTS.FEATURES
     distinct = {name.partition("/")[0] for name in features}
     if not features or len(distinct) < len(features) or not all(map(_FEATURE.fullmatch, features)):
@@ -68,7 +68,7 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[PointSettings]) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_rooms":
         yield Unused(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
 

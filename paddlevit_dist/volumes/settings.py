@@ -99,7 +99,7 @@ class LandmarkSettings(VolumeSettings):
     VOLUMES: LandmarkVolumes
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[LandmarkSettings]) -> Iterator[Unused]:
     volumes = given.values.VOLUMES
     if volumes.HEATMAP == "radius":
         yield Unused(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it is for gaussian, and {}")
@@ -117,7 +117,7 @@ def _named(words: str) -> tuple[str, ...]:
     return tuple(f"VOLUMES.{word}" for word in words.split())
 
 
-def _unused_of_all(given: ConfigView) -> Iterator[Unused]:
+def _unused_of_all(given: ConfigView[VolumeSettings]) -> Iterator[Unused]:
     if "ct" not in given.values.VOLUMES.NORMALISE:
         yield Unused(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALISE", "it is for ct, and {}")
 

@@ -104,7 +104,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[ClassificationSettings]) -> list[str]:
     data, train = given.values.DATA, given.values.TRAIN
     for name in ("CROP_SCALE", "CROP_RATIO"):
         low, high = data[name]
@@ -129,7 +129,7 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[ClassificationSettings]) -> Iterator[Unused]:
     data, train = given.values.DATA, given.values.TRAIN
     policy = None
     if train.RAND_AUGMENT:

@@ -136,7 +136,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[DetectionSettings]) -> list[str]:
     values = given.values
     if values.DETECTION.EVALUATE_AS == PADDED and not values.MODEL.MASK_PADDING:
         raise UserError(
@@ -162,7 +162,7 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[DetectionSettings]) -> Iterator[Unused]:
     dataset = given.values.DATA.DATASET
     if dataset not in ("coco", "voc"):
         yield Unused(

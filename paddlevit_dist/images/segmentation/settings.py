@@ -101,7 +101,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[SegmentationSettings]) -> list[str]:
     data = given.values.DATA
     low, high = data.SCALE_RANGE
     if low > high:
@@ -123,7 +123,7 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[SegmentationSettings]) -> Iterator[Unused]:
     if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
         yield Unused(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
     elif given.values.SEGMENTATION.OHEM_KEPT >= math.prod(given.values.DATA.CROP_SIZE):

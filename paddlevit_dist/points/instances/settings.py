@@ -63,7 +63,7 @@ class InstanceSettings(settings.PointSettings):
     POINTS: Points
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[InstanceSettings]) -> list[str]:
     preparing = given.values.POINTS.INSTANCES.PREPARE_EPOCHS
     if given.values.EVAL or given.values.TRAIN.NUM_EPOCHS > preparing:
         return []

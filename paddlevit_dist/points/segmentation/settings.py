@@ -72,7 +72,7 @@ _LOSSES = tuple(
 )
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[SceneSegmentationSettings]) -> list[str]:
     points = given.values.POINTS
     if points.CLASS_WEIGHTS and not any(points.CLASS_WEIGHTS):
         raise UserError(f"{given['POINTS.CLASS_WEIGHTS']}: expected one above 0, or nothing is learnt")
@@ -89,7 +89,7 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[SceneSegmentationSettings]) -> Iterator[Unused]:
     for chooser, chosen in (("FRAGMENT_SIZE_M", "FRAGMENT_OVERLAP_M"), ("CROP", "CROP_SIZE_M")):
         if given.values.POINTS[chooser] is None:
             yield Unused((f"POINTS.{chosen}",), f"POINTS.{chooser}", "scenes stay whole: {}")

@@ -40,7 +40,7 @@ class ShapeSettings(RunSettings):
 _TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES")
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[ShapeSettings]) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_solids":
         yield Unused(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
 

@@ -38,7 +38,7 @@ class VolumeSegmentationSettings(settings.VolumeSettings):
     VOLUMES: Volumes
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[VolumeSegmentationSettings]) -> Iterator[Unused]:
     if not given.values.VOLUMES.MIRROR_AXES:
         yield Unused(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
 

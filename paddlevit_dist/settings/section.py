@@ -93,26 +93,24 @@ def _rows(section: type[Section], above: str) -> Iterator[Key]:
 
 def _row(name: str, annotation: Any, field: _Field) -> Key:
     members = [member for member in _members(annotation) if member is not NoneType]
-    sequences = [member for member in members if _is_sequence(member)]
-    others = [member for member in members if member not in sequences]
-    words: tuple[str, ...] = ()
-    item, length = annotation, None
-    if sequences:
-        item, length = _item_and_length(sequences[0])
-        words = tuple(word for member in others for word in get_args(member))
-    kind, choices = _kind_and_choices(item)
+    sequence = next(filter(None, map(_sequence, members)), None)
+    others = [member for member in members if _sequence(member) is None]
+    words = tuple(word for member in others for word in get_args(member)) if sequence else ()
+    items, length = (_members(sequence[0]), sequence[1]) if sequence else (members, None)
+    choices = get_args(items[0]) if get_origin(items[0]) is Literal else None
+    is_named = get_origin(items[0]) is Annotated
     return Key(
         name,
         field.default,
-        kind,
+        get_args(items[0])[1] if is_named else _KINDS[frozenset(map(type, choices) if choices else items)],
         field.meaning,
         field.within,
         choices,
-        many=bool(sequences) and (not others or bool(words)),
+        many=sequence is not None and (not others or bool(words)),
         length=length,
         optional=NoneType in _members(annotation),
         words=words,
-        or_many=bool(sequences and others and not words),
+        or_many=sequence is not None and bool(others) and not words,
     )
 
 
@@ -120,21 +118,10 @@ def _members(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
-def _is_sequence(member: Any) -> bool:
-    return get_origin(get_args(member)[0] if get_origin(member) is Annotated else member) in (list, tuple)
-
-
-def _item_and_length(sequence: Any) -> tuple[Any, int | None]:
-    length = None
-    if get_origin(sequence) is Annotated:
-        sequence, length = get_args(sequence)
-    items = get_args(sequence)
-    return items[0], len(items) if get_origin(sequence) is tuple else length
-
-
-def _kind_and_choices(item: Any) -> tuple[str, tuple[Any, ...] | None]:
-    members = [member for member in _members(item) if member is not NoneType]
-    if get_origin(members[0]) is Annotated:
-        return get_args(members[0])[1], None
-    choices = get_args(members[0]) if get_origin(members[0]) is Literal else None
-    return _KINDS[frozenset(map(type, choices) if choices else members)], choices
+def _sequence(member: Any) -> tuple[Any, int | None] | None:
+    """What a list or tuple is of, and its length; None for anything else."""
+    plain, length = get_args(member) if get_origin(member) is Annotated else (member, None)
+    items = get_args(plain)
+    if get_origin(plain) is tuple:
+        return items[0], len(items)
+    return (items[0], length) if get_origin(plain) is list else None

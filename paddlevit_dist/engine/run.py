@@ -28,6 +28,7 @@ from ..models import prepared
 from ..registry import derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
+from ..settings.every_run import RunSettings
 from ..tasks.dataset import Samples
 from ..tasks.task import Task
 from . import resume
@@ -45,7 +46,7 @@ from .startup_log import first_lines
 from .steps import CountingCollate, Updater
 
 
-def build_model(config: Any, task: Task) -> paddle.nn.Layer:
+def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     """The task's model with its initial weights, the same on all ranks and for any number of them.
 
     Raises:
@@ -102,7 +103,7 @@ class Run:
 
     def __init__(
         self,
-        config: Any,
+        config: RunSettings,
         task: Task,
         datasets: dict[str, Any],
         notices: Sequence[str] = (),
@@ -253,7 +254,7 @@ class Trainer(Run):
 
     def __init__(
         self,
-        config: Any,
+        config: RunSettings,
         task: Task,
         datasets: dict[str, Any],
         notices: Sequence[str] = (),

@@ -15,6 +15,7 @@ from ..inference.evaluation import load_trained
 from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
+from ..settings.every_run import RunSettings
 from ..settings.key import value_of
 from ..tasks.task import EvaluationStep, ExportParts, Task
 from . import functions
@@ -207,7 +208,7 @@ def in_place_of_weights(run: Run, model: Any) -> tuple[str, list[str]] | None:
     return model.source, lines
 
 
-def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: ExportSettings) -> list[str]:
+def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: RunSettings) -> list[str]:
     """
     Raises:
         UserError: its input is prepared otherwise, and -allow_changes was not given.
@@ -228,7 +229,7 @@ def shown_steps(steps: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in steps.items())
 
 
-def _compare_names(model: Exported, ours: Sequence[str] | None, config: ExportSettings) -> list[str]:
+def _compare_names(model: Exported, ours: Sequence[str] | None, config: RunSettings) -> list[str]:
     """
     Raises:
         UserError: it has other classes or landmarks, and -allow_changes was not given.

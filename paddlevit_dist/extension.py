@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import PathFinder
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .images.transforms.crops import TrainingTransform
     from .logging.callbacks import Callback
     from .settings import Configuration
+    from .settings.every_run import RunSettings
     from .settings.key import Table
     from .tasks.sample_groups import Groups
     from .tasks.task import Step, Task
@@ -69,8 +71,10 @@ class Extension:
         """Carry out the command, given the words that follow its name."""
 
     def settings(self) -> Sequence[Table]:
-        """Tables of keys that every run reads; without Paddle."""
-        return ()
+        """Tables of keys that every run reads: of the folder's module ``settings``, which needs no Paddle, if it has
+        one."""
+        module = f"{type(self).__module__}.settings"
+        return (importlib.import_module(module).TABLE,) if importlib.util.find_spec(module) else ()
 
     def run_job(self, given: Configuration) -> None:
         """Do something else instead of a training or an evaluation."""
@@ -87,13 +91,13 @@ class Extension:
         """Look into the update that ends a training (see ``SkippedUpdates``); on every rank."""
         return []
 
-    def run_failed(self, config: Any, folder: Path, began: float) -> None:
+    def run_failed(self, config: RunSettings, folder: Path, began: float) -> None:
         """A run has ended by an error, which is in its record; ``began``: in seconds since 1970. In the parent."""
 
-    def data_inspected(self, config: Any, task: Task, train: Any, folder: Path) -> None:
+    def data_inspected(self, config: RunSettings, task: Task, train: Any, folder: Path) -> None:
         """``inspect data`` has drawn samples of the training set, in this folder."""
 
-    def evaluation_prepared(self, config: Any, datasets: dict[str, Any], folder: Path) -> None:
+    def evaluation_prepared(self, config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
         """The samples that are evaluated are known, and no worker is started."""
 
     def intervals_written(self, file: Path, evaluation: Evaluation, facts: dict[str, Any]) -> None:
@@ -108,13 +112,12 @@ class Extension:
         """What a word of ``evaluate WORD`` sets, as KEY=VALUE; None if it means nothing here."""
         return None
 
-    def evaluated_name(self, config: Any) -> str | None:
-        """What the configuration evaluates instead; None: the configured model."""
-        return None
+    #: where this key is set, what it names is evaluated, as the ``evaluated_model``
+    evaluated_key = ""
 
-    def evaluated_model(self, config: Any, task: Task) -> paddle.nn.Layer | None:
-        """The same as a model; None: the configured one is to be built."""
-        return None
+    def evaluated_model(self, config: RunSettings, task: Task) -> paddle.nn.Layer:
+        """A model in the place of the configured one."""
+        raise NotImplementedError
 
     def load_evaluated(self, run: Run, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
         """Load what it needs: what is evaluated, and lines for the log; None: the named weights are to be loaded."""
@@ -146,6 +149,11 @@ class Extension:
     def training_transform(self) -> type[TrainingTransform] | None:
         """In place of ``TrainingTransform``."""
         return None
+
+
+def evaluated_by(config: RunSettings) -> Extension | None:
+    """The extension whose model is evaluated, if there is one (see ``Extension.evaluated_key``)."""
+    return next((one for one in extensions() if one.evaluated_key and config[one.evaluated_key]), None)
 
 
 @functools.cache

@@ -73,8 +73,8 @@ MODELS = _there(
 )
 for _folder, _families in _FAMILIES.items():
     if not f"{_folder}.".startswith(_DELETED):
-        for _family, _table in _families.items():
-            MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_table}"), f"{_folder}.{_family}"))
+        for _family, _rows in _families.items():
+            MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_rows}"), f"{_folder}.{_family}"))
 MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items() if name in MODELS})
 
 # Layouts of images with label maps, all read by one class.

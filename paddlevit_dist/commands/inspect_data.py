@@ -2,7 +2,6 @@
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -13,6 +12,7 @@ from ..runtime.errors import UserError
 from ..runtime.files import told_if_not_written
 from ..runtime.lettering import LINE_PX, legend, letters, note_of
 from ..runtime.printing import one_line
+from ..settings.every_run import RunSettings
 
 _SHEET = "data.png"
 _WIDEST, _TALLEST = 1300, 1400  # of a sheet: a laptop shows it without making its letters smaller
@@ -34,7 +34,7 @@ def run(arguments: list[str]) -> None:
         _draw(values, folder / _SHEET)
 
 
-def _draw(values: Any, target: Path) -> None:
+def _draw(values: RunSettings, target: Path) -> None:
     from ..data.loader import sample_generator
     from ..data.sampler import SampleKey
     from ..logging.record import cache_folder

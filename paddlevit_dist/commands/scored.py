@@ -244,5 +244,6 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(said, indent=1) + "\n").encode())
-    for one in extensions() if scored is not None else ():
-        one.results_scored(folder / TABLE, scored, results, groups)
+    if scored is not None:
+        for one in extensions():
+            one.results_scored(folder / TABLE, scored, results, groups)

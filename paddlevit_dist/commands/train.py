@@ -17,6 +17,7 @@ from ..runtime.environment import restart
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import one_line
+from ..settings.every_run import RunSettings
 from ..settings.key import COMMAND_LINE
 
 
@@ -73,7 +74,7 @@ def _offer(missing: configuration.RecipeMissing) -> None:
             restart(sys.executable, f"-cfg={name}")
 
 
-def _with_output(run: Any, is_launched: bool) -> tuple[Any, bool]:
+def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[configuration.Configuration, bool]:
     """The configuration with an output folder that is named by its recipe, if nobody has named one, and whether it gets
     a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
     they take no numbers. An evaluation with a training's ``config.yaml`` writes beside that training's folder."""
@@ -94,7 +95,7 @@ def _with_output(run: Any, is_launched: bool) -> tuple[Any, bool]:
     return run.changed("SAVE", str(path), None), not (resumes or is_launched)
 
 
-def _carry_out(run: Any, plan: Any, folder: Path) -> None:
+def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> None:
     """Read the datasets and start the workers; this process holds the folder."""
     from ..checkpoint.finding import another_run, holds_any
     from ..checkpoint.store import remove_leftovers
@@ -142,7 +143,9 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         raise
 
 
-def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str, Any]) -> Any:
+def _with_fitting_course(
+    run: configuration.Configuration, processes: int, task: Any, datasets: dict[str, Any]
+) -> configuration.Configuration:
     """The configuration with batch, epochs and warm-up that fit the training set."""
     from ..engine.compatibility import epochs_by_size
     from ..settings.run_length import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
@@ -154,7 +157,7 @@ def _with_fitting_course(run: Any, processes: int, task: Any, datasets: dict[str
     return with_fitting_warmup(run, processes, datasets)
 
 
-def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None], fetches: bool) -> None:
+def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], None], fetches: bool) -> None:
     """See that weights of this machine are there, before data are read; or fetch those of an address or a name, once
     the data are known to be there, and before processes start that would wait for them together.
 
@@ -170,8 +173,8 @@ def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None], fe
             local_file(source, say=say)
 
     model, train = config.MODEL, config.TRAIN
-    if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.TEACHER_WEIGHTS:
-        find(train.TEACHER_WEIGHTS)
+    if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.get("TEACHER_WEIGHTS"):
+        find(train["TEACHER_WEIGHTS"])
     weights = model.PRETRAINED or (None if config.EVAL else model.get("BACKBONE_PRETRAINED"))
     if model.RESUME and model.RESUME != "auto":
         existing(model.RESUME)
@@ -188,7 +191,11 @@ def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None], fe
 
 
 def worker(
-    config: Any, task: Any, datasets: dict[str, Any], notices: list[str], callbacks: dict[str, Any] | None = None
+    config: RunSettings,
+    task: Any,
+    datasets: dict[str, Any],
+    notices: list[str],
+    callbacks: dict[str, Any] | None = None,
 ) -> None:
     """What each process runs after joining the group; ``callbacks`` as the parent has registered them."""
     from ..engine import gpu_memory
@@ -207,7 +214,7 @@ def worker(
             run.train()
 
 
-def _show(run: Any, plan: Any) -> None:
+def _show(run: configuration.Configuration, plan: Any) -> None:
     """-show_config: the merged configuration and values derived from it."""
     from ..engine.schedule import describe_rates
     from ..settings.run_length import with_fitting_batch

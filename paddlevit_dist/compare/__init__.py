@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..engine.run import Run
     from ..logging.callbacks import Callback
     from ..settings import Configuration
-    from ..settings.key import Table
     from ..tasks.sample_groups import Groups
 
 
@@ -45,18 +44,13 @@ class Compare(Extension):
 
         run(words)
 
-    def settings(self) -> Sequence[Table]:
-        from .settings import TABLE
-
-        return (TABLE,)
-
     def run_job(self, given: Configuration) -> None:
         from .seeds import run
 
         run(given)
 
     def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
-        if trains or not run.config.PER_SAMPLE:
+        if trains or not run.config["PER_SAMPLE"]:
             return ()
         from .per_sample import PerSample
 

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
 from ..tasks.metrics import Metrics
 from ..tasks.sample_groups import GROUP
+from .settings import CompareSettings
 
 _DIGITS = 6
 
@@ -26,7 +27,7 @@ class PerSample(Callback):
     on_every_rank = True
 
     def __init__(self, run: Run) -> None:
-        self._run, self._target = run, Path(run.config.PER_SAMPLE)
+        self._run, self._target = run, Path(str(cast(CompareSettings, run.config).PER_SAMPLE))
         run.evaluation.keeps_table = True
 
     def evaluation_started(self, is_shown: bool) -> None:

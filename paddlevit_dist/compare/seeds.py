@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..distributed import devices, plan_processes, tuning
 from ..logging.lock import own
@@ -23,6 +23,7 @@ from ..settings import Configuration
 from ..settings.command_line import without
 from . import groups
 from .groups import FAILED, FINISHED, UNFINISHED, Group
+from .settings import CompareSettings
 from .telling import columns, decimals_of, ends, number
 
 _POLL_SECONDS = 0.1
@@ -37,7 +38,7 @@ def run(given: Configuration) -> None:
         UserError: this cannot be done here or in this folder, or a seed has failed; the others are trained.
         Stopped: the user asked to stop; each training at work has saved.
     """
-    config = given.values
+    config = cast(CompareSettings, given.values)
     path = config.SAVE if given.sources["SAVE"] != "default" else str(Path(config.SAVE, f"{given.recipe}_seeds"))
     if devices.is_launched():
         raise UserError(
@@ -144,7 +145,7 @@ def _note(group: Group, row: dict[str, Any], code: int, is_stopped: bool, are_ot
     write_line(f"seed {row['seed']}: {', '.join([row['state'], *score])}")
 
 
-def _begun(config: Any, folder: str) -> Group:
+def _begun(config: CompareSettings, folder: str) -> Group:
     """The group as its folder has it, with the seeds that are asked for now; nothing is written yet.
 
     Raises:
@@ -167,7 +168,7 @@ def _begun(config: Any, folder: str) -> Group:
                 "-output, or set these back"
             )
     described = {"task": config.TASK, "dataset": str(config.DATA.DATASET), "score": score}
-    rows = [_row(folder, seed, score) for seed in range(config.SEED, config.SEED + config.SEEDS)]
+    rows = [_row(folder, seed, score) for seed in range(config.SEED, config.SEED + (config.SEEDS or 0))]
     return Group(folder, {**described, "more_is_better": more_is_better, "settings": settings}, rows)
 
 

@@ -10,24 +10,23 @@ from ..extension import extensions
 from ..runtime.errors import UserError
 from ..runtime.files import content_of
 from ..runtime.printing import one_line
-from ..settings.key import COMMAND_LINE, ConfigView, Range, Setting, Table, optional
+from ..settings.every_run import RunSettings
+from ..settings.key import COMMAND_LINE, ConfigView, Range, Setting, Table
+from ..settings.section import PathText, key, rows
 
-_KEYS = (
-    optional(
-        "PER_SAMPLE",
-        "path",
-        "file that an evaluation writes with a row for each sample: .csv, or .parquet where pyarrow is installed",
-    ),
-    optional(
-        "SEEDS",
-        "int",
+
+class CompareSettings(RunSettings):
+    PER_SAMPLE: PathText | None = key(
+        None, "file that an evaluation writes with a row for each sample: .csv, or .parquet where pyarrow is installed"
+    )
+    SEEDS: int | None = key(
+        None,
         "train this many times, with SEED, SEED + 1 and so on, in folders of SAVE; the same command again continues",
         Range(low=2, high=1000),
-    ),
-)
+    )
 
 
-def _check_table(given: ConfigView) -> list[str]:
+def _check_table(given: ConfigView[CompareSettings]) -> list[str]:
     target = given.values.PER_SAMPLE
     if target is None:
         return []
@@ -65,7 +64,7 @@ def _is_table(file: str) -> bool:
         return False
 
 
-def _check_seeds(given: ConfigView) -> list[str]:
+def _check_seeds(given: ConfigView[CompareSettings]) -> list[str]:
     values = given.values
     if values.SEEDS is None:
         return []
@@ -88,12 +87,12 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[CompareSettings]) -> list[str]:
     return _check_table(given) + _check_seeds(given)
 
 
 TABLE = Table(
-    _KEYS,
+    rows(CompareSettings),
     training=("SEEDS",),
     effects={"start": ("SEEDS",), "place": ("PER_SAMPLE",)},
     complete=_complete,

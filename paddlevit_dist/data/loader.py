@@ -31,6 +31,7 @@ from ..distributed.leftovers import require_semaphores
 from ..distributed.watchdog import Process
 from ..runtime import ending, signals
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from ..tasks.sample_checks import BadSample
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -414,7 +415,7 @@ class _Watchdog:
 
 
 def loader_of(
-    config: Any,
+    config: RunSettings,
     samples: Any,
     sampler: Any,
     collate: Callable[[Sequence[Any]], dict[str, Any]],

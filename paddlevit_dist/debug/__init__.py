@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..engine.run import Run
     from ..logging.callbacks import Callback
     from ..settings import Configuration
-    from ..settings.key import Table
     from ..tasks.task import Step
 
 
@@ -44,18 +43,13 @@ class Debug(Extension):
 
         run(words)
 
-    def settings(self) -> Sequence[Table]:
-        from .settings import TABLE
-
-        return (TABLE,)
-
     def run_job(self, given: Configuration) -> None:
         from .selftest import run
 
         run(given)
 
     def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
-        if not (trains and run.config.PROFILE):
+        if not (trains and run.config["PROFILE"]):
             return ()
         from .profile import Profile
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from .doctor_machine import FAILURE, OK, WARNING, Check, Checkup, Finding
 from .settings import changed
 
@@ -164,7 +165,7 @@ def step(checkup: Checkup) -> Finding:
     return Finding(OK, text, facts=facts)
 
 
-def device_step(config: Any, task: Any, samples: Any, target: str) -> None:
+def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> None:
     """Make updates with the first batch of the configuration, and write what they took. Every rank must call this."""
     from ..distributed import all_gather, is_main
     from ..engine import gpu_memory
@@ -177,7 +178,8 @@ def device_step(config: Any, task: Any, samples: Any, target: str) -> None:
     training.model.train()
     with contextlib.closing(training.loader.epochs(1, 1)) as batches:
         group = next(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, 1))
-    losses, seconds, began = [], [], time.perf_counter()
+    losses: list[float] = []
+    seconds, began = [], time.perf_counter()
     first: dict[str, float] = {}
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ..distributed import devices, gpu, tuning
 from ..runtime import limits
+from ..settings.every_run import RunSettings
 
 OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"
 GIB = 1 << 30
@@ -47,7 +48,7 @@ class Checkup:
         kept: what earlier checks have made.
     """
 
-    config: Any
+    config: RunSettings
     folder: Path
     plan: devices.ProcessPlan
     found: dict[str, Finding] = field(default_factory=dict)

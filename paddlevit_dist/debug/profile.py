@@ -9,7 +9,7 @@ import io
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import paddle
 from paddle import profiler
@@ -19,6 +19,7 @@ from ..engine.run import Run
 from ..logging.callbacks import Callback, Update
 from ..runtime.errors import UserError
 from ..runtime.files import temporary_name
+from .settings import DebugSettings
 
 _LEFT_OUT = 2  # updates at the beginning of an epoch, where it has more than enough
 
@@ -34,7 +35,8 @@ class Profile(Callback):
     on_every_rank = True
 
     def __init__(self, run: Run) -> None:
-        self._asked = run.config.PROFILE if run.record.writes else 0  # 0: nothing more is to be recorded
+        asked = cast(DebugSettings, run.config).PROFILE
+        self._asked = asked or 0 if run.record.writes else 0  # 0: nothing more is to be recorded
         self._folder = Path(run.config.SAVE) / "profile"
         self._record = run.record
         self._updates_per_epoch = run.updates_per_epoch

@@ -36,6 +36,7 @@ from ..logging.progress import write_line
 from ..logging.record import RunRecord
 from ..registry import derived
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from ..settings.table import leaves
 from ..tasks.dataset import Samples
 from ..tasks.task import Step, Task, Term, make_task
@@ -96,7 +97,7 @@ class Way(NamedTuple):
     rounding: dict[str, float]
 
 
-def run_way(config: Any, task: Task, samples: Any, folder: str, perturbed: int = 0) -> None:
+def run_way(config: RunSettings, task: Task, samples: Any, folder: str, perturbed: int = 0) -> None:
     """Make the updates with the processes of this group; ``read_way`` then reads from ``folder`` what came of them.
     Every rank must call this.
 
@@ -116,7 +117,9 @@ def run_way(config: Any, task: Task, samples: Any, folder: str, perturbed: int =
         Path(folder, _RESULT).write_bytes(pickle.dumps(way))
 
 
-def _make_updates(config: Any, task: Task, samples: Samples, folder: Path, perturbation: int | None = None) -> Way:
+def _make_updates(
+    config: RunSettings, task: Task, samples: Samples, folder: Path, perturbation: int | None = None
+) -> Way:
     task = pickle.loads(pickle.dumps(task))  # the next way starts with the task as it was
     training = silent_training(config, task, samples, folder)
     model = training.model
@@ -164,7 +167,7 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
             parameter.set_value((values + by * np.spacing(values)).astype(np.float32))
 
 
-def silent_training(config: Any, task: Task, samples: Samples, folder: Path) -> Run:
+def silent_training(config: RunSettings, task: Task, samples: Samples, folder: Path) -> Run:
     """What a training computes with, which tells nothing, and writes nothing unless it is told to."""
     config = changed(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
     run = Run(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
@@ -333,7 +336,7 @@ def run(run: Any) -> None:
             raise SystemExit(1)
 
 
-def _comparable(config: Any, folder: str) -> tuple[Any, list[str]]:
+def _comparable(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
     """The configuration without what is random on each rank, and what that is."""
     of_each_rank = make_task(config).of_each_rank
     others, settings = {**_FOR_ALL, **of_each_rank}, dict(leaves(config))

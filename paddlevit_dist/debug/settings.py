@@ -3,26 +3,24 @@
 from typing import Any
 
 from ..runtime.errors import UserError
-from ..settings.key import ConfigView, Key, Range, Table, optional
+from ..settings.every_run import RunSettings
+from ..settings.key import ConfigView, Range, Table
+from ..settings.section import key, rows
 from ..settings.table import leaves, put
 
-_KEYS = (
-    optional(
-        "PROFILE",
-        "int",
+
+class DebugSettings(RunSettings):
+    PROFILE: int | None = key(
+        None,
         "record this many updates with Paddle's profiler: tables of operators and a trace in SAVE/profile",
         Range(low=1, high=1000),
-    ),
-    Key(
-        "SELFTEST",
-        False,
-        "bool",
-        "train a few updates with one device, with all, and with batches accumulated on one, and compare",
-    ),
-)
+    )
+    SELFTEST: bool = key(
+        False, "train a few updates with one device, with all, and with batches accumulated on one, and compare"
+    )
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[DebugSettings]) -> list[str]:
     chosen = [given[name] for name in ("EVAL", "SELFTEST") if given.values[name]]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)}: a run does one of them; leave the others out")
@@ -30,14 +28,14 @@ def _check(given: ConfigView) -> list[str]:
 
 
 _GONE = {"REPLAY": (None, "a run that ends because updates are not finite names the layer and the samples in its log")}
-TABLE = Table(_KEYS, training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check, gone=_GONE)
+TABLE = Table(rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check, gone=_GONE)
 
 
-def changed(config: Any, values: dict[str, Any]) -> Any:
+def changed(config: RunSettings, values: dict[str, Any]) -> RunSettings:
     """The frozen configuration with other values for those of these keys that it has."""
-    config = config.clone()
-    config.defrost()
-    for name in values.keys() & dict(leaves(config)).keys():
-        put(config, name, values[name])
-    config.freeze()
-    return config
+    other = config.clone()
+    other.defrost()
+    for name in values.keys() & dict(leaves(other)).keys():
+        put(other, name, values[name])
+    other.freeze()
+    return other

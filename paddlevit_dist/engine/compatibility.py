@@ -23,6 +23,7 @@ from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from ..settings import dump_yaml
+from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves
 from ..tasks.task import Task
 
@@ -72,12 +73,12 @@ def _matters(use: str, kind: str) -> bool:
     return any(kind in kinds for kinds in USES[use])
 
 
-def settings_of(config: Any) -> dict[str, Any]:
+def settings_of(config: RunSettings) -> dict[str, Any]:
     """The configuration as nested plain values."""
     return parse_yaml(dump_yaml(config))
 
 
-def describe(config: Any, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
+def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
     """The content of ``about.yaml``: plain values."""
     return {
         "task": config.TASK,
@@ -89,7 +90,7 @@ def describe(config: Any, task: Task, datasets: dict[str, Any]) -> dict[str, Any
     }
 
 
-def of_settings(settings: Mapping[str, Any]) -> dict[str, Fact]:
+def of_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, Fact]:
     """The facts in a configuration, nested; without those of a place, of another version, and what None leaves to the
     data."""
     effect_of, found = effects(), {}
@@ -109,7 +110,7 @@ def _of_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, Fact]:
     }
 
 
-def of_machine(config: Any, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
+def of_machine(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
     """What all ranks must have alike, values by name; data first, as much of the settings follows from them."""
     found: dict[str, Fact] = {}
     for split, samples in datasets.items():
@@ -126,7 +127,7 @@ def of_machine(config: Any, task: Task, datasets: dict[str, Any]) -> dict[str, A
     return {name: value for name, (kind, value) in found.items() if _stops("join", kind)}
 
 
-def epochs_by_size(config: Any) -> int | None:
+def epochs_by_size(config: RunSettings) -> int | None:
     """The epochs that TRAIN.NUM_SAMPLES gave the training which -resume continues; None for a new or another one."""
     resume, train = config.MODEL.RESUME, config.TRAIN
     if not resume or train.NUM_SAMPLES is None:
@@ -210,7 +211,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def judge(use: str, kind: str, said: str, config: Any, remedy: str) -> list[str]:
+def judge(use: str, kind: str, said: str, config: RunSettings, remedy: str) -> list[str]:
     """The line about a difference, or the error where it stops the use.
 
     Raises:
@@ -222,7 +223,7 @@ def judge(use: str, kind: str, said: str, config: Any, remedy: str) -> list[str]
 
 
 def judge_changes(
-    use: str, source: str, what: str, changes: list[Change], config: Any, remedy: str = "use the same settings"
+    use: str, source: str, what: str, changes: list[Change], config: RunSettings, remedy: str = "use the same settings"
 ) -> list[str]:
     """The same for changes of one kind, with ``what`` in words before them; nothing if there are none."""
     if not changes:
@@ -256,7 +257,7 @@ class Compatibility:
         UserError: what the checkpoint says is damaged.
     """
 
-    def __init__(self, use: str, source: str | Path, config: Any, task: Task) -> None:
+    def __init__(self, use: str, source: str | Path, config: RunSettings, task: Task) -> None:
         self.use, self.source, self.config, self.task = use, str(source), config, task
         self._about = checkpoints.read_about(self.source)
 
@@ -382,7 +383,7 @@ class Compatibility:
         return changes
 
 
-def require_same_everywhere(config: Any, task: Task, datasets: dict[str, Any]) -> None:
+def require_same_everywhere(config: RunSettings, task: Task, datasets: dict[str, Any]) -> None:
     """Compare data, versions and settings of all ranks, before anything is computed. Every rank must call this.
 
     Each machine has its own command line, package and copy of the data; one without one of the classes would train

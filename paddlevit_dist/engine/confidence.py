@@ -9,6 +9,7 @@ import numpy as np
 
 from ..distributed import all_gather, broadcast_object, is_main
 from ..intervals import Interval, Rated, bootstrap, join, rough_note
+from ..settings.every_run import RunSettings
 from ..tasks.metrics import Metrics, SampleTable
 from ..tasks.sample_groups import Groups, drawn, names_of
 from ..tasks.truth import samples_of_classes
@@ -26,7 +27,7 @@ class Confidence(NamedTuple):
     resamples: int
 
     @classmethod
-    def of(cls, config: Any) -> "Confidence | None":
+    def of(cls, config: RunSettings) -> "Confidence | None":
         """What EVALUATION.INTERVAL and EVALUATION.RESAMPLES ask for; None: nothing."""
         percent, resamples = config.EVALUATION.INTERVAL, config.EVALUATION.RESAMPLES
         return cls(percent, resamples) if percent else None

@@ -15,6 +15,7 @@ from ..logging.callbacks import Callbacks
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import Progress
 from ..logging.record import RunRecord
+from ..settings.every_run import RunSettings
 from ..tasks.metrics import Metrics
 from ..tasks.sample_groups import Groups
 from ..tasks.task import EvaluationStep, Records, Task
@@ -43,7 +44,7 @@ class Evaluation:
 
     def __init__(
         self,
-        config: Any,
+        config: RunSettings,
         task: Task,
         model: paddle.nn.Layer,
         samples: Any,

@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import paddle
 
@@ -11,6 +10,7 @@ from ..distributed import rank
 from ..logging.callbacks import Callback, Update
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
+from ..settings.every_run import RunSettings
 
 # Of Paddle's allocators, 2.6 and 3.x; "GPU Virtual Memory" in one of them.
 _ALLOCATION = re.compile(
@@ -71,7 +71,7 @@ def out_of_memory(text: str) -> str | None:
     return f"out of memory on GPU {device} (rank {rank()}): a library of CUDA got none ({named[0]}){holds}"
 
 
-def of_training(config: Any) -> str:
+def of_training(config: RunSettings) -> str:
     """What makes an update need less memory, where it is not in use yet."""
     train = config.TRAIN
     parts = []
@@ -87,7 +87,7 @@ def of_training(config: Any) -> str:
     return ", or ".join(parts) or "a smaller model or input, or a larger GPU, is left"
 
 
-def of_evaluation(config: Any) -> str:
+def of_evaluation(config: RunSettings) -> str:
     """The same for an evaluation."""
     return f"lower DATA.BATCH_SIZE_EVAL ({config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE})"
 

@@ -10,6 +10,7 @@ import paddle
 from ..registry import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
+from ..settings.every_run import Optimizer
 from ..tasks.model import contract_of
 from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum
 
@@ -130,7 +131,7 @@ class DampedMomentum(paddle.optimizer.Momentum):
 
 
 def build_optimizer(
-    settings: Any,
+    settings: Optimizer,
     model: paddle.nn.Layer,
     groups: list[dict[str, Any]] | None,
     weight_decay: float,

@@ -10,6 +10,7 @@ import paddle
 from ..runtime import autocast
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
+from ..settings.every_run import RunSettings
 from ..tasks.task import Task
 
 _RATIOS = {"incr_ratio": 2.0, "decr_ratio": 0.5, "incr_every_n_steps": 2000, "decr_every_n_nan_or_inf": 1}
@@ -124,7 +125,7 @@ class EvaluationPrecision(Precision):
         facts: for the record of an evaluation; empty for float32.
     """
 
-    def __init__(self, config: Any, on_gpu: bool | None = None) -> None:
+    def __init__(self, config: RunSettings, on_gpu: bool | None = None) -> None:
         super().__init__(config.EVAL_AMP, config.AMP_DTYPE, config.AMP_LEVEL, on_gpu)
         self.facts = {"precision": f"{config.AMP_DTYPE}, level {config.AMP_LEVEL}"} if self.enabled else {}
         if self.enabled:
@@ -166,7 +167,7 @@ def _check_capability(dtype: str) -> None:
         )
 
 
-def compile_model(config: Any, task: Task, model: paddle.nn.Layer) -> None:
+def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> None:
     """Compile the model's passes where TO_STATIC is true.
 
     Raises:

@@ -1,7 +1,7 @@
 """Where training starts from: what -resume and -pretrained mean, and what is reported of it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def _find_checkpoint(run: "Run") -> Path | None:
 
 def _load_pretrained(run: "Run") -> None:
     model = run.config.MODEL
-    source = evaluated_weights(model.PRETRAINED)
+    source = evaluated_weights(cast(str, model.PRETRAINED))
     minimum, part = model.MINIMUM_LOADED, model.PRETRAINED_PART
     report = load_weights(run.model, source, minimum_loaded=minimum, part=part)
     run.record.say(f"pretrained weights {source}: {report.summary()}")

@@ -21,7 +21,7 @@ from ..distributed import (
     set_batch_norm_momentum,
     world_size,
 )
-from ..extension import extensions, made
+from ..extension import evaluated_by, extensions
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, Callbacks, callbacks_of
 from ..logging.heartbeat import Heartbeat
 from ..logging.record import RunRecord
@@ -29,6 +29,7 @@ from ..models import prepared
 from ..registry import derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
+from ..settings.every_run import RunSettings
 from ..tasks.dataset import Samples
 from ..tasks.task import Task
 from . import resume
@@ -46,7 +47,7 @@ from .startup_log import first_lines
 from .steps import CountingCollate, Updater
 
 
-def build_model(config: Any, task: Task) -> paddle.nn.Layer:
+def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     """The task's model with its initial weights, the same on all ranks and for any number of them.
 
     Raises:
@@ -103,7 +104,7 @@ class Run:
 
     def __init__(
         self,
-        config: Any,
+        config: RunSettings,
         task: Task,
         datasets: dict[str, Any],
         notices: Sequence[str] = (),
@@ -128,7 +129,8 @@ class Run:
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             told = len(task.notices)
-            self.model = made(lambda one: one.evaluated_model(config, task), lambda: build_model(config, task))
+            other = evaluated_by(config)
+            self.model = build_model(config, task) if other is None else other.evaluated_model(config, task)
         for line in task.notices[told:]:  # such as where parts of it come from
             self.record.say(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
@@ -254,7 +256,7 @@ class Trainer(Run):
 
     def __init__(
         self,
-        config: Any,
+        config: RunSettings,
         task: Task,
         datasets: dict[str, Any],
         notices: Sequence[str] = (),

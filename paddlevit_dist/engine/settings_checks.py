@@ -3,17 +3,16 @@
 import re
 from collections.abc import Iterator
 
-from yacs.config import CfgNode
-
-from ..extension import extensions
+from ..extension import evaluated_by
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings, Train
 from ..settings.key import ConfigView, Unused, value_of
 
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
 _LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
 
 
-def check(given: ConfigView) -> list[str]:
+def check(given: ConfigView[RunSettings]) -> list[str]:
     """See that no two values contradict each other; returns notices.
 
     Raises:
@@ -24,7 +23,7 @@ def check(given: ConfigView) -> list[str]:
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
         raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:
-        if not (pretrained or resume or any(one.evaluated_name(values) for one in extensions())):
+        if not (pretrained or resume or evaluated_by(values)):
             raise UserError(
                 f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
             )
@@ -58,7 +57,7 @@ def check(given: ConfigView) -> list[str]:
     return notices
 
 
-def _check_epochs(train: CfgNode, given: ConfigView) -> None:
+def _check_epochs(train: Train, given: ConfigView[RunSettings]) -> None:
     epochs = given["TRAIN.NUM_EPOCHS"]
     if train.WARMUP_STEPS is not None and train.WARMUP_EPOCHS > 0:
         raise UserError(
@@ -77,7 +76,7 @@ def _check_epochs(train: CfgNode, given: ConfigView) -> None:
         raise UserError(f"{given['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
 
 
-def _check_learning_rate(train: CfgNode, given: ConfigView) -> None:
+def _check_learning_rate(train: Train, given: ConfigView[RunSettings]) -> None:
     base = given["TRAIN.BASE_LR"]
     schedule = train.LR_SCHEDULER.NAME
     if (train.WARMUP_EPOCHS or train.WARMUP_STEPS) and train.WARMUP_START_LR > train.BASE_LR:
@@ -103,7 +102,7 @@ _READ_BY = (  # keys, the key that chooses who reads them, and its values with w
 )
 
 
-def unused(given: ConfigView) -> Iterator[Unused]:
+def unused(given: ConfigView[RunSettings]) -> Iterator[Unused]:
     """The keys that a run with these values does not read."""
     values, train = given.values, given.values.TRAIN
     for names, chooser, readers in _READ_BY:

@@ -8,12 +8,13 @@ import paddle
 
 from ..checkpoint.load import statistics_in
 from ..distributed import gpu, tuning, world_size
-from ..extension import made
+from ..extension import evaluated_by
 from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import package_of
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
+from ..settings.every_run import RunSettings
 from ..settings.run_length import effective_batch_size
 from ..tasks.task import Task
 from . import resume
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 
-def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
+def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """Name and place of the dataset, and how many samples each split has, by class where that is known."""
     data = config.DATA
     is_ours = package_of("dataset", data.DATASET) is not None
@@ -32,16 +33,17 @@ def _data(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
     return [f"data: {data.DATASET} ({place})", *(f"  {split}" for split in splits)]
 
 
-def first_lines(config: Any, task: Task, datasets: dict[str, Any]) -> list[str]:
+def first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
-    model = made(lambda one: one.evaluated_name(config), lambda: config.MODEL.NAME)
+    other = evaluated_by(config)
+    model = config.MODEL.NAME if other is None else config[other.evaluated_key]
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")
     return lines
 
 
-def start_record(config: Any, record: RunRecord, task: Task, datasets: dict[str, Any]) -> None:
+def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: dict[str, Any]) -> None:
     """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
     if not record.writes:
         return
@@ -67,7 +69,7 @@ def _facts(task: Task, samples: Any) -> dict[str, Any]:
     return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 
 
-def _devices(config: Any) -> str:
+def _devices(config: RunSettings) -> str:
     """Devices, the samples that they process at once, and the learning rates that follow."""
     size = world_size()
     kind = "GPU" if is_on_gpu() else "CPU process"
@@ -78,7 +80,7 @@ def _devices(config: Any) -> str:
     return f"{devices}; {describe_rates(config, size)}"
 
 
-def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
+def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
     """Size of the model, updates of an epoch, and which samples that leaves out.
 
     Args:
@@ -97,7 +99,7 @@ def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: 
             f"{said}; each reads {read:,} of {samples:,} {task.sample_name}, others each time, {sampler.repeats} times "
             "(TRAIN.REPEATED_AUGMENT)"
         )
-    if config.DATA.CLASS_BALANCED:
+    if config.DATA.CLASS_BALANCED:  # type: ignore[attr-defined]  # of classification
         return f"{said}; {updates * batch:,} draws from {samples:,} {task.sample_name} (DATA.CLASS_BALANCED)"
     if left_out:
         said += (

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from ..engine.run import Run
     from ..logging.callbacks import Callback
-    from ..settings.key import Table
     from ..tasks.task import Task
 
 
 class Export(Extension):
     """The command export, and the evaluation of exported models."""
 
+    evaluated_key = "EXPORTED"
     commands = {"export": "a trained model for Paddle Inference, PaddleX or ONNX"}
 
     def run_command(self, name: str, words: list[str]) -> None:
@@ -38,13 +38,8 @@ class Export(Extension):
 
         run(words)
 
-    def settings(self) -> Sequence[Table]:
-        from .settings import TABLE
-
-        return (TABLE,)
-
     def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
-        if trains or not run.config.EXPORTED:
+        if trains or not run.config["EXPORTED"]:
             return ()
         from .scoring import Comparison
 
@@ -55,12 +50,7 @@ class Export(Extension):
 
         return setting_of(word)
 
-    def evaluated_name(self, config: Any) -> str | None:
-        return config.EXPORTED or None
-
-    def evaluated_model(self, config: Any, task: Task) -> paddle.nn.Layer | None:
-        if not config.EXPORTED:
-            return None
+    def evaluated_model(self, config: Any, task: Task) -> paddle.nn.Layer:
         from .scoring import exported_model
 
         return exported_model(config, task)

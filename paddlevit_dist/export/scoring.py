@@ -15,12 +15,14 @@ from ..inference.evaluation import load_trained
 from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
+from ..settings.every_run import RunSettings
 from ..settings.key import value_of
 from ..tasks.task import EvaluationStep, ExportParts, Task
 from . import functions
 from .command import LARGEST_DIFFERENCE
 from .files import find, mapping
 from .functions import Function, Slot, shape_text
+from .settings import ExportSettings
 
 _SMALLEST = 1e-38  # probability whose logarithm is taken for that of 0
 _SUMS = {"float32": 1e-3, "float16": 2e-2}  # by how much the sum of probabilities may differ from 1
@@ -156,7 +158,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(shape) == len(expected) and all(wanted in (None, own) for own, wanted in zip(shape, expected))
 
 
-def exported_model(config: Any, task: Task) -> Exported:
+def exported_model(config: ExportSettings, task: Task) -> Exported:
     """What EXPORTED names, and beside it the configured model, for the weights that it is compared with.
 
     Raises:
@@ -168,8 +170,8 @@ def exported_model(config: Any, task: Task) -> Exported:
         raise UserError(f"EXPORTED {config.EXPORTED}: {str(error).removeprefix('export: ')}") from error
     side = value_of(config, task.image_size_key)
     size = parts.size or (tuple(side) if isinstance(side, (list, tuple)) else (side, side))
-    function = functions.load(find(config.EXPORTED))
-    exported = Exported(config.EXPORTED, function, parts, (parts.channels, *size), config.EXPORTED_OUTPUT)
+    name = str(config.EXPORTED)
+    exported = Exported(name, functions.load(find(name)), parts, (parts.channels, *size), config.EXPORTED_OUTPUT)
     if config.MODEL.PRETRAINED is not None:
         exported.trained = build_model(config, task)
         exported.trained.eval()
@@ -206,7 +208,7 @@ def in_place_of_weights(run: Run, model: Any) -> tuple[str, list[str]] | None:
     return model.source, lines
 
 
-def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: Any) -> list[str]:
+def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: RunSettings) -> list[str]:
     """
     Raises:
         UserError: its input is prepared otherwise, and -allow_changes was not given.
@@ -227,7 +229,7 @@ def shown_steps(steps: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in steps.items())
 
 
-def _compare_names(model: Exported, ours: Sequence[str] | None, config: Any) -> list[str]:
+def _compare_names(model: Exported, ours: Sequence[str] | None, config: RunSettings) -> list[str]:
     """
     Raises:
         UserError: it has other classes or landmarks, and -allow_changes was not given.

@@ -6,18 +6,19 @@ from pathlib import Path
 from yacs.config import CfgNode
 
 from ..runtime.errors import UserError
-from ..settings.key import COMMAND_LINE, ConfigView, Setting, Table, optional
+from ..settings.every_run import RunSettings
+from ..settings.key import COMMAND_LINE, ConfigView, Setting, Table
+from ..settings.section import PathText, key, rows
 from .files import find
 
-_KEYS = (
-    optional(
-        "EXPORTED",
-        "path",
+
+class ExportSettings(RunSettings):
+    EXPORTED: PathText | None = key(
+        None,
         "with EVAL: an exported model that is scored in place of MODEL.NAME: an ONNX file, Paddle's inference files, "
         "or their folder; MODEL.PRETRAINED then names the weights that it is compared with",
-    ),
-    optional("EXPORTED_OUTPUT", "text", "which output of EXPORTED is scored, if several fit"),
-)
+    )
+    EXPORTED_OUTPUT: str | None = key(None, "which output of EXPORTED is scored, if several fit")
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
@@ -40,7 +41,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return [f"the exported model is compared with {weights}, of which it was made (-pretrained=none: with nothing)"]
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[ExportSettings]) -> list[str]:
     values = given.values
     if values.EXPORTED is None:
         return [] if values.EXPORTED_OUTPUT is None else [f"{given['EXPORTED_OUTPUT']}: no effect without EXPORTED"]
@@ -55,4 +56,6 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-TABLE = Table(_KEYS, effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")}, complete=_complete, check=_check)
+TABLE = Table(
+    rows(ExportSettings), effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")}, complete=_complete, check=_check
+)

@@ -21,6 +21,7 @@ from .data.inspection import Inspection
 from .data.quarantine import Replacements, merge_quarantine
 from .data.reading import Reading
 from .models.options import configured_options
+from .settings import ObjectSettings
 from .transforms.on_device import Normaliser
 
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
@@ -35,12 +36,14 @@ class BackboneTask(Task):
     A model of theirs has ``pretrained_part``, the ``Model`` whose weights a classifier brings: its ``backbone``.
     """
 
+    config: ObjectSettings
+    notices: list[str]
     sample_name = "images"
     draws_samples = True
     #: what classes are called in messages
     classes_word = "classes"
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: ObjectSettings) -> None:
         super().__init__(config)
         self.num_classes: Any = config.MODEL.NUM_CLASSES  # None until data or weights say
         self.class_names: list[str] = []

@@ -4,12 +4,14 @@ None means "not set": the dataset, the variant named by MODEL.NAME, or the rule 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 
 from yacs.config import CfgNode
 
 from ..checkpoint.published import published, published_for
 from ..registry import TABLES
 from ..runtime.errors import UserError
+from ..settings import every_run
 from ..settings.key import (
     ABOVE_0,
     AT_LEAST_1,
@@ -18,90 +20,78 @@ from ..settings.key import (
     SHARE,
     SHARE_BELOW_1,
     ConfigView,
-    Key,
     Range,
     Setting,
     Table,
     Unused,
-    optional,
 )
+from ..settings.section import Pair, PathText, Section, key, rows
 from .expected_input import input_of, not_known
 from .models.variants import IMAGENET_MEAN, IMAGENET_STD
 
-CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # of shapes that can be drawn
+Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # of shapes that can be drawn
+CATEGORIES: tuple[Category, ...] = get_args(Category)
 SIDE_PX = Range(low=1, high=65_535)  # no image format that is common has longer sides
 _DRAWN = ("synthetic_shapes", "segmentation_shapes")  # data sets of drawn shapes
+_SIZE = Range(low=1, high=1_000_000)
+_FACTOR = Range(low=0, high=1000, low_open=True)
 
 
-def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key:
-    within = Range(low=1, high=1_000_000) if kind == "int" else Range(low=0, high=1000, low_open=True)
-    return Key(name, None, kind, f"{meaning}; None: the variant's", within, optional=True, or_many=or_many)
+def _dimension(meaning: str, within: Range = _SIZE) -> Any:
+    return key(None, f"{meaning}; None: the variant's", within)
 
 
-_DATA = (
-    Key(
-        "DATA.IMAGENET_MEAN",
-        [0.5] * 3,
-        "float",
-        "mean per channel, of pixels from 0 to 1; unset: what the weights expect",
-        SHARE,
-        many=True,
-    ),
-    Key("DATA.IMAGENET_STD", [0.5] * 3, "float", "standard deviation per channel", ABOVE_0, many=True),
-    Key("DATA.HORIZONTAL_FLIP", 0.5, "float", "training: probability of a mirrored image", SHARE),
-    optional(
-        "DATA.VAL_FRACTION",
-        "float",
+class Data(every_run.Data):
+    IMAGENET_MEAN: list[float] = key(
+        [0.5] * 3, "mean per channel, of pixels from 0 to 1; unset: what the weights expect", SHARE
+    )
+    IMAGENET_STD: list[float] = key([0.5] * 3, "standard deviation per channel", ABOVE_0)
+    HORIZONTAL_FLIP: float = key(0.5, "training: probability of a mirrored image", SHARE)
+    VAL_FRACTION: float | None = key(
+        None,
         "hold out this share of each training class, or of images with boxes, for validation",
         Range(low=0, high=1, low_open=True, high_open=True),
-    ),
-    Key(
-        "DATA.VAL_SEED", 0, "int", "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS
-    ),
-    Key(
-        "DATA.ON_BAD_SAMPLE",
-        "stop",
-        "text",
-        "training: an unreadable image ends the run, or the next readable one takes its place and it is listed",
-        choices=("stop", "skip"),
-    ),
-    Key(
-        "DATA.ALLOW_LEFT_OUT",
+    )
+    VAL_SEED: int = key(0, "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS)
+    ON_BAD_SAMPLE: Literal["stop", "skip"] = key(
+        "stop", "training: an unreadable image ends the run, or the next readable one takes its place and it is listed"
+    )
+    ALLOW_LEFT_OUT: bool = key(
         False,
-        "bool",
         "evaluate without the images that cannot be opened here, and say beside the score how many they are; else "
         "they end the run, a training's as well",
-    ),
-    Key(
-        "DATA.EXIF_ROTATE",
+    )
+    EXIF_ROTATE: bool | None = key(
         False,
-        "bool",
         "turn images as their EXIF orientation says; None, which is the default for detection: only where boxes were "
         "drawn on turned images, as those of yolo and of files that do not say how large images are",
-        optional=True,
-    ),
-    Key("DATA.MAX_PIXELS", 89_478_485, "int", "a larger image counts as unreadable", AT_LEAST_1),
-)
+    )
+    MAX_PIXELS: int = key(89_478_485, "a larger image counts as unreadable", AT_LEAST_1)
 
-_MODEL = (
-    Key("MODEL.DROPOUT", 0.0, "float", "probability, after dense layers", SHARE_BELOW_1),
-    Key("MODEL.ATTENTION_DROPOUT", 0.0, "float", "probability, on attention weights", SHARE_BELOW_1),
-    Key("MODEL.DROPPATH", 0.0, "float", "probability of skipping the last residual branch", SHARE_BELOW_1),
-    _dimension("MODEL.PATCH_SIZE", "int", "height and width of a patch in pixels"),
-    _dimension("MODEL.EMBED_DIM", "int", "width of a token", or_many=True),
-    _dimension("MODEL.NUM_HEADS", "int", "attention heads", or_many=True),
-    _dimension("MODEL.ATTN_HEAD_SIZE", "int", "width of a head, else EMBED_DIM / NUM_HEADS"),
-    _dimension("MODEL.DEPTH", "int", "blocks"),
-    _dimension("MODEL.DEPTHS", "int", "blocks of each stage", or_many=True),
-    _dimension("MODEL.DIMS", "int", "channels of each stage", or_many=True),
-    _dimension("MODEL.WINDOW_SIZE", "int", "side of a window of attention, in patches"),
-    _dimension("MODEL.SR_RATIO", "int", "reduction of keys and values in each stage", or_many=True),
-    _dimension("MODEL.DEPTH_TOKEN_ONLY", "int", "blocks in which only the class token changes"),
-    _dimension("MODEL.MLP_RATIO", "float", "hidden width of a block's MLP to EMBED_DIM", or_many=True),
-    _dimension("MODEL.INIT_VALUES", "float", "first value of the scale of each residual branch"),
-    optional("MODEL.QKV_BIAS", "bool", "bias of queries, keys and values; None: the variant's"),
-    optional("MODEL.LINEAR", "bool", "attention to pooled keys; None: the variant's"),
-)
+
+class Model(every_run.Model):
+    DROPOUT: float = key(0.0, "probability, after dense layers", SHARE_BELOW_1)
+    ATTENTION_DROPOUT: float = key(0.0, "probability, on attention weights", SHARE_BELOW_1)
+    DROPPATH: float = key(0.0, "probability of skipping the last residual branch", SHARE_BELOW_1)
+    PATCH_SIZE: int | None = _dimension("height and width of a patch in pixels")
+    EMBED_DIM: int | list[int] | None = _dimension("width of a token")
+    NUM_HEADS: int | list[int] | None = _dimension("attention heads")
+    ATTN_HEAD_SIZE: int | None = _dimension("width of a head, else EMBED_DIM / NUM_HEADS")
+    DEPTH: int | None = _dimension("blocks")
+    DEPTHS: int | list[int] | None = _dimension("blocks of each stage")
+    DIMS: int | list[int] | None = _dimension("channels of each stage")
+    WINDOW_SIZE: int | None = _dimension("side of a window of attention, in patches")
+    SR_RATIO: int | list[int] | None = _dimension("reduction of keys and values in each stage")
+    DEPTH_TOKEN_ONLY: int | None = _dimension("blocks in which only the class token changes")
+    MLP_RATIO: float | list[float] | None = _dimension("hidden width of a block's MLP to EMBED_DIM", _FACTOR)
+    INIT_VALUES: float | None = _dimension("first value of the scale of each residual branch", _FACTOR)
+    QKV_BIAS: bool | None = key(None, "bias of queries, keys and values; None: the variant's")
+    LINEAR: bool | None = key(None, "attention to pooled keys; None: the variant's")
+
+
+class ImageSettings(every_run.RunSettings):
+    DATA: Data
+    MODEL: Model
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
@@ -112,10 +102,10 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     found = input_of(values, is_hub_asked=not is_said)
     of_weights = {} if found is None else dict(zip(names, (found[0].mean, found[0].std)))
     notices += [] if is_said else filter(None, [not_known(values, found)])
-    for key in _DATA:
-        section, name = key.name.split(".")
-        if key.name in names and key.name not in settings:
-            values[section][name] = list(of_weights.get(key.name) or key.default[:1] * values.DATA.IMAGE_CHANNELS)
+    data = values.DATA
+    for name in (name for name in names if name not in settings):
+        _, last = name.split(".")
+        data[last] = list(of_weights.get(name) or data[last][:1] * data.IMAGE_CHANNELS)
     return notices
 
 
@@ -140,17 +130,18 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) ->
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[ImageSettings]) -> list[str]:
     data = given.values.DATA
+    channels = data["IMAGE_CHANNELS"]  # of classification; 3 for others
     for name in ("IMAGENET_MEAN", "IMAGENET_STD"):
-        if len(data[name]) != data.IMAGE_CHANNELS:
-            number = f"{data.IMAGE_CHANNELS} number{'s' if data.IMAGE_CHANNELS > 1 else ''}"
+        if len(data[name]) != channels:
+            number = f"{channels} number{'s' if channels > 1 else ''}"
             raise UserError(f"{given[f'DATA.{name}']}: expected {number}, as many as {given['DATA.IMAGE_CHANNELS']}")
     return []
 
 
 IMAGES = Table(
-    keys=(*_DATA, *_MODEL),
+    keys=rows(ImageSettings),
     effects={
         "data": ("DATA.EXIF_ROTATE",),
         "neutral": ("DATA.ON_BAD_SAMPLE", "DATA.ALLOW_LEFT_OUT", "DATA.MAX_PIXELS"),
@@ -170,65 +161,49 @@ IMAGES = Table(
     },
 )
 
-_SHAPES = (
-    Key("DATA.SHAPES.TRAIN", 2000, "int", "drawn shapes: training images", AT_LEAST_1),
-    Key("DATA.SHAPES.VAL", 200, "int", "drawn shapes: validation images", AT_LEAST_1),
-    Key(
-        "DATA.SHAPES.SIDES",
-        [64, 64],
-        "int",
-        "drawn shapes: smallest and largest height and width of an image",
-        Range(low=16, high=4096),
-        None,
-        True,
-        2,
-    ),
-    Key(
-        "DATA.SHAPES.PER_PICTURE",
-        [1, 4],
-        "int",
-        "drawn shapes: fewest and most shapes of an image",
-        Range(low=0, high=100),
-        None,
-        True,
-        2,
-    ),
-    Key(
-        "DATA.SHAPES.CATEGORIES",
-        list(CATEGORIES[:3]),
-        "text",
-        "drawn shapes: what is drawn",
-        choices=CATEGORIES,
-        many=True,
-    ),
-)
 
-_WITH_BACKBONE = (
-    optional(
-        "DATA.EVAL_SHORTEST_SIDE",
-        "int",
+class Shapes(Section):
+    TRAIN: int = key(2000, "drawn shapes: training images", AT_LEAST_1)
+    VAL: int = key(200, "drawn shapes: validation images", AT_LEAST_1)
+    SIDES: Pair[int] = key(
+        [64, 64], "drawn shapes: smallest and largest height and width of an image", Range(low=16, high=4096)
+    )
+    PER_PICTURE: Pair[int] = key([1, 4], "drawn shapes: fewest and most shapes of an image", Range(low=0, high=100))
+    CATEGORIES: list[Category] = key(list(CATEGORIES[:3]), "drawn shapes: what is drawn")
+
+
+class ObjectData(Data):
+    SHAPES: Shapes
+    EVAL_SHORTEST_SIDE: int | None = key(
+        None,
         "evaluation and prediction: the shorter side in pixels; None: 800 for detection, as stored for segmentation",
         SIDE_PX,
-    ),
-    optional(
-        "DATA.EVAL_LONGEST_SIDE",
-        "int",
+    )
+    EVAL_LONGEST_SIDE: int | None = key(
+        None,
         "evaluation and prediction: most pixels of the longer side; None: 1333 for detection, any for segmentation",
         SIDE_PX,
-    ),
-    optional(
-        "MODEL.BACKBONE_PRETRAINED",
-        "path",
-        "weights of a classifier that a training's backbone starts from: a path, an address, or a published name",
-    ),
-    Key(
-        "TRAIN.BACKBONE_LR_FACTOR",
+    )
+
+
+class ObjectModel(Model):
+    BACKBONE_PRETRAINED: PathText | None = key(
+        None, "weights of a classifier that a training's backbone starts from: a path, an address, or a published name"
+    )
+
+
+class ObjectTrain(every_run.Train):
+    BACKBONE_LR_FACTOR: float = key(
         1.0,
-        "float",
         "learning rate of the backbone to that of the rest; DETR's and SegFormer's authors: 0.1",
         Range(low=0, high=1, low_open=True),
-    ),
-)
+    )
+
+
+class ObjectSettings(ImageSettings):
+    DATA: ObjectData
+    MODEL: ObjectModel
+    TRAIN: ObjectTrain
 
 
 def _complete_objects(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
@@ -240,7 +215,7 @@ def _complete_objects(values: CfgNode, settings: Mapping[str, Setting], _: Seque
     return []
 
 
-def _check_objects(given: ConfigView) -> list[str]:
+def _check_objects(given: ConfigView[ObjectSettings]) -> list[str]:
     shapes = given.values.DATA.SHAPES
     for name in ("SIDES", "PER_PICTURE"):
         low, high = shapes[name]
@@ -253,14 +228,14 @@ def _check_objects(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused_objects(given: ConfigView) -> Iterator[Unused]:
+def _unused_objects(given: ConfigView[ObjectSettings]) -> Iterator[Unused]:
     if given.values.DATA.DATASET not in _DRAWN:
         yield Unused(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
 
 
 # Of the tasks that say where things are in an image: detection and segmentation.
 OBJECTS = Table(
-    keys=(*_SHAPES, *_WITH_BACKBONE),
+    keys=rows(ObjectSettings),
     effects={"start": ("MODEL.BACKBONE_PRETRAINED",)},
     training=("TRAIN.",),
     complete=_complete_objects,

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
@@ -72,9 +72,10 @@ def evaluate_only(run: Run) -> dict[str, float]:
 
 def _source(run: Run) -> str | Path:
     """The weights that -pretrained, or -resume, names."""
-    source = run.config.MODEL.PRETRAINED
+    model = run.config.MODEL
+    source: str | Path | None = model.PRETRAINED
     if source is None:
-        source = checkpoints.resolve(run.config.MODEL.RESUME, run.folder, run.record.say)
+        source = checkpoints.resolve(cast(str, model.RESUME), run.folder, run.record.say)
         if source is None:
             raise UserError(f"-resume=auto: no checkpoint in {run.folder} to evaluate")
     return evaluated_weights(source)

@@ -22,6 +22,7 @@ from ..logging.progress import Progress, write_line
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
+from ..settings.every_run import RunSettings
 from ..tasks.dataset import Samples
 from ..tasks.prediction import Entry, InputSamples, PredictionWriter, Row
 from ..tasks.sample_checks import BadSample
@@ -76,7 +77,7 @@ def reason_of(error: Exception) -> str:
     return one_line(getattr(error, "reason", None) or error)
 
 
-def attempts_loader(attempts: Attempts, config: Any, batch_size: int, num_workers: int) -> Loader:
+def attempts_loader(attempts: Attempts, config: RunSettings, batch_size: int, num_workers: int) -> Loader:
     """Batches of this rank's share of the inputs, on its device."""
     sampler = EvaluationSampler(attempts, batch_size, rank=rank(), world_size=world_size())
     return loader_of(config, attempts, sampler, attempts.collate, num_workers=num_workers)
@@ -282,6 +283,6 @@ def prepared_task(source: TrainedWeights) -> Task:
     return task
 
 
-def usual_batch_size(config: Any) -> int:
+def usual_batch_size(config: RunSettings) -> int:
     """Inputs that an evaluation computes at once on a device."""
     return int(config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE)

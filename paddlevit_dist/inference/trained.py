@@ -18,6 +18,7 @@ from ..engine.compatibility import settings_of
 from ..models import prepared
 from ..registry import package_of
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from ..settings.table import keys_of
 from ..tasks.prediction import TrainedMeta
 from ..tasks.task import Task
@@ -44,7 +45,7 @@ class TrainedWeights(NamedTuple):
     """
 
     weights: str
-    config: Any
+    config: RunSettings
     settings: dict[str, Any]
     learned: TrainedMeta
 

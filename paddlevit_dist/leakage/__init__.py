@@ -19,7 +19,7 @@ from ..extension import About, Extension, Flag
 if TYPE_CHECKING:
     from ..engine.run import Run
     from ..logging.callbacks import Callback
-    from ..settings.key import Table
+    from ..settings.every_run import RunSettings
     from ..tasks.task import Task
 
 
@@ -44,24 +44,19 @@ class Leakage(Extension):
 
         run(words)
 
-    def settings(self) -> Sequence[Table]:
-        from .settings import TABLE
-
-        return (TABLE,)
-
     def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
-        if trains or not run.config.WITHOUT_LEAKS:
+        if trains or not run.config["WITHOUT_LEAKS"]:
             return ()
         from .evaluation import WithoutLeaks
 
         return (WithoutLeaks(run),)
 
-    def data_inspected(self, config: Any, task: Task, train: Any, folder: Path) -> None:
+    def data_inspected(self, config: RunSettings, task: Task, train: Any, folder: Path) -> None:
         from .telling import show
 
         show(config, task, train, folder)
 
-    def evaluation_prepared(self, config: Any, datasets: dict[str, Any], folder: Path) -> None:
+    def evaluation_prepared(self, config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
         from .evaluation import find_in_training
 
         find_in_training(config, datasets, folder)

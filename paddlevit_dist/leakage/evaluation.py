@@ -11,11 +11,12 @@ from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..tasks.task import make_task
 from .search import FILE, find, read, write
+from .settings import LeakageSettings
 
 _NAMING = "name it with TRAIN_DATA PATH, as -data_path names data"
 
 
-def find_in_training(config: Any, datasets: dict[str, Any], folder: Path) -> None:
+def find_in_training(config: LeakageSettings, datasets: dict[str, Any], folder: Path) -> None:
     """In the main process, before workers start: look for the evaluated samples in the training set, and list those
     that are there in ``leaks.json``.
 
@@ -39,7 +40,7 @@ def find_in_training(config: Any, datasets: dict[str, Any], folder: Path) -> Non
     write_line(f"{search.summary(split, 'samples')}, listed in {folder / FILE}")
 
 
-def _training_set(config: Any) -> Any:
+def _training_set(config: LeakageSettings) -> Any:
     values = config.clone()
     values.defrost()
     if "ON_BAD_SAMPLE" in values.DATA:

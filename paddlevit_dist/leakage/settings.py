@@ -1,20 +1,21 @@
 """The keys of an evaluation without leaks."""
 
 from ..runtime.errors import UserError
-from ..settings.key import ConfigView, Key, Table, optional
-
-_KEYS = (
-    Key(
-        "WITHOUT_LEAKS",
-        False,
-        "bool",
-        "an evaluation looks for its samples in the training set, and is scored once more without those found",
-    ),
-    optional("TRAIN_DATA", "path", "the training set in which they are looked for, as DATA.DATA_PATH names one"),
-)
+from ..settings.every_run import RunSettings
+from ..settings.key import ConfigView, Table
+from ..settings.section import PathText, key, rows
 
 
-def _check(given: ConfigView) -> list[str]:
+class LeakageSettings(RunSettings):
+    WITHOUT_LEAKS: bool = key(
+        False, "an evaluation looks for its samples in the training set, and is scored once more without those found"
+    )
+    TRAIN_DATA: PathText | None = key(
+        None, "the training set in which they are looked for, as DATA.DATA_PATH names one"
+    )
+
+
+def _check(given: ConfigView[LeakageSettings]) -> list[str]:
     if given.values.WITHOUT_LEAKS and not given.values.EVAL:
         raise UserError(f"{given['WITHOUT_LEAKS']} is for an evaluation: add -eval, or leave it out")
     if given.values.WITHOUT_LEAKS and given.values.DATA.SPLIT == "train":
@@ -22,4 +23,4 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-TABLE = Table(_KEYS, effects={"place": ("WITHOUT_LEAKS", "TRAIN_DATA")}, check=_check)
+TABLE = Table(rows(LeakageSettings), effects={"place": ("WITHOUT_LEAKS", "TRAIN_DATA")}, check=_check)

@@ -13,6 +13,7 @@ from ..images.data.image_dataset import ImageDataset
 from ..logging.record import cache_folder, output_folder
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
+from ..settings.every_run import RunSettings
 from ..tasks.task import Task, make_task
 from .fingerprints import pixels_of
 from .search import FILE, NEAR, Search, find, write
@@ -34,7 +35,7 @@ def run(arguments: list[str]) -> None:
         _tell(*_search(values, task, train, float("inf")), task, folder)
 
 
-def show(config: Any, task: Task, train: Any, folder: Path) -> None:
+def show(config: RunSettings, task: Task, train: Any, folder: Path) -> None:
     """After ``inspect data`` has written its sheet: the same for as many samples as a few seconds allow."""
     try:
         found = _search(config, task, train, SECONDS)
@@ -44,7 +45,7 @@ def show(config: Any, task: Task, train: Any, folder: Path) -> None:
     _tell(*found, task, folder)
 
 
-def _search(config: Any, task: Task, train: Any, seconds: float) -> tuple[Search, Any, Any]:
+def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tuple[Search, Any, Any]:
     """What is found, and the data sets "val" and "train"."""
     samples = task.build_dataset("val", cache_folder(config))
     val, train = (getattr(one, "dataset", None) for one in (samples, train))

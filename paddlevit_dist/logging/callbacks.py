@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..registry import derived, resolve
 from ..runtime import printing
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from ..tasks.task import Records, Step, Term
 from .record import recorded_events
 
@@ -35,7 +36,7 @@ class RunFacts(NamedTuple):
     """
 
     folder: Path
-    config: Any
+    config: RunSettings
     config_text: str
     trains: bool
     epochs: int = 0

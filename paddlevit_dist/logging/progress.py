@@ -219,7 +219,8 @@ class BesideBars:
     def end(self) -> None:
         """Write what has begun and has no end yet."""
         if self._begun:
-            self._begun = self._write(self._begun) or ""
+            self._write(self._begun)
+            self._begun = ""
 
     def _write(self, text: str) -> None:
         _write_above(text, self.stream)

@@ -20,6 +20,7 @@ from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from ..runtime.files import atomic_file, told_if_not_written
 from ..runtime.text_files import parse_json
+from ..settings.every_run import RunSettings
 from .lock import FILE as LOCK
 from .progress import write_line
 
@@ -191,7 +192,7 @@ def require_writable(folder: Path, evaluation: bool) -> None:
             os.close(os.open(file, os.O_WRONLY | os.O_APPEND))
 
 
-def cache_folder(config: Any) -> Path:
+def cache_folder(config: RunSettings) -> Path:
     """Where datasets keep their indexes and decompressed files: DATA.CACHE_FOLDER, else a folder in SAVE.
 
     Raises:

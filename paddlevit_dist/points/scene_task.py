@@ -20,6 +20,7 @@ from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
 from .scene_figures import Layers, chosen, point_set, semantic_tables, short_name
+from .settings import PointSettings
 from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 
 _UNIT_ADVICE = "if its coordinates are in millimetres, set DATA.UNIT_M 0.001; else take larger voxels"
@@ -28,6 +29,7 @@ _UNIT_ADVICE = "if its coordinates are in millimetres, set DATA.UNIT_M 0.001; el
 class SceneTask(Task):
     """Base class of the point cloud tasks."""
 
+    config: PointSettings
     batch_norm = "sync"
     sample_name = "scenes"
     draws_samples = True
@@ -36,7 +38,7 @@ class SceneTask(Task):
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
     usual_voxel_features = "first"
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: PointSettings) -> None:
         super().__init__(config)
         self.num_classes: int | None = config.MODEL.NUM_CLASSES
         self.class_names: list[str] = []

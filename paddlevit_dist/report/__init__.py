@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..extension import Extension
 
 if TYPE_CHECKING:
     from ..engine.run import Run
     from ..logging.callbacks import Callback
-    from ..settings.key import Table
+    from ..settings.every_run import RunSettings
 
 
 class Report(Extension):
@@ -33,19 +33,14 @@ class Report(Extension):
 
         run(words)
 
-    def settings(self) -> Sequence[Table]:
-        from .settings import TABLE
-
-        return (TABLE,)
-
     def callbacks(self, run: Run, trains: bool) -> Sequence[Callback]:
-        if not run.config.REPORT:
+        if not run.config["REPORT"]:
             return ()
         from .callback import ReportCallback
 
         return (ReportCallback(run),)
 
-    def run_failed(self, config: Any, folder: Path, began: float) -> None:
+    def run_failed(self, config: RunSettings, folder: Path, began: float) -> None:
         from .page import write_last_page
 
         write_last_page(config, folder, began)

@@ -16,6 +16,7 @@ from ..runtime.printing import one_line
 from . import curves, layouts
 from .curves import text
 from .runs import Run, flat, interval_of, is_number, measured, read_runs
+from .settings import ReportSettings
 
 PAGE = "report.html"
 _STYLE, _SCRIPTS = "report.css", ("report.js", "matrix.js", "viewer.js")
@@ -50,7 +51,7 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     return target
 
 
-def write_last_page(config: Any, folder: Path, began: float) -> None:
+def write_last_page(config: ReportSettings, folder: Path, began: float) -> None:
     """Write the report of a run that did not come to its end, if REPORT; a failure goes to its log.
 
     Args:

@@ -1,16 +1,16 @@
 """The key of the report."""
 
-from ..settings.key import Key, Table
+from ..settings.every_run import RunSettings
+from ..settings.key import Table
+from ..settings.section import key, rows
 
-TABLE = Table(
-    (
-        Key(
-            "REPORT",
-            True,
-            "bool",
-            "write SAVE/report.html at the end, with figures of the best weights' evaluation; if that is not the last "
-            "one, it is done once more",
-        ),
-    ),
-    effects={"neutral": ("REPORT",)},
-)
+
+class ReportSettings(RunSettings):
+    REPORT: bool = key(
+        True,
+        "write SAVE/report.html at the end, with figures of the best weights' evaluation; if that is not the last one, "
+        "it is done once more",
+    )
+
+
+TABLE = Table(rows(ReportSettings), effects={"neutral": ("REPORT",)})

@@ -58,7 +58,7 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
         is_damaged.append(True)
         return current()(*arguments)
 
-    call.dispatcher = current
+    call.dispatcher = current  # type: ignore[attr-defined]
     return call
 
 
@@ -68,7 +68,7 @@ def _numba() -> Any:
     import numba
     from numba.core import event
 
-    class Told(event.Listener):  # type: ignore[misc]
+    class Told(event.Listener):
         def on_start(self, event: Any) -> None:
             being_compiled.append(event.data["dispatcher"].__name__)
 

@@ -8,8 +8,10 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _ENOUGH_FILES = 65536  # some programs try every number up to the limit
 _NUMBERS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _SIGNS = ("bad_alloc", "Unable to allocate", "ResourceExhausted", "Too many open files")
-_SIGNS_OF_A_LIMIT = ("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread")
-_SIGNS_OF_A_LIMIT += ("failed to map segment", "Allocation failed")
+_SIGNS_OF_A_LIMIT = (
+    *("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread"),
+    *("failed to map segment", "Allocation failed"),
+)
 
 
 def raise_open_files() -> None:

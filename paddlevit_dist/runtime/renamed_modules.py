@@ -39,4 +39,4 @@ class _RenamedModules:
 
 def install(package: str) -> None:
     """From now on imports of ``package`` know the former names."""
-    sys.meta_path.insert(0, _RenamedModules(package))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _RenamedModules(package))

@@ -1,7 +1,8 @@
 """Configuration: defaults, then YAML files (BASE first), then the command line; merged, checked and frozen once. The
-keys are in tables beside their readers: ``engine/settings.py``, ``images/settings.py`` and so on.
+keys are fields of classes: ``every_run`` has those of every task, ``images/settings.py`` and so on those of their own.
 
-- ``key``, ``table``: one key, and all of them; ``own_keys``, ``own_imports``: what users add
+- ``section``, ``key``, ``table``: a class of keys, the row of one, and all of them
+- ``own_keys``, ``own_imports``: what users add
 - ``command_line``, ``files``, ``recipes``: where values come from; ``help``: what ``-h`` says of them
 - ``merge``, ``checks``: one configuration of all, and what must fit together in it
 

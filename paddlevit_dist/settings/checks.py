@@ -17,6 +17,7 @@ from ..registry import (
     tables_of_every_run,
 )
 from ..runtime.errors import UserError
+from .every_run import RunSettings
 from .key import COMMAND_LINE, ConfigView, Setting, Table, covers, value_of
 from .table import keys, keys_of, tables_of
 
@@ -25,7 +26,7 @@ _NETWORKS = {WITH_BOXES: ("finds objects", "detection"), WITH_LABEL_MAPS: ("labe
 _SHARE_OF_A_WHOLE = 0.8  # of the engine's keys, which nobody sets by hand
 
 
-def check_rooms(given: ConfigView) -> None:
+def check_rooms(given: ConfigView[RunSettings]) -> None:
     """Task, dataset and model have to be of one kind; a user's own fit anything.
 
     Raises:
@@ -46,7 +47,7 @@ def check_rooms(given: ConfigView) -> None:
         _check_contents(given)
 
 
-def _check_contents(given: ConfigView) -> None:
+def _check_contents(given: ConfigView[RunSettings]) -> None:
     """Whole images, boxes and label maps share a package and neither data nor networks; what a network for either is,
     its task says."""
     reads = contents_of("task", given.values.TASK)
@@ -68,7 +69,7 @@ def _check_contents(given: ConfigView) -> None:
         )
 
 
-def check(given: ConfigView) -> list[str]:
+def check(given: ConfigView[RunSettings]) -> list[str]:
     """Check the merged values and return notices.
 
     Raises:
@@ -86,14 +87,14 @@ def check(given: ConfigView) -> list[str]:
     return [*notices, *_unused(given, tables)]
 
 
-def _whole_files(given: ConfigView) -> set[str]:
+def _whole_files(given: ConfigView[RunSettings]) -> set[str]:
     """The sources that were written by a run: they hold every key, and nobody chose the defaults."""
     names = [key.name for table in tables_of_every_run() for key in table.keys]
     sources = [given.settings[name].source for name in names if name in given]
     return {source for source in sources if sources.count(source) > _SHARE_OF_A_WHOLE * len(names)} - {COMMAND_LINE}
 
 
-def _foreign(given: ConfigView) -> list[str]:
+def _foreign(given: ConfigView[RunSettings]) -> list[str]:
     """Notices about keys of BASE files that another task reads; those that were set for this very run are refused."""
     task = given.values.TASK
     known, whole = keys_of(given.values), _whole_files(given)
@@ -129,7 +130,7 @@ def _readers(settings: list[Setting]) -> str:
     return ", ".join(said) or "no task"
 
 
-def _unused(given: ConfigView, tables: list[Table]) -> Iterator[str]:
+def _unused(given: ConfigView[RunSettings], tables: list[Table]) -> Iterator[str]:
     """One line per key that was set and that this run does not read.
 
     Nothing is said of a recipe's training keys in an evaluation, nor of a BASE file's where another file has chosen

@@ -7,7 +7,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from yacs.config import CfgNode
 
@@ -165,11 +165,6 @@ class Key:
         return parsed
 
 
-def optional(name: str, kind: str, meaning: str, within: Range | None = None) -> Key:
-    """A key that is unset by default."""
-    return Key(name, None, kind, meaning, within, optional=True)
-
-
 def show(value: Any) -> str:
     """The value as an error message or notice shows it: on one line and not long."""
     return _short.repr(value)
@@ -244,6 +239,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 
 
 COMMAND_LINE = "command line"
+SettingsT = TypeVar("SettingsT")  # a class of settings, see ``section``
 
 
 @dataclass(frozen=True)
@@ -259,11 +255,11 @@ class Setting:
     is_implied: bool = False
 
 
-class ConfigView:
+class ConfigView(Generic[SettingsT]):
     """The merged values, and who set them: ``given[name]`` names key, value and place in a message, ``name in given``
-    says whether anybody set it."""
+    says whether anybody set it. A rule names the settings that it looks at: ``ConfigView[RunSettings]``."""
 
-    def __init__(self, values: CfgNode, settings: Mapping[str, Setting]) -> None:
+    def __init__(self, values: SettingsT, settings: Mapping[str, Setting]) -> None:
         self.values = values
         self.settings = settings
 
@@ -338,8 +334,8 @@ class Table:
     effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     implied: Callable[[Mapping[str, Setting]], tuple[str, Mapping[str, Any]]] = lambda _: ("", {})
     complete: Callable[[CfgNode, Mapping[str, Setting], Sequence[Setting]], Sequence[str]] = _nothing
-    check: Callable[[ConfigView], Sequence[str]] = _nothing
-    unused: Callable[[ConfigView], Iterator[Unused]] = _nothing
+    check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
+    unused: Callable[[ConfigView[Any]], Iterator[Unused]] = _nothing
     renamed: Mapping[str, str] = field(default_factory=dict)
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)

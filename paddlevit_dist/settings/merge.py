@@ -17,6 +17,7 @@ from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS, HELP
 from ..runtime.printing import without_credentials
 from . import checks, command_line, files, help, own_imports, recipes
+from .every_run import RunSettings
 from .key import COMMAND_LINE, ConfigView, Mismatch, Setting, TooLarge, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
 
@@ -37,7 +38,7 @@ class Configuration:
         recipe_epochs: TRAIN.NUM_EPOCHS as the files have it, whatever the command line says.
     """
 
-    values: CfgNode
+    values: RunSettings
     sources: dict[str, str]
     notices: list[str]
     show: bool

@@ -10,9 +10,11 @@ from .. import plugins
 from ..registry import MODELS, TASKS
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
-from .key import COMMAND_LINE, Key, Mismatch, Setting, show
+from .every_run import RunSettings
+from .key import COMMAND_LINE, Mismatch, Setting, show
+from .section import rows
 
-KEY = Key("IMPORTS", [], "text", "Python modules or files of yours, imported in every process", many=True)
+KEY = next(row for row in rows(RunSettings) if row.name == "IMPORTS")
 
 
 def load(settings: Sequence[Setting], tells: bool = False) -> list[str]:

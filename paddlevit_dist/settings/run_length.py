@@ -2,11 +2,15 @@
 epochs and warm-up."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yacs.config import CfgNode
 
+from .every_run import RunSettings
 from .key import COMMAND_LINE, Key, Setting
+
+if TYPE_CHECKING:
+    from .merge import Configuration
 
 # An update takes a quarter of a small training set, so that an epoch has several, but no fewer than four samples, whose
 # gradients would be noise.
@@ -81,12 +85,12 @@ def shorten_warmup(
     ]
 
 
-def effective_batch_size(config: Any, processes: int) -> int:
+def effective_batch_size(config: RunSettings, processes: int) -> int:
     """Samples of one update over all processes and accumulation steps."""
     return config.DATA.BATCH_SIZE * processes * config.TRAIN.ACCUM_ITER
 
 
-def with_fitting_batch(run: Any, processes: int, samples: int | None = None) -> Any:
+def with_fitting_batch(run: "Configuration", processes: int, samples: int | None = None) -> "Configuration":
     """The configuration with the BATCH_SIZE of each process that DATA.GLOBAL_BATCH_SIZE stands for, if it is set.
 
     Args:
@@ -105,7 +109,9 @@ def with_fitting_batch(run: Any, processes: int, samples: int | None = None) -> 
     return run.changed("DATA.BATCH_SIZE", own, notice, "DATA.GLOBAL_BATCH_SIZE")
 
 
-def with_fitting_epochs(run: Any, processes: int, samples: int, sample_name: str, earlier: int | None = None) -> Any:
+def with_fitting_epochs(
+    run: "Configuration", processes: int, samples: int, sample_name: str, earlier: int | None = None
+) -> "Configuration":
     """The configuration with the NUM_EPOCHS that TRAIN.NUM_SAMPLES stands for, if it is set.
 
     They depend on the number of samples alone, not on the batch or the number of devices.
@@ -135,7 +141,7 @@ def epochs_for(samples: int, wanted: int, limits: Sequence[int]) -> int:
     return min(max(-(-wanted // max(samples, 1)), least), most)
 
 
-def with_fitting_warmup(run: Any, processes: int, datasets: Mapping[str, Any]) -> Any:
+def with_fitting_warmup(run: "Configuration", processes: int, datasets: Mapping[str, Any]) -> "Configuration":
     """The configuration with a warm-up that is shorter than the run, where a recipe's is not.
 
     TRAIN.WARMUP_STEPS of a recipe counts updates of its own dataset. On a small one, or with fewer epochs, it is

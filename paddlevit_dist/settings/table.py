@@ -9,6 +9,7 @@ from yacs.config import CfgNode
 
 from ..registry import key_tables
 from .key import Key, Table
+from .section import Section
 
 
 def keys(task: str | None = None) -> dict[str, Key]:
@@ -67,7 +68,7 @@ def put(config: CfgNode, name: str, value: Any) -> None:
     config[last] = value
 
 
-def leaves(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: Mapping[str, Any] | Section, above: str = "") -> Iterator[tuple[str, Any]]:
     """(dotted name, value) of every key in the tree, a configuration or what a file holds of one, in its order."""
     for name, value in config.items():
         if isinstance(value, Mapping):

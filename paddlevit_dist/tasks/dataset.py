@@ -10,6 +10,7 @@ import numpy as np
 
 from ..registry import derived, list_names, package_of, resolve
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from .sample_groups import Groups, read_groups
 
 
@@ -48,8 +49,9 @@ class Dataset:
         raise NotImplementedError
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "Dataset":
-        """The dataset that the configuration describes; one with its own keys overrides this."""
+    def open(cls: "type[OfTask]", config: Any, split: str, cache_folder: Path) -> "OfTask":
+        """The dataset that the configuration describes; one with its own keys overrides this, and names the settings
+        that it reads as the type of ``config``."""
         return cls(config.DATA.DATA_PATH, split, cache_folder)
 
     def __len__(self) -> int:
@@ -215,7 +217,7 @@ def require_split(split: str, known: Sequence[str], dataset: str, remark: str = 
 
 
 def names_of_classes(
-    config: Any, names: Sequence[str] | None, word: str = "classes", number: int | None = None
+    config: RunSettings, names: Sequence[str] | None, word: str = "classes", number: int | None = None
 ) -> list[str]:
     """The classes of a dataset by their names, and by their numbers as many more as MODEL.NUM_CLASSES asks for.
 
@@ -235,7 +237,7 @@ def names_of_classes(
     return [*names, *map(str, range(own, wanted or own))]
 
 
-def dataset_class(config: Any, contract: type[OfTask]) -> type[OfTask]:
+def dataset_class(config: RunSettings, contract: type[OfTask]) -> type[OfTask]:
     """The class of the dataset DATA.DATASET, a subclass of the kind ``contract`` that a task reads.
 
     Raises:

@@ -10,6 +10,7 @@ import paddle
 
 from ..registry import derived, resolve
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from .dataset import Samples
 from .figures import Figure
 from .metrics import Metrics
@@ -147,7 +148,7 @@ class Task:
                 warnings.warn(f"{cls.__qualname__}.{old} is called {now} now", FutureWarning, stacklevel=2)
                 setattr(cls, now, vars(cls)[old])
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: RunSettings) -> None:
         self.config = config
         self.notices: list[str] = []
 
@@ -397,7 +398,7 @@ class Task:
         return function
 
 
-def make_task(config: Any) -> Task:
+def make_task(config: RunSettings) -> Task:
     """The task that TASK names.
 
     Raises:

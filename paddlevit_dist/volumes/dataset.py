@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..tasks.dataset import Dataset
 from ..tasks.sample_groups import SUBJECT
 from .geometry import Geometry
-from .settings import MAX_VOXELS
+from .settings import MAX_VOXELS, VolumeSettings
 from .store import Decoded
 
 
@@ -44,7 +44,7 @@ class VolumeDataset(Dataset):
         raise NotImplementedError
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "VolumeDataset":
+    def open(cls, config: VolumeSettings, split: str, cache_folder: Path) -> "VolumeDataset":
         volumes = config.VOLUMES
         options = Options(*(volumes[name.upper()] for name in Options._fields))
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)

@@ -7,10 +7,15 @@ import numpy as np
 
 from ..tasks.task import ExportParts
 from .intensities import Intensities
+from .settings import LandmarkVolumes, Volumes
 
 
 def export_parts(
-    volumes: Any, scaled: Intensities, names: Sequence[str], spacing: np.ndarray | None, sigma: np.ndarray | None
+    volumes: LandmarkVolumes,
+    scaled: Intensities,
+    names: Sequence[str],
+    spacing: np.ndarray | None,
+    sigma: np.ndarray | None,
 ) -> ExportParts:
     """The parts for a network of heatmaps.
 
@@ -50,7 +55,7 @@ def export_parts(
 
 
 def segmentation_parts(
-    volumes: Any,
+    volumes: Volumes,
     scaled: Intensities,
     class_names: Sequence[str],
     numbers: Sequence[int],
@@ -75,7 +80,7 @@ def segmentation_parts(
     return ExportParts(len(channels) or 1, about, size, "volume", {"input": example}, output_shape=shape)
 
 
-def _preprocessing(volumes: Any, spacing: np.ndarray | None, intensities: dict[str, Any]) -> dict[str, Any]:
+def _preprocessing(volumes: Volumes, spacing: np.ndarray | None, intensities: dict[str, Any]) -> dict[str, Any]:
     return {
         "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
         "spacing_mm": None if spacing is None else [float(length) for length in spacing],

@@ -86,10 +86,12 @@ def _panel(
     zoom = np.array([spacing[rows] * scale, spacing[columns] * scale])  # pixels per voxel
     size = np.maximum(np.rint(np.array(grey.shape) * zoom).astype(int), 1)
     image = Image.fromarray(grey[::-1])  # arrays begin inferior and posterior
-    image = image.resize((size[1], size[0]), Image.BILINEAR).convert("RGB")
+    image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR).convert("RGB")
     if classes is not None:
         own = Image.fromarray(np.ascontiguousarray(classes[0].take(index[axis], axis=axis)[::-1]))
-        colours, opacity = np.split(classes[1][np.asarray(own.resize(image.size, Image.NEAREST))], [3], axis=2)
+        colours, opacity = np.split(
+            classes[1][np.asarray(own.resize(image.size, Image.Resampling.NEAREST))], [3], axis=2
+        )
         mixed = (1 - opacity) * np.asarray(image) + opacity * colours
         image = Image.fromarray(np.rint(mixed).astype(np.uint8))
     drawing = ImageDraw.Draw(image)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from .nonzero import VOLUME
+from .settings import Volumes
 from .store import Decoded
 
 
@@ -41,7 +42,7 @@ class Intensities(NamedTuple):
     within: str = VOLUME
 
     @classmethod
-    def of(cls, volumes: object, channels: int, within: str | None = VOLUME) -> "Intensities":
+    def of(cls, volumes: Volumes, channels: int, within: str | None = VOLUME) -> "Intensities":
         """Those of a configuration's VOLUMES for so many channels.
 
         Args:

@@ -18,6 +18,7 @@ from ..checkpoint.content import read_about
 from ..checkpoint.finding import resolve
 from ..checkpoint.weights import evaluated_weights
 from .reading import library
+from .settings import VolumeSettings
 
 MASK, BOX, VOLUME = "mask", "box", "volume"  # what z_score's mean and deviation are of; VOLUME: of older weights
 _SMALL_SHARE = 0.75
@@ -94,7 +95,7 @@ def recorded(known: Mapping[str, Any]) -> str:
     return str(known.get("z_score", VOLUME))
 
 
-def _of_weights(config: Any, is_training: bool) -> str | None:
+def _of_weights(config: VolumeSettings, is_training: bool) -> str | None:
     """That of the checkpoint which a training resumes, or which is evaluated; None: there is none, or it says nothing
     of its input."""
     model = config.MODEL

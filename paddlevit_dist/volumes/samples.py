@@ -1,7 +1,7 @@
 """Samples of a dataset of volumes: random crops to train on, whole volumes to evaluate."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ..tasks.sample_checks import BadSample
 from .dataset import VolumeDataset
 from .geometry import gaussian, rotation
 from .intensities import Intensities
+from .settings import Volumes
 from .store import Decoded
 
 _NEAR_LANDMARK = 0.5  # share of the crops that are drawn around a landmark
@@ -28,7 +29,7 @@ class Augmentation(NamedTuple):
     low_resolution: float = 0.0
 
     @classmethod
-    def of(cls, volumes: Any) -> "Augmentation":
+    def of(cls, volumes: Volumes) -> "Augmentation":
         """That of a configuration's VOLUMES; a task without FLIP has none."""
         return cls(*(volumes.get(name.upper(), 0.0) for name in cls._fields))
 

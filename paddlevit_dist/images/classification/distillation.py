@@ -5,7 +5,6 @@ Source: H. Touvron et al., "Training data-efficient image transformers & distill
 """
 
 from pathlib import Path
-from typing import Any
 
 import paddle
 import paddle.nn.functional as F
@@ -14,6 +13,7 @@ from ...checkpoint.load import load_weights
 from ...models import create_model
 from ...registry import MODELS
 from ...runtime.errors import UserError
+from .settings import Data, Train
 
 _EXPORTED = (".json", ".pdmodel")
 
@@ -61,7 +61,7 @@ class Teacher:
         return logits
 
 
-def teacher_of(train: Any, num_classes: int, data: Any) -> Teacher | None:
+def teacher_of(train: Train, num_classes: int, data: Data) -> Teacher | None:
     """The teacher that the TRAIN section asks for; None without distillation.
 
     Raises:

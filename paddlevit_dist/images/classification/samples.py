@@ -13,6 +13,7 @@ from ..data.quarantine import Replacements
 from ..transforms.crops import EvaluationTransform, GlyphTransform
 from ..transforms.on_device import RandomErasing
 from .class_balance import draw_balanced_order
+from .settings import ClassificationSettings, Data
 
 
 class ImageSamples(Samples):
@@ -55,7 +56,7 @@ class ImageSamples(Samples):
         return self.dataset.is_share
 
 
-def dataset_of(config: Any) -> type[ImageDataset]:
+def dataset_of(config: ClassificationSettings) -> type[ImageDataset]:
     """The class of the configured dataset; ``ImageDataset`` for one of a user's that is not registered here."""
     try:
         return dataset_class(config, ImageDataset)
@@ -63,7 +64,7 @@ def dataset_of(config: Any) -> type[ImageDataset]:
         return ImageDataset
 
 
-def evaluation_transform(data: Any, kind: str) -> EvaluationTransform | GlyphTransform:
+def evaluation_transform(data: Data, kind: str) -> EvaluationTransform | GlyphTransform:
     """What an evaluation makes of images.
 
     Args:

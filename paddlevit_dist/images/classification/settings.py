@@ -1,10 +1,12 @@
 """The keys that only classification of images reads: crops, augmentation, mixing, labels and teachers."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from yacs.config import CfgNode
 
 from ...runtime.errors import UserError
+from ...settings import every_run
 from ...settings.key import (
     ABOVE_0,
     AT_LEAST_0,
@@ -13,121 +15,81 @@ from ...settings.key import (
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
     ConfigView,
-    Key,
     Range,
     Setting,
     Table,
     Unused,
-    optional,
 )
+from ...settings.section import Pair, PathText, key, rows
+from .. import settings
 from ..expected_input import input_of
 from .paddlevit_defaults import defaults_of
 
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
-_DATA = (
-    # Of these and the next two the defaults are what the weights expect, where that is known (``expected_input``).
-    Key("DATA.IMAGE_SIZE", 224, "int", "height and width in pixels that the model sees", Range(low=1, high=10_000)),
-    Key("DATA.IMAGE_CHANNELS", 3, "int", "3 for colour, 1 for grey", choices=(1, 3)),
-    Key("DATA.CROP_PCT", 0.875, "float", "evaluation: share of the resized image that is kept", SHARE_ABOVE_0),
-    Key(
-        "DATA.INTERPOLATION",
-        "bicubic",
-        "text",
-        "evaluation: how images are resized; torchvision's own weights expect bilinear",
-        choices=("bicubic", "bilinear"),
-    ),
-    Key(
-        "DATA.DECODER",
-        "exact",
-        "text",
-        "training images: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is always exact",
-        choices=("exact", "fast"),
-    ),
-    Key("DATA.CROP_SCALE", [0.08, 1.0], "float", "training crop: share of the area", SHARE_ABOVE_0, None, True, 2),
-    Key("DATA.CROP_RATIO", [0.75, 4 / 3], "float", "training crop: width to height", ABOVE_0, None, True, 2),
-    Key(
-        "DATA.GLYPH_DISTORTION",
-        1.0,
-        "float",
-        "training on signs: strength of the small affine maps, 0 for none",
-        SHARE,
-    ),
-    optional(
-        "DATA.VAL_FRACTION_IF_MISSING",
-        "float",
-        "the same, for class folders without a folder of validation images only",
-        _INSIDE,
-    ),
-    Key("DATA.CLASS_BALANCED", False, "bool", "training reads all classes equally often"),
-)
 
-_TRAIN = (
-    Key("TRAIN.SMOOTHING", 0.0, "float", "label smoothing", SHARE_BELOW_1),
-    Key(
-        "TRAIN.CLASS_WEIGHTS",
+class Data(settings.Data):
+    # Of these and the next two the defaults are what the weights expect, where that is known (``expected_input``).
+    IMAGE_SIZE: int = key(224, "height and width in pixels that the model sees", Range(low=1, high=10_000))
+    IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for colour, 1 for grey")
+    CROP_PCT: float = key(0.875, "evaluation: share of the resized image that is kept", SHARE_ABOVE_0)
+    INTERPOLATION: Literal["bicubic", "bilinear"] = key(
+        "bicubic", "evaluation: how images are resized; torchvision's own weights expect bilinear"
+    )
+    DECODER: Literal["exact", "fast"] = key(
+        "exact", "training images: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is always exact"
+    )
+    CROP_SCALE: Pair[float] = key([0.08, 1.0], "training crop: share of the area", SHARE_ABOVE_0)
+    CROP_RATIO: Pair[float] = key([0.75, 4 / 3], "training crop: width to height", ABOVE_0)
+    GLYPH_DISTORTION: float = key(1.0, "training on signs: strength of the small affine maps, 0 for none", SHARE)
+    VAL_FRACTION_IF_MISSING: float | None = key(
+        None, "the same, for class folders without a folder of validation images only", _INSIDE
+    )
+    CLASS_BALANCED: bool = key(False, "training reads all classes equally often")
+
+
+class Train(every_run.Train):
+    SMOOTHING: float = key(0.0, "label smoothing", SHARE_BELOW_1)
+    CLASS_WEIGHTS: list[float] | Literal["balanced"] | None = key(
         None,
-        "float",
         "weight of each class in the loss, scaled to a mean of 1 over the training set; balanced: 1 / its frequency",
         AT_LEAST_0,
-        many=True,
-        optional=True,
-        words=("balanced",),
-    ),
-    Key(
-        "TRAIN.DISTILLATION_TYPE",
-        "none",
-        "text",
-        "learn from a teacher too: its decisions (hard) or its distribution (soft)",
-        choices=("none", "soft", "hard"),
-    ),
-    Key("TRAIN.DISTILLATION_ALPHA", 0.5, "float", "share of the teacher in the loss", SHARE),
-    optional("TRAIN.TEACHER_MODEL", "path", "a registered model, or the path of an exported one without extension"),
-    optional("TRAIN.TEACHER_WEIGHTS", "path", "weights of a registered teacher, with or without extension"),
-)
+    )
+    DISTILLATION_TYPE: Literal["none", "soft", "hard"] = key(
+        "none", "learn from a teacher too: its decisions (hard) or its distribution (soft)"
+    )
+    DISTILLATION_ALPHA: float = key(0.5, "share of the teacher in the loss", SHARE)
+    TEACHER_MODEL: PathText | None = key(None, "a registered model, or the path of an exported one without extension")
+    TEACHER_WEIGHTS: PathText | None = key(None, "weights of a registered teacher, with or without extension")
+    RAND_AUGMENT: bool | str = key(False, "RandAugment: true, or timm's text such as rand-m9-mstd0.5-inc1")
+    RAND_AUGMENT_LAYERS: int = key(2, "RAND_AUGMENT true: operations per image", AT_LEAST_1)
+    RAND_AUGMENT_MAGNITUDE: int = key(9, "RAND_AUGMENT true: strength", Range(low=0, high=10))
+    AUTO_AUGMENT: bool | str = key(False, "without RAND_AUGMENT: true (original), originalr, v0, v0r or 3a")
+    COLOR_JITTER: float = key(0.0, "without RAND_AUGMENT and AUTO_AUGMENT, or with 3a: range", AT_LEAST_0)
+    GRAYSCALE_PROB: float = key(0.0, "probability of a grey image", SHARE)
+    GAUSSIAN_BLUR_PROB: float = key(0.0, "probability of a blur of 0.1 to 2 pixels", SHARE)
+    SOLARIZE_PROB: float = key(0.0, "probability of inverting all values from 128 on", SHARE)
+    RANDOM_ERASE_PROB: float = key(0.0, "probability of erasing boxes of an image", SHARE)
+    RANDOM_ERASE_MODE: Literal["const", "rand", "pixel"] = key(
+        "pixel", "boxes become the mean (const), a random colour (rand) or noise (pixel)"
+    )
+    RANDOM_ERASE_COUNT: int = key(1, "most boxes of an image", AT_LEAST_1)
+    MIXUP_ALPHA: float = key(0.0, "mixup: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0)
+    CUTMIX_ALPHA: float = key(0.0, "cutmix: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0)
+    CUTMIX_MINMAX: Pair[float] | None = key(
+        None, "cutmix: shortest and longest side of the box to the image's, instead of CUTMIX_ALPHA", SHARE_ABOVE_0
+    )
+    MIXUP_PROB: float = key(1.0, "probability of mixing at all (mixup or cutmix)", SHARE)
+    MIXUP_SWITCH_PROB: float = key(0.5, "probability of cutmix where both are on", SHARE)
+    MIXUP_MODE: Literal["batch", "pair", "elem"] = key(
+        "batch", "one draw for a whole batch, for each pair of images or for each image"
+    )
 
-_AUGMENT = (
-    Key("TRAIN.RAND_AUGMENT", False, "switch", "RandAugment: true, or timm's text such as rand-m9-mstd0.5-inc1"),
-    Key("TRAIN.RAND_AUGMENT_LAYERS", 2, "int", "RAND_AUGMENT true: operations per image", AT_LEAST_1),
-    Key("TRAIN.RAND_AUGMENT_MAGNITUDE", 9, "int", "RAND_AUGMENT true: strength", Range(low=0, high=10)),
-    Key("TRAIN.AUTO_AUGMENT", False, "switch", "without RAND_AUGMENT: true (original), originalr, v0, v0r or 3a"),
-    Key("TRAIN.COLOR_JITTER", 0.0, "float", "without RAND_AUGMENT and AUTO_AUGMENT, or with 3a: range", AT_LEAST_0),
-    Key("TRAIN.GRAYSCALE_PROB", 0.0, "float", "probability of a grey image", SHARE),
-    Key("TRAIN.GAUSSIAN_BLUR_PROB", 0.0, "float", "probability of a blur of 0.1 to 2 pixels", SHARE),
-    Key("TRAIN.SOLARIZE_PROB", 0.0, "float", "probability of inverting all values from 128 on", SHARE),
-    Key("TRAIN.RANDOM_ERASE_PROB", 0.0, "float", "probability of erasing boxes of an image", SHARE),
-    Key(
-        "TRAIN.RANDOM_ERASE_MODE",
-        "pixel",
-        "text",
-        "boxes become the mean (const), a random colour (rand) or noise (pixel)",
-        choices=("const", "rand", "pixel"),
-    ),
-    Key("TRAIN.RANDOM_ERASE_COUNT", 1, "int", "most boxes of an image", AT_LEAST_1),
-    Key("TRAIN.MIXUP_ALPHA", 0.0, "float", "mixup: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0),
-    Key("TRAIN.CUTMIX_ALPHA", 0.0, "float", "cutmix: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0),
-    Key(
-        "TRAIN.CUTMIX_MINMAX",
-        None,
-        "float",
-        "cutmix: shortest and longest side of the box to the image's, instead of CUTMIX_ALPHA",
-        SHARE_ABOVE_0,
-        None,
-        True,
-        2,
-        True,
-    ),
-    Key("TRAIN.MIXUP_PROB", 1.0, "float", "probability of mixing at all (mixup or cutmix)", SHARE),
-    Key("TRAIN.MIXUP_SWITCH_PROB", 0.5, "float", "probability of cutmix where both are on", SHARE),
-    Key(
-        "TRAIN.MIXUP_MODE",
-        "batch",
-        "text",
-        "one draw for a whole batch, for each pair of images or for each image",
-        choices=("batch", "pair", "elem"),
-    ),
-)
+
+class ClassificationSettings(settings.ImageSettings):
+    DATA: Data
+    TRAIN: Train
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
@@ -142,7 +104,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[ClassificationSettings]) -> list[str]:
     data, train = given.values.DATA, given.values.TRAIN
     for name in ("CROP_SCALE", "CROP_RATIO"):
         low, high = data[name]
@@ -167,7 +129,7 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[ClassificationSettings]) -> Iterator[Unused]:
     data, train = given.values.DATA, given.values.TRAIN
     policy = None
     if train.RAND_AUGMENT:
@@ -188,7 +150,7 @@ def _unused(given: ConfigView) -> Iterator[Unused]:
 
 
 TABLE = Table(
-    keys=(*_DATA, *_TRAIN, *_AUGMENT),
+    keys=rows(ClassificationSettings),
     training=(
         "TRAIN.",
         *("DATA.DECODER", "DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.GLYPH_DISTORTION", "DATA.CLASS_BALANCED"),

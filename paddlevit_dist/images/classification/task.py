@@ -48,6 +48,7 @@ from .export import export_parts
 from .figures import report_figures, rolled_out
 from .prediction import ClassWriter
 from .samples import AsEvaluated, ImageSamples, dataset_of, evaluation_transform
+from .settings import ClassificationSettings
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
 _MOST_CLASSES_TOLD = 20
@@ -56,6 +57,8 @@ _MOST_CLASSES_TOLD = 20
 class Classification(Classifier):
     """Trains and evaluates an image classifier; losses are summed over a batch."""
 
+    config: ClassificationSettings
+    notices: list[str]
     sample_name = "images"
     draws_samples = True
     compiles = True
@@ -68,7 +71,7 @@ class Classification(Classifier):
     }
     evaluated_classes: Sequence[str] | None = None  # their names, where the data know them
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: ClassificationSettings) -> None:
         super().__init__(config)
         data = config.DATA
         self.normaliser = Normaliser(data.IMAGENET_MEAN, data.IMAGENET_STD)
@@ -360,7 +363,7 @@ class Classification(Classifier):
         """
         data, dataset = self.config.DATA, dataset_of(self.config)
         transform = AsEvaluated(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
-        reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
+        reading = Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
         samples = image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
         if dataset is ImageDataset:
             said = f"note: dataset {data.DATASET} is not registered here: its images are taken for photographs"

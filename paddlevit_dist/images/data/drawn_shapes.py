@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tasks.dataset import require_split
-from ..settings import CATEGORIES
+from ..settings import CATEGORIES, ObjectSettings
 from .image_dataset import ImageDataset
 
 _SPLITS = {"train": 0, "val": 1}  # part of each image's seed: the splits share no images
@@ -31,7 +31,7 @@ _NOISE = 24  # largest change of a pixel's value
 _Polygon = Sequence[tuple[int, int]]  # convex, corners counter-clockwise where y points up
 _BOX: _Polygon = ((-800, -800), (800, -800), (800, 800), (-800, 800))
 # Convex parts of each shape that is not round, and how many directions to either side it may be turned.
-_PARTS = {
+_PARTS: dict[str, tuple[list[_Polygon], int]] = {
     "square": ([_BOX], _TURNS // 18),
     "triangle": ([((-887, -512), (887, -512), (0, 1024))], _TURNS),
     "cross": (
@@ -76,7 +76,7 @@ class DrawnImages(ImageDataset):
         self._sides, self._per_image, self._seed = tuple(sides), tuple(per_image), seed
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> Any:
+    def open(cls, config: ObjectSettings, split: str, cache_folder: Path) -> Any:
         keys = config.DATA.SHAPES
         return cls(
             None, split, cache_folder, keys.TRAIN, keys.VAL, keys.SIDES, keys.PER_PICTURE, tuple(keys.CATEGORIES)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ...runtime.files import atomic_file, map_array
 from ...tasks.dataset import dataset_class, digests, require_split
 from .image_dataset import ImageDataset
 from .reading import SPLITS, Reading
+
+if TYPE_CHECKING:
+    from ..classification.settings import ClassificationSettings
 
 VAL_FILES = "val_files.txt"
 
@@ -133,7 +136,7 @@ def choose_held_out(dataset: ImageDataset, labels: np.ndarray, fraction: float, 
     return held_out[of_identity]
 
 
-def open_images(config: Any, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
+def open_images(config: "ClassificationSettings", split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
     """The dataset of DATA.DATASET for ``split``, and notes on it for the run's record.
 
     Raises:
@@ -145,7 +148,7 @@ def open_images(config: Any, split: str, cache_folder: Path) -> tuple[ImageDatas
     if fraction is None and data.DATA_PATH is not None and not kind.has_validation(data.DATA_PATH):
         fraction = data.VAL_FRACTION_IF_MISSING
     dataset = kind.open(config, split, cache_folder) if fraction is None else kind.whole(data.DATA_PATH, cache_folder)
-    dataset.read_with(Reading(data.EXIF_ROTATE, data.MAX_PIXELS))
+    dataset.read_with(Reading(bool(data.EXIF_ROTATE), data.MAX_PIXELS))
     notes = list(dataset.notices)
     if fraction is not None:
         dataset = hold_out(dataset, split, fraction, data.VAL_SEED, cache_folder)
@@ -154,7 +157,7 @@ def open_images(config: Any, split: str, cache_folder: Path) -> tuple[ImageDatas
     return dataset, notes
 
 
-def _list_part(config: Any, part: Part, fraction: float) -> str:
+def _list_part(config: "ClassificationSettings", part: Part, fraction: float) -> str:
     data = config.DATA
     file = Path(config.SAVE, VAL_FILES)
     with atomic_file(file) as out:

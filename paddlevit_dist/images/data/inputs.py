@@ -193,8 +193,8 @@ class AnnotatedImages:
     def name(self, index: int) -> str:
         """What the files of a sample are called; no two are equal."""
         if self._names is None:
-            of_inputs = isinstance(self._samples, InputSamples)
-            names = self._samples.names if of_inputs else map(self._samples.name, range(len(self._samples)))
+            samples = self._samples
+            names = samples.names if isinstance(samples, InputSamples) else map(samples.name, range(len(samples)))
             self._names = output_names(stems(names))
         return self._names[index]
 

@@ -65,7 +65,7 @@ def _members(shown: str, file: Any, size: int) -> Iterator[Member]:
     try:
         end = 0
         for member in iter(tar.next, None):
-            tar.members.clear()  # it would keep a million of them
+            tar.members.clear()  # type: ignore[attr-defined]  # it would keep a million of them
             if member.offset_data < end or member.size < 0:
                 raise tarfile.ReadError(f"member {member.name} leads backwards")
             end = member.offset_data + member.size

@@ -1,8 +1,6 @@
 """What somebody without this package needs to use an exported detector: a network of one input and one output, how
 images are prepared, and what the output means."""
 
-from typing import Any
-
 import numpy as np
 import paddle
 from paddle.nn import functional as F
@@ -13,7 +11,7 @@ from ..transforms.described import described_input, drawn_image, normalised
 from .data.transforms import resize, resize_as_torchvision, whole_view
 from .detections import Detections
 from .detector import Detector, Outputs
-from .settings import PILLOW, TORCHVISION
+from .settings import PILLOW, TORCHVISION, Data
 
 _INTERPOLATIONS = {
     PILLOW: "bilinear, as PIL's BILINEAR",
@@ -65,7 +63,7 @@ class EvaluatedFunction(paddle.nn.Layer):
         return self._family.decode(self, outputs, sizes, original_sizes)
 
 
-def export_parts(data: Any, size: tuple[int, int], turned: bool) -> ExportParts:
+def export_parts(data: Data, size: tuple[int, int], turned: bool) -> ExportParts:
     """The parts for a detector trained with this configuration.
 
     Args:

@@ -1,174 +1,127 @@
 """Configuration keys of object detection and of images with boxes."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from yacs.config import CfgNode
 
 from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, Key, Setting, Table, Unused, optional
-from ..settings import SIDE_PX
+from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, Setting, Table, Unused
+from ...settings.section import Pair, PathText, Section, key, rows
+from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
 SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE = "single", "equal_shapes", "padded", "one_size"
 _EVALUATED_SIDES = {"EVAL_SHORTEST_SIDE": 800, "EVAL_LONGEST_SIDE": 1333}  # pixels
 
-_TRANSFORMS = (
-    Key(
-        "DATA.SHORTEST_SIDES",
+
+class Data(ObjectData):
+    SHORTEST_SIDES: list[int] = key(
         list(range(480, 801, 32)),
-        "int",
         "training: each image is resized so that its shorter side is one of these, in pixels",
         SIDE_PX,
-        many=True,
-    ),
-    Key(
-        "DATA.LONGEST_SIDE", 1333, "int", "training: most pixels of the longer side, whatever the shorter one", SIDE_PX
-    ),
-    Key("DATA.CROP_PROBABILITY", 0.5, "float", "training: probability of an image that is cropped first", SHARE),
-    Key(
-        "DATA.CROP_SHORTEST_SIDES",
-        [400, 500, 600],
-        "int",
-        "training: an image to be cropped is resized to one of these first",
-        SIDE_PX,
-        many=True,
-    ),
-    Key(
-        "DATA.CROP_SIDES",
-        [384, 600],
-        "int",
-        "training: smallest and largest side of the crop",
-        SIDE_PX,
-        many=True,
-        length=2,
-    ),
-    Key("DATA.COLOR_JITTER", 0.0, "float", "training: range of brightness, contrast and saturation", AT_LEAST_0),
-    Key(
-        "DATA.EVAL_RESIZE",
+    )
+    LONGEST_SIDE: int = key(1333, "training: most pixels of the longer side, whatever the shorter one", SIDE_PX)
+    CROP_PROBABILITY: float = key(0.5, "training: probability of an image that is cropped first", SHARE)
+    CROP_SHORTEST_SIDES: list[int] = key(
+        [400, 500, 600], "training: an image to be cropped is resized to one of these first", SIDE_PX
+    )
+    CROP_SIDES: Pair[int] = key([384, 600], "training: smallest and largest side of the crop", SIDE_PX)
+    COLOR_JITTER: float = key(0.0, "training: range of brightness, contrast and saturation", AT_LEAST_0)
+    EVAL_RESIZE: Literal["pillow", "torchvision"] = key(
         PILLOW,
-        "text",
         "evaluation and prediction: resize with Pillow's filter, to whole levels; or as torchvision's detectors do, "
         "whose weights then find the same boxes",
-        choices=(PILLOW, TORCHVISION),
-    ),
-    Key(
-        "DATA.GROUP_BY_SHAPE",
+    )
+    GROUP_BY_SHAPE: int = key(
         0,
-        "int",
         "training: so many images that follow one another have similar shapes, which saves padding; a multiple of "
         "BATCH_SIZE; 0: the order is free",
         AT_LEAST_0,
-    ),
-)
-
-_FILES = (
-    optional(
-        "DATA.TRAIN_ANNOTATIONS",
-        "path",
+    )
+    TRAIN_ANNOTATIONS: PathText | None = key(
+        None,
         "coco: file of the training annotations, below DATA_PATH or absolute; voc: name of a list such as trainval",
-    ),
-    optional("DATA.VAL_ANNOTATIONS", "path", "the same for validation"),
-    optional("DATA.TRAIN_PICTURES", "path", "coco: folder of the training images, below DATA_PATH or absolute"),
-    optional("DATA.VAL_PICTURES", "path", "coco: folder of the validation images"),
-    Key(
-        "DATA.VOC_CORNERS",
+    )
+    VAL_ANNOTATIONS: PathText | None = key(None, "the same for validation")
+    TRAIN_PICTURES: PathText | None = key(None, "coco: folder of the training images, below DATA_PATH or absolute")
+    VAL_PICTURES: PathText | None = key(None, "coco: folder of the validation images")
+    VOC_CORNERS: Literal["pixels", "edges"] = key(
         PIXELS,
-        "text",
         "voc: corners are numbers of pixels, from 1 and inside the box, as VOC has them; or distances from the "
         "image's edges, from 0, as some programs write them",
-        choices=(PIXELS, EDGES),
-    ),
-    Key(
-        "DATA.PICTURES_ANYWHERE",
-        False,
-        "bool",
-        "coco: a file_name may lead out of DATA_PATH and the folder of images, as ../a.jpg or /a.jpg do",
-    ),
-    Key("DATA.KEEP_EMPTY", True, "bool", "training: keep images in which there is nothing to learn"),
-)
+    )
+    PICTURES_ANYWHERE: bool = key(
+        False, "coco: a file_name may lead out of DATA_PATH and the folder of images, as ../a.jpg or /a.jpg do"
+    )
+    KEEP_EMPTY: bool = key(True, "training: keep images in which there is nothing to learn")
 
-_NETWORKS = (
-    Key(
-        "DETECTION.EVALUATE_AS",
+
+class Detection(Section):
+    EVALUATE_AS: Literal["single", "equal_shapes", "padded", "one_size"] = key(
         SINGLE,
-        "text",
         "images of one forward pass of an evaluation: a single one; several of equal shapes; padded to the largest, "
         "which changes the scores unless MODEL.MASK_PADDING keeps the padding at zero; or of one size, that of "
         "DETECTION.EXPORT_SIZE whatever their proportions, as an exported model takes them",
-        choices=(SINGLE, EQUAL_SHAPES, PADDED, ONE_SIZE),
-    ),
-    Key(
-        "DETECTION.TIGHT_PADDING",
+    )
+    TIGHT_PADDING: bool = key(
         True,
-        "bool",
         "training: images are padded to the largest of their batch; False: to a square that holds any, so that no "
         "step depends on which images are together, for more memory and time",
-    ),
-    Key(
-        "DETECTION.SHOWN_SCORE",
-        0.5,
-        "float",
-        "least score of a box that predict lists and draws; results.json has all",
-        SHARE,
-    ),
-    Key(
-        "DETECTION.EXPORT_SIZE",
+    )
+    SHOWN_SCORE: float = key(0.5, "least score of a box that predict lists and draws; results.json has all", SHARE)
+    EXPORT_SIZE: Pair[int] | None = key(
         None,
-        "int",
         "export, and an evaluation as one_size: height and width that images are resized to; None: a square of "
         "DATA.EVAL_SHORTEST_SIDE pixels",
         AT_LEAST_1,
-        many=True,
-        length=2,
-        optional=True,
-    ),
-    Key(
-        "MODEL.MASK_PADDING",
+    )
+
+
+class Model(ObjectModel):
+    MASK_PADDING: bool = key(
         False,
-        "bool",
         "set what is beside an image in its batch to zero after each layer of the backbone: an image then gives the "
         "same boxes in any batch, which published weights were not trained for",
-    ),
-    optional("MODEL.BACKBONE", "text", "DETR: the model whose feature map the transformer sees, such as resnet50"),
-    optional("MODEL.DILATION", "bool", "DETR: the last stage of the backbone is dilated instead of halved (DC5)"),
-    optional("MODEL.NUM_QUERIES", "int", "DETR: the most objects that are found in an image", AT_LEAST_1),
-    optional("MODEL.ENCODER_LAYERS", "int", "DETR: layers of the encoder", AT_LEAST_0),
-    optional("MODEL.DECODER_LAYERS", "int", "DETR: layers of the decoder", AT_LEAST_1),
-    Key(
-        "TRAIN.DECAY_ALL",
-        True,
-        "bool",
-        "weight decay of all parameters, as detection's authors have it; False: not of biases and norms",
-    ),
-    Key(
-        "TRAIN.RANDOM_SAMPLES",
-        True,
-        "bool",
-        "Mask R-CNN: the anchors and regions of an image that learn are drawn at random; False: always the same",
-    ),
-    Key(
-        "TRAIN.DETECTION_NORMALISER",
+    )
+    BACKBONE: str | None = key(None, "DETR: the model whose feature map the transformer sees, such as resnet50")
+    DILATION: bool | None = key(None, "DETR: the last stage of the backbone is dilated instead of halved (DC5)")
+    NUM_QUERIES: int | None = key(None, "DETR: the most objects that are found in an image", AT_LEAST_1)
+    ENCODER_LAYERS: int | None = key(None, "DETR: layers of the encoder", AT_LEAST_0)
+    DECODER_LAYERS: int | None = key(None, "DETR: layers of the decoder", AT_LEAST_1)
+
+
+class Train(ObjectTrain):
+    DECAY_ALL: bool = key(
+        True, "weight decay of all parameters, as detection's authors have it; False: not of biases and norms"
+    )
+    RANDOM_SAMPLES: bool = key(
+        True, "Mask R-CNN: the anchors and regions of an image that learn are drawn at random; False: always the same"
+    )
+    DETECTION_NORMALISER: Literal["global", "reference"] = key(
         "global",
-        "text",
         "losses are divided by counts of all devices and micro-batches (global), or as the authors do (reference): "
         "DETR's boxes by that of all devices, its classes and all of Mask R-CNN's terms by that of each device",
-        choices=("global", "reference"),
-    ),
-    Key(
-        "TRAIN.CLASS_LOSS_WEIGHT",
-        1.0,
-        "float",
-        "weight of the classes in the loss, and in DETR's matching too; the authors': 1",
-        ABOVE_0,
-    ),
-)
+    )
+    CLASS_LOSS_WEIGHT: float = key(
+        1.0, "weight of the classes in the loss, and in DETR's matching too; the authors': 1", ABOVE_0
+    )
 
+
+class DetectionSettings(ObjectSettings):
+    DATA: Data
+    DETECTION: Detection
+    MODEL: Model
+    TRAIN: Train
+
+
+_KEYS = rows(DetectionSettings)
 # Keys of MODEL that set the option of the same name of a model.
 OPTIONS = tuple(
-    key.name.removeprefix("MODEL.")
-    for key in _NETWORKS
-    if key.name.startswith("MODEL.") and key.name != "MODEL.MASK_PADDING"
+    row.name.removeprefix("MODEL.")
+    for row in _KEYS
+    if row.name.startswith("MODEL.") and row.name != "MODEL.MASK_PADDING"
 )
 
 
@@ -183,7 +136,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[DetectionSettings]) -> list[str]:
     values = given.values
     if values.DETECTION.EVALUATE_AS == PADDED and not values.MODEL.MASK_PADDING:
         raise UserError(
@@ -209,7 +162,7 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[DetectionSettings]) -> Iterator[Unused]:
     dataset = given.values.DATA.DATASET
     if dataset not in ("coco", "voc"):
         yield Unused(
@@ -228,14 +181,14 @@ def _unused(given: ConfigView) -> Iterator[Unused]:
         )
 
 
-_ONLY_TRAINING = tuple(key.name for key in (*_TRANSFORMS, *_FILES) if key.meaning.startswith("training:"))
+_ONLY_TRAINING = tuple(row.name for row in _KEYS if row.meaning.startswith("training:"))
 TABLE = Table(
-    (*_TRANSFORMS, *_FILES, *_NETWORKS),
+    _KEYS,
     effects={
         "training": ("DETECTION.TIGHT_PADDING", "DETECTION.SHOWN_SCORE"),
         "score": ("DETECTION.EXPORT_SIZE",),
     },
-    training=(*_ONLY_TRAINING, "TRAIN.", "DETECTION.TIGHT_PADDING"),
+    training=(*_ONLY_TRAINING, "TRAIN."),
     complete=_complete,
     check=_check,
     unused=_unused,

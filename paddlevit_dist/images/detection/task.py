@@ -33,12 +33,13 @@ from .data.samples import (
 from .data.transforms import evaluation_transform, export_size
 from .detections import Detections, corners_of
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_images, zero_padding
-from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS
+from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 
 
 class Detection(BackboneTask):
     """Trains and evaluates a network that finds objects in images."""
 
+    config: DetectionSettings
     best_metric = ("AP", True)
     classes_word = "categories"
     makes_figures = True
@@ -50,7 +51,7 @@ class Detection(BackboneTask):
         "DETECTION.TIGHT_PADDING": False,
     }
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: DetectionSettings) -> None:
         super().__init__(config)
         self.category_ids: list[int] = []
         self.evaluated: DetectionDataset | None = None

@@ -2,154 +2,95 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from yacs.config import CfgNode
 
 from ...registry import TABLES
 from ...runtime.errors import UserError
-from ...settings.key import (
-    AT_LEAST_0,
-    AT_LEAST_1,
-    SHARE_ABOVE_0,
-    ConfigView,
-    Key,
-    Range,
-    Setting,
-    Table,
-    Unused,
-    optional,
-)
-from ..settings import SIDE_PX
+from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, ConfigView, Range, Setting, Table, Unused
+from ...settings.section import Pair, PathText, Section, key, rows
+from ..settings import SIDE_PX, ObjectData, ObjectSettings
 
 
-def _sides(name: str, meaning: str, default: list[int] | None = None) -> Key:
-    return Key(name, default, "int", meaning, SIDE_PX, many=True, length=2, optional=default is None)
-
-
-_TRANSFORMS = (
-    optional(
-        "DATA.BASE_SHORTEST_SIDE",
-        "int",
-        "training: an image whose scale is 1 has a shorter side of so many pixels; None: its own size",
-        SIDE_PX,
-    ),
-    optional("DATA.BASE_LONGEST_SIDE", "int", "training: most pixels of the longer side at scale 1", SIDE_PX),
-    Key(
-        "DATA.SCALE_RANGE",
-        [0.5, 2.0],
-        "float",
-        "training: smallest and largest scale of an image, drawn evenly",
-        Range(low=0.01, high=100),
-        many=True,
-        length=2,
-    ),
-    Key(
-        "DATA.RESIZE",
+class Data(ObjectData):
+    BASE_SHORTEST_SIDE: int | None = key(
+        None, "training: an image whose scale is 1 has a shorter side of so many pixels; None: its own size", SIDE_PX
+    )
+    BASE_LONGEST_SIDE: int | None = key(None, "training: most pixels of the longer side at scale 1", SIDE_PX)
+    SCALE_RANGE: Pair[float] = key(
+        [0.5, 2.0], "training: smallest and largest scale of an image, drawn evenly", Range(low=0.01, high=100)
+    )
+    RESIZE: Literal["pillow", "opencv"] = key(
         "pillow",
-        "text",
         "images are resized with Pillow's filter, which averages over what becomes smaller; or between the four "
         "nearest pixels, as the published models were trained and evaluated",
-        choices=("pillow", "opencv"),
-    ),
-    _sides("DATA.CROP_SIZE", "crop in training, and SEGMENTATION.CROP unless it is set: height and width", [512, 512]),
-    Key(
-        "DATA.LARGEST_CLASS_SHARE",
+    )
+    CROP_SIZE: Pair[int] = key(
+        [512, 512], "crop in training, and SEGMENTATION.CROP unless it is set: height and width", SIDE_PX
+    )
+    LARGEST_CLASS_SHARE: float = key(
         0.75,
-        "float",
         "training: a crop of which one class has more than this share of the labelled pixels is drawn again, ten times "
         "at most; 1: never",
         SHARE_ABOVE_0,
-    ),
-    Key("DATA.PHOTOMETRIC", True, "bool", "training: brightness, contrast, saturation and hue change at random"),
-    Key(
-        "DATA.TRANSFORMS",
-        [],
-        "text",
-        "training: names of register_transform, applied in this order to image and labels before all else",
-        many=True,
-    ),
-    Key(
-        "DATA.EVAL_DIVISOR",
+    )
+    PHOTOMETRIC: bool = key(True, "training: brightness, contrast, saturation and hue change at random")
+    TRANSFORMS: list[str] = key(
+        [], "training: names of register_transform, applied in this order to image and labels before all else"
+    )
+    EVAL_DIVISOR: int = key(
         1,
-        "int",
         "evaluation and prediction: both sides are enlarged to multiples of so many pixels; SegFormer's authors: 32",
         AT_LEAST_1,
-    ),
-)
-
-_LABELS = (
-    optional(
-        "DATA.CLASS_LIST",
-        "path",
+    )
+    CLASS_LIST: PathText | None = key(
+        None,
         "file with the names of the classes, and their numbers or colours in label maps, below DATA_PATH or absolute; "
         "None: classes.txt, labelmap.txt, classes.csv, classes.json or the like, where there is one",
-    ),
-    optional(
-        "DATA.REDUCE_ZERO_LABEL",
-        "bool",
-        "0 in label maps is no class, and k is class k - 1; None: so for ADE20K and Pascal Context only",
-    ),
-    Key(
-        "DATA.UNLABELLED",
-        "background",
-        "text",
-        "pixels outside of all outlines of Labelme or YOLO: class background, or ignored",
-        choices=("background", "ignored"),
-    ),
-)
+    )
+    REDUCE_ZERO_LABEL: bool | None = key(
+        None, "0 in label maps is no class, and k is class k - 1; None: so for ADE20K and Pascal Context only"
+    )
+    UNLABELLED: Literal["background", "ignored"] = key(
+        "background", "pixels outside of all outlines of Labelme or YOLO: class background, or ignored"
+    )
 
-_LOSSES = (
-    Key(
-        "SEGMENTATION.CLASS_WEIGHTS",
+
+class Segmentation(Section):
+    CLASS_WEIGHTS: list[float] | None = key(None, "of each class in the loss; None: 1", AT_LEAST_0)
+    DICE_WEIGHT: float = key(0.0, "weight of the Dice loss beside the cross-entropy", AT_LEAST_0)
+    LOVASZ_WEIGHT: float = key(0.0, "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0)
+    OHEM_THRESHOLD: float | None = key(
         None,
-        "float",
-        "of each class in the loss; None: 1",
-        AT_LEAST_0,
-        None,
-        True,
-        None,
-        True,
-    ),
-    Key("SEGMENTATION.DICE_WEIGHT", 0.0, "float", "weight of the Dice loss beside the cross-entropy", AT_LEAST_0),
-    Key("SEGMENTATION.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0),
-    optional(
-        "SEGMENTATION.OHEM_THRESHOLD",
-        "float",
         "only pixels whose class has a smaller probability than this count in the cross-entropy of the main head, and "
         "the OHEM_KEPT hardest of each image; None: all",
         SHARE_ABOVE_0,
-    ),
-    Key("SEGMENTATION.OHEM_KEPT", 100_000, "int", "OHEM_THRESHOLD: fewest pixels of an image that count", AT_LEAST_1),
-)
-
-_PROTOCOL = (
-    Key(
-        "SEGMENTATION.PROTOCOL",
-        "whole",
-        "text",
-        "evaluation and prediction: the network sees images whole, or by windows that slide over them",
-        choices=("whole", "slide"),
-    ),
-    _sides("SEGMENTATION.CROP", "height and width of a window, and of an exported input; None: of DATA.CROP_SIZE"),
-    _sides("SEGMENTATION.STRIDE", "rows and columns from one window to the next; None: two thirds of the window"),
-    Key(
-        "SEGMENTATION.SCALES",
-        [1.0],
-        "float",
-        "evaluation and prediction: mean over these scales of what the network sees",
-        Range(low=0.05, high=20),
-        many=True,
-    ),
-    Key("SEGMENTATION.FLIP", False, "bool", "evaluation and prediction: mean with what it finds in mirrored images"),
-    Key(
-        "SEGMENTATION.LOGITS_BY",
+    )
+    OHEM_KEPT: int = key(100_000, "OHEM_THRESHOLD: fewest pixels of an image that count", AT_LEAST_1)
+    PROTOCOL: Literal["whole", "slide"] = key(
+        "whole", "evaluation and prediction: the network sees images whole, or by windows that slide over them"
+    )
+    CROP: Pair[int] | None = key(
+        None, "height and width of a window, and of an exported input; None: of DATA.CROP_SIZE", SIDE_PX
+    )
+    STRIDE: Pair[int] | None = key(
+        None, "rows and columns from one window to the next; None: two thirds of the window", SIDE_PX
+    )
+    SCALES: list[float] = key(
+        [1.0], "evaluation and prediction: mean over these scales of what the network sees", Range(low=0.05, high=20)
+    )
+    FLIP: bool = key(False, "evaluation and prediction: mean with what it finds in mirrored images")
+    LOGITS_BY: Literal["input", "stored"] = key(
         "input",
-        "text",
         "logits become as large as the network's input, then as the stored image, as mmsegmentation has it; stored: "
         "in one step, as transformers",
-        choices=("input", "stored"),
-    ),
-)
+    )
+
+
+class SegmentationSettings(ObjectSettings):
+    DATA: Data
+    SEGMENTATION: Segmentation
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
@@ -160,7 +101,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
     return []
 
 
-def _check(given: ConfigView) -> list[str]:
+def _check(given: ConfigView[SegmentationSettings]) -> list[str]:
     data = given.values.DATA
     low, high = data.SCALE_RANGE
     if low > high:
@@ -182,7 +123,7 @@ def _check(given: ConfigView) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[SegmentationSettings]) -> Iterator[Unused]:
     if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
         yield Unused(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
     elif given.values.SEGMENTATION.OHEM_KEPT >= math.prod(given.values.DATA.CROP_SIZE):
@@ -194,15 +135,17 @@ def _unused(given: ConfigView) -> Iterator[Unused]:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
 
-_OF_LOSSES = tuple(key.name for key in _LOSSES)
+_KEYS = rows(SegmentationSettings)
+_LOSSES = ("CLASS_WEIGHTS", "DICE_WEIGHT", "LOVASZ_WEIGHT", "OHEM_THRESHOLD", "OHEM_KEPT")
+_OF_LOSSES = tuple(f"SEGMENTATION.{name}" for name in _LOSSES)
 TABLE = Table(
-    (*_TRANSFORMS, *_LABELS, *_LOSSES, *_PROTOCOL),
+    _KEYS,
     effects={
         "score": ("DATA.RESIZE", "DATA.EVAL_DIVISOR"),
         "training": _OF_LOSSES,
-        "data": tuple(key.name for key in _LABELS),
+        "data": ("DATA.CLASS_LIST", "DATA.REDUCE_ZERO_LABEL", "DATA.UNLABELLED"),
     },
-    training=(*_OF_LOSSES, *(key.name for key in _TRANSFORMS if key.meaning.startswith("training:"))),
+    training=(*_OF_LOSSES, *(row.name for row in _KEYS if row.meaning.startswith("training:"))),
     complete=_complete,
     check=_check,
     unused=_unused,

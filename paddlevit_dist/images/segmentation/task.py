@@ -35,6 +35,7 @@ from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_lab
 from .metrics import SegmentationMetrics, segmentation_figures
 from .protocols import Protocol, class_map, upsampled
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, images_of
+from .settings import SegmentationSettings
 from .transforms import EvaluationTransform, Size, evaluation_transform, training_transform
 
 MASKS, CLASSES = "masks", "classes.txt"  # folder, and file beside it
@@ -55,6 +56,7 @@ class ImageSegmentation(BackboneTask):
     once, at its stored size; no number depends on batches or processes.
     """
 
+    config: SegmentationSettings
     batch_norm = "sync"
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
@@ -66,7 +68,7 @@ class ImageSegmentation(BackboneTask):
     auxiliary_weight = 0.0  # the model's
     palette: np.ndarray | None = None
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: SegmentationSettings) -> None:
         super().__init__(config)
         if contents_of("model", config.MODEL.NAME) not in (None, WITH_LABEL_MAPS):  # None: a user's own
             raise UserError(

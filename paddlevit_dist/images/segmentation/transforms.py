@@ -8,7 +8,6 @@ bilinearly, with Pillow's filter or as OpenCV does; labels are those of the near
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,6 +16,7 @@ from ...registry import resolve
 from ...tasks.sample_checks import BadSample
 from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resized, scaled_size
 from .data.segmentation_dataset import IGNORED
+from .settings import Data
 
 _CROPS = 10  # drawn in search of one with several classes
 
@@ -120,7 +120,7 @@ def _taken(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndar
     return labels.take(rows, axis=0).take(columns, axis=1)
 
 
-def training_transform(data: Any) -> TrainingTransform:
+def training_transform(data: Data) -> TrainingTransform:
     """What the keys below DATA describe.
 
     Raises:
@@ -142,7 +142,7 @@ def training_transform(data: Any) -> TrainingTransform:
     )
 
 
-def evaluation_transform(data: Any) -> EvaluationTransform:
+def evaluation_transform(data: Data) -> EvaluationTransform:
     """What the keys below DATA describe."""
     return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_DIVISOR, data.RESIZE)
 

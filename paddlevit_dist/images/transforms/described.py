@@ -1,11 +1,14 @@
 """How images become the input of a network, for those who use an exported one without this package."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from ..settings import Data
 
-def described_input(data: Any, turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
+
+def described_input(data: "Data", turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
     """What ``ExportParts.about`` says of the input of a network that takes normalised RGB images.
 
     Args:
@@ -31,7 +34,7 @@ def drawn_image(height: int, width: int) -> np.ndarray:
     return np.stack(planes, axis=-1).astype(np.uint8)
 
 
-def normalised(pixels: np.ndarray, data: Any) -> np.ndarray:
+def normalised(pixels: np.ndarray, data: "Data") -> np.ndarray:
     """The input that pixels (height, width, 3), levels 0 to 255, become: float32 (1, 3, height, width)."""
     centre, spread = (np.asarray(values, np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     return ((pixels.astype(np.float32) / 255 - centre) / spread).transpose(2, 0, 1)[None].astype(np.float32)

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import paddle
@@ -17,6 +17,9 @@ import paddle.nn.functional as F
 
 from ...runtime import autocast
 from ...runtime.transfers import constant, to_device
+
+if TYPE_CHECKING:
+    from ..classification.settings import Train
 
 
 class Normaliser:
@@ -259,7 +262,7 @@ def _mirror(mix: Mix, batch: int) -> Mix:
     return Mix(share, weight, np.concatenate([mix.boxes, nothing, mix.boxes[::-1]]))
 
 
-def build_mixing(train: Any) -> Mixing | None:
+def build_mixing(train: "Train") -> Mixing | None:
     """The mixing that the keys of TRAIN describe; None if it is off."""
     minmax = None if train.CUTMIX_MINMAX is None else tuple(train.CUTMIX_MINMAX)
     if not train.MIXUP_PROB or not (train.MIXUP_ALPHA or train.CUTMIX_ALPHA or minmax):

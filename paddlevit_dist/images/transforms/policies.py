@@ -9,13 +9,16 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...runtime.errors import UserError
 from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, AnyImage, Fill, change
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
+
+if TYPE_CHECKING:
+    from ..classification.settings import Train
 
 Augmentation = Callable[[AnyImage, np.random.Generator], AnyImage]
 
@@ -160,7 +163,7 @@ class Chain:
         return image
 
 
-def build_augmentation(train: Any, mean: Sequence[float]) -> Augmentation | None:
+def build_augmentation(train: "Train", mean: Sequence[float]) -> Augmentation | None:
     """The augmentation that the keys of TRAIN describe; None if all are off.
 
     Of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER the first that is on is done, as in PaddleViT; colour jitter also

@@ -6,12 +6,13 @@ part of every result obtained with it: whoever changes it raises ``GENERATOR_VER
 
 import colorsys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...runtime.errors import UserError
 from ...tasks.dataset import require_split
+from ..settings import PointSettings
 from .scannet_classes import CLASS_NAMES
 from .scene import IGNORED, Scene
 from .scenes import SceneDataset
@@ -376,7 +377,7 @@ class SyntheticRooms(SceneDataset):
         self._number = num_train if split == "train" else num_val
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "SyntheticRooms":
+    def open(cls, config: PointSettings, split: str, cache_folder: Path) -> "SyntheticRooms":
         rooms = config.POINTS.ROOMS
         return cls(config.DATA.DATA_PATH, split, cache_folder, rooms.TRAIN, rooms.VAL, rooms.SPACING_M)
 

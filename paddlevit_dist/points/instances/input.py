@@ -7,7 +7,7 @@ evaluation also rotates and mirrors scenes at random; ours leaves them unchanged
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..data.augment import Affine, ColorNoise, Distortion, Elastic, Flips, Step,
 from ..data.features import point_features
 from ..data.samples import SceneSamples, View
 from ..data.scene import IGNORED, Scene
+from .settings import Points
 
 _STEP_VOXELS = 32  # by which the crop shrinks on each try
 _SLACK = 0.001
@@ -127,7 +128,7 @@ def crop(
     return moved, kept
 
 
-def steps_of(points: Any, scale: float, is_training: bool, unit_m: float = 1.0) -> tuple[Step, ...]:
+def steps_of(points: Points, scale: float, is_training: bool, unit_m: float = 1.0) -> tuple[Step, ...]:
     """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per metre and
     scenes in units of ``unit_m`` metres; evaluation has no randomness and keeps the whole scene."""
     keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)

@@ -34,6 +34,7 @@ from .input import InstanceSample, InstanceSamples, compile_loop, steps_of
 from .metrics import InstanceMetrics, Prediction
 from .pointgroup import Grouping, PointGroupOutput, offset_losses, score_loss
 from .proposals import score_targets, select_predictions
+from .settings import InstanceSettings
 from .writer import InstanceRecord, InstanceWriter, draw_instances, instance_layers, precision_table
 
 _ROW = ("instance", "class", "confidence", "points")  # of the tables of predictions
@@ -47,12 +48,13 @@ class InstanceSegmentation(SceneTask):
     which exist only after the forward pass, and then over the ranks.
     """
 
+    config: InstanceSettings
     best_metric = ("AP", True)
     count_names = ("semantic", "offset", "direction")
     usual_voxel_features = "mean"
     of_each_rank = {"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6}  # each rank shifts the grid that its clusters lie on
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: InstanceSettings) -> None:
         super().__init__(config)
         self.keys = config.POINTS.INSTANCES
         if self.keys.BACKGROUND_IOU >= self.keys.FOREGROUND_IOU:

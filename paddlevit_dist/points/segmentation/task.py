@@ -36,6 +36,7 @@ from ..scene_task import SceneTask, outputs_of, slices_of
 from ..sparse import Plan, SparseTensor, build_plan
 from .fragments import Blocks, scored
 from .metrics import SemanticMetrics, semantic_terms
+from .settings import Points, SceneSegmentationSettings
 
 _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, metres
 _DROPOUT = 0.5  # probability of dropping points
@@ -83,7 +84,7 @@ class PointSamples(SceneSamples):
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
 
 
-def training_steps(points: Any, dataset: SceneDataset, unit_m: float = 1.0) -> tuple[augment.Step, ...]:
+def training_steps(points: Points, dataset: SceneDataset, unit_m: float = 1.0) -> tuple[augment.Step, ...]:
     """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
 
     Args:
@@ -122,6 +123,7 @@ class SemanticSegmentation(SceneTask):
     scenes; predictions and metrics are per point, each taking those of its voxel.
     """
 
+    config: SceneSegmentationSettings
     best_metric = ("mIoU", True)
     of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
@@ -321,7 +323,7 @@ class ClassWriter(SceneWriter):
         return names
 
 
-def loss_counts(points: Any, batch: dict[str, Any]) -> dict[str, float]:
+def loss_counts(points: Points, batch: dict[str, Any]) -> dict[str, float]:
     """Normalisers of a batch: of the cross-entropy the labelled points, or the weights of their classes; of the Dice
     loss the classes of each scene.
 
@@ -342,7 +344,7 @@ def loss_counts(points: Any, batch: dict[str, Any]) -> dict[str, float]:
     return counts
 
 
-def loss_terms(points: Any, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, Term]:
+def loss_terms(points: Points, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, Term]:
     """The terms of a training step.
 
     Args:

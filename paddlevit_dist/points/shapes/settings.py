@@ -1,54 +1,52 @@
 """Configuration keys of the classification of shapes."""
 
 from collections.abc import Iterator
+from typing import Literal
 
-from ...settings.key import AT_LEAST_1, SHARE_BELOW_1, ConfigView, Key, Range, Table, Unused
+from ...settings.every_run import RunSettings
+from ...settings.key import AT_LEAST_1, SHARE_BELOW_1, ConfigView, Range, Table, Unused
+from ...settings.section import Section, key, rows
 
-_KEYS = (
-    Key(
-        "SHAPES.VOXEL_SIZE",
+
+class Solids(Section):
+    TRAIN: int = key(640, "synthetic_solids: training shapes", AT_LEAST_1)
+    VAL: int = key(160, "synthetic_solids: validation shapes", AT_LEAST_1)
+
+
+class Shapes(Section):
+    VOXEL_SIZE: float = key(
         0.05,
-        "float",
         "edge of a voxel; a shape is scaled so that its farthest point is at 1 from its middle",
         Range(low=1e-3, high=1),
-    ),
-    Key(
-        "SHAPES.FEATURES",
-        ["xyz"],
-        "text",
-        "what the network sees of a voxel: place and normal of its first point (3 channels each), ones (1)",
-        choices=("xyz", "normals", "ones"),
-        many=True,
-    ),
-    Key(
-        "SHAPES.POINTS",
-        2048,
-        "int",
-        "points of a shape: other random ones in each epoch of a training, else always the same",
-        AT_LEAST_1,
-    ),
-    Key("SHAPES.LABEL_SMOOTHING", 0.0, "float", "training: share of a label that all classes get alike", SHARE_BELOW_1),
-    Key(
-        "SHAPES.UP",
-        "z",
-        "text",
-        "axis of ROTATION_DEGREES, upright in images; y for modelnet40_normal_resampled",
-        choices=("x", "y", "z"),
-    ),
-    Key("SHAPES.ROTATION_DEGREES", 0.0, "float", "training: largest angle around the axis UP", Range(low=0, high=180)),
-    Key("SHAPES.SOLIDS.TRAIN", 640, "int", "synthetic_solids: training shapes", AT_LEAST_1),
-    Key("SHAPES.SOLIDS.VAL", 160, "int", "synthetic_solids: validation shapes", AT_LEAST_1),
-)
+    )
+    FEATURES: list[Literal["xyz", "normals", "ones"]] = key(
+        ["xyz"], "what the network sees of a voxel: place and normal of its first point (3 channels each), ones (1)"
+    )
+    POINTS: int = key(
+        2048, "points of a shape: other random ones in each epoch of a training, else always the same", AT_LEAST_1
+    )
+    LABEL_SMOOTHING: float = key(0.0, "training: share of a label that all classes get alike", SHARE_BELOW_1)
+    UP: Literal["x", "y", "z"] = key(
+        "z", "axis of ROTATION_DEGREES, upright in images; y for modelnet40_normal_resampled"
+    )
+    ROTATION_DEGREES: float = key(0.0, "training: largest angle around the axis UP", Range(low=0, high=180))
+    SOLIDS: Solids
+
+
+class ShapeSettings(RunSettings):
+    SHAPES: Shapes
+
+
 _TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES")
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+def _unused(given: ConfigView[ShapeSettings]) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_solids":
         yield Unused(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
 
 
 TABLE = Table(
-    _KEYS,
+    rows(ShapeSettings),
     training=tuple(f"SHAPES.{name}" for name in _TRAINING),
     effects={"training": ("SHAPES.SOLIDS.",)},
     unused=_unused,

@@ -1,13 +1,13 @@
 """Solids made up from a seed, so that a first training on shapes needs no download."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ...tasks.dataset import require_split
 from ..data.augment import rotation
 from .data import Shape, ShapeDataset, sampled
+from .settings import ShapeSettings
 
 _SPLITS = {"train": 0, "val": 1}  # part of each solid's seed
 _POINTS, _NOISE = 2048, 0.01
@@ -38,7 +38,7 @@ class SyntheticSolids(ShapeDataset):
         self.labels = np.arange(number) % self.num_classes
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "SyntheticSolids":
+    def open(cls, config: ShapeSettings, split: str, cache_folder: Path) -> "SyntheticSolids":
         solids = config.SHAPES.SOLIDS
         return cls(solids.TRAIN if split == "train" else solids.VAL, split)
 

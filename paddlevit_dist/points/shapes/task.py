@@ -26,6 +26,7 @@ from ..data.voxels import discretize, first_occurrences, sparse_collate
 from ..scene_task import outputs_of
 from ..sparse import PlanSpec, build_plan
 from .data import ENDINGS, Shape, ShapeDataset, read_shape
+from .settings import Shapes, ShapeSettings
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
 _NO_LABEL = -1
@@ -50,7 +51,7 @@ class ShapeSamples(Samples):
         is_training: they are varied at random.
     """
 
-    def __init__(self, dataset: ShapeDataset, shapes: Any, is_training: bool) -> None:
+    def __init__(self, dataset: ShapeDataset, shapes: Shapes, is_training: bool) -> None:
         self.dataset, self.shapes, self.is_training = dataset, shapes, is_training
         self.class_names = dataset.class_names
 
@@ -58,7 +59,7 @@ class ShapeSamples(Samples):
         return sample_of(self.dataset.read(index), self.shapes, generator if self.is_training else None)
 
 
-def sample_of(shape: Shape, keys: Any, generator: np.random.Generator | None = None) -> ShapeSample:
+def sample_of(shape: Shape, keys: Shapes, generator: np.random.Generator | None = None) -> ShapeSample:
     """A shape as network input.
 
     Args:
@@ -89,7 +90,7 @@ def sample_of(shape: Shape, keys: Any, generator: np.random.Generator | None = N
 
 
 def _varied(
-    xyz: np.ndarray, normals: np.ndarray, keys: Any, generator: np.random.Generator
+    xyz: np.ndarray, normals: np.ndarray, keys: Shapes, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     angle = math.radians(keys.ROTATION_DEGREES) * generator.uniform(-1, 1)
     matrix = rotation("xyz".index(keys.UP), angle).astype(np.float32)
@@ -103,7 +104,7 @@ class ShapeInputs(InputSamples):
 
     labelled = False
 
-    def __init__(self, shapes: Any, names: Sequence[str], unreadable: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, shapes: Shapes, names: Sequence[str], unreadable: Sequence[tuple[str, str]]) -> None:
         self.shapes, self.names, self.unreadable = shapes, names, unreadable
 
     def sample(self, index: int, generator: np.random.Generator) -> ShapeSample:
@@ -114,12 +115,13 @@ class ShapeClassification(Classifier):
     """Trains and evaluates a sparse network that has one output for each shape. The loss is the mean over all shapes of
     all ranks."""
 
+    config: ShapeSettings
     sample_name = "shapes"
     draws_samples = True
     batch_norm = "sync"
     counts_per_sample = {"loss": 1}
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: ShapeSettings) -> None:
         super().__init__(config)
         self.num_classes: int | None = config.MODEL.NUM_CLASSES
         self.class_names: list[str] = []

@@ -26,6 +26,7 @@ from ..inputs import InputVolumes, VolumeInputs, find_volumes
 from ..intensities import Intensities
 from ..nonzero import per_channel, recorded, settle
 from ..samples import Augmentation, VolumeSamples
+from ..settings import LandmarkSettings
 from .decoding import decode
 from .figures import LandmarkRecord, landmark_figures
 from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
@@ -40,6 +41,7 @@ _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almos
 class LandmarkDetection(Task):
     """Trains and evaluates a network that maps a volume to one heatmap per landmark."""
 
+    config: LandmarkSettings
     best_metric = ("mre_mm", False)
     sample_name = "volumes"
     draws_samples = True
@@ -47,7 +49,7 @@ class LandmarkDetection(Task):
     batch_norm = "sync"
     count_names = ("heatmap",)
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: LandmarkSettings) -> None:
         super().__init__(config)
         self.names: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm

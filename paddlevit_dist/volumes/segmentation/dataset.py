@@ -13,6 +13,7 @@ from ..geometry import Geometry
 from ..reading import Header
 from ..settings import MAX_VOXELS
 from ..store import Decoded, DecodedStore, read_stored, read_upright
+from .settings import VolumeSegmentationSettings
 
 IGNORED = 255  # of a voxel without a class; so a dataset has at most 255 classes
 _PLACES = 500  # voxels of each class that are kept, to draw training crops around
@@ -91,7 +92,7 @@ class SegmentedVolumes(Dataset):
         raise NotImplementedError
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "SegmentedVolumes":
+    def open(cls, config: VolumeSegmentationSettings, split: str, cache_folder: Path) -> "SegmentedVolumes":
         volumes = config.VOLUMES
         options = Options(volumes.SPACING_MM, volumes.MAX_VOXELS, volumes.FOLD)
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)

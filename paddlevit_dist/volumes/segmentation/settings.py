@@ -1,64 +1,54 @@
 """Configuration keys of the segmentation of volumes, beside those of all tasks with volumes."""
 
 from collections.abc import Iterator
+from typing import Literal, get_args
 
-from ...settings.key import AT_LEAST_0, SHARE, ConfigView, Key, Range, Table, Unused
+from ...settings.key import AT_LEAST_0, SHARE, ConfigView, Range, Table, Unused
+from ...settings.section import key, rows
+from .. import settings
 
-AXES = ("depth", "height", "width")
+Axis = Literal["depth", "height", "width"]
+AXES = get_args(Axis)
 
-_TRAINING = (
-    Key(
-        "VOLUMES.FOREGROUND_SHARE",
-        0.33,
-        "float",
-        "training: share of the crops that are drawn around a voxel of a class other than the background",
-        SHARE,
-    ),
-    Key("VOLUMES.DICE_WEIGHT", 1.0, "float", "training: weight of the Dice loss beside cross-entropy", AT_LEAST_0),
-    Key(
-        "VOLUMES.DEEP_SUPERVISION",
+
+class Volumes(settings.Volumes):
+    FOREGROUND_SHARE: float = key(
+        0.33, "training: share of the crops that are drawn around a voxel of a class other than the background", SHARE
+    )
+    DICE_WEIGHT: float = key(1.0, "training: weight of the Dice loss beside cross-entropy", AT_LEAST_0)
+    DEEP_SUPERVISION: bool = key(
         False,
-        "bool",
         "training: levels of lower resolution have a loss too, of half the weight for each half of the resolution",
-    ),
-)
-_KEYS = (
-    Key("VOLUMES.FOLD", 0, "int", "which of nnU-Net's five splits into train and val", Range(low=0, high=999)),
-    Key(
-        "VOLUMES.MIRROR_AXES",
+    )
+    FOLD: int = key(0, "which of nnU-Net's five splits into train and val", Range(low=0, high=999))
+    MIRROR_AXES: list[Axis] = key(
         [],
-        "text",
         "axes along which training crops are mirrored, each with a probability of one half; and with TEST_MIRROR "
         "windows of evaluations",
-        choices=AXES,
-        many=True,
-    ),
-    Key(
-        "VOLUMES.TEST_MIRROR",
-        False,
-        "bool",
-        "evaluation: mean of the outputs for each window and its mirror images along MIRROR_AXES",
-    ),
-    Key(
-        "VOLUMES.SURFACE_DISTANCES",
-        True,
-        "bool",
-        "evaluation: also average and 95 % distance between true and predicted surfaces, in mm; needs SciPy",
-    ),
-)
+    )
+    TEST_MIRROR: bool = key(
+        False, "evaluation: mean of the outputs for each window and its mirror images along MIRROR_AXES"
+    )
+    SURFACE_DISTANCES: bool = key(
+        True, "evaluation: also average and 95 % distance between true and predicted surfaces, in mm; needs SciPy"
+    )
 
 
-def _unused(given: ConfigView) -> Iterator[Unused]:
+class VolumeSegmentationSettings(settings.VolumeSettings):
+    VOLUMES: Volumes
+
+
+def _unused(given: ConfigView[VolumeSegmentationSettings]) -> Iterator[Unused]:
     if not given.values.VOLUMES.MIRROR_AXES:
         yield Unused(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
 
 
 TABLE = Table(
-    (*_TRAINING, *_KEYS),
-    training=tuple(key.name for key in _TRAINING),
+    rows(VolumeSegmentationSettings),
+    training=("VOLUMES.FOREGROUND_SHARE", "VOLUMES.DICE_WEIGHT", "VOLUMES.DEEP_SUPERVISION"),
     effects={
         "network": ("VOLUMES.DEEP_SUPERVISION",),
-        "training": tuple(key.name for key in _TRAINING[:2]),
+        "training": ("VOLUMES.FOREGROUND_SHARE", "VOLUMES.DICE_WEIGHT"),
         "neutral": ("VOLUMES.SURFACE_DISTANCES",),
     },
     unused=_unused,

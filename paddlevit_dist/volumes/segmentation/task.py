@@ -33,7 +33,7 @@ from .fingerprint import fingerprint, misnamed
 from .metrics import VolumeMetrics
 from .prediction import LabelWriter, NewVolumes, Segmented
 from .samples import Place, SegmentedSamples, collate, volumes_of
-from .settings import AXES
+from .settings import AXES, VolumeSegmentationSettings
 
 _UNKNOWN = (
     "the weights do not say which labels they find in which channels at which spacing: give the run's folder, or "
@@ -54,6 +54,7 @@ class VolumeSegmentation(Task):
     of each crop and class whether it occurs or not.
     """
 
+    config: VolumeSegmentationSettings
     sample_name = "volumes"
     draws_samples = True
     batch_norm = "sync"
@@ -61,7 +62,7 @@ class VolumeSegmentation(Task):
     best_metric = ("Dice", True)
     makes_figures = True
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: VolumeSegmentationSettings) -> None:
         super().__init__(config)
         self.class_names: list[str] = []
         self.numbers: list[int] = []

@@ -19,6 +19,7 @@ from ...data.odd_data import OddData
 from ...data.reading import SPLITS, existing_folder
 from ...run_lengths import outline
 from ..coco_files import CocoFile, Image, elements, segmentation_at
+from ..settings import DetectionSettings
 from .indexed_images import IMAGE, OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, fill_in
 
 _LAYOUT = (
@@ -74,7 +75,7 @@ class Coco(IndexedImages):
         self._stream: Any = None
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "Coco":
+    def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Coco":
         data = config.DATA
         own = {
             "train": (data.TRAIN_ANNOTATIONS, data.TRAIN_PICTURES),

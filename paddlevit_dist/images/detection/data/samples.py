@@ -14,7 +14,7 @@ from ...data.image_samples import ImageSamples, opened
 from ...data.inspection import Inspection
 from ...data.odd_data import count
 from ...run_lengths import decode
-from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE
+from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, Data, DetectionSettings
 from .detection_dataset import Annotations, DetectionDataset
 from .transforms import Size, View, evaluation_transform, training_transform, whole_view
 
@@ -66,7 +66,7 @@ class ImagesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have
 
 
 def open_samples(
-    config: Any,
+    config: DetectionSettings,
     split: str,
     cache_folder: Path,
     is_training: bool,
@@ -246,7 +246,7 @@ def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.array(value, dtype=np.int64) for name, value in batch[HOST].items()}
 
 
-def largest_side(data: Any, sizes: np.ndarray) -> int:
+def largest_side(data: Data, sizes: np.ndarray) -> int:
     """No training image has a longer side in pixels.
 
     Args:

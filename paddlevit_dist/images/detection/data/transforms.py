@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ...transforms.resizing import between_two
-from ..settings import ONE_SIZE, PILLOW, TORCHVISION
+from ..settings import ONE_SIZE, PILLOW, TORCHVISION, Data, DetectionSettings
 
 Size = tuple[int, int]  # height, width
 
@@ -214,7 +214,7 @@ class TrainingTransform:
         return crop(view, top, left, (height, width))
 
 
-def training_transform(data: Any) -> TrainingTransform:
+def training_transform(data: Data) -> TrainingTransform:
     """What the keys below DATA describe."""
     return TrainingTransform(
         shortest=tuple(data.SHORTEST_SIDES),
@@ -227,14 +227,14 @@ def training_transform(data: Any) -> TrainingTransform:
     )
 
 
-def evaluation_transform(config: Any) -> EvaluationTransform:
+def evaluation_transform(config: DetectionSettings) -> EvaluationTransform:
     """What the keys below DATA and DETECTION describe."""
     data = config.DATA
     size = export_size(config) if config.DETECTION.EVALUATE_AS == ONE_SIZE else None
     return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE, size)
 
 
-def export_size(config: Any) -> Size:
+def export_size(config: DetectionSettings) -> Size:
     """Height and width of the images that an exported model takes."""
     side = config.DATA.EVAL_SHORTEST_SIDE
     height, width = config.DETECTION.EXPORT_SIZE or (side, side)

@@ -19,7 +19,7 @@ from ...data.formats import SPLIT_WORDS, folder_paths, names_in, readable_suffix
 from ...data.image_dataset import read_class_names
 from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
-from ..settings import EDGES, PIXELS
+from ..settings import EDGES, PIXELS, DetectionSettings
 from .indexed_images import OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, fill_in
 
 _LARGEST_BYTES = 1 << 24
@@ -96,7 +96,7 @@ class Voc(IndexedImages):
         self.notices = [f"{split}: {count(len(stems), 'image')} of {where}", *self.notices]
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "Voc":
+    def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Voc":
         data = config.DATA
         lists = {"train": data.TRAIN_ANNOTATIONS, "val": data.VAL_ANNOTATIONS}
         return cls(data.DATA_PATH, split, cache_folder, lists.get(split), data.EXIF_ROTATE, data.VOC_CORNERS)

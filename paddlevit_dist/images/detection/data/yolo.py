@@ -16,6 +16,7 @@ from ...data.odd_data import OddData, count
 from ...data.reading import existing_folder
 from ...data.yolo_files import LAYOUT, description_of, images_of, labels_of, names_of
 from ...run_lengths import outline
+from ..settings import DetectionSettings
 from .indexed_images import OBJECT, VERSION, About, IndexedImages, Source, ensure_annotation_index, measure
 
 _SLACK = 0.01  # shares may pass 0 and 1 by so much: rounding
@@ -57,7 +58,7 @@ class Yolo(IndexedImages):
         ]
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "Yolo":
+    def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Yolo":
         return cls(config.DATA.DATA_PATH, split, cache_folder, config.DATA.EXIF_ROTATE is not False)
 
     def masks(self, index: int) -> list[Any]:

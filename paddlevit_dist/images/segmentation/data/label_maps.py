@@ -30,6 +30,7 @@ from ...data.reading import (
     orientation,
     read_file,
 )
+from ..settings import SegmentationSettings
 from .segmentation_dataset import IGNORED, SegmentationDataset
 
 _LAYOUT = (
@@ -85,7 +86,8 @@ class LabelMaps(SegmentationDataset):
             there = f", but {other.layout.words}: -dataset={other.layout.dataset}" if other is not None else ""
             expected = f"; expected a folder {_LAYOUT}"
             raise UserError(f"{self.root}: nothing of {name or 'label maps'} found{there or expected}")
-        self._kind, self.notices = found.layout.kind, list[str]()
+        self._kind = found.layout.kind
+        self.notices: list[str] = []
         is_drawn = self._kind not in (MAPS, PANOPTIC)
         self.reading = Reading(is_drawn if choices.exif_rotate is None else choices.exif_rotate)
         self._table, self._label_of, self._unlabelled = LabelTable({}, {}, ""), dict[str, int](), IGNORED
@@ -100,7 +102,7 @@ class LabelMaps(SegmentationDataset):
         self.notices.insert(0, f"{split}: {len(self):,} images in {found.top}: {found.layout.words}")
 
     @classmethod
-    def open(cls, config: Any, split: str, cache_folder: Path) -> "LabelMaps":
+    def open(cls, config: SegmentationSettings, split: str, cache_folder: Path) -> "LabelMaps":
         data = config.DATA
         choices = Choices(data.CLASS_LIST, data.REDUCE_ZERO_LABEL, data.UNLABELLED == "ignored", data.EXIF_ROTATE)
         return cls(data.DATA_PATH, split, cache_folder, data.DATASET, choices)

@@ -1,10 +1,8 @@
-"""Checks of ``doctor``; here those that need no data: versions, devices, memory, the output folder."""
+"""Checks of ``doctor``; here those that need no data: versions, devices, memory."""
 
 import importlib
 import json
 import os
-import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -17,7 +15,6 @@ from ..settings.every_run import RunSettings
 
 OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"
 GIB = 1 << 30
-_OLDEST_DRIVER = {"11": 450, "12": 525, "13": 580}  # NVIDIA's table of CUDA's minor version compatibility
 
 
 class Finding(NamedTuple):
@@ -70,7 +67,7 @@ class Check(NamedTuple):
 
 
 def versions(checkup: Checkup) -> Finding:
-    """Whether Paddle, NumPy, Numba, CUDA and the driver fit together."""
+    """Whether Paddle, NumPy and Numba fit together."""
     import numpy
     import paddle
 
@@ -88,31 +85,9 @@ def versions(checkup: Checkup) -> Finding:
         facts["numba"] = importlib.import_module("numba").__version__
     except Exception as error:  # whatever it does not like about the others
         return Finding(FAILURE, f"numba cannot be imported: {error}", "python -m pip install -U numba", facts)
-    problem = None
     if paddle.is_compiled_with_cuda():
-        facts.update(cuda=paddle.version.cuda(), cudnn=paddle.version.cudnn(), driver=_driver())
-        problem = driver_problem(str(facts["cuda"]), facts["driver"])
-    text = ", ".join(f"{name} {value}" for name, value in facts.items() if value)
-    if problem is not None:
-        return Finding(FAILURE, f"{problem} ({text})", "install a newer driver, or a Paddle for an older CUDA", facts)
-    return Finding(OK, text, facts=facts)
-
-
-def _driver() -> str | None:
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    found = re.search(r"\b(\d{3}\.\d+(\.\d+)?)\b", text)
-    return found[1] if found else None
-
-
-def driver_problem(cuda: str, driver: str | None) -> str | None:
-    """Why a driver cannot serve a Paddle built for this CUDA; None if it can, or nobody knows."""
-    oldest = _OLDEST_DRIVER.get(cuda.split(".")[0])
-    if driver is None or oldest is None or int(driver.split(".")[0]) >= oldest:
-        return None
-    return f"CUDA {cuda} needs a driver from {oldest} on, and this is {driver}"
+        facts.update(cuda=paddle.version.cuda(), cudnn=paddle.version.cudnn())
+    return Finding(OK, ", ".join(f"{name} {value}" for name, value in facts.items() if value), facts=facts)
 
 
 def gpus(checkup: Checkup) -> Finding:
@@ -132,7 +107,9 @@ def gpus(checkup: Checkup) -> Finding:
     if not paddle.is_compiled_with_cuda():
         mend = "install Paddle's GPU build (README), or go on with the CPU"
         return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend, {"gpus": 0})
-    mend = "look at `nvidia-smi`, at the libraries of CUDA, and at CUDA_VISIBLE_DEVICES"
+    mend = (
+        "look at `nvidia-smi` (is its CUDA as new as Paddle's?), at the libraries of CUDA, and at CUDA_VISIBLE_DEVICES"
+    )
     text = f"{driver} GPU(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}"
     return Finding(FAILURE, text, mend, {"gpus": 0})
 
@@ -171,20 +148,6 @@ def memory_of_machine() -> tuple[int | None, int | None]:
             continue
         total, available = min(total, allowed), min(available, max(left, 0))
     return total, available
-
-
-def output_folder(checkup: Checkup) -> Finding:
-    """Whether SAVE can be written, and how much fits."""
-    save = Path(checkup.config.SAVE).absolute()
-    there = next(folder for folder in (save, *save.parents) if os.path.lexists(folder))
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "is no folder" if not there.is_dir() else "may not be written to"
-        return Finding(FAILURE, f"-output={save} (SAVE): {there} {why}", "choose another -output")
-    free = shutil.disk_usage(there).free / GIB
-    text, facts = f"{save}: {free:.1f} GiB free", {"free_gib": round(free, 2)}
-    if free < 1:
-        return Finding(WARNING, f"{text}: little room", "make room, or choose another -output", facts)
-    return Finding(OK, text, facts=facts)
 
 
 def each_device(checkup: Checkup) -> Finding:
@@ -228,6 +191,5 @@ CHECKS = (
     Check("versions", versions),
     Check("GPU", gpus),
     Check("memory", memory),
-    Check("output", output_folder),
     Check("devices", each_device),
 )

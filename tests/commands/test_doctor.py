@@ -13,7 +13,7 @@ from support.runs import PLAIN, TINY
 from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_data, doctor_machine
 from paddlevit_dist.debug.doctor import carried_out, carry_out
-from paddlevit_dist.debug.doctor_machine import Check, Checkup, driver_problem, memory_of_machine, output_folder
+from paddlevit_dist.debug.doctor_machine import Check, Checkup, memory_of_machine
 from paddlevit_dist.distributed import devices, plan_processes
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 
@@ -119,24 +119,6 @@ def test_samples_that_cannot_be_used_are_listed_and_the_labels_looked_at(tmp_pat
     assert any("train 3 (image 3): OSError: its disk is gone" in line for line in data.facts["unreadable"])
     assert any("train 4 (image 4): label 5 is out of range" in line for line in data.facts["unreadable"])
     assert found["labels"].status == "skipped"
-
-
-def test_the_output_folder_is_looked_at_and_left_as_it_was(tmp_path):
-    def found(save):
-        values = settings.load([PLAIN, "-dataset=digits", f"-output={save}"]).values
-        return output_folder(Checkup(values, tmp_path, MACHINE))
-
-    assert found(tmp_path / "a" / "b").facts["free_gib"] > 0 and list(tmp_path.iterdir()) == []
-    (tmp_path / "file").write_text("")
-    told = found(tmp_path / "file" / "run")
-    assert told.status == "failure" and f"{tmp_path / 'file'} is no folder" in told.text
-
-
-def test_drivers_are_judged_by_nvidias_table():
-    assert driver_problem("11.8", "470.57.02") is None
-    assert driver_problem("12.6", "535.104.05") is None
-    assert "CUDA 12.6 needs a driver from 525 on, and this is 470.57.02" in driver_problem("12.6", "470.57.02")
-    assert driver_problem("12.6", None) is None
 
 
 def test_memory_is_that_of_the_machine_or_less():

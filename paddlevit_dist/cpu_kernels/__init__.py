@@ -2,7 +2,7 @@
 
 - ``accelerate.py``: gives the layers of a model, a user's too, the fast classes of ``layers.py`` and ``blocks.py``
   where they are of exactly the classes that it lists; says when these compute, and has the switch that turns them off
-- ``functions.py``, ``branches.py``, ``cross_attention.py``, ``image_functions.py``, ``upsampling.py``,
+- ``functions.py``, ``branches.py``, ``image_functions.py``, ``upsampling.py``,
   ``volume_functions.py``: differentiable functions of layers, of whole residual branches, of attention to or of few
   tokens, on images with channels last, of maps that are enlarged, and a convolution of volumes
 - ``row_kernels.py``, ``exponential_kernels.py``, ``image_kernels.py``, ``depthwise_kernels.py``,

@@ -143,11 +143,11 @@ def _fits_reduction(x: paddle.Tensor, attention: pvt_v2.SpatialReductionAttentio
 def _reduction_attention(
     attention: pvt_v2.SpatialReductionAttention, x: paddle.Tensor, grid: tuple[int, int]
 ) -> paddle.Tensor:
-    from . import branches, cross_attention
+    from . import branches
 
     heads = branches.Heads(attention.num_heads, attention.head_dim, attention.scale)
     q, source = attention.q(x), attention._reduced(x, grid) if attention.is_reduced else x
-    return attention.dropout(attention.proj(cross_attention.attend(q, attention.kv(source), heads)))
+    return attention.dropout(attention.proj(branches.attend(q, attention.kv(source), heads)))
 
 
 @paddle.jit.not_to_static

@@ -1,7 +1,7 @@
 """Compiled loops with exponentials: GELU, and attention with its softmax.
 
 Arguments are addresses of contiguous row-major float32 arrays and their sizes; nothing is checked here. Only
-``functions.py``, ``branches.py`` and ``cross_attention.py`` call these loops. Each runs on one thread, and equal
+``functions.py`` and ``branches.py`` call these loops. Each runs on one thread, and equal
 arguments give equal bits.
 """
 

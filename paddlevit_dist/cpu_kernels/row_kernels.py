@@ -1,7 +1,7 @@
 """Compiled loops over the rows of float32 arrays: bias, layer norm, products with sums of columns, patches of images.
 
 Arguments are addresses of contiguous row-major float32 arrays and their sizes; nothing is checked here. Only
-``functions.py``, ``branches.py`` and ``cross_attention.py`` call these loops. Each runs on one thread, and equal
+``functions.py`` and ``branches.py`` call these loops. Each runs on one thread, and equal
 arguments give equal bits. A sum over many rows is formed in groups of ``_GROUP`` rows, which keeps its rounding error
 small.
 """

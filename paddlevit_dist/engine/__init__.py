@@ -5,7 +5,7 @@
 - ``steps``: one update; ``evaluation``; ``nan_guard``: what is not finite changes nothing
 - ``checkpointer``, ``resume``: what is saved, without waiting for it, and restored; ``compatibility``: whether the run
   fits a checkpoint and the other machines
-- ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``, ``settings_checks``: rules of their keys
+- ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: rules of their keys
 - ``fused_optimizers``, ``multi_tensor``: an update of all parameters at once
 - ``startup_log``: the first lines of a run
 """

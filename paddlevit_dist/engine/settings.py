@@ -1,17 +1,21 @@
 """The rules of the keys that every run reads; the keys are in ``settings.every_run``."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
 from ..checkpoint.published import published
+from ..extension import evaluated_by
+from ..runtime.errors import UserError
 from ..settings import run_length
-from ..settings.every_run import RunSettings
-from ..settings.key import COMMAND_LINE, Setting, Table
+from ..settings.every_run import RunSettings, Train
+from ..settings.key import COMMAND_LINE, ConfigView, Setting, Table, Unused, value_of
 from ..settings.section import rows
-from .settings_checks import check, unused
 
 _KEYS = {row.name: row for row in rows(RunSettings)}
+_SPLIT_NAME = re.compile(r"\w[\w.-]*")
+_LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
@@ -26,6 +30,118 @@ def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:
     is_of_recipe = model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE
     if values.EVAL and is_of_recipe and published(model.PRETRAINED) is not None:
         model.PRETRAINED = None
+
+
+def check(given: ConfigView[RunSettings]) -> list[str]:
+    """See that no two values contradict each other; returns notices.
+
+    Raises:
+        UserError: two do.
+    """
+    values = given.values
+    pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
+    if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
+        raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
+    if values.EVAL:
+        if not (pretrained or resume or evaluated_by(values)):
+            raise UserError(
+                f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
+            )
+        if pretrained and resume not in (None, "auto"):  # config.yaml of a run that was resumed says auto
+            raise UserError(
+                f"{given['MODEL.PRETRAINED']} and {given['MODEL.RESUME']}: an evaluation takes one checkpoint"
+            )
+        return []
+    if values.DATA.SPLIT != "val":
+        raise UserError(f"{given['DATA.SPLIT']}: a training evaluates on val; add -eval or leave it out")
+    if values.SAVE_PREDICTIONS:
+        raise UserError(
+            f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"
+        )
+    if values.TO_STATIC and values.TRAIN.RECOMPUTE:
+        raise UserError(
+            f"{given['TO_STATIC']} and {given['TRAIN.RECOMPUTE']}: a compiled model keeps what its backward pass "
+            "needs; keep one"
+        )
+    _check_epochs(values.TRAIN, given)
+    _check_learning_rate(values.TRAIN, given)
+    notices = []
+    if pretrained and resume:
+        notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
+    momentum = values.TRAIN.BATCH_NORM_MOMENTUM
+    if momentum is not None and momentum < _LEAST_KEPT:
+        notices.append(
+            f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: a step keeps {momentum:.3g} of the running statistics, and not "
+            "more; PyTorch counts the other way round, its 0.02 is 0.98 here"
+        )
+    return notices
+
+
+def _check_epochs(train: Train, given: ConfigView[RunSettings]) -> None:
+    epochs = given["TRAIN.NUM_EPOCHS"]
+    if train.WARMUP_STEPS is not None and train.WARMUP_EPOCHS > 0:
+        raise UserError(
+            f"{given['TRAIN.WARMUP_STEPS']} and {given['TRAIN.WARMUP_EPOCHS']}: "
+            "keep one: set WARMUP_STEPS to None or WARMUP_EPOCHS to 0"
+        )
+    if train.EPOCH_LIMITS[0] > train.EPOCH_LIMITS[1]:
+        raise UserError(f"{given['TRAIN.EPOCH_LIMITS']}: expected the smaller number first")
+    if train.NUM_SAMPLES is not None and train.WARMUP_EPOCHS >= train.EPOCH_LIMITS[0]:
+        raise UserError(f"{given['TRAIN.WARMUP_EPOCHS']}: expected fewer than {given['TRAIN.EPOCH_LIMITS']}")
+    if train.WARMUP_EPOCHS >= train.NUM_EPOCHS:
+        raise UserError(f"{given['TRAIN.WARMUP_EPOCHS']}: expected fewer than {epochs}")
+    if train.LAST_EPOCH >= train.NUM_EPOCHS:
+        raise UserError(f"{given['TRAIN.LAST_EPOCH']}: expected fewer than {epochs}, or nothing is left to train")
+    if train.STOP_AFTER_EPOCH is not None and train.STOP_AFTER_EPOCH > train.NUM_EPOCHS:
+        raise UserError(f"{given['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
+
+
+def _check_learning_rate(train: Train, given: ConfigView[RunSettings]) -> None:
+    base = given["TRAIN.BASE_LR"]
+    schedule = train.LR_SCHEDULER.NAME
+    if (train.WARMUP_EPOCHS or train.WARMUP_STEPS) and train.WARMUP_START_LR > train.BASE_LR:
+        raise UserError(f"{given['TRAIN.WARMUP_START_LR']}: expected at most {base}: a warm-up rises to it")
+    if schedule in ("cosine", "poly") and train.END_LR > train.BASE_LR:
+        raise UserError(f"{given['TRAIN.END_LR']}: expected at most {base}: {schedule} falls from it")
+    if schedule == "step":
+        milestones = train.LR_SCHEDULER.MILESTONES
+        if not milestones or milestones != sorted(set(milestones)):
+            raise UserError(
+                f"{given['TRAIN.LR_SCHEDULER.MILESTONES']}: expected rising epochs for step, such as [30, 60]"
+            )
+
+
+_OF_WARM_UPS = "TRAIN.WARMUP_EPOCHS", "TRAIN.WARMUP_STEPS", "TRAIN.WARMUP_START_LR"
+_READ_BY = (  # keys, the key that chooses who reads them, and its values with which somebody does
+    (("TRAIN.OPTIMIZER.EPS", "TRAIN.OPTIMIZER.BETAS"), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam")),
+    (("TRAIN.OPTIMIZER.MOMENTUM", "TRAIN.OPTIMIZER.DAMPENING"), "TRAIN.OPTIMIZER.NAME", ("SGD",)),
+    (("TRAIN.LR_SCHEDULER.MILESTONES", "TRAIN.LR_SCHEDULER.GAMMA"), "TRAIN.LR_SCHEDULER.NAME", ("step",)),
+    (("TRAIN.LR_SCHEDULER.POWER",), "TRAIN.LR_SCHEDULER.NAME", ("poly",)),
+    (("TRAIN.END_LR",), "TRAIN.LR_SCHEDULER.NAME", ("cosine", "poly")),
+    (_OF_WARM_UPS, "TRAIN.LR_SCHEDULER.NAME", ("cosine", "constant", "step", "poly")),
+)
+
+
+def unused(given: ConfigView[RunSettings]) -> Iterator[Unused]:
+    """The keys that a run with these values does not read."""
+    values, train = given.values, given.values.TRAIN
+    for names, chooser, readers in _READ_BY:
+        if value_of(values, chooser) not in readers:
+            yield Unused(names, chooser, f"it is for {' and '.join(readers)}, and {{}}")
+    if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
+        reason = "it dampens the momentum of SGD, and {}"
+        yield Unused(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", reason)
+    if not train.PATIENCE:
+        yield Unused(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for ending early, and {}")
+    if "TRAIN.NUM_SAMPLES" not in given:
+        yield Unused(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
+    if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):
+        steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
+        yield Unused(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
+    if not train.MODEL_EMA:
+        yield Unused(("TRAIN.MODEL_EMA_DECAY",), "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
+    if not (values.AMP or values.EVAL_AMP):
+        yield Unused(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
 
 
 TABLE = Table(

@@ -11,7 +11,7 @@ from paddlevit_dist.images.detection.evaluation.yolo_results import read_yolo
 from paddlevit_dist.points import scored_scenes
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.volumes.landmarks.dataset import scored as scored_landmarks
+from paddlevit_dist.volumes.landmarks import scored as scored_landmarks
 
 _CLASSES = ["cat", "dog", "hen"]
 

@@ -20,17 +20,24 @@ _EXTENSIONS = "cpu_kernels debug report export compare leakage intervals metrics
 # Lines of Python: the aim, and what nothing may pass meanwhile: it is lowered by whoever cuts, and never raised without
 # something that goes in the same commit.
 LINES = {
-    "driver": (
-        _DRIVER,
-        17_000,
-        23_270,
-    ),  # 65 of them: former names of packages and of a task's methods, which keep working
-    "images": ("images", 19_500, 23_190),
-    "points": ("points", 10_800, 12_020),
-    "volumes": ("volumes", 5_600, 6_390),
+    "driver": (_DRIVER, 17_000, 23_205),
+    "images": ("images", 19_500, 23_060),
+    "points": ("points", 10_800, 11_960),
+    "volumes": ("volumes", 5_600, 6_320),
     "extensions, metrics, losses": (_EXTENSIONS, 10_500, 13_360),
 }
 PACKAGE_LINES, PACKAGE_FILES = (62_000, 78_175), (380, 467)
+# Lines above a bar, each with its reason.
+EXCEPTIONS = {
+    "lines: driver": [
+        (65, "former names of packages, classes and a task's methods, which go on until the next release"),
+        (140, "the keys of every run are typed classes, and so is what makes their rows: settings/section.py"),
+        (100, "what an extension may add is a class with types: extension.py"),
+    ],
+    "lines: extensions, metrics, losses": [(205, "each extension is a class with typed methods, no table of strings")],
+    "lines: package": [(220, "types of keys and of extensions, less what they and other cuts made shorter")],
+    "lines: tests": [(130, "annotations of keys and the rows that follow; names of before")],
+}
 SMALL_FILES = (30, 30)  # below 60 lines, but for those that say what a package holds
 TEST_LINES = (43_000, 56_480)
 PAGES_KB = (260, 345)  # English, written by hand
@@ -97,13 +104,15 @@ def sizes() -> list[tuple[str, int, int, int]]:
     small = [lines for file, lines in lengths.items() if lines < 60 and not file.endswith("__init__.py")]
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     kilobytes = sum(page.stat().st_size for page in pages if page.stem not in ("CHANGELOG", "README_cn")) // 1000
-    return [
-        *rows,
+    rows += [
         ("lines: package", sum(lengths.values()), *PACKAGE_LINES),
         ("files: package", len(lengths), *PACKAGE_FILES),
         ("files below 60 lines", len(small), *SMALL_FILES),
         ("lines: tests", sum(map(length, (ROOT / "tests").rglob("*.py"))), *TEST_LINES),
         ("kB: English pages", kilobytes, *PAGES_KB),
+    ]
+    return [
+        (name, size, aim, most + sum(lines for lines, _ in EXCEPTIONS.get(name, []))) for name, size, aim, most in rows
     ]
 
 
@@ -113,6 +122,8 @@ def report() -> bool:
     print(f"{'':36}{'now':>8}{'aim':>9}{'at most':>9}")
     for name, size, aim, most in rows:
         print(f"{name:36}{size:8,}{aim:9,}{most:9,}{'  too large' if size > most else ''}")
+        for lines, why in EXCEPTIONS.get(name, []):
+            print(f"{'':36}{'':17}{lines:9,}  {why}")
     return all(size <= most for _, size, _, most in rows)
 
 

@@ -36,7 +36,7 @@ EXCEPTIONS = {
     ],
     "lines: extensions, metrics, losses": [(205, "each extension is a class with typed methods, no table of strings")],
     "lines: package": [(220, "types of keys and of extensions, less what they and other cuts made shorter")],
-    "lines: tests": [(130, "annotations of keys and the rows that follow; names of before")],
+    "lines: tests": [(160, "annotations of keys and the rows that follow; names of before; a signal amid a meeting")],
 }
 SMALL_FILES = (30, 30)  # below 60 lines, but for those that say what a package holds
 TEST_LINES = (43_000, 56_480)

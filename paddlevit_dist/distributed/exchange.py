@@ -18,6 +18,7 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
+from ..runtime import signals
 from ..runtime.errors import UserError
 from . import rendezvous, secret, status, world
 from .failures import PeerGone
@@ -69,8 +70,13 @@ class Network:
             raise UserError(secret.disagreement(self._rank, others))
         secret.begin_session(*(nonce for _, nonce in hellos))
 
+    def _ask_store(self, method: str, *arguments: Any) -> Any:
+        """Signals wait meanwhile: Paddle takes a system call that one interrupts for the loss of the connection."""
+        with signals.held():
+            return getattr(self.store, method)(*arguments)
+
     def _add(self, name: str, number: int) -> int:
-        return self.store.add(key_name(_PREFIX + name), number)
+        return self._ask_store("add", key_name(_PREFIX + name), number)
 
     def post(self, number: int) -> None:
         """Publish a number to all ranks, replacing the last one. Main process only."""
@@ -137,7 +143,7 @@ class Network:
     def _ended(self) -> list[int]:
         """Ranks of this machine whose process has ended, of those that have met."""
         if self._meetings > 1 and not self._processes:
-            self._processes = [self.store.get(self._process_key(rank)).decode() for rank in range(self._size)]
+            self._processes = [self._ask_store("get", self._process_key(rank)).decode() for rank in range(self._size)]
         return [rank for rank, process in enumerate(self._processes) if _has_ended(process)]
 
     def _see_that_they_live(self, expected: int) -> None:

@@ -1,7 +1,10 @@
 """Collectives, whoever started the processes, and when things go wrong."""
 
 import json
+import os
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -111,3 +114,32 @@ def test_ranks_in_quick_succession_never_read_a_message_too_early_or_too_late(se
 def test_ranks_meet_two_updates_after_the_main_process_has_announced_it(seen):
     """What would take the place of an announcement too early is left out."""
     assert [of_rank["agreed"] for of_rank in seen] == [[3, 5, 7, 9]] * RANKS
+
+
+def meet_amid_signals(number: int) -> int:
+    """Meet so often while this process gets one signal after another; returns how many came."""
+    from paddlevit_dist.runtime import signals
+
+    signals.note_only()
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.is_set():
+            before = signals._state.saves
+            os.kill(os.getpid(), signal.SIGUSR1)
+            while signals._state.saves == before and not ended.is_set():
+                os.sched_yield()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    for _ in range(number):
+        paddlevit_dist.barrier()
+    ended.set()
+    sender.join()
+    return signals._state.saves
+
+
+def test_a_signal_amid_a_meeting_ends_nothing():
+    """Paddle's store takes an interrupted system call for the loss of its connection."""
+    came = succeeded(run_workers("distributed.test_exchange:meet_amid_signals", 100, processes=2, timeout=60)).results
+    assert len(came) == 2 and min(came) > 20

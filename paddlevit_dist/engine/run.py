@@ -254,12 +254,5 @@ class Run:
 class Trainer(Run):
     """``Run`` by its former name, which has "observers" for callbacks."""
 
-    def __init__(
-        self,
-        config: RunSettings,
-        task: Task,
-        datasets: dict[str, Any],
-        notices: Sequence[str] = (),
-        observers: Sequence[Any] = (),
-    ) -> None:
+    def __init__(self, config: Any, task: Task, datasets: Any, notices: Any = (), observers: Any = ()) -> None:
         super().__init__(config, task, datasets, notices, observers)

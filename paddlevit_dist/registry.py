@@ -5,6 +5,7 @@ is requested. A subject whose folder has been deleted takes its names along.
 """
 
 import difflib
+import functools
 import multiprocessing
 import os
 import sys
@@ -347,13 +348,14 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
         chosen = list(OWN)
         tables = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
     tables += [table for kind, name in chosen for table in own_tables(kind, name or "")]
-    return list(dict.fromkeys([*tables_of_every_run(), *map(_table, tables)]))
+    return list(dict.fromkeys([*tables_of_every_run(), *map(_table, dict.fromkeys(tables))]))
 
 
-def tables_of_every_run() -> list[Any]:
+@functools.cache
+def tables_of_every_run() -> tuple[Any, ...]:
     """The engine's key table, and those of the extensions that are there."""
     of_extensions = [table for one in extensions() for table in one.settings()]
-    return [imported("paddlevit_dist.engine.settings:TABLE"), *of_extensions]
+    return (imported("paddlevit_dist.engine.settings:TABLE"), *of_extensions)
 
 
 def own_tables(kind: str, name: str) -> list[Any]:

@@ -220,7 +220,8 @@ def measure_parts(group: Group, way: str, data: Any) -> dict[str, list[float]]:
     """Seconds of the parts of a gathering; what is left over is mostly copying."""
     from paddle import distributed as dist
 
-    from paddlevit_dist.distributed import collectives, secret
+    from paddlevit_dist.distributed import collectives
+    from paddlevit_dist.launch import secret
 
     rounds_of_parts: list[dict[str, float]] = []
     for _ in range(ROUNDS):
@@ -376,7 +377,7 @@ def main() -> None:
 def run_workers(start: str, ranks: int, folder: str) -> None:
     """Start the ranks in one of the two ways."""
     if start == "launcher":
-        from paddlevit_dist.distributed import launch_workers, plan_processes
+        from paddlevit_dist.launch import launch_workers, plan_processes
 
         launch_workers(work, (folder,), plan_processes(ranks))
     else:

@@ -19,7 +19,7 @@ from typing import NamedTuple, TextIO
 import rounds
 from smallest import SHALLOW, sized
 
-from paddlevit_dist.distributed import devices
+from paddlevit_dist.launch import devices
 
 BATCH_SIZE = sized(8, 1)
 MOST_ROUNDS, FEWEST_ROUNDS = sized((11, 3), (1, 1))

@@ -23,8 +23,8 @@ from rounds import ROOT, Spread
 from smallest import sized
 
 from paddlevit_dist import settings as configuration
-from paddlevit_dist.distributed import launch_workers, plan_processes
-from paddlevit_dist.distributed.devices import count_gpus
+from paddlevit_dist.launch import launch_workers, plan_processes
+from paddlevit_dist.launch.devices import count_gpus
 from paddlevit_dist.tasks.dataset import Samples
 
 WARM_UP_ROUNDS = 1

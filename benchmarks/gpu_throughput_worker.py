@@ -85,7 +85,7 @@ def words_of(options: dict[str, Any], precision: str, drops: bool) -> list[str]:
 def work(kind: str, address: str, precision: str, options: dict[str, Any], folder: str) -> None:
     """Every process of a Paddle contender."""
     from paddlevit_dist import rank, settings
-    from paddlevit_dist.distributed import gpu
+    from paddlevit_dist.launch import gpu
     from paddlevit_dist.logging.record import make_folder
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
@@ -115,8 +115,8 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     import paddle
 
     from paddlevit_dist import world_size
-    from paddlevit_dist.distributed import gpu
     from paddlevit_dist.engine.precision import Precision
+    from paddlevit_dist.launch import gpu
     from paddlevit_dist.tasks.task import make_task
 
     paddle.seed(0)
@@ -260,7 +260,7 @@ def main(kind: str, address: str, precision: str, given: str) -> None:
     if kind == TIMM:
         timm_loop(address, precision, options)
         return
-    from paddlevit_dist.distributed import launch_workers, plan_processes
+    from paddlevit_dist.launch import launch_workers, plan_processes
 
     plan = plan_processes(options["processes"])
     launch_workers(work, (kind, address, precision, options, f"{address}.run"), plan)

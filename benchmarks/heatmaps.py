@@ -240,7 +240,7 @@ def measure_memory(size: int) -> None:
 def train_epochs(label: str, processes: int, output: str) -> None:
     """Two epochs of phantoms (run in new processes)."""
     from paddlevit_dist import settings
-    from paddlevit_dist.distributed import launch_workers, plan_processes
+    from paddlevit_dist.launch import launch_workers, plan_processes
     from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
     arguments = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", f"-output={output}", f"-batch_size={4 // processes}"]

@@ -73,7 +73,7 @@ def inject(phase: str, way: str, marker: str) -> None:
 
 def _inject_into_workers() -> None:
     """A worker knows its rank only when it joins the group, so this is where the fault is put in place."""
-    from paddlevit_dist.distributed import rendezvous
+    from paddlevit_dist.launch import rendezvous
 
     join_group = rendezvous.join_group
     phase, rank, way, marker = os.environ[VARIABLE].split(" ", 3)

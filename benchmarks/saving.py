@@ -26,7 +26,7 @@ from rounds import ROOT, Spread
 from smallest import sized
 
 from paddlevit_dist import settings as configuration
-from paddlevit_dist.distributed import launch_workers, plan_processes
+from paddlevit_dist.launch import launch_workers, plan_processes
 
 WARM_UP_ROUNDS = 1
 BEFORE = sized(6, 1)  # updates that nothing disturbs

@@ -113,7 +113,7 @@ def our_answer(name: str, batch: int, trains: bool) -> Answer:
 
     from paddlevit_dist import create_model
     from paddlevit_dist.distributed import data_parallel
-    from paddlevit_dist.distributed.rendezvous import join_group
+    from paddlevit_dist.launch.rendezvous import join_group
 
     join_group(uses_gpu=False, spawned=False)
     images, labels = (paddle.to_tensor(x) for x in random_images(batch, int(os.environ.get("PADDLE_TRAINER_ID", "0"))))

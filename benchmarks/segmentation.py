@@ -57,7 +57,7 @@ def our_step(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
 
     from paddlevit_dist import create_model
     from paddlevit_dist.distributed import data_parallel
-    from paddlevit_dist.distributed.rendezvous import join_group
+    from paddlevit_dist.launch.rendezvous import join_group
     from paddlevit_dist.losses import resized_cross_entropy
 
     join_group(uses_gpu=False, spawned=False)

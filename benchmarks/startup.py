@@ -25,7 +25,7 @@ import rounds
 from rounds import ROOT, Spread
 from smallest import sized
 
-from paddlevit_dist.distributed import tuning
+from paddlevit_dist.launch import tuning
 
 RECIPE = ROOT / "configs" / "vit_digits.yaml"
 ROUNDS = 7

@@ -117,7 +117,7 @@ def main() -> None:
     if arguments.work is None:
         measure(arguments.cores, arguments.rounds)
         return
-    from paddlevit_dist.distributed import launch_workers, plan_processes
+    from paddlevit_dist.launch import launch_workers, plan_processes
 
     launch_workers(work, (arguments.work,), plan_processes(arguments.cores))
 

@@ -19,7 +19,7 @@ from rounds import ROOT, Spread
 from smallest import sized
 
 from paddlevit_dist import settings as configuration
-from paddlevit_dist.distributed import launch_workers, plan_processes, status
+from paddlevit_dist.launch import launch_workers, plan_processes, status
 
 BLOCK_UPDATES, BLOCKS, CALLS = sized((5, 44, 4_000), (1, 12, 40))
 BATCH = 32  # per process

@@ -383,7 +383,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows = {name: row for name, row in ROWS.items() if not options.words or any(w in name for w in options.words)}
     if not rows:
         raise SystemExit(f"no row is called {options.words}; there are: {', '.join(ROWS)}")
-    from paddlevit_dist.distributed.devices import count_gpus
+    from paddlevit_dist.launch.devices import count_gpus
 
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ends the row at hand, too
     if options.on_cpu:

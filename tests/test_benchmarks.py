@@ -236,7 +236,7 @@ def test_the_clock_waits_for_the_gpu_of_the_framework_that_is_loaded(monkeypatch
 def test_what_measures_processors_stops_where_paddle_would_use_a_gpu(monkeypatch, capsys):
     import rounds
 
-    from paddlevit_dist.distributed import devices
+    from paddlevit_dist.launch import devices
 
     monkeypatch.setattr(devices, "count_gpus", lambda: 1)
     with pytest.raises(SystemExit, match="^this measures processors; hide the GPUs: CUDA_VISIBLE_DEVICES= python "):

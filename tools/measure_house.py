@@ -14,7 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "paddlevit_dist"
 
-_DRIVER = "engine distributed runtime settings registry.py other_names.py plugins.py models.py __main__.py __init__.py"
+_DRIVER = (
+    "engine launch distributed runtime settings registry.py other_names.py plugins.py models.py __main__.py __init__.py"
+)
 _DRIVER += " extension.py checkpoint data logging tasks inference commands"
 _EXTENSIONS = "cpu_kernels debug report export compare leakage intervals metrics losses.py"
 # Lines of Python: the aim, and what nothing may pass meanwhile: it is lowered by whoever cuts, and never raised without

@@ -34,7 +34,7 @@ def run(words: list[str]) -> None:
     _require_inputs(options.inputs)
     signals.expect(training=False)
 
-    from ..distributed import devices, tuning
+    from ..launch import devices, tuning
 
     requested = -1 if options.ngpus is None else options.ngpus
     devices.require_sound_variables(requested)
@@ -42,10 +42,10 @@ def run(words: list[str]) -> None:
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
 
-    from ..distributed import plan_processes
     from ..inference.rows import ABOUT, UNREADABLE
     from ..inference.trained import open_source
-    from ..logging.lock import own
+    from ..launch import plan_processes
+    from ..launch.lock import own
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
@@ -148,9 +148,9 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     """Find the inputs, start the workers, and write the tables; the main process holds the folder."""
     import numpy as np
 
-    from ..distributed import launch_workers
     from ..inference import rows
     from ..inference.predictor import predicted, prepared_task
+    from ..launch import launch_workers
     from ..logging.heartbeat import Heartbeat
     from ..logging.progress import write_line
 

@@ -17,8 +17,8 @@ _MOST_REMARKS = 5
 def run_images(words: list[str]) -> None:
     """``prepare images IN [OUT]``. Exits with code 1 if a check finds unreadable images, and with 130 on
     Ctrl-C."""
-    from ..distributed.leftovers import working_folder
     from ..images.prepare.source import open_input
+    from ..launch.leftovers import working_folder
 
     options = _image_options(words)
     try:
@@ -281,7 +281,7 @@ def _folder(options: Namespace) -> str:
 
 def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     """Prepare the scenes with these ``Choices``; exit with code 130 on Ctrl-C."""
-    from ..distributed.leftovers import working_folder
+    from ..launch.leftovers import working_folder
     from ..points.data.scannet_classes import CLASS_NAMES
     from ..points.data.scene_store import SPLITS
     from ..points.prepare.formats import reader_of

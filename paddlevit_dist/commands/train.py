@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> None:
     is_training = not (run.values.EVAL or other)
     signals.expect(training=is_training and not run.show)
 
-    from ..distributed import devices, tuning
+    from ..launch import devices, tuning
 
     devices.require_sound_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
@@ -45,9 +45,9 @@ def run(arguments: list[str]) -> None:
         other.run_job(run)
         return
 
-    from ..distributed import plan_processes
-    from ..distributed.rendezvous import failures_told
-    from ..logging.lock import own
+    from ..launch import plan_processes
+    from ..launch.lock import own
+    from ..launch.rendezvous import failures_told
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
@@ -99,7 +99,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
     """Read the datasets and start the workers; this process holds the folder."""
     from ..checkpoint.finding import another_run, holds_any
     from ..checkpoint.store import remove_leftovers
-    from ..distributed import launch_workers
+    from ..launch import launch_workers
     from ..logging.callbacks import callbacks_of
     from ..logging.heartbeat import Heartbeat
     from ..logging.progress import write_line

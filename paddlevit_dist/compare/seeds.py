@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ..distributed import devices, plan_processes, tuning
-from ..logging.lock import own
+from ..launch import devices, plan_processes, tuning
+from ..launch.lock import own
 from ..logging.progress import write_line
 from ..logging.record import SEEDS, output_folder, recorded_events
 from ..runtime import signals

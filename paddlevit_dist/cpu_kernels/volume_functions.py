@@ -11,7 +11,7 @@ import paddle
 from numba.extending import register_jitable
 from paddle.autograd import PyLayer
 
-from ..distributed.tuning import one_thread_here
+from ..launch.tuning import one_thread_here
 from ..runtime.compiled import compiled
 from .functions import address, chosen, differentiable, wanted, with_graph
 from .intrinsics import floats_at, multiply

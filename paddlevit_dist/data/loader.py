@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..distributed import LeftEarly, rank, status, tuning, world_size
-from ..distributed.devices import cpu_cores, default_workers
-from ..distributed.failures import end_process, why_killed
-from ..distributed.launch import die_with_parent
-from ..distributed.leftovers import require_semaphores
-from ..distributed.watchdog import Process
+from ..distributed import LeftEarly, rank, world_size
+from ..launch import status, tuning
+from ..launch.devices import cpu_cores, default_workers
+from ..launch.failures import end_process, why_killed
+from ..launch.leftovers import require_semaphores
+from ..launch.spawn import die_with_parent
+from ..launch.watchdog import Process
 from ..runtime import ending, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings

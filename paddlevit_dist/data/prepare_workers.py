@@ -12,8 +12,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..distributed.launch import die_with_parent
-from ..distributed.leftovers import named_semaphores
+from ..launch.leftovers import named_semaphores
+from ..launch.spawn import die_with_parent
 from ..runtime.errors import UserError
 
 _stopping: Any = None  # in a worker: an event that says to stop at the next item

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..distributed import leftovers
+from ..launch import leftovers
 from ..runtime.errors import UserError
 
 FOLDER = leftovers.SHARED_MEMORY

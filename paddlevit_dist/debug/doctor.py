@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import settings as configuration
-from ..distributed import devices, leftovers, tuning
+from ..launch import devices, leftovers, tuning
 from ..runtime import signals
 from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import one_line
@@ -41,7 +41,7 @@ def run(arguments: list[str]) -> None:
     if devices.is_launched():
         raise UserError("doctor starts its own processes: run it without Paddle's launcher")
     tuning.restart_with_environment(values.NGPUS, values.CPU_TUNING)
-    from ..distributed import plan_processes
+    from ..launch import plan_processes
 
     looks_at_data = command.cfg is not None or any(s.name not in _OF_THE_MACHINE for s in command.settings)
     checks = [*doctor_machine.CHECKS, *(doctor_data.CHECKS if looks_at_data else ())]

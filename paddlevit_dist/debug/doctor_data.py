@@ -133,7 +133,7 @@ def labels(checkup: Checkup) -> Finding:
 def step(checkup: Checkup) -> Finding:
     """Some updates on all devices with one batch of the configuration: the loss of untrained weights, of a classifier
     near ln(classes), and whether it falls; time and memory."""
-    from ..distributed.launch import launch_workers
+    from ..launch.spawn import launch_workers
 
     config, plan = changed(checkup.config, {**_OFF, "SAVE": str(checkup.folder)}), checkup.plan
     target = checkup.folder / "step.json"

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..distributed import devices, gpu, tuning
+from ..launch import devices, gpu, tuning
 from ..runtime import limits
 from ..settings.every_run import RunSettings
 
@@ -153,7 +153,7 @@ def memory_of_machine() -> tuple[int | None, int | None]:
 def each_device(checkup: Checkup) -> Finding:
     """Processes as a training has them: each starts, computes a product of matrices that is right and the same each
     time, and they add and agree."""
-    from ..distributed.launch import launch_workers
+    from ..launch.spawn import launch_workers
 
     plan, target = checkup.plan, checkup.folder / "devices.json"
     arguments = (checkup.config.TRAIN.TF32, checkup.config.DETERMINISTIC, str(target))

@@ -19,19 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..distributed import (
-    all_gather,
-    has_batch_norm,
-    is_main,
-    launch_workers,
-    plan_processes,
-    running_statistics,
-    world_size,
-)
+from ..distributed import all_gather, has_batch_norm, is_main, running_statistics, world_size
 from ..engine import gpu_memory
 from ..engine.nan_guard import SkippedUpdates
 from ..engine.run import Run
 from ..engine.steps import accumulation_groups
+from ..launch import launch_workers, plan_processes
 from ..logging.progress import write_line
 from ..logging.record import RunRecord
 from ..registry import derived

@@ -1,11 +1,7 @@
-"""Processes, devices and all communication between them: the only package that imports ``paddle.distributed``.
+"""All that ranks say to one another. Only this package and ``launch`` import ``paddle.distributed``.
 
 Importing this package does not import Paddle; each name below loads its module on first use.
 
-- ``devices``, ``tuning``, ``gpu``: how many processes there are, and what each starts with
-- ``launch``, ``payload``, ``failures``, ``leftovers``: a parent starts workers, and learns how they end
-- ``rendezvous``, ``secret``: ranks meet, and know one another
-- ``status``, ``watchdog``, ``group_watch``: what each rank does, and who notices that one does nothing any more
 - ``exchange``, ``collectives``, ``world``: messages between ranks
 - ``wrapping``, ``batch_norm``: the data-parallel model; ``stops``: all ranks stop, or save, at the same update
 """
@@ -33,9 +29,8 @@ _NAMES = {
     "data_parallel": "wrapping",
     "recompute_layers": "wrapping",
     "synchronise_only_last": "wrapping",
-    "launch_workers": "launch",
-    "plan_processes": "devices",
-    "ProcessPlan": "devices",
+    "launch_workers": ".launch.spawn",  # the former place of this and the next
+    "plan_processes": ".launch.devices",
     "is_main": "world",
     "rank": "world",
     "LeftEarly": "stops",

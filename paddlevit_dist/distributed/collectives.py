@@ -16,7 +16,8 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from . import secret, status, world
+from ..launch import secret, status
+from . import world
 from .exchange import Network
 
 _REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries travel together in one gather and are summed by each rank

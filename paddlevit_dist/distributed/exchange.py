@@ -18,11 +18,12 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
+from ..launch import rendezvous, secret, status
+from ..launch.failures import PeerGone
+from ..launch.secret import key_name
 from ..runtime import signals
 from ..runtime.errors import UserError
-from . import rendezvous, secret, status, world
-from .failures import PeerGone
-from .secret import key_name
+from . import world
 
 Message = bytes | memoryview
 Reader = Callable[[int, Any], Any]  # takes a rank and its message, a buffer that is only valid during the call

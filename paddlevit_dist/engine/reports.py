@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.loader import Loader
 from ..distributed import is_main, world_size
-from ..distributed.devices import cpu_cores
+from ..launch.devices import cpu_cores
 from ..logging.callbacks import Callback, Update, ends_of
 from ..logging.meters import DataWaitHint, Meters, memory_mib
 from ..logging.progress import Field, Progress, fields_of

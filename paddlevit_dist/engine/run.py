@@ -13,7 +13,6 @@ from ..data.sampler import TrainingSampler
 from ..distributed import (
     batch_norm_kind,
     data_parallel,
-    gpu,
     has_batch_norm,
     is_main,
     rank,
@@ -22,6 +21,7 @@ from ..distributed import (
     world_size,
 )
 from ..extension import evaluated_by, extensions
+from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, Callbacks, callbacks_of
 from ..logging.heartbeat import Heartbeat
 from ..logging.record import RunRecord

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import paddle
 
 from ..checkpoint.load import statistics_in
-from ..distributed import gpu, tuning, world_size
+from ..distributed import world_size
 from ..extension import evaluated_by
+from ..launch import gpu, tuning
 from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import package_of

@@ -14,10 +14,10 @@ from ..distributed import (
     meet,
     rank,
     running_statistics,
-    status,
     synchronise_only_last,
     world_size,
 )
+from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
 from ..tasks.task import Number, Step, Task, Term

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..distributed import gpu
+from ..launch import gpu
 from ..runtime.errors import UserError
 from ..runtime.printing import kept_from_terminal, shortened
 from ..runtime.transfers import is_on_gpu, read, to_device

@@ -8,10 +8,11 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ..distributed import all_gather, gpu, reduce_dict
+from ..distributed import all_gather, reduce_dict
 from ..engine.compatibility import Change, judge_changes, shown
 from ..engine.run import Run, build_model
 from ..inference.evaluation import load_trained
+from ..launch import gpu
 from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu

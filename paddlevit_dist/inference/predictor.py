@@ -14,9 +14,10 @@ import paddle
 
 from ..data.loader import Loader, loader_of
 from ..data.sampler import EvaluationSampler
-from ..distributed import LeftEarly, gpu, is_main, rank, world_size
-from ..distributed.devices import cpu_cores, default_workers
+from ..distributed import LeftEarly, is_main, rank, world_size
 from ..engine.precision import EvaluationPrecision
+from ..launch import gpu
+from ..launch.devices import cpu_cores, default_workers
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import Progress, write_line
 from ..runtime import signals

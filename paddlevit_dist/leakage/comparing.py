@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from ..distributed.devices import cpu_cores
+from ..launch.devices import cpu_cores
 from ..logging.progress import Progress
 from ..runtime.compiled import compiled
 

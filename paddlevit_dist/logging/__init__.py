@@ -1,6 +1,5 @@
 """What a run reports, on the terminal and in files.
 
-- ``lock``: one run at a time in an output folder
 - ``record``: the output folder, ``log.txt``, ``run.json``, ``metrics.jsonl``; what of it a resumed run repeats
 - ``meters``: windowed sums over all ranks, memory, waiting for data
 - ``progress``: the bar, and the values below it; ``heartbeat``: signs of life while nothing moves

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..distributed import status
+from ..launch import status
 from ..runtime.compiled import being_compiled
 from . import progress
 

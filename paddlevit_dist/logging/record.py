@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..launch.lock import FILE as LOCK
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from ..runtime.files import atomic_file, told_if_not_written
 from ..runtime.text_files import parse_json
 from ..settings.every_run import RunSettings
-from .lock import FILE as LOCK
 from .progress import write_line
 
 METRICS = "metrics.jsonl"
@@ -100,7 +100,7 @@ def versions() -> dict[str, str]:
 
 def surroundings() -> dict[str, Any]:
     """This process's command line, versions and machine."""
-    from ..distributed import tuning
+    from ..launch import tuning
 
     return {
         "command": printing.without_credentials(shlex.join([sys.executable, *sys.argv])),

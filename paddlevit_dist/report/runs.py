@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..logging.lock import is_running
+from ..launch.lock import is_running
 from ..logging.record import FOUND_LATER, METRICS, recorded_events
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line

@@ -14,7 +14,7 @@ def lazy_names(
 
     Args:
         package: its ``__name__``.
-        modules: name -> submodule that defines it.
+        modules: name -> submodule that defines it; with a dot before it, one beside the package.
         renamed: former name, which goes on with a note -> name of today; the submodule has both.
     """
 
@@ -24,7 +24,7 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if now != name:
             warnings.warn(f"{package}.{name} is {package}.{now} now: use that", FutureWarning, stacklevel=2)
-        return getattr(importlib.import_module(f"{package}.{modules[now]}"), name)
+        return getattr(importlib.import_module(f".{modules[now]}", package), name)
 
     return get, lambda: sorted(modules)
 

@@ -204,8 +204,6 @@ def install() -> None:
         _ignored.update(number for number in _ALL if signal.getsignal(number) is signal.SIG_IGN)
         if not os.environ.get(_STARTED, "").startswith((f"{os.getpid()} ", f"{os.getppid()} ")):
             os.environ[_STARTED] = f"{os.getpid()} {time.time()}"
-        if not any(isinstance(finder, _AroundPaddle) for finder in sys.meta_path):
-            sys.meta_path.insert(0, _AroundPaddle())
     for number in _ALL:
         signal.signal(number, signal.SIG_IGN if number in _ignored else _handle)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
@@ -226,6 +224,17 @@ def installed() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         _state.__init__()  # type: ignore[misc]
+
+
+def import_paddle() -> None:
+    """Import Paddle, which takes SIGTERM for itself, while signals wait, and handle them again.
+
+    NumPy comes with it: threads that it starts now leave signals to the main thread for good, so that they do wait."""
+    with held():
+        import paddle  # noqa: F401
+
+        if _state.installed:
+            install()
 
 
 def ignore_all() -> None:
@@ -345,40 +354,6 @@ def _started() -> float:
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
-
-
-class _AroundPaddle:
-    """Lets signals wait while Paddle is imported, which takes SIGTERM for itself, and handles them again afterwards.
-
-    Also while numpy is: its threads then leave signals to the main thread for good, so that they do wait."""
-
-    _NAMES = ("numpy", "paddle")
-
-    def __init__(self) -> None:
-        self._is_searching = False
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in self._NAMES or self._is_searching:
-            return None
-        import importlib.util
-
-        self._is_searching = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._is_searching = False
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def execute_undisturbed(module: Any) -> None:
-            with held():
-                execute(module)
-                if _state.installed:
-                    install()
-
-        spec.loader.exec_module = execute_undisturbed  # type: ignore[method-assign]
-        return spec
 
 
 def _begin_child() -> None:

@@ -7,7 +7,7 @@ from support.processes import run_main
 from support.runs import DIGITS, contents, refused
 
 from paddlevit_dist import UserError
-from paddlevit_dist.distributed import devices, plan_processes
+from paddlevit_dist.launch import devices, plan_processes
 
 
 def words(value):

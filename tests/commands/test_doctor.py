@@ -14,8 +14,8 @@ from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_data, doctor_machine
 from paddlevit_dist.debug.doctor import carried_out, carry_out
 from paddlevit_dist.debug.doctor_machine import Check, Checkup, memory_of_machine
-from paddlevit_dist.distributed import devices, plan_processes
 from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.launch import devices, plan_processes
 
 MACHINE = devices.ProcessPlan(1, False, False, [])
 

@@ -3,7 +3,7 @@
 import sys
 
 from paddlevit_dist.__main__ import main
-from paddlevit_dist.distributed import devices
+from paddlevit_dist.launch import devices
 
 devices.count_gpus = lambda: 4
 sys.exit(main(sys.argv[1:]))

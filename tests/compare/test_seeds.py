@@ -13,7 +13,7 @@ from support.processes import ended_by_itself, run_command, run_main, start_comm
 from support.runs import DIGITS, events, refused, well
 
 from paddlevit_dist.compare import seeds
-from paddlevit_dist.distributed import devices
+from paddlevit_dist.launch import devices
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.settings.command_line import without

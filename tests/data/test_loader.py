@@ -10,7 +10,7 @@ from paddle.io.dataloader import dataloader_iter
 
 from paddlevit_dist.data.loader import Loader, SampleFailure
 from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
-from paddlevit_dist.distributed.devices import default_workers
+from paddlevit_dist.launch.devices import default_workers
 from paddlevit_dist.runtime.errors import UserError
 
 

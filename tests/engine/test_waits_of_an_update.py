@@ -13,12 +13,12 @@ from support.small_runs import TINY
 from support.waits import counted_waits
 
 from paddlevit_dist import settings
-from paddlevit_dist.distributed import status
 from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.nan_guard import SkippedUpdates, TensorCopies
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import Updater
+from paddlevit_dist.launch import status
 from paddlevit_dist.logging.meters import Meters
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.tasks.task import Step

@@ -8,7 +8,7 @@ from .reading import PAGES
 
 GPU = "needs GPUs, ImageNet and published weights"
 DOWNLOAD = "needs a download"
-HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"
+HOST = "needs a second host; tests/launch/test_several_machines.py runs it on one"
 INSTALLED = "tests/test_wheel.py runs the installed command"
 SEEDS = "tests/compare/test_seeds.py trains smaller groups; tests/compare/test_groups.py compares those of the page"
 ITSELF = "is the test suite, or part of it"

@@ -10,7 +10,7 @@ import pytest
 from support.processes import ROOT, run_command
 from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
-from paddlevit_dist.logging.lock import own
+from paddlevit_dist.launch.lock import own
 from paddlevit_dist.report import command, curves, store
 from paddlevit_dist.report.page import render, write_last_page, write_page
 from paddlevit_dist.report.runs import read_runs

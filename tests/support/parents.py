@@ -27,7 +27,7 @@ def work(folder: str) -> None:
 def started(commands: list[list[str]]) -> list[Any]:
     """Worker, processes, GPUs and ``apart`` of each launch of the commands."""
     from paddlevit_dist.__main__ import main
-    from paddlevit_dist.distributed import devices, launch
+    from paddlevit_dist.launch import devices, spawn
 
     calls: list[Any] = []
 
@@ -41,7 +41,7 @@ def started(commands: list[list[str]]) -> list[Any]:
 
     with contextlib.ExitStack() as stack:
         for module, name, value in (
-            (launch, "launch_workers", launch_workers),
+            (spawn, "launch_workers", launch_workers),
             (devices, "count_gpus", lambda: 2),
         ):
             stack.callback(setattr, module, name, getattr(module, name))
@@ -58,8 +58,8 @@ def run(folder: str) -> None:
     """Print what is found."""
     import paddle
 
-    from paddlevit_dist.distributed.devices import ProcessPlan
-    from paddlevit_dist.distributed.launch import launch_workers
+    from paddlevit_dist.launch.devices import ProcessPlan
+    from paddlevit_dist.launch.spawn import launch_workers
 
     set_devices: list[str] = []
     set_device = paddle.set_device

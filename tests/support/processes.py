@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddlevit_dist.distributed import tuning
+from paddlevit_dist.launch import tuning
 
 from . import prepared
 

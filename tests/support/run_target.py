@@ -5,7 +5,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from paddlevit_dist.distributed import launch_workers, plan_processes
+from paddlevit_dist.launch import launch_workers, plan_processes
 from paddlevit_dist.runtime.errors import run_and_report
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.volumes.landmarks.decoding import decode
+from paddlevit_dist.volumes.landmarks.heatmaps import decode
 from paddlevit_dist.volumes.landmarks.heatmaps import gaussian_heatmaps
 
 SHAPE = (16, 18, 20)

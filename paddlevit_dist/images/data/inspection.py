@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from ...distributed.devices import cpu_cores
+from ...launch.devices import cpu_cores
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from .formats import LeftOut, readable_formats

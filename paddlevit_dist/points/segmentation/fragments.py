@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...distributed import status
+from ...launch import status
 from ..data.scene import IGNORED
 
 _POINTS = 1 << 20  # whose scores are in memory at a time

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import paddle
 
-from ...distributed import tuning
+from ...launch import tuning
 from ...runtime import autocast
 from ...runtime.autocast import as_dtype, product_dtype
 from .device_plan import Direction, KernelMap, Pairs

@@ -1,6 +1,6 @@
 """Landmarks in volumes, found as the peaks of heatmaps.
 
 - ``task``; ``dataset``: volumes with files of landmarks; ``mirroring``: left and right
-- ``heatmaps``, ``losses``: what is learned; ``decoding``: from maps to landmarks; ``metrics``: scores
+- ``heatmaps``: what is learned, and the positions of peaks; ``losses``; ``metrics``: scores
 - ``predictions``: what is written; ``scored``: anybody's results; ``figures``: of a report
 """

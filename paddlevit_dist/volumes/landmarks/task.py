@@ -27,9 +27,8 @@ from ..intensities import Intensities
 from ..nonzero import per_channel, recorded, settle
 from ..samples import Augmentation, VolumeSamples
 from ..settings import LandmarkSettings
-from .decoding import decode
 from .figures import LandmarkRecord, landmark_figures
-from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
+from .heatmaps import Factors, decode, gaussian_factors, is_known, radius_factors
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import chosen_pairs, forgotten_pairs, mirror_order

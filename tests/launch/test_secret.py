@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from paddlevit_dist.distributed import secret
+from paddlevit_dist.launch import secret
 from paddlevit_dist.runtime.errors import UserError
 
 LONG_ENOUGH = "0123456789abcdef"

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..runtime import signals
 from ..runtime.environment import paddle_version, restart
 from . import devices
 
@@ -114,15 +115,15 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
 
 
 def restart_with_environment(requested_processes: int, tuned: bool) -> None:
-    """Give this process, once, the environment above. Call before importing Paddle. Where something that has read these
-    variables is imported already, the process is replaced with the same command."""
-    if _MARK in os.environ:
-        return
-    added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
-    os.environ.update(added)
-    os.environ[_MARK] = ",".join(sorted(added))
-    if not take_effect(added):
-        restart()
+    """Give this process, once, the environment above, and import Paddle. Where something that has read these variables
+    is imported already, the process is replaced with the same command."""
+    if _MARK not in os.environ:
+        added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
+        os.environ.update(added)
+        os.environ[_MARK] = ",".join(sorted(added))
+        if not take_effect(added):
+            restart()
+    signals.import_paddle()
 
 
 def before(current: Mapping[str, str]) -> dict[str, str]:

@@ -15,8 +15,9 @@ from support import acting, small_runs
 from support.processes import Finished, ended_by_itself, session_members, start_command, wait_until
 from support.runs import DIGITS, MAIN
 
-from paddlevit_dist.distributed import all_reduce_sum, barrier, launch_workers, plan_processes, rank, status
+from paddlevit_dist.distributed import all_reduce_sum, barrier, rank
 from paddlevit_dist.engine import steps
+from paddlevit_dist.launch import launch_workers, plan_processes, status
 from paddlevit_dist.registry import resolve
 
 SECONDS = 8  # how long a rank may stand still here

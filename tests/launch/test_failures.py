@@ -54,7 +54,7 @@ def train_until_rank_one(how: str, marker: str) -> None:
 )
 def test_the_run_ends_within_15_seconds_with_the_root_cause_last(how, code, last_line, tmp_path):
     marker = tmp_path / "when"
-    ended = run_workers("distributed.test_failures:train_until_rank_one", how, str(marker), timeout=60)
+    ended = run_workers("launch.test_failures:train_until_rank_one", how, str(marker), timeout=60)
     seconds = time.time() - float(marker.read_text())
     assert ended.code == code
     assert ended.err.strip().splitlines()[-1].startswith(last_line), ended.err
@@ -124,8 +124,8 @@ def test_beside_a_thread_that_is_left_running_nothing_is_waited_for_and_no_libra
 
 OWN_PROGRAM = """
 import atexit, os, sys
-from distributed.test_failures import leave_a_destructor_that_aborts
-from paddlevit_dist.distributed import launch_workers, plan_processes
+from launch.test_failures import leave_a_destructor_that_aborts
+from paddlevit_dist.launch import launch_workers, plan_processes
 
 folder = sys.argv[1]
 atexit.register(lambda: open(f"{folder}/{__name__}_{os.environ.get('PADDLE_TRAINER_ID')}", "w").close())
@@ -152,7 +152,7 @@ def return_early() -> None:
 
 
 def test_a_rank_that_returns_too_early_is_named_by_the_one_that_waits():
-    ended = run_workers("distributed.test_failures:return_early", timeout=60)
+    ended = run_workers("launch.test_failures:return_early", timeout=60)
     assert ended.code == 1
     assert "rank 0 failed: TimeoutError" in ended.err.strip().splitlines()[-1]
     assert "rank(s) [1]" in ended.err
@@ -173,7 +173,7 @@ def start_endless(tmp_path) -> tuple:
 
     marker = str(tmp_path / "works")
     (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
-    target = "distributed.test_failures:work_for_ever"
+    target = "launch.test_failures:work_for_ever"
     process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"], is_copy=True)
     files = [Path(f"{marker}{rank}") for rank in range(2)]
     wait_until(lambda: all(file.exists() and file.read_text() for file in files), "it does not work")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.distributed import failures
+from paddlevit_dist.launch import failures
 
 
 @pytest.mark.parametrize(

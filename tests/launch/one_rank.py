@@ -29,7 +29,7 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
     import paddle
 
     import paddlevit_dist
-    from paddlevit_dist.distributed import rendezvous
+    from paddlevit_dist.launch import rendezvous
 
     paddle.disable_signal_handler()
     if evil and "--polite" in sys.argv:

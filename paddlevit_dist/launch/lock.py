@@ -20,10 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from ..distributed import leftovers
 from ..runtime.errors import UserError
 from ..runtime.files import is_temporary
 from ..runtime.printing import shortened, without_credentials
+from . import leftovers
 
 FILE = "run.lock"
 _LARGEST_BYTES = 64 * 1024

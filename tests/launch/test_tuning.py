@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paddlevit_dist.distributed import devices, tuning
+from paddlevit_dist.launch import devices, tuning
 
 ROOT = Path(__file__).resolve().parents[2]
 AVX512 = ["avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
@@ -81,7 +81,7 @@ MKL_SCRIPT = """
 import ctypes, os, threading
 import paddle
 from pathlib import Path
-from paddlevit_dist.distributed import tuning
+from paddlevit_dist.launch import tuning
 mkl = ctypes.CDLL(str(Path(paddle.__file__).parent / "libs" / "libmklml_intel.so"))
 other, used = [], mkl.MKL_Get_Max_Threads
 before, tasks = used(), len(os.listdir("/proc/self/task"))
@@ -113,7 +113,7 @@ def test_one_thread_is_one_of_mkl_too_whatever_its_variable_says():
 SCRIPT = """
 import os, sys
 if "imports" in sys.argv: import numpy
-from paddlevit_dist.distributed import tuning
+from paddlevit_dist.launch import tuning
 print("paddle" in sys.modules, os.getpid(), sys.argv[1:])
 tuning.restart_with_environment(1, True)
 print(os.environ["FLAGS_paddle_num_threads"], os.environ.get("MALLOC_MMAP_MAX_"), tuning.settings()["set_by_us"])
@@ -182,7 +182,7 @@ def test_without_a_gpu_processes_are_asked_for_and_too_many_are_noticed():
 @pytest.mark.parametrize("inherited", [True, False])
 def test_unused_memory_is_kept_by_malloc_until_it_is_given_back(inherited):
     script = (
-        "from paddlevit_dist.distributed import tuning; tuning.restart_with_environment(1, True); import numpy\n"
+        "from paddlevit_dist.launch import tuning; tuning.restart_with_environment(1, True); import numpy\n"
         "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096 / 2**20\n"
         "before = resident(); arrays = [numpy.ones(2**17) for _ in range(100)]; del arrays[::2]; kept = arrays[-1]\n"
         "del arrays; held = resident() - before; tuning.give_back_memory()\n"
@@ -215,7 +215,7 @@ def test_a_process_with_several_cores_to_itself_uses_them(monkeypatch):
 
 THREADS_SCRIPT = """
 import hashlib, os
-from paddlevit_dist.distributed import tuning
+from paddlevit_dist.launch import tuning
 import paddle
 tuning.use_threads()
 from paddlevit_dist.models import create_model

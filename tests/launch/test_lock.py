@@ -17,14 +17,14 @@ import pytest
 from support.processes import run_main, start_command
 from support.runs import DIGITS, MAIN, refused, well
 
-from paddlevit_dist.logging.lock import FILE, is_running, own
+from paddlevit_dist.launch.lock import FILE, is_running, own
 from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc and /dev/shm")
 FORK_AND_WAIT = """
 import os, sys, time
 from pathlib import Path
-from paddlevit_dist.logging.lock import own
+from paddlevit_dist.launch.lock import own
 
 with own(Path(sys.argv[1]), print, is_evaluation=False):
     child = os.fork()

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.distributed import devices, gpu, launch, tuning
+from paddlevit_dist.launch import devices, gpu, spawn, tuning
 
 
 def rounded(tensor: paddle.Tensor, kept_bits: int) -> paddle.Tensor:
@@ -155,7 +155,7 @@ def test_paddle_finds_the_device_of_each_rank(monkeypatch, visible, devices_of_r
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    launch._prepare_rendezvous()
+    spawn._prepare_rendezvous()
     assert get_gpus(os.environ["CUDA_VISIBLE_DEVICES"]) == devices_of_ranks
 
 

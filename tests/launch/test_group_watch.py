@@ -19,7 +19,8 @@ from support import acting, processes, small_runs
 from support.processes import ended_by_itself, free_ports, start_command
 
 from paddlevit_dist import Run
-from paddlevit_dist.distributed import barrier, group_watch, launch_workers, plan_processes, rank, status
+from paddlevit_dist.distributed import barrier, rank
+from paddlevit_dist.launch import group_watch, launch_workers, plan_processes, status
 
 SECONDS = 8
 LIMIT = 120.0  # on a machine that is busy with something else
@@ -107,7 +108,7 @@ def test_a_killed_rank_is_named_by_those_that_wait_for_it(tmp_path):
 
 
 def test_the_kernel_ends_a_rank_that_is_stopped():
-    program = "import os; from paddlevit_dist.distributed import group_watch as watch; watch._kill_after(60.0); "
+    program = "import os; from paddlevit_dist.launch import group_watch as watch; watch._kill_after(60.0); "
     stopped = start_command(
         [sys.executable, "-c", program + f"watch._kill_after(0.2); os.kill(os.getpid(), {signal.SIGSTOP:d})"]
     )
@@ -244,7 +245,7 @@ def test_a_master_port_that_another_program_has_is_named_on_all_machines():
 
 
 if __name__ == "__main__":
-    from distributed.test_failures import leave_a_destructor_that_aborts
+    from launch.test_failures import leave_a_destructor_that_aborts
     from paddlevit_dist.runtime.errors import run_and_report
 
     works = {"train": train, "fail": fail_on_rank_one, "hang": hang_on_rank_one}

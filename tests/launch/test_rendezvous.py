@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from paddlevit_dist.distributed import rendezvous, secret
+from paddlevit_dist.launch import rendezvous, secret
 from paddlevit_dist.runtime.errors import UserError, WorkerFailure
 
 SECONDS = 2.0

@@ -4,8 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.volumes.landmarks.heatmaps import decode
-from paddlevit_dist.volumes.landmarks.heatmaps import gaussian_heatmaps
+from paddlevit_dist.volumes.landmarks.heatmaps import decode, gaussian_heatmaps
 
 SHAPE = (16, 18, 20)
 INSIDE = np.random.default_rng(0).uniform(5, 11, (12, 3))

@@ -31,7 +31,7 @@ Stage = tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
 def stages(folder: Path) -> list[Stage]:
     """Each step with what the step before has given, plain and ours."""
     from paddlevit_dist import settings
-    from paddlevit_dist.points.data.augment import displace, grid_shape, mapped
+    from paddlevit_dist.points.data.augment import apply_matrix, displace, grid_shape
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file
     from paddlevit_dist.points.instances.batches import collate_scenes
     from paddlevit_dist.points.instances.input import (
@@ -73,7 +73,7 @@ def stages(folder: Path) -> list[Stage]:
 
     return [
         ("read", lambda: read_plain(folder, 0), lambda: read_scene(path, "scene00000")),
-        ("map and scale", lambda: (xyz @ matrix) * 50, lambda: mapped(xyz.astype(np.float64), matrix) * 50),
+        ("map and scale", lambda: (xyz @ matrix) * 50, lambda: apply_matrix(xyz.astype(np.float64), matrix) * 50),
         ("elastic, both passes", lambda: distorted(plain_scenes.distort), lambda: distorted(displace)),
         ("offset", lambda: moved - moved.min(axis=0), lambda: ToOrigin()(placed, None).xyz),
         (

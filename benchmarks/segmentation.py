@@ -273,7 +273,7 @@ def _parts_of(profile: cProfile.Profile) -> dict[str, float]:
         "image, decoded": taken["label_maps.py", "read"] - labels,
         "image, scaled": taken["resizing.py", "resized"],
         "labels, decoded": labels,
-        "labels, scaled": taken["transforms.py", "_taken"] + taken["resizing.py", "nearest"],
+        "labels, scaled": taken["transforms.py", "_take"] + taken["resizing.py", "nearest"],
     }
 
 

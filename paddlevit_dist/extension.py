@@ -151,7 +151,7 @@ class Extension:
         return None
 
 
-def evaluated_by(config: RunSettings) -> Extension | None:
+def find_evaluated(config: RunSettings) -> Extension | None:
     """The extension whose model is evaluated, if there is one (see ``Extension.evaluated_key``)."""
     return next((one for one in extensions() if one.evaluated_key and config[one.evaluated_key]), None)
 
@@ -165,7 +165,7 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(importlib.import_module(name).EXTENSION for name in there)
 
 
-def made(better: Callable[[Extension], Made | None], plain: Callable[[], Made]) -> Made:
+def make(better: Callable[[Extension], Made | None], plain: Callable[[], Made]) -> Made:
     """What the first extension that has something better makes, else what ``plain`` does."""
     for extension in extensions():
         found = better(extension)

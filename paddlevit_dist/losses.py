@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from .extension import made
+from .extension import make
 from .runtime.transfers import constant
 
 
@@ -41,7 +41,7 @@ def resized_cross_entropy(
         logits: float32 (N, classes, height, width).
         labels: int64 (N, rows, columns).
     """
-    return made(
+    return make(
         lambda one: one.resized_cross_entropy(logits, labels, ignored, weights),
         lambda: _resized_cross_entropy(logits, labels, ignored, weights),
     )
@@ -97,7 +97,7 @@ def weights_of(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) 
     """The weight of each element's class, float32 of the labels' shape, 0 without a label."""
     valid = labels != ignored
     of_classes = constant(np.array, weights, "float32")
-    chosen = paddle.gather(of_classes, _known(labels, valid).reshape([-1])).reshape(labels.shape)
+    chosen = paddle.gather(of_classes, _replace_none(labels, valid).reshape([-1])).reshape(labels.shape)
     return chosen * valid.astype("float32")
 
 
@@ -136,11 +136,11 @@ def dice_losses(
     """
     rows, classes, _ = logits.shape
     valid = labels != ignored
-    known, mask = _known(labels, valid), valid.astype("float32")  # (rows, elements)
+    known, mask = _replace_none(labels, valid), valid.astype("float32")  # (rows, elements)
     shares = F.softmax(logits, axis=1)
     own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask  # of the label
     places = known + classes * paddle.arange(rows).unsqueeze(1)
-    overlap, truth = _added_up(places, (own, mask), rows, classes)
+    overlap, truth = _sum_by_class(places, (own, mask), rows, classes)
     predicted = paddle.matmul(shares, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy of ``shares``
     return _dice(overlap[:, first:], truth[:, first:], predicted[:, first:])
 
@@ -158,16 +158,18 @@ def dice_losses_of_scenes(
     """
     classes = logits.shape[1]
     valid = labels != ignored
-    known, mask = _known(labels, valid), valid.astype("float32")  # (P,)
+    known, mask = _replace_none(labels, valid), valid.astype("float32")  # (P,)
     shares = F.softmax(logits, axis=1)
     own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask
     places = paddle.where(valid, known + classes * scenes, paddle.zeros_like(known))
-    overlap, truth = _added_up(places, (own, mask), num_scenes, classes)
+    overlap, truth = _sum_by_class(places, (own, mask), num_scenes, classes)
     is_of_scene = (scenes.unsqueeze(0) == paddle.arange(num_scenes).unsqueeze(1)).astype("float32") * mask
     return _dice(overlap, truth, paddle.matmul(is_of_scene, shares))
 
 
-def _added_up(places: paddle.Tensor, columns: Sequence[paddle.Tensor], rows: int, classes: int) -> list[paddle.Tensor]:
+def _sum_by_class(
+    places: paddle.Tensor, columns: Sequence[paddle.Tensor], rows: int, classes: int
+) -> list[paddle.Tensor]:
     """Each column summed by row and class, (rows, classes); ``places`` are row * classes + class."""
     none, indices = paddle.zeros([rows * classes]), places.reshape([-1, 1])
     return [paddle.scatter_nd_add(none, indices, one.reshape([-1])).reshape([rows, classes]) for one in columns]
@@ -193,7 +195,7 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     classes = logits.shape[1]
     is_valid = labels != ignored
     valid = is_valid.astype("float32").unsqueeze(-1)  # (P, 1)
-    truth = F.one_hot(_known(labels, is_valid), classes) * valid  # (P, classes)
+    truth = F.one_hot(_replace_none(labels, is_valid), classes) * valid  # (P, classes)
     # An unlabelled element has no error, so it sorts last and adds nothing.
     errors = (truth - F.softmax(logits, axis=-1)).abs() * valid
     order = paddle.argsort(errors.detach(), axis=0, descending=True)  # over elements, for each class
@@ -220,6 +222,6 @@ def lovasz_of_rows(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     return total, present
 
 
-def _known(labels: paddle.Tensor, valid: paddle.Tensor) -> paddle.Tensor:
+def _replace_none(labels: paddle.Tensor, valid: paddle.Tensor) -> paddle.Tensor:
     """The labels with class 0 in place of none, for what needs an index."""
     return paddle.where(valid, labels, paddle.zeros_like(labels))

@@ -4,7 +4,7 @@ import os
 from typing import Any, NamedTuple
 
 from .extension import extensions
-from .registry import MODELS, SPELLINGS, derived, is_of_weights, known_name, resolve
+from .registry import MODELS, SPELLINGS, find_name, is_of_weights, require_derived, resolve
 from .runtime.errors import UserError
 
 _WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
@@ -35,14 +35,14 @@ def create_model(
     if is_of_weights(name):
         raise UserError(
             f"create_model: {name} names weights, and a model is built with fresh ones: "
-            f"model = create_model('{known_name('model', name)}'), then load_weights(model, '{_as_source(name)}')"
+            f"model = create_model('{find_name('model', name)}'), then load_weights(model, '{_as_source(name)}')"
         )
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _own_name(name)
-    return prepared(_family(name).build(name, num_classes=num_classes, image_size=image_size, **chosen))
+    return prepare(_family(name).build(name, num_classes=num_classes, image_size=image_size, **chosen))
 
 
-def prepared(model: Any) -> Any:
+def prepare(model: Any) -> Any:
     """A model that is built, with PyTorch's running variances, as the extensions want it computed: with fast layers on
     CPUs. A second time changes nothing."""
     from .distributed import unbias_running_variance
@@ -78,14 +78,14 @@ def _as_source(name: str) -> str:
 
 
 def _own_name(name: str) -> str:
-    name = known_name("model", name)
+    name = find_name("model", name)
     return SPELLINGS.get(name, name)
 
 
 def _family(name: str) -> Any:
     from .tasks.model import Model  # not at the top: listing names must not import Paddle
 
-    return derived(resolve("model", name), Model)
+    return require_derived(resolve("model", name), Model)
 
 
 class ModelOptions(NamedTuple):

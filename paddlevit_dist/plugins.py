@@ -52,7 +52,7 @@ def load(names: Sequence[str], place: str) -> None:
         OwnCodeError: one of them raised an exception.
     """
     for name in names:
-        module = _located(name, place)
+        module = _locate(name, place)
         _import(module, f"{place}={name}" if place == "-import" else f"{place} {name}")
         if module not in _loaded:
             _loaded.append(module)
@@ -68,7 +68,7 @@ def last_part(name: str) -> str:
     return os.path.basename(name).removesuffix(".py").rpartition(".")[2]
 
 
-def carried() -> Carried:
+def collect_carried() -> Carried:
     """For ``load_carried`` in a worker."""
     return Carried(tuple(_loaded), tuple(_folders))
 
@@ -135,7 +135,7 @@ def load_installed() -> bool:
     return loaded > 0
 
 
-def _located(name: str, place: str) -> Module:
+def _locate(name: str, place: str) -> Module:
     """Its name as Python imports it, and the folder that it is to be found in."""
     text = os.path.expanduser(name.strip())
     if not text:
@@ -180,17 +180,17 @@ def _import(module: Module, said: str) -> None:
         raise UserError(f"{said}: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module.name}.".startswith(f"{error.name}."):
-            raise _raised(said, error) from error  # it is there, and imports something that is not
+            raise _wrap_error(said, error) from error  # it is there, and imports something that is not
         close = _closest(module.name.partition(".")[0], os.path.join(module.folder, "x"))
         raise UserError(
             f"{said}: there is no module {error.name} in {module.folder}, nor is one installed{close}"
         ) from None
     except (Exception, SystemExit) as error:
-        raise _raised(said, error) from error
+        raise _wrap_error(said, error) from error
     _require_own(module, said)
 
 
-def _raised(said: str, error: BaseException) -> OwnCodeError:
+def _wrap_error(said: str, error: BaseException) -> OwnCodeError:
     """With the frames of the user's code only."""
     frames: TracebackType | None = error.__traceback__
     while frames is not None and _is_passed(frames.tb_frame.f_code.co_filename):

@@ -17,7 +17,7 @@ from .extension import extensions
 from .other_names import OTHER_NAMES, SPELLINGS, spellings
 from .runtime.environment import program
 from .runtime.errors import UserError
-from .runtime.lazy_names import imported
+from .runtime.lazy_names import import_object
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 _NOT_HERE = "paddlevit_dist.images.models.not_here:not_here"
@@ -75,7 +75,7 @@ MODELS = _there(
 for _folder, _families in _FAMILIES.items():
     if not f"{_folder}.".startswith(_DELETED):
         for _family, _rows in _families.items():
-            MODELS.update(dict.fromkeys(imported(f"{_folder}.variants:{_rows}"), f"{_folder}.{_family}"))
+            MODELS.update(dict.fromkeys(import_object(f"{_folder}.variants:{_rows}"), f"{_folder}.{_family}"))
 MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items() if name in MODELS})
 
 # Layouts of images with label maps, all read by one class.
@@ -236,12 +236,12 @@ def resolve(kind: str, name: str) -> Any:
     Raises:
         UserError: nothing is registered under that name; the message suggests the closest ones.
     """
-    name = known_name(kind, name)
+    name = find_name(kind, name)
     target = _TABLES[kind][name]
     if not isinstance(target, str):
         return target
-    target = imported(target)
-    if package_of(kind, name) is None and imported(_DECLARED)(target) is not None and not own_tables(kind, name):
+    target = import_object(target)
+    if package_of(kind, name) is None and import_object(_DECLARED)(target) is not None and not own_tables(kind, name):
         raise UserError(
             f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
             f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
@@ -249,7 +249,7 @@ def resolve(kind: str, name: str) -> Any:
     return target
 
 
-def derived(target: Any, base: type) -> Any:
+def require_derived(target: Any, base: type) -> Any:
     """``target``, a class that a user has registered or an object of one, if it is derived from ``base``.
 
     Raises:
@@ -263,7 +263,7 @@ def derived(target: Any, base: type) -> Any:
     return target
 
 
-def known_name(kind: str, name: str) -> str:
+def find_name(kind: str, name: str) -> str:
     """The registered name for ``name`` or another spelling of it: in capitals, with hyphens, with timm's tag or an
     owner ("google/vit-base-patch16-224"), or as in torchvision or papers ("ViT-B/16").
 
@@ -276,7 +276,7 @@ def known_name(kind: str, name: str) -> str:
         if spelling in table:
             return spelling
     if plugins.load_installed():  # they have registered more
-        return known_name(kind, name)
+        return find_name(kind, name)
     if (kind, name) in UNREACHABLE:
         raise UserError(UNREACHABLE[kind, name])
     valid = f"'{program('inspect')} --list' names all"
@@ -298,15 +298,15 @@ def known_name(kind: str, name: str) -> str:
 
 
 def is_of_weights(name: str) -> bool:
-    """Whether the name of a model that ``known_name`` knows is that of weights for it: with timm's tag, an owner, a
+    """Whether the name of a model that ``find_name`` knows is that of weights for it: with timm's tag, an owner, a
     path or an address. What a built model would not have must not be asked for by name."""
-    known = known_name("model", name)
+    known = find_name("model", name)
     return all(OTHER_NAMES["model"].get(other, other) != known for other in spellings(name, of_weights=False))
 
 
 def not_here(name: str) -> str:
     """That a model is one of PaddleViT's that are not here, with what is nearest; empty for any other name."""
-    return imported(_NOT_HERE)(name)
+    return import_object(_NOT_HERE)(name)
 
 
 def list_names(kind: str) -> list[str]:
@@ -335,7 +335,7 @@ def guess_dataset(path: str, task: str | None = None) -> Any:
     Args:
         task: that will read it, where that is known: a folder may hold what several read.
     """
-    return imported(_GUESS_DATASET)(path, contents_of("task", task) if task is not None else None)
+    return import_object(_GUESS_DATASET)(path, contents_of("task", task) if task is not None else None)
 
 
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:
@@ -355,7 +355,7 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
 def tables_of_every_run() -> tuple[Any, ...]:
     """The engine's key table, and those of the extensions that are there."""
     of_extensions = [table for one in extensions() for table in one.settings()]
-    return (imported("paddlevit_dist.engine.settings:TABLE"), *of_extensions)
+    return (import_object("paddlevit_dist.engine.settings:TABLE"), *of_extensions)
 
 
 def own_tables(kind: str, name: str) -> list[Any]:
@@ -376,7 +376,7 @@ def readers_of(key: str) -> list[tuple[str, str]]:
 
 
 def _table(table: Any) -> Any:
-    return imported(table) if isinstance(table, str) else table
+    return import_object(table) if isinstance(table, str) else table
 
 
 def closest(name: str, valid: list[str]) -> str:
@@ -453,10 +453,10 @@ def _register(
     if before is not None and not replace and _identity(before) != _identity(target):
         first = own.place if own is not None else "this package has one of its own"
         raise UserError(f"{place}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True")
-    declared = imported(_DECLARED)(target) if keys is None else keys
+    declared = import_object(_DECLARED)(target) if keys is None else keys
     others = [*tables_of_every_run(), *map(_table, _BUILT_IN_TABLES)]
     others += [table for of in OWN if of != (kind, name) for table in own_tables(*of)]
-    of_its_own = [] if declared is None else imported(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
+    of_its_own = [] if declared is None else import_object(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
     _TABLES[kind][name] = target
     OWN[kind, name] = Own(target, tables, of_its_own, place)
 

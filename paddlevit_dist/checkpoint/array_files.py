@@ -18,7 +18,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
-from ..runtime.printing import shortened
+from ..runtime.printing import shorten
 
 ARRAYS_OF_NUMPY, SAFETENSORS = "numpy.savez file", "safetensors file"
 _ADVICE = "save it again with numpy.savez from numeric arrays"
@@ -71,7 +71,7 @@ def reading(name: str, kind: str, advice: str = "save it again with paddle.save"
     except (*_SPOILT, OSError) as error:
         if isinstance(error, OSError):
             raise UserError(f"{name} cannot be read: {error.strerror or error}") from error
-        reason = shortened(" ".join(str(error).split()) or type(error).__name__)
+        reason = shorten(" ".join(str(error).split()) or type(error).__name__)
         raise UserError(f"{name} is damaged or is not a {kind}: {reason}; copy or download it again") from error
 
 

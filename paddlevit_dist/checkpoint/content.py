@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from ..runtime.errors import UserError
-from ..runtime.printing import shortened
+from ..runtime.printing import shorten
 from ..runtime.text_files import parse_yaml, read_bytes
 from .array_files import read_npz
 
@@ -50,7 +50,7 @@ def parse_name(name: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
-def numbered(folder: Path) -> list[tuple[str, int, Path]]:
+def list_checkpoints(folder: Path) -> list[tuple[str, int, Path]]:
     """Kind, number and path of each checkpoint in a folder.
 
     Raises:
@@ -85,20 +85,20 @@ def checkpoint_in(path: str | os.PathLike) -> Path:
         for name in ("best", "last"):
             if (folder / name).is_dir() and (folder / name).is_symlink():
                 return folder / name
-        there = sorted(entry for entry in numbered(folder) if not entry[2].name.endswith(REPLACED))
+        there = sorted(entry for entry in list_checkpoints(folder) if not entry[2].name.endswith(REPLACED))
         if there:  # links do not survive every method of copying
             copies = [folder / name for name in ("best",) if (folder / name / STATE).is_file()]
             newest = [path for kind, _, path in there if kind == there[0][0]][-1:]  # epochs before updates
-            return [*_recorded_best([path for *_, path in there]), *copies, *newest][0]
+            return [*_find_recorded_best([path for *_, path in there]), *copies, *newest][0]
     return given
 
 
-def _recorded_best(there: list[Path]) -> list[Path]:
+def _find_recorded_best(there: list[Path]) -> list[Path]:
     """The checkpoint among these that the last of their evaluations has called the best, if it is there."""
     noted = []
     for path in there:
         with contextlib.suppress(Damaged):
-            noted.append(_parsed(path / EVALUATION, _Evaluation)["best"])
+            noted.append(_parse(path / EVALUATION, _Evaluation)["best"])
     latest = max((best["epoch"] for best in noted), default=-1)  # a later best takes an earlier one's place
     return [path for path in there if path.name == epoch_name(latest)]
 
@@ -221,7 +221,7 @@ def read(directory: Path) -> RunState:
         raise UserError(f"{error}; continue from another checkpoint") from error
     # Until its evaluation is noted, and where what was noted cannot be read, it is due.
     with contextlib.suppress(Damaged):
-        noted = _parsed(directory / EVALUATION, _Evaluation)
+        noted = _parse(directory / EVALUATION, _Evaluation)
         extra = {**extra, "best": noted["best"], "evaluation_due": False}
     return RunState(position, read_npz(directory / OPTIMIZER), extra)
 
@@ -233,12 +233,12 @@ def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
         Damaged: they cannot be read, or are not what a training of that name can have saved.
     """
     file = directory / STATE
-    content = _parsed(file, _State)
+    content = _parse(file, _State)
     position, extra, name = content["position"], content["extra"], parse_name(directory.name)
     if extra["scaler"]:
-        _converted(file, extra["scaler"], _Scaler)
+        _convert(file, extra["scaler"], _Scaler)
     if name and (position[name[0]] != name[1] or (name[0] == "epoch" and position["consumed"])):
-        raise Damaged(f"{file} is of another checkpoint: {shortened(position)}")
+        raise Damaged(f"{file} is of another checkpoint: {shorten(position)}")
     return position, extra
 
 
@@ -415,20 +415,20 @@ _Checked = TypeVar("_Checked", bound=msgspec.Struct)
 
 
 def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
-    return _parsed(directory / MANIFEST, _Manifest)["files"]
+    return _parse(directory / MANIFEST, _Manifest)["files"]
 
 
-def _parsed(file: Path, kind: type[_Checked]) -> dict[str, Any]:
+def _parse(file: Path, kind: type[_Checked]) -> dict[str, Any]:
     """The plain values in a file of JSON that has to look like ``kind``."""
     try:
         content = msgspec.json.decode(read_bytes(file, _LARGEST_BYTES))
     except (OSError, ValueError, MemoryError, RecursionError) as error:
         raise Damaged(f"{file} cannot be read ({_reason(error)})") from error
-    _converted(file, content, kind)
+    _convert(file, content, kind)
     return content
 
 
-def _converted(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
+def _convert(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
@@ -437,4 +437,4 @@ def _converted(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
 
 def _reason(error: Exception) -> str:
     said = error.strerror if isinstance(error, OSError) else None
-    return shortened(said or str(error) or type(error).__name__)
+    return shorten(said or str(error) or type(error).__name__)

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written, why_not_written
-from ..runtime.printing import shortened, without_credentials
+from ..runtime.printing import shorten, without_credentials
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
 _TIMEOUT_SECONDS = 30.0  # without a byte arriving
@@ -87,7 +87,7 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
         path = Path(urllib.request.url2pathname(parts.path))
         if not path.is_file():
             raise UserError(f"{address}: there is no file {path}")
-        return Copy(path, _compared(fingerprint(path)["sha256"], address, expected))
+        return Copy(path, _compare(fingerprint(path)["sha256"], address, expected))
     folder = cache_folder() / "weights" / hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     path = folder / _file_name(parts.path)
     found = fingerprint(path)["sha256"] if path.is_file() else None
@@ -97,8 +97,8 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
             folder.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as target:
                 found = _fetch(address, target, has_checksum=expected is not None)
-                _compared(found, address, expected)
-    return Copy(path, _compared(found, address, expected))
+                _compare(found, address, expected)
+    return Copy(path, _compare(found, address, expected))
 
 
 def from_hub(
@@ -122,19 +122,19 @@ def from_hub(
 
     address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}", sha256)
     file, is_spoilt = file.partition("#")[0], False
-    path = kept_of_hub(repository, file)
+    path = find_kept(repository, file)
     if path is not None:
         found = fingerprint(path)["sha256"]
         is_spoilt = expected not in (None, found)
         if not is_spoilt:
-            return Copy(path, _compared(found, address, expected))
+            return Copy(path, _compare(found, address, expected))
     say(f"fetching {address}")
     with _one_line(address):
         path = Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_spoilt))
-    return Copy(path, _compared(fingerprint(path)["sha256"], address, expected))
+    return Copy(path, _compare(fingerprint(path)["sha256"], address, expected))
 
 
-def kept_of_hub(repository: str, file: str) -> Path | None:
+def find_kept(repository: str, file: str) -> Path | None:
     """The copy of a file of a repository of Hugging Face in the cache of its library; None without one."""
     from huggingface_hub import try_to_load_from_cache
 
@@ -179,7 +179,7 @@ def _one_line(address: str) -> Iterator[None]:
         yield
     except Exception as error:
         cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ else error
-        reason = shortened(" ".join(str(cause).split()) or type(cause).__name__, 200)
+        reason = shorten(" ".join(str(cause).split()) or type(cause).__name__, 200)
         advice = f"where https_proxy names a proxy and HF_ENDPOINT a mirror, these are {_INSTEAD}"
         if isinstance(cause, errors.RepositoryNotFoundError):  # or one that is gated
             reason = "there is no such repository, or it is not for everybody"
@@ -216,8 +216,8 @@ def _fetch(address: str, target: BinaryIO, has_checksum: bool) -> str:
         has_checksum: it will be compared with one, so its length need not be known.
     """
     digest, received = hashlib.sha256(), 0
-    with _opened(address) as response:
-        total = _announced(response)
+    with _open(address) as response:
+        total = _read_length(response)
         if total is None and not response.chunked and not has_checksum:
             raise UserError(
                 f"{address}: the server does not say how long it is, so that nobody could tell whether it is "
@@ -266,15 +266,15 @@ def _request(address: str) -> urllib.request.Request:
 
 
 @contextlib.contextmanager
-def _opened(address: str) -> Iterator[Any]:
+def _open(address: str) -> Iterator[Any]:
     try:
         opener = urllib.request.build_opener(_Redirections)  # anew, since it reads which proxies there are
         response = opener.open(_request(address), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
-        reason = shortened(error.reason, 200)
+        reason = shorten(error.reason, 200)
         raise UserError(f"{address} cannot be fetched: the server answers {error.code} {reason}") from error
     except (OSError, HTTPException, ValueError) as error:
-        reason = shortened(error.reason if isinstance(error, urllib.error.URLError) else error, 200)
+        reason = shorten(error.reason if isinstance(error, urllib.error.URLError) else error, 200)
         advice = f"where https_proxy names a proxy, it is {_INSTEAD}"
         raise UserError(f"{address} cannot be fetched: {reason}; {advice}") from error
     with response:
@@ -283,12 +283,12 @@ def _opened(address: str) -> Iterator[Any]:
         yield response
 
 
-def _announced(response: Any) -> int | None:
+def _read_length(response: Any) -> int | None:
     length = response.headers.get("Content-Length")
     return int(length) if not response.chunked and length is not None and re.fullmatch(r"[0-9]{1,18}", length) else None
 
 
-def _compared(found: str, address: str, expected: str | None) -> tuple[str, ...]:
+def _compare(found: str, address: str, expected: str | None) -> tuple[str, ...]:
     if expected is None:
         return (f"its SHA-256 {found} was not checked: add #{_FRAGMENT}... after it to verify it",)
     if found != expected:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..runtime.errors import UserError
-from ..runtime.printing import shortened
-from .content import MODEL, STATE, Damaged, linked_name, numbered, read_state, verify
+from ..runtime.printing import shorten
+from .content import MODEL, STATE, Damaged, linked_name, list_checkpoints, read_state, verify
 
 
 def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
@@ -31,7 +31,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
 
 def holds_any(folder: Path) -> bool:
     """Whether there are checkpoints in a folder, good or damaged, or links that say that there were some."""
-    return bool(numbered(folder)) or any(os.path.lexists(folder / name) for name in ("last", "best"))
+    return bool(list_checkpoints(folder)) or any(os.path.lexists(folder / name) for name in ("last", "best"))
 
 
 def another_run(output: str) -> UserError:
@@ -66,7 +66,7 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Path |
             return path
         path = path.parent
     for folder in (path / "checkpoints", path):
-        if numbered(folder):
+        if list_checkpoints(folder):
             good = newest_good(folder, say)
             if good is None:
                 raise UserError(
@@ -99,7 +99,7 @@ def existing(source: str) -> Path:
         if extended.exists():
             return extended
     raise UserError(
-        f"-resume={shortened(source)}: nothing there; give a checkpoint directory, an output folder or 'auto'"
+        f"-resume={shorten(source)}: nothing there; give a checkpoint directory, an output folder or 'auto'"
     )
 
 
@@ -117,7 +117,7 @@ def newest_first(folder: Path) -> list[Path]:
             return math.inf, number, 0
         return position["epoch"], position["consumed"], 0
 
-    return [path for _, _, path in sorted(numbered(folder), key=place, reverse=True)]
+    return [path for _, _, path in sorted(list_checkpoints(folder), key=place, reverse=True)]
 
 
 def is_newest(directory: Path) -> bool:

@@ -13,7 +13,7 @@ import paddle
 
 from ..registry import MODELS
 from ..runtime.errors import UserError
-from ..runtime.printing import shortened
+from ..runtime.printing import shorten
 from ..tasks.model import contract_of
 from .content import about_of, is_of_a_run, settings_beside
 from .weights import Weights, given_weights, read_weights
@@ -87,7 +87,7 @@ class LoadReport:
             "unexpected": self.unexpected,
         }
         for kind, names in kinds.items():
-            lines += [f"  {kind:14} {shortened(name)}: {_shapes(*self.shapes[name])}" for name in names]
+            lines += [f"  {kind:14} {shorten(name)}: {_shapes(*self.shapes[name])}" for name in names]
         return "\n".join(lines)
 
     def json(self) -> str:
@@ -173,7 +173,7 @@ def _in_our_names_and_layout(
     model: paddle.nn.Layer, weights: Weights
 ) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
     targets = model.state_dict()
-    states = renamed_states(weights.state, {**contract_of(model).key_maps, "PyTorch": from_torch_names})
+    states = rename_states(weights.state, {**contract_of(model).key_maps, "PyTorch": from_torch_names})
     states = {owner: _with_norms_named_as(targets, state) for owner, state in states.items()}
     owner = max(states, key=lambda owner: sum(name in targets for name in states[owner]))  # first of equals: our own
     state = states[owner]
@@ -243,9 +243,9 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
         return
     reasons = []
     if report.missing:
-        reasons.append(f"it lacks {_described(report, report.missing)}")
+        reasons.append(f"it lacks {_describe(report, report.missing)}")
     if report.reinitialised:
-        reasons.append(f"its classifier does not fit: {_described(report, report.reinitialised)}")
+        reasons.append(f"its classifier does not fit: {_describe(report, report.reinitialised)}")
     for name in report.reinitialised:
         source_shape, model_shape = report.shapes[name]
         axis = _AXIS_OF_OUTPUTS.get(len(source_shape or ()))
@@ -269,7 +269,7 @@ def _require_statistics(report: LoadReport) -> None:
     if lost:
         raise UserError(
             f"{report.source} has the weights of batch norms without their running statistics "
-            f"{_described(report, lost)}, so that they would compute other numbers than in training; expected _mean "
+            f"{_describe(report, lost)}, so that they would compute other numbers than in training; expected _mean "
             "and _variance, or PyTorch's running_mean and running_var, beside each weight"
         )
 
@@ -280,9 +280,9 @@ _RAW = ". They are a state_dict() of transformers 5: save the model with save_pr
 
 
 def _refuse(report: LoadReport, minimum_loaded: float) -> None:
-    reasons = [f"missing {_described(report, report.missing)}"]
+    reasons = [f"missing {_describe(report, report.missing)}"]
     if report.unexpected:
-        reasons.append(f"unexpected {_described(report, report.unexpected)}")
+        reasons.append(f"unexpected {_describe(report, report.unexpected)}")
     raise UserError(
         f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
         f"{100 * minimum_loaded:g} % are needed (MODEL.MINIMUM_LOADED): {'; '.join(reasons)}"
@@ -295,23 +295,23 @@ def _fitting(source: str) -> str:
     file = Path(source)
     model = (settings_beside(about_of(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):
-        return f". It is of a run of MODEL.NAME {shortened(model['NAME'])}: take that run's settings of MODEL"
+        return f". It is of a run of MODEL.NAME {shorten(model['NAME'])}: take that run's settings of MODEL"
     named = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]
     return f". By its name it is of MODEL.NAME {named[0]}" if named else ". Is it for another architecture?"
 
 
-def _described(report: LoadReport, names: list[str]) -> str:
+def _describe(report: LoadReport, names: list[str]) -> str:
     def describe(name: str) -> str:
         source_shape, model_shape = report.shapes[name]
         if source_shape and model_shape:
-            return f"{shortened(name)} ({source_shape} in the source, {model_shape} in the model)"
-        return f"{shortened(name)} {source_shape or model_shape}"
+            return f"{shorten(name)} ({source_shape} in the source, {model_shape} in the model)"
+        return f"{shorten(name)} {source_shape or model_shape}"
 
     return _some([describe(name) for name in names])
 
 
 def _some(texts: list[str], limit: int = 3) -> str:
-    shown = ", ".join(shortened(text) for text in texts[:limit])
+    shown = ", ".join(shorten(text) for text in texts[:limit])
     return shown if len(texts) <= limit else f"{shown} and {len(texts) - limit} more"
 
 
@@ -324,7 +324,7 @@ def _shapes(source_shape: Shape | None, model_shape: Shape | None) -> str:
 # ---- whose names these are ---------------------------------------------------------------------------------------
 
 
-def renamed_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
+def rename_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
     """The state as it is, which are timm's names if they are ours, and as each owner's function renames it."""
     return {"timm": state, **{owner: to_ours(state) for owner, to_ours in key_maps.items()}}
 
@@ -336,12 +336,12 @@ _COUNT = "num_batches_tracked"  # of PyTorch's alone, which momentum makes up fo
 
 def from_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
     """The state with Paddle's names for statistics, and without PyTorch's number of batches."""
-    return _renamed({name: value for name, value in state.items() if name.split(".")[-1] != _COUNT}, _STATISTICS)
+    return _rename({name: value for name, value in state.items() if name.split(".")[-1] != _COUNT}, _STATISTICS)
 
 
 def to_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
     """The state with PyTorch's names for statistics."""
-    return _renamed(state, {ours: theirs for theirs, ours in _STATISTICS.items()})
+    return _rename(state, {ours: theirs for theirs, ours in _STATISTICS.items()})
 
 
 def _with_norms_named_as(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
@@ -364,7 +364,7 @@ def statistics_in(names: Collection[str]) -> list[str]:
     return [name for name in names if name.rpartition(".")[2] in _STATISTICS.values()]
 
 
-def _renamed(state: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _rename(state: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     result = {}
     for name, value in state.items():
         layer, dot, last = name.rpartition(".")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
-from .download import Copy, from_hub, kept_of_hub, local_copy, silent, small_of_hub
+from .download import Copy, find_kept, from_hub, local_copy, silent, small_of_hub
 
 ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
 _ENDPOINT = "https://huggingface.co"
@@ -81,14 +81,14 @@ _ROWS = (
 PUBLISHED: dict[str, Published] = {row.name: row for row in _ROWS}
 
 
-def published(source: Any) -> Published | None:
+def find_published(source: Any) -> Published | None:
     """The row that ``source`` names, None for a path that exists and for anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
     return PUBLISHED.get(source.partition("#")[0].lower().removeprefix("hf:timm/"))
 
 
-def published_for(model: str) -> Published | None:
+def find_published_for(model: str) -> Published | None:
     """The first row of the registered model of that name."""
     return next((row for row in _ROWS if row.model == model.lower()), None)
 
@@ -100,7 +100,7 @@ def is_address(source: Any) -> bool:
 
 def _repository(source: Any) -> str | None:
     """OWNER/REPOSITORY at Hugging Face that ``source`` names, after which ``#sha256=...`` may follow; else None."""
-    row = published(source)
+    row = find_published(source)
     if row is not None:
         return f"timm/{row.name}"
     found = _REPOSITORY.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
@@ -150,11 +150,11 @@ def file_beside(source: Any, name: str, is_asked: bool) -> tuple[Path | None, st
     repository = _repository(source)
     if repository is None:
         return None, ""
-    return _fetched_once(repository, name) if is_asked else (kept_of_hub(repository, name), "")
+    return _fetch_once(repository, name) if is_asked else (find_kept(repository, name), "")
 
 
 @functools.cache  # where nobody answers that takes its time
-def _fetched_once(repository: str, name: str) -> tuple[Path | None, str]:
+def _fetch_once(repository: str, name: str) -> tuple[Path | None, str]:
     try:
         return small_of_hub(repository, name, _endpoint()), ""
     except UserError as error:

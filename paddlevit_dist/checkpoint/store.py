@@ -43,7 +43,7 @@ from .content import (
     epoch_name,
     fingerprint,
     linked_name,
-    numbered,
+    list_checkpoints,
     parse_name,
     read,
     read_about,
@@ -243,7 +243,7 @@ def prune(
         UserError: the file system refuses.
     """
     with _told(f"in {folder}"):
-        all_of_them = numbered(folder)
+        all_of_them = list_checkpoints(folder)
         linked = {linked_name(folder, name) for name in ("last", "best")}
         updates = sorted(n for kind, n, _ in all_of_them if kind == "update" and n <= update)[-keep_updates:]
         present = math.inf if epoch is None else epoch

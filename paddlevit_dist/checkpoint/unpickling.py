@@ -97,7 +97,7 @@ class PickleReader(pickle.Unpickler):
 
     def load(self) -> Any:
         """The object; ValueError and the like where the file is damaged, RefusedError where it asks for too much."""
-        return _finished(super().load(), {})
+        return _finish(super().load(), {})
 
     def find_class(self, module: str, attribute: str) -> Name:
         text = f"{module}.{attribute}"
@@ -184,7 +184,7 @@ def _require_plain(stream: IO[bytes]) -> int:
     return size
 
 
-def _finished(value: Any, seen: dict[int, tuple[Any, Any]]) -> Any:
+def _finish(value: Any, seen: dict[int, tuple[Any, Any]]) -> Any:
     """``value`` with the arrays that were made in it; ``seen`` has each object, by its identity, and what it became."""
     if isinstance(value, _StoredArray):
         return value.numpy()
@@ -195,12 +195,12 @@ def _finished(value: Any, seen: dict[int, tuple[Any, Any]]) -> Any:
     if id(value) not in seen:
         seen[id(value)] = value, value
         if isinstance(value, tuple):
-            seen[id(value)] = value, tuple(_finished(item, seen) for item in value)
+            seen[id(value)] = value, tuple(_finish(item, seen) for item in value)
         elif isinstance(value, list):
-            value[:] = [_finished(item, seen) for item in value]
+            value[:] = [_finish(item, seen) for item in value]
         else:
             for key in value:
-                value[expect(key, (str, int))] = _finished(value[key], seen)
+                value[expect(key, (str, int))] = _finish(value[key], seen)
     return seen[id(value)][1]
 
 

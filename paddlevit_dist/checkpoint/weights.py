@@ -98,7 +98,7 @@ def read_state(path: str | os.PathLike) -> dict[str, np.ndarray]:
 def given_weights(state: Mapping[str, Any], part: str | None = None) -> Weights:
     """What a mapping in memory holds: numpy arrays, Paddle tensors or (name, array) pairs."""
     name = "the given state"
-    chosen, notices = _unwrapped(state, name, part)
+    chosen, notices = _unwrap(state, name, part)
     paddle = sys.modules.get("paddle")  # not imported here: files are read without it
     of_paddle = paddle is not None and any(isinstance(value, paddle.Tensor) for value in chosen.values())
     return Weights(name, _arrays(chosen, name), of_paddle, notices)
@@ -118,7 +118,7 @@ def _read_file(file: Path, part: str | None) -> Weights:
 
 
 def _weights(content: Any, name: str, in_paddle_layout: bool, part: str | None) -> Weights:
-    state, notices = _unwrapped(content, name, part)
+    state, notices = _unwrap(content, name, part)
     return Weights(name, _arrays(state, name), in_paddle_layout, notices)
 
 
@@ -204,7 +204,7 @@ def _what_is_there(folder: Path, wanted: str) -> str:
     return f"{'similar names' if similar else 'names'} in {folder}: {', '.join(shown)}{more}"
 
 
-def _unwrapped(content: Any, source: str, part: str | None) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def _unwrap(content: Any, source: str, part: str | None) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """The mapping of weights inside what a file holds, and what else was there to choose from."""
     notices: tuple[str, ...] = ()
     if part is not None:

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable
 
 from ..extension import Extension, extensions
-from ..runtime.lazy_names import imported
+from ..runtime.lazy_names import import_object
 
 # Name -> where the function is that carries it out, or the extension that does; and what it does.
 COMMANDS: dict[str, tuple[str | Extension, str]] = {
@@ -43,4 +43,4 @@ COMMANDS: dict[str, tuple[str | Extension, str]] = {
 def function_of(command: str) -> Callable[[list[str]], None]:
     """What carries a command out, given the words that follow its name."""
     place = COMMANDS[command][0]
-    return imported(place) if isinstance(place, str) else functools.partial(place.run_command, command)
+    return import_object(place) if isinstance(place, str) else functools.partial(place.run_command, command)

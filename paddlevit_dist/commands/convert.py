@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import write_safetensors
-from ..checkpoint.load import layout_of_owner, renamed_states, to_torch_names
+from ..checkpoint.load import layout_of_owner, rename_states, to_torch_names
 from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
 from ..models import create_model, variant_options
@@ -16,7 +16,7 @@ from ..registry import MODELS
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
-from ..runtime.printing import one_line, shortened
+from ..runtime.printing import one_line, shorten
 from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"
@@ -66,7 +66,7 @@ def run(words: list[str]) -> None:
     number = sum(value.size for value in converted.state.values())
     print(one_line(f"{converted.source}: {converted.origin}"))
     if converted.unknown:
-        shown = ", ".join(shortened(name, 120) for name in converted.unknown[:5])
+        shown = ", ".join(shorten(name, 120) for name in converted.unknown[:5])
         print(f"unknown names, written as they were: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
     print(one_line(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers"))
 
@@ -106,7 +106,7 @@ def with_our_names(weights: Weights) -> Converted:
     """
     candidates = []
     for family in families():
-        for owner, state in renamed_states(weights.state, family.key_maps).items():
+        for owner, state in rename_states(weights.state, family.key_maps).items():
             known = sum(_pattern(name) in family.names for name in state)
             candidates.append((known / max(len(state), 1), family, owner, state))
     share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie

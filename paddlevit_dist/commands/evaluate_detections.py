@@ -78,7 +78,7 @@ def _tell(options: Namespace, annotations: Any, results: Any, origin: Origin, pr
     notices = [*annotations.notices, *results.notices]
     table = scored_files.table_of(annotations, results, kind)
     accumulated = accumulate(table)
-    scored = _scored(annotations, table, origin, kind)
+    scored = _score(annotations, table, origin, kind)
     groups = groups_of(options, scored.names, FOLDER)
     found = intervals_of(scored.recompute, len(table.image_ids), options.interval, groups) if scored.names else {}
     rough = rough_of(scored, found, groups, STAT_NAMES)
@@ -146,7 +146,7 @@ def _options(words: list[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _scored(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
+def _score(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
     """What intervals and ``compare`` need of the matches."""
     from ..images.detection.evaluation.accumulation import STAT_NAMES
     from ..images.detection.evaluation.resampling import Curves

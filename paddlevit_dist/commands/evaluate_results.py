@@ -74,7 +74,9 @@ def run_masks(words: list[str]) -> None:
         "list of classes, a name on each line, from 0 on, or as -data_path has it (default: those that occur)",
         path,
     )
-    parser.option("ignore", 255, "number of pixels in TRUTH that count in nothing, or none", _ignored, metavar="N")
+    parser.option(
+        "ignore", 255, "number of pixels in TRUTH that count in nothing, or none", _parse_ignored, metavar="N"
+    )
     meaning = "0 in TRUTH is ignored, and k is class k - 1, as ADE20K's files have it; RESULTS are not changed"
     parser.add_argument("--reduce_zero_label", "-reduce_zero_label", action="store_true", help=meaning)
     parser.option("truth_suffix", ".png", "what names of files in TRUTH end with", metavar="TEXT")
@@ -86,7 +88,7 @@ def run_masks(words: list[str]) -> None:
     tell(score(options.truth, options.results, rules), options, FOLDER)
 
 
-def _ignored(text: str) -> int | None:
+def _parse_ignored(text: str) -> int | None:
     """A number of a pixel, or none."""
     if text == "none":
         return None

@@ -46,13 +46,13 @@ def _draw(values: RunSettings, target: Path) -> None:
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
     names = legend(task.image_legend(), _TALLEST)
-    evaluated = enlarged(task.evaluation_images(samples, order[: _ROWS[1]]))
+    evaluated = enlarge(task.evaluation_images(samples, order[: _ROWS[1]]))
     rows, epochs = _that_fit(evaluated, _WIDEST - names.width)
     columns = [("as evaluated", evaluated[:rows])]
     for epoch in range(1, epochs + 1):
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
-        columns.append((f"epoch {epoch}", enlarged(task.images(samples, task.collate(readings), epoch))))
+        columns.append((f"epoch {epoch}", enlarge(task.images(samples, task.collate(readings), epoch))))
     contact_sheet(columns, names).save(target)
     for notice in [*task.notices, *samples.notices, *note_of(samples.class_names or ())]:
         print(one_line(notice))
@@ -82,7 +82,7 @@ def _cell(images: list[Shown]) -> tuple[int, int]:
     return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
 
 
-def enlarged(images: list[Labelled]) -> list[Shown]:
+def enlarge(images: list[Labelled]) -> list[Shown]:
     """Small images enlarged by a whole number, pixel for pixel; large ones reduced."""
     shown = []
     for pixels, caption in images:

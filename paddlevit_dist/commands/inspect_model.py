@@ -5,7 +5,7 @@ from typing import Any
 
 from .. import plugins
 from ..models import create_model, list_models
-from ..registry import MODELS, SPELLINGS, known_name
+from ..registry import MODELS, SPELLINGS, find_name
 from ..runtime import signals
 from ..runtime.errors import UserError
 from .parser import CommandParser, at_least, image_size
@@ -70,7 +70,7 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
     from ..images.models.counting import cost_of, count_parameters, layers_of
     from ..tasks.model import contract_of
 
-    model = create_model(known_name("model", name), num_classes=num_classes, image_size=image_size)
+    model = create_model(find_name("model", name), num_classes=num_classes, image_size=image_size)
     model.eval()
     if contract_of(model).image_size is None:
         total = count_parameters(model)

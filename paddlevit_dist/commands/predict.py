@@ -149,12 +149,12 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     import numpy as np
 
     from ..inference import rows
-    from ..inference.predictor import predicted, prepared_task
+    from ..inference.predictor import predicted, prepare_task
     from ..launch import launch_workers
     from ..logging.heartbeat import Heartbeat
     from ..logging.progress import write_line
 
-    task = prepared_task(source)
+    task = prepare_task(source)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
@@ -237,10 +237,10 @@ def worker(
 ) -> None:
     """What each process runs after joining the group."""
     from ..distributed import barrier, broadcast_object
-    from ..engine.gpu_memory import explained
+    from ..engine.gpu_memory import explain_memory
     from ..inference.predictor import predict_share, usual_batch_size
 
     left = broadcast_object(left)  # only the main process of several machines knows
-    with explained(f"lower -batch_size ({batch_size or usual_batch_size(source.config)})"):
+    with explain_memory(f"lower -batch_size ({batch_size or usual_batch_size(source.config)})"):
         predict_share(task, source, samples, left, folder, batch_size=batch_size, num_workers=num_workers)
     barrier()

@@ -73,7 +73,7 @@ def _image_options(words: list[str]) -> Namespace:
     return options
 
 
-def _left_out(datasets: dict[str, Any]) -> list[Any]:
+def _find_left_out(datasets: dict[str, Any]) -> list[Any]:
     return [dataset.left_out for dataset in datasets.values() if dataset.left_out is not None]
 
 
@@ -95,7 +95,7 @@ def _check_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.data.quarantine import write_quarantine
     from ..images.prepare.source import check_images
 
-    left_out = _left_out(datasets)
+    left_out = _find_left_out(datasets)
     _note_deep(datasets)
     found = check_images(datasets, options.workers)
     if options.quarantine:
@@ -122,7 +122,7 @@ def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.prepare.shards import Settings, prepare_shards
 
     output = Path(os.path.abspath(options.output))
-    left_out = _left_out(datasets)
+    left_out = _find_left_out(datasets)
     skip_bad = options.on_bad_sample == "skip"
     for place in left_out:
         if place.num_images and not skip_bad:
@@ -184,7 +184,7 @@ def run_scenes(words: list[str]) -> None:
     kind = options.format or format_in(root)
     if options.format is None:
         print(one_line(f"{root} holds scenes of format {kind}: {FORMATS[kind].meaning}"))
-    _prepare_scenes(options, kind, **_chosen(options), columns=_words(options.columns), val_area=options.val_area)
+    _prepare_scenes(options, kind, **_choose(options), columns=_words(options.columns), val_area=options.val_area)
 
 
 def run_ply(words: list[str]) -> None:
@@ -197,7 +197,7 @@ def run_ply(words: list[str]) -> None:
     )
     _add_choices(parser)
     options = parser.parse_args(words)
-    _prepare_scenes(options, "ply", **_chosen(options))
+    _prepare_scenes(options, "ply", **_choose(options))
 
 
 def run_pth(words: list[str]) -> None:
@@ -245,7 +245,7 @@ def _add_choices(parser: CommandParser) -> None:
     )
 
 
-def _chosen(options: Namespace) -> dict[str, Any]:
+def _choose(options: Namespace) -> dict[str, Any]:
     """The values of ``_add_choices``, as ``Choices`` has them."""
     return {
         "class_names": _class_names(options),
@@ -299,20 +299,20 @@ def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     except KeyboardInterrupt as error:
         print("interrupted; finished scenes are kept, the same command continues", file=sys.stderr)
         sys.exit(signals.exit_code(error))
-    for remark in [*told, *_shortened(summary.remarks)]:
+    for remark in [*told, *_shorten(summary.remarks)]:
         print(one_line(f"note: {remark}"))
     dataset = "scannet" if reader.class_names == CLASS_NAMES else "scenes"
     use = "train on them with" if "train" in splits else f"take them with -eval -split={next(iter(splits))}"
-    print(one_line(f"{_described(summary)} in {output}; {use} -dataset={dataset} -data_path={output}"))
+    print(one_line(f"{_describe(summary)} in {output}; {use} -dataset={dataset} -data_path={output}"))
 
 
-def _shortened(remarks: list[str]) -> list[str]:
+def _shorten(remarks: list[str]) -> list[str]:
     """At most a few lines: what is wrong with one scene is often wrong with all of them."""
     left = len(remarks) - _MOST_REMARKS
     return remarks if left <= 0 else [*remarks[:_MOST_REMARKS], f"{left} more lines of this kind"]
 
 
-def _described(summary: Any) -> str:
+def _describe(summary: Any) -> str:
     scenes = ", ".join(f"{number:,} {split}" for split, number in summary.scenes.items())
     kept = f" ({summary.kept:,} were there already)" if summary.kept else ""
     return f"prepared {scenes} scenes{kept} of {summary.points:,} points ({summary.num_bytes / 1e6:,.1f} MB)"

@@ -17,8 +17,8 @@ from ..extension import extensions
 from ..intervals import Interval, Rated, bootstrap, rough_note
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written
-from ..runtime.printing import one_line, shortened
-from ..tasks.sample_groups import Groups, drawn, names_of, read_groups
+from ..runtime.printing import one_line, shorten
+from ..tasks.sample_groups import Groups, draw, names_of, read_groups
 from ..tasks.scored import Origin, Scored
 from ..tasks.truth import samples_of_classes
 from .parser import CommandParser, path
@@ -147,7 +147,7 @@ def rough_of(scored: Scored, found: Mapping[str, Interval], groups: Groups | Non
     """See ``intervals.rough_note``."""
     rates = scored.recompute.rates if isinstance(scored.recompute, Rated) else {}
     of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes, names_of(groups))
-    return rough_note(*drawn(groups, len(scored.names), scored.sample), found, rates, of_class, shown)
+    return rough_note(*draw(groups, len(scored.names), scored.sample), found, rates, of_class, shown)
 
 
 def tell(scored: Scored, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
@@ -223,7 +223,7 @@ def _class_lines(scored: Scored, values: Mapping[str, float]) -> list[str]:
     pattern, decimals = scored.of_class
     if len(scored.classes) > MOST_SHOWN:
         return [f"{len(scored.classes):,} classes: -json prints the value of each"]
-    names = [shortened(name, _LONGEST_NAME) for name in scored.classes]
+    names = [shorten(name, _LONGEST_NAME) for name in scored.classes]
     width = max(map(len, names), default=0)
     own = [values.get(pattern.format(name)) for name in scored.classes]
     shown = ["-" if value is None else f"{value:.{decimals}f}" for value in own]

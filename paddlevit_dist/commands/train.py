@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> None:
 
     from ..launch import plan_processes
     from ..launch.lock import own
-    from ..launch.rendezvous import failures_told
+    from ..launch.rendezvous import tell_failures
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> None:
     if run.show:
         _show(run, plan)
         return
-    told = failures_told(run.values.WATCHDOG_SECONDS)
+    told = tell_failures(run.values.WATCHDOG_SECONDS)
     with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
@@ -79,7 +79,7 @@ def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[c
     a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
     they take no numbers. An evaluation with a training's ``config.yaml`` writes beside that training's folder."""
     from ..checkpoint.finding import holds_any
-    from ..logging.record import numbered
+    from ..logging.record import find_numbered
 
     resumes, source, save = run.values.MODEL.RESUME == "auto", run.sources["SAVE"], Path(run.values.SAVE)
     is_apart = run.values.EVAL and not resumes
@@ -90,7 +90,11 @@ def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[c
     else:
         return run, False
     if resumes and not is_launched:
-        known = [*numbered(path), path, path.parent]  # the last is where runs were before they had folders of their own
+        known = [
+            *find_numbered(path),
+            path,
+            path.parent,
+        ]  # the last is where runs were before they had folders of their own
         path = next((folder for folder in known if holds_any(folder / "checkpoints")), path)
     return run.changed("SAVE", str(path), None), not (resumes or is_launched)
 
@@ -204,7 +208,7 @@ def worker(
     for name, target in (callbacks or {}).items():
         register_callback(name, target)
 
-    with gpu_memory.explained(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
+    with gpu_memory.explain_memory(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
         run = Run(config, task, datasets, notices)
         if config.EVAL:
             from ..inference.evaluation import evaluate_only

@@ -20,7 +20,7 @@ from .page import write_page
 from .pairs import compare
 from .scores import SORTS
 from .tables import Table, read
-from .telling import CHANGES, corrected, lines_of
+from .telling import CHANGES, correct, lines_of
 
 
 def run(arguments: list[str]) -> None:
@@ -63,7 +63,7 @@ def run(arguments: list[str]) -> None:
         _compare_groups(parser, given)
         return
     first, *others = tables = [_with_groups(read(folder), given.group) for folder in given.runs]
-    comparisons = corrected([compare(first, other) for other in others])
+    comparisons = correct([compare(first, other) for other in others])
     decimals = SORTS[first.about["kind"]].decimals
     if given.json:
         sys.stdout.write(json.dumps({"comparisons": comparisons}, indent=1) + "\n")
@@ -83,7 +83,7 @@ def _write(
 ) -> str:
     """Write the page, with images where it can; what to say of it."""
     target = target / COMPARED if target.is_dir() else target
-    changed = [images.chosen(one[kind]) for one in comparisons for kind in CHANGES if one.get(kind)]
+    changed = [images.choose_samples(one[kind]) for one in comparisons for kind in CHANGES if one.get(kind)]
     found = images.draw(tables[0], [row["sample"] for rows in changed for row in rows], data_path)
     try:
         write_page(target, tables, comparisons, decimals, found)

@@ -8,12 +8,12 @@ from typing import Any
 
 from ..intervals import Interval
 from ..runtime.errors import UserError
-from ..runtime.printing import one_line, shortened
+from ..runtime.printing import one_line, shorten
 from . import groups
 from .groups import Group
 from .pairs import warnings
 from .tables import read, settings_in, that_differ
-from .telling import TOO_FEW, columns, corrected, decimals_of, number, rows_of, settings_told
+from .telling import TOO_FEW, columns, correct, decimals_of, number, rows_of, tell_settings
 
 
 def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -29,11 +29,11 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     for group in read_in:
         _require_alike(first, group)
     single = [_single(run, first) for run in runs if not groups.is_group(run)]
-    comparisons = corrected([_compared(first, other) for other in others])
+    comparisons = correct([_compare(first, other) for other in others])
     decimals = decimals_of(first.scores)
     lines = [line for group in read_in for line in _about(group, decimals)]
     lines += _lines(comparisons, decimals) if comparisons else []
-    lines += [line for row in single for line in ("", _told(row, decimals), *settings_told(row))]
+    lines += [line for row in single for line in ("", _tell(row, decimals), *tell_settings(row))]
     lines += [f"warning: {one_line(line)}" for other in [*comparisons, *single] for line in other["warnings"]]
     return {"comparisons": comparisons, "single_runs": single}, [one_line(line) for line in lines]
 
@@ -42,7 +42,7 @@ def _require_alike(first: Group, other: Group) -> None:
     for what in ("task", "score"):
         if first.about[what] != other.about[what]:
             said = f"{what} {first.about[what]} there, {other.about[what]} here"
-            raise UserError(f"compare: {other.run} cannot be compared with {first.run}: {shortened(said)}")
+            raise UserError(f"compare: {other.run} cannot be compared with {first.run}: {shorten(said)}")
     if len(other.scores) < 2:
         raise UserError(
             f"compare: {other.run} has {len(other.scores)} finished seed(s): expected two or more; continue it with "
@@ -50,7 +50,7 @@ def _require_alike(first: Group, other: Group) -> None:
         )
 
 
-def _compared(first: Group, second: Group) -> dict[str, Any]:
+def _compare(first: Group, second: Group) -> dict[str, Any]:
     score, both = first.about["score"], (first.scores, second.scores)
     p, test = groups.permutation_of_seeds(*both)
     ends = [groups.inside(score, *groups.around(one, 1 / len(one))) for one in both]
@@ -71,11 +71,11 @@ def _compared(first: Group, second: Group) -> dict[str, Any]:
         "smallest_p": groups.smallest_p(*map(len, both)),
         "test": test,
         "settings": that_differ(first.about["settings"], second.about["settings"]),
-        "warnings": _warnings(_finished(first), _finished(second)),
+        "warnings": _warnings(_find_finished(first), _find_finished(second)),
     }
 
 
-def _finished(group: Group) -> str:
+def _find_finished(group: Group) -> str:
     """The folder of a seed that has finished."""
     return str(Path(group.run, next(row["folder"] for row in group.seeds if row["state"] == groups.FINISHED)))
 
@@ -105,7 +105,7 @@ def _single(run: str, group: Group) -> dict[str, Any]:
     where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
     about: dict[str, Any] = {"seeds_low": low, "seeds_high": high, "where": where}
     about["settings"] = that_differ(group.about["settings"], settings_in(Path(run)))
-    about["warnings"] = _warnings(_finished(group), run)
+    about["warnings"] = _warnings(_find_finished(group), run)
     return {"run": run, "group": group.run, **best, **about}
 
 
@@ -132,11 +132,11 @@ def _lines(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
         if other["finding"] == TOO_FEW:
             few, least = " and ".join(map(str, other["seeds"])), f"{other['smallest_p']:.2g}"
             lines.append(f"{few} seeds are too few to say more: their smallest possible p is {least}, of 4 and 4 0.029")
-        lines += settings_told(other)
+        lines += tell_settings(other)
     return lines
 
 
-def _told(row: dict[str, Any], decimals: int) -> str:
+def _tell(row: dict[str, Any], decimals: int) -> str:
     low, high = (number(row[name], decimals) for name in ("seeds_low", "seeds_high"))
     best = f"{row['run']}: one run, best {number(row['value'], decimals)} in epoch {row['epoch']}: {row['where']}"
     if row["seeds_low"] == row["seeds_high"]:

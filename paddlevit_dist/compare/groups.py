@@ -49,7 +49,7 @@ class Group(NamedTuple):
         Raises:
             UserError: the file system refuses.
         """
-        summary = summarised(self.scores) if self.scores else {}
+        summary = summarise(self.scores) if self.scores else {}
         content = {"format": _FORMAT, **self.about, "seeds": self.seeds, **summary}
         with atomic_file(Path(self.run, SEEDS)) as file:
             file.write((json.dumps(content, indent=1) + "\n").encode())
@@ -109,7 +109,7 @@ def best_of(folder: Path, score: str) -> dict[str, Any]:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def summarised(scores: Sequence[float]) -> dict[str, float | None]:
+def summarise(scores: Sequence[float]) -> dict[str, float | None]:
     """Mean, standard deviation (of one seed: None), minimum and maximum."""
     spread = statistics.stdev(scores) if len(scores) > 1 else None
     return {
@@ -122,7 +122,7 @@ def summarised(scores: Sequence[float]) -> dict[str, float | None]:
 
 def in_words(scores: Sequence[float], decimals: int) -> str:
     """The same as "mean 94.2, standard deviation 0.3" and so on."""
-    known = {name.replace("_", " "): value for name, value in summarised(scores).items() if value is not None}
+    known = {name.replace("_", " "): value for name, value in summarise(scores).items() if value is not None}
     return ", ".join(f"{name} {value:.{decimals}f}" for name, value in known.items())
 
 

@@ -26,7 +26,7 @@ class Images(NamedTuple):
     problem: str = ""
 
 
-def chosen(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def choose_samples(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of a kind that are shown: the first where they are ordered by their change, else some of all."""
     if len(samples) <= _MOST or "of_first" in samples[0]:
         return list(samples[:_MOST])
@@ -46,7 +46,7 @@ def draw(table: Table, names: Sequence[str], data_path: str | None) -> Images:
     drawn: dict[str, np.ndarray] = {}
     problem = "the data have none of the samples that changed"
     try:
-        drawn = _drawn(table, names, data_path)
+        drawn = _draw(table, names, data_path)
     except (UserError, OSError, ImportError) as error:
         problem = one_line(error)
     if not drawn and data_path is not None:
@@ -54,7 +54,7 @@ def draw(table: Table, names: Sequence[str], data_path: str | None) -> Images:
     return Images(drawn, "" if drawn else problem)
 
 
-def _drawn(table: Table, names: Sequence[str], data_path: str | None) -> dict[str, np.ndarray]:
+def _draw(table: Table, names: Sequence[str], data_path: str | None) -> dict[str, np.ndarray]:
     from ..checkpoint.content import read_about_file
     from ..inference.trained import configuration_of
     from ..logging.record import cache_folder

@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import __version__
 from ..runtime.files import atomic_file
-from ..runtime.thumbnails import encoded
+from ..runtime.thumbnails import encode
 from . import telling
-from .images import Images, chosen
+from .images import Images, choose_samples
 from .tables import Table
 
 _STYLE = (
@@ -58,7 +58,7 @@ def write_page(
 
 def _image(pixels: np.ndarray, name: str) -> str:
     is_wide = pixels.shape[1] > 1.5 * pixels.shape[0]  # such as three slices of a volume
-    suffix, content, size = encoded(pixels, 2 * _LARGEST_SIDE if is_wide else _LARGEST_SIDE)
+    suffix, content, size = encode(pixels, 2 * _LARGEST_SIDE if is_wide else _LARGEST_SIDE)
     kind, shown = ("png", "small") if suffix == "png" else ("jpeg", "wide" if is_wide else "")
     source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
     alt = html.escape(telling.one_line(name))
@@ -69,7 +69,7 @@ def _details(comparison: dict[str, Any], decimals: int, images: Mapping[str, str
     parts = [f"<h2>{html.escape(telling.one_line(comparison['second']))}</h2>"]
     parts += [f"<p>Warning: {html.escape(telling.one_line(line))}</p>" for line in comparison["warnings"]]
     notes = [f"Note: {telling.one_line(note)}" for note in comparison["notes"]]
-    parts += [f"<p>{html.escape(line)}</p>" for line in [*notes, *telling.settings_told(comparison)]]
+    parts += [f"<p>{html.escape(line)}</p>" for line in [*notes, *telling.tell_settings(comparison)]]
     if comparison["classes"]:
         parts.append(f"<h3>Classes</h3>{_table(telling.class_rows(comparison, decimals))}")
     sides = [_gallery(kind, comparison[kind], images) for kind in telling.CHANGES if comparison.get(kind)]
@@ -85,7 +85,7 @@ def _details(comparison: dict[str, Any], decimals: int, images: Mapping[str, str
 
 def _gallery(kind: str, samples: Sequence[dict[str, Any]], images: Mapping[str, str]) -> str:
     """Some samples of a kind; empty where none has an image."""
-    shown = [row for row in chosen(samples) if row["sample"] in images]
+    shown = [row for row in choose_samples(samples) if row["sample"] in images]
     if not shown:
         return ""
     items = "".join(

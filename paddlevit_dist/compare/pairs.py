@@ -8,8 +8,8 @@ import numpy as np
 
 from ..intervals import Interval, Rated, bootstrap, numbers_of, paired_difference, rough_note
 from ..runtime.errors import UserError
-from ..runtime.printing import shortened
-from ..tasks.sample_groups import Groups, drawn, names_of
+from ..runtime.printing import shorten
+from ..tasks.sample_groups import Groups, draw, names_of
 from ..tasks.truth import TRUTH, samples_of_classes
 from .scores import SORTS, Sort
 from .significance import Swapped, mcnemar, permutation
@@ -45,16 +45,16 @@ class Pair(NamedTuple):
         ours, theirs = first.about, second.about
         for what in ("task", "kind", "score"):
             if ours[what] != theirs[what]:
-                raise UserError(_refused(first, second, f"{what} {ours[what]} there, {theirs[what]} here"))
+                raise UserError(_explain_refusal(first, second, f"{what} {ours[what]} there, {theirs[what]} here"))
         if len(ours["classes"]) != len(theirs["classes"]):
             said = f"{len(ours['classes'])} classes there, {len(theirs['classes'])} here"
-            raise UserError(_refused(first, second, said))
+            raise UserError(_explain_refusal(first, second, said))
         order, sort, truth = _order(first, second), SORTS[ours["kind"]], TRUTH[ours["kind"]]
         differs = (truth(first.arrays) != truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
         if differs.any():
             name = first.names[int(np.argmax(differs))]
             said = f"{int(differs.sum()):,} of {len(order):,} samples have other labels there, such as {name}"
-            raise UserError(_refused(first, second, said))
+            raise UserError(_explain_refusal(first, second, said))
         others = None if second.groups is None else second.groups.chosen(order)
         return cls(first, second, sort, order, ours["classes"], first.groups or others)
 
@@ -112,15 +112,15 @@ class Pair(NamedTuple):
         """Of classified samples, whether each table has its class."""
         return self.first.arrays["places"] == 0, self.second.arrays["places"][self.order] == 0
 
-    def taken_for(self, row: int, is_second: bool) -> dict[str, str]:
+    def find_taken_for(self, row: int, is_second: bool) -> dict[str, str]:
         """The class that one table takes a sample of ``first`` for; empty where it is not known."""
         arrays, place = (self.second.arrays, self.order[row]) if is_second else (self.first.arrays, row)
         label = int(arrays["predictions"][place]) if "predictions" in arrays else -1
         return {"taken_for": self.classes[label]} if label >= 0 else {}
 
 
-def _refused(first: Table, second: Table, said: str) -> str:
-    return f"compare: {second.run} cannot be compared with {first.run}: {shortened(said)}"
+def _explain_refusal(first: Table, second: Table, said: str) -> str:
+    return f"compare: {second.run} cannot be compared with {first.run}: {shorten(said)}"
 
 
 def _order(first: Table, second: Table) -> np.ndarray:
@@ -132,8 +132,8 @@ def _order(first: Table, second: Table) -> np.ndarray:
     gone, new = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
     if gone or new:
         raise UserError(
-            _refused(first, second, f"other samples: {gone.total():,} of {len(ours):,} are there only")
-            + f", {new.total():,} of {len(theirs):,} here only (such as {shortened(next(iter(new or gone)), 60)}); "
+            _explain_refusal(first, second, f"other samples: {gone.total():,} of {len(ours):,} are there only")
+            + f", {new.total():,} of {len(theirs):,} here only (such as {shorten(next(iter(new or gone)), 60)}); "
             "evaluate both on the same data and split"
         )
     order = np.empty(len(ours), np.int64)
@@ -161,7 +161,7 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
     found, score = pair.intervals(), first.about["score"]
     rows = {name.removeprefix(_DIFFERENCE): _row(found, name) for name in found if name.startswith(_DIFFERENCE)}
     if score not in rows:
-        raise UserError(_refused(first, second, f"{score} is not defined for these samples"))
+        raise UserError(_explain_refusal(first, second, f"{score} is not defined for these samples"))
     p, test = _significance(pair)
     own = {pair.sort.of_class.format(name): name for name in pair.classes}
     classes = [{"class": own[name], "score": name, **row} for name, row in rows.items() if name in own]
@@ -182,7 +182,7 @@ def compare(first: Table, second: Table) -> dict[str, Any]:
         "notes": _notes(pair, found),
         "values": {name: row for name, row in rows.items() if name not in own},
         "classes": classes,
-        **_changed(pair),
+        **_find_changes(pair),
     }
 
 
@@ -204,7 +204,7 @@ def _notes(pair: Pair, found: dict[str, Interval]) -> list[str]:
     of_class = samples_of_classes(about["kind"], pair.first.arrays, pair.classes, names_of(pair.groups))
     rates, shown = pair.both().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
-    note = rough_note(*drawn(pair.groups, len(pair.order), "sample"), found, rate, of_class, shown)
+    note = rough_note(*draw(pair.groups, len(pair.order), "sample"), found, rate, of_class, shown)
     return [note] if note else []
 
 
@@ -227,7 +227,7 @@ def _significance(pair: Pair) -> tuple[float, str]:
     return p, f"permutation test, {swaps:,} swaps of groups"
 
 
-def _changed(pair: Pair) -> dict[str, Any]:
+def _find_changes(pair: Pair) -> dict[str, Any]:
     """The samples whose answer became right ("fixed") or wrong ("broken"); where there is no such thing, those with a
     better and a worse score of their own, what changed most first."""
     names, classes = pair.first.names, pair.classes
@@ -237,7 +237,7 @@ def _changed(pair: Pair) -> dict[str, Any]:
         kinds = {"fixed": (after & ~before, False), "broken": (before & ~after, True)}
         return {
             kind: [
-                {"sample": names[row], "class": classes[labels[row]], **pair.taken_for(row, is_second)}
+                {"sample": names[row], "class": classes[labels[row]], **pair.find_taken_for(row, is_second)}
                 for row in np.flatnonzero(chosen).tolist()
             ]
             for kind, (chosen, is_second) in kinds.items()
@@ -250,12 +250,12 @@ def _changed(pair: Pair) -> dict[str, Any]:
     ends = alone[f"{_FIRST}{score}"], alone[f"{_SECOND}{score}"]
     rows = [(row, {"sample": names[row], "of_first": ends[0][row], "of_second": ends[1][row]}) for row in by_change]
     return {
-        "better": [_rounded(row) for number, row in rows if better[number] > 0],
-        "worse": [_rounded(row) for number, row in rows if better[number] < 0],
+        "better": [_round(row) for number, row in rows if better[number] > 0],
+        "worse": [_round(row) for number, row in rows if better[number] < 0],
     }
 
 
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+def _round(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value if isinstance(value, str) else float(f"{value:.6g}") for name, value in row.items()}
 
 
@@ -265,7 +265,7 @@ def warnings(first: Table, second: Table) -> list[str]:
     for what in ("split", "dataset", "classes"):
         if ours[what] != theirs[what] and ours[what] and theirs[what]:  # of others' results they may not be known
             lines.append(
-                f"{what}: {shortened(ours[what], 60)} in {first.run}, {shortened(theirs[what], 60)} in {second.run}"
+                f"{what}: {shorten(ours[what], 60)} in {first.run}, {shorten(theirs[what], 60)} in {second.run}"
             )
     for table in (first, second):
         if table.about["of"].startswith(RESULTS):
@@ -275,6 +275,6 @@ def warnings(first: Table, second: Table) -> list[str]:
         for name in dict.fromkeys((*ours[what], *theirs[what])):
             values = [about[what].get(name, _NOT_KNOWN) for about in (ours, theirs)]
             if values[0] != values[1]:
-                told = ["not set" if value is _NOT_KNOWN else shortened(value, 60) for value in values]
+                told = ["not set" if value is _NOT_KNOWN else shorten(value, 60) for value in values]
                 lines.append(f"{what}: {name} is {told[0]} in {first.run}, {told[1]} in {second.run}")
     return lines

@@ -33,26 +33,26 @@ class Sort(NamedTuple):
     hits: Callable[[Arrays, Sequence[str]], Mapping[str, np.ndarray]] = lambda arrays, names: {}
 
 
-def _joined(parts: Sequence[Arrays], name: str) -> np.ndarray:
+def _join(parts: Sequence[Arrays], name: str) -> np.ndarray:
     return np.concatenate([part[name] for part in parts])
 
 
 def _classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
-    labels, places = _joined(parts, "labels"), _joined(parts, "places")
+    labels, places = _join(parts, "labels"), _join(parts, "places")
     classified = Classified(labels, places, len(names), names, parts[0]["top"].tolist())
-    loss = means({"loss": _joined(parts, "losses")})
+    loss = means({"loss": _join(parts, "losses")})
     return Rated(lambda weights: {**classified(weights), **loss(weights)}, classified.rates())
 
 
 def _confusions(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
-    boundaries = _joined(parts, "boundaries") if all("boundaries" in part for part in parts) else None
-    return confusion_scores(_joined(parts, "statistics"), names, _joined(parts, "losses"), boundaries)
+    boundaries = _join(parts, "boundaries") if all("boundaries" in part for part in parts) else None
+    return confusion_scores(_join(parts, "statistics"), names, _join(parts, "losses"), boundaries)
 
 
 def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     from ..volumes.landmarks.metrics import LandmarkMetrics
 
-    metrics, sums = LandmarkMetrics(names), _joined(parts, "sums")
+    metrics, sums = LandmarkMetrics(names), _join(parts, "sums")
     return Rated(lambda weights: metrics.resampled([sums], weights), metrics.rates([sums]))
 
 
@@ -77,7 +77,7 @@ def _landmark_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray
 def _volume_classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     from ..volumes.segmentation.metrics import VolumeMetrics
 
-    sums = _joined(parts, "sums")
+    sums = _join(parts, "sums")
     metrics = VolumeMetrics(["background", *names], bool(sums[..., 9].any()))
     return lambda weights: metrics.resampled([sums], weights)
 
@@ -108,7 +108,7 @@ def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
         for number, (first, end) in enumerate(zip(ends - part["rows"], ends)):
             decisions = (part[name][first:end] for name in MatchTable._fields[:4])
             scenes.append(MatchTable._make([*decisions, part["missed"][number], part["num_true"][number]]))
-    statistics, losses = (_joined(parts, name) for name in ("statistics", "losses"))
+    statistics, losses = (_join(parts, name) for name in ("statistics", "losses"))
     metrics = InstanceMetrics(list(names), parts[0]["instance_classes"].tolist())
     tables = np.empty(len(scenes), object)
     tables[:] = scenes

@@ -46,7 +46,7 @@ def run(given: Configuration) -> None:
         )
     gpus = gpus_of(plan_processes(config.NGPUS))
     with output_folder(path, records=(SEEDS,)) as folder, own(folder, write_line, is_evaluation=False):
-        group = _begun(config, str(folder))
+        group = _begin_group(config, str(folder))
         waiting = [row for row in group.seeds if row["state"] != FINISHED]
         done = len(group.seeds) - len(waiting)
         said = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
@@ -86,7 +86,7 @@ def _train(group: Group, waiting: list[dict[str, Any]], words: Sequence[str], gp
             for place, gpu in enumerate(gpus):
                 if waiting and gpu not in running and not reason:
                     row = waiting.pop(0)
-                    running[gpu] = _started(group, row, words, gpu, place / len(gpus), (place + 1) / len(gpus)), row
+                    running[gpu] = _start(group, row, words, gpu, place / len(gpus), (place + 1) / len(gpus)), row
             time.sleep(_POLL_SECONDS)
             if signals.interrupts() > 1:
                 raise signals.Interrupted(signal.SIGINT, again=True)
@@ -110,7 +110,7 @@ def _train(group: Group, waiting: list[dict[str, Any]], words: Sequence[str], gp
         raise Stopped(reason, f"{said}; {_RESUMES} them")
 
 
-def _started(
+def _start(
     group: Group, row: dict[str, Any], words: Sequence[str], gpu: str | None, low: float, high: float
 ) -> subprocess.Popen:
     """The training of a seed, on this GPU with its share of the cores, from ``low`` to ``high``; alone in its terminal
@@ -145,7 +145,7 @@ def _note(group: Group, row: dict[str, Any], code: int, is_stopped: bool, are_ot
     write_line(f"seed {row['seed']}: {', '.join([row['state'], *score])}")
 
 
-def _begun(config: CompareSettings, folder: str) -> Group:
+def _begin_group(config: CompareSettings, folder: str) -> Group:
     """The group as its folder has it, with the seeds that are asked for now; nothing is written yet.
 
     Raises:

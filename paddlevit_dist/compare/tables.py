@@ -111,21 +111,21 @@ def write_scored(file: Path, scored: Scored, results: str, groups: Groups | None
 def _write(
     file: Path, about: dict[str, Any], names: Sequence[str], arrays: Mapping[str, np.ndarray], groups: Groups | None
 ) -> None:
-    joined = _joined(names)
+    joined = _join(names)
     facts = {"format": _FORMAT, "time": round(time.time(), 3), "digest": hashlib.sha256(joined).hexdigest()}
     texts = {_NAMES: joined}
     if groups is not None:
-        facts[GROUP], texts[_GROUPS] = groups.by, _joined(groups.names.tolist())
+        facts[GROUP], texts[_GROUPS] = groups.by, _join(groups.names.tolist())
     texts[_ABOUT] = json.dumps({**facts, **about}, default=str).encode()
     with atomic_file(file) as out:
         np.savez_compressed(out, **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()}, **arrays)
 
 
-def _joined(names: Sequence[str]) -> bytes:
+def _join(names: Sequence[str]) -> bytes:
     return b"\0".join(name.encode("utf-8", "surrogateescape") for name in names)
 
 
-def _parted(array: np.ndarray) -> list[str]:
+def _split(array: np.ndarray) -> list[str]:
     return [name.decode("utf-8", "surrogateescape") for name in array.tobytes().split(b"\0")]
 
 
@@ -181,10 +181,10 @@ def _read(run: str, file: Path) -> Table:
     try:
         about, names, indices = (
             parse_json(arrays.pop(_ABOUT).tobytes()),
-            _parted(arrays.pop(_NAMES)),
+            _split(arrays.pop(_NAMES)),
             arrays.pop(_INDICES),
         )
-        groups = Groups(about[GROUP], np.array(_parted(arrays.pop(_GROUPS))), str(file)) if _GROUPS in arrays else None
+        groups = Groups(about[GROUP], np.array(_split(arrays.pop(_GROUPS))), str(file)) if _GROUPS in arrays else None
         if about["format"] != _FORMAT or not len(names) == len(indices) == len(
             names if groups is None else groups.names
         ):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..runtime.printing import one_line, shortened
+from ..runtime.printing import one_line, shorten
 from .significance import holm
 from .tables import RESULTS, Table
 
@@ -15,7 +15,7 @@ TOO_FEW = "too few seeds"  # whatever they had scored, p would not have been bel
 RIGHT = {"fixed": "wrong before, right now", "broken": "right before, wrong now"}
 
 
-def corrected(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def correct(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same comparisons with "p_holm", the p corrected for their number, and what follows from it in words."""
     ps = holm([comparison["p"] for comparison in comparisons])
     return [{**one, "p_holm": p, "finding": _finding(one, p, len(ps))} for one, p in zip(comparisons, ps)]
@@ -76,11 +76,9 @@ def method(comparisons: Sequence[dict[str, Any]]) -> str:
     return one_line(f"{one['percent']} % intervals and p ({tests}) of the same {one['samples']:,} samples{drawn}")
 
 
-def settings_told(comparison: dict[str, Any]) -> list[str]:
+def tell_settings(comparison: dict[str, Any]) -> list[str]:
     """The line of what the trainings were told differently; none where they were not."""
-    told = ", ".join(
-        f"{name} {shortened(a, 40)} -> {shortened(b, 40)}" for name, (a, b) in comparison["settings"].items()
-    )
+    told = ", ".join(f"{name} {shorten(a, 40)} -> {shorten(b, 40)}" for name, (a, b) in comparison["settings"].items())
     return [one_line(f"settings that differ: {told}")] if told else []
 
 
@@ -89,7 +87,7 @@ def class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
     rows = [["class", "first", "second", "difference"]]
     for row in comparison["classes"]:
         values = [number(row[which]["value"], decimals) for which in ("of_first", "of_second")]
-        rows.append([shortened(row["class"], _LONGEST_NAME), *values, ends(row["difference"], decimals, signed=True)])
+        rows.append([shorten(row["class"], _LONGEST_NAME), *values, ends(row["difference"], decimals, signed=True)])
     return rows
 
 
@@ -98,7 +96,7 @@ def lines_of(tables: Sequence[Table], comparisons: Sequence[dict[str, Any]], dec
     lines = [*map(about, tables), "", *columns(rows_of(comparisons, decimals)), method(comparisons)]
     for other in comparisons:
         heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]
-        details = [*settings_told(other), *_class_lines(other, decimals), *_sample_lines(other)]
+        details = [*tell_settings(other), *_class_lines(other, decimals), *_sample_lines(other)]
         lines += [*heading, *(f"note: {one_line(note)}" for note in other["notes"]), *details]
         lines += [f"warning: {one_line(warning)}" for warning in other["warnings"]]
     return lines
@@ -129,14 +127,14 @@ def _sample_lines(comparison: dict[str, Any]) -> list[str]:
 def sample_of(row: dict[str, Any]) -> str:
     """A sample that changed, with its class or its two scores."""
     told = row["class"] if "class" in row else f"{row['of_first']:.4g} to {row['of_second']:.4g}"
-    return f"{shortened(row['sample'], _LONGEST_NAME)} ({shortened(told, 40)})"
+    return f"{shorten(row['sample'], _LONGEST_NAME)} ({shorten(told, 40)})"
 
 
 def image_of(row: dict[str, Any], kind: str) -> str:
     """The same below its image, with what the other of the two models takes it for."""
     if "taken_for" not in row:
         return sample_of(row)
-    name, true, other = (shortened(row[what], _LONGEST_NAME) for what in ("sample", "class", "taken_for"))
+    name, true, other = (shorten(row[what], _LONGEST_NAME) for what in ("sample", "class", "taken_for"))
     return f"{name}: {true}, taken for {other} {'before' if kind == 'fixed' else 'now'}"
 
 

@@ -9,7 +9,7 @@ import paddle
 from paddle import nn
 
 from ..runtime.autocast import product_dtype
-from ..runtime.lazy_names import imported
+from ..runtime.lazy_names import import_object
 
 _MODELS = "paddlevit_dist.images.models"
 # A class, which must be exactly this one -> its fast subclass.
@@ -37,7 +37,7 @@ def accelerate(model: Any) -> None:
         kind = type(layer)
         location = _FAST.get(f"{kind.__module__}.{kind.__qualname__}")
         if location is not None:
-            layer.__class__ = imported(f".cpu_kernels.{location}")
+            layer.__class__ = import_object(f".cpu_kernels.{location}")
 
 
 # Set to 1 for a run with CPU_TUNING False (parallel/tuning.py), or by the user.

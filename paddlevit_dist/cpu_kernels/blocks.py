@@ -63,7 +63,7 @@ class SegFormerHead(segformer.SegFormerHead):
 
     def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
         if _fits_sum(maps[0], self):
-            return _enlarged_sum(self, maps)
+            return _sum_enlarged(self, maps)
         return segformer.SegFormerHead.summed(self, maps)
 
 
@@ -146,7 +146,7 @@ def _reduction_attention(
     from . import branches
 
     heads = branches.Heads(attention.num_heads, attention.head_dim, attention.scale)
-    q, source = attention.q(x), attention._reduced(x, grid) if attention.is_reduced else x
+    q, source = attention.q(x), attention._reduce(x, grid) if attention.is_reduced else x
     return attention.dropout(attention.proj(branches.attend(q, attention.kv(source), heads)))
 
 
@@ -156,11 +156,11 @@ def _fits_sum(x: paddle.Tensor, head: segformer.SegFormerHead) -> bool:
 
 
 @paddle.jit.not_to_static
-def _enlarged_sum(head: segformer.SegFormerHead, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+def _sum_enlarged(head: segformer.SegFormerHead, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
     from . import functions, upsampling
 
     projected = [functions.linear(x, *joined) for x, joined in zip(maps, head.joined_weights())]
-    return upsampling.enlarged_sum(projected).transpose([0, 3, 1, 2])
+    return upsampling.sum_enlarged(projected).transpose([0, 3, 1, 2])
 
 
 @functools.cache

@@ -15,9 +15,10 @@ from .functions import (
     address,
     by_input,
     by_weight,
-    chosen,
+    choose,
     column_sums,
     differentiable,
+    find_wanted,
     hidden_backward,
     hidden_forward,
     in_order,
@@ -25,7 +26,6 @@ from .functions import (
     layer_norm_forward,
     linear_forward,
     rows_of,
-    wanted,
     with_graph,
 )
 from .memory import empty, product
@@ -49,7 +49,7 @@ class Held:
         self.tensor = tensor
 
 
-def _held(held: Held | None) -> int:
+def _count_held(held: Held | None) -> int:
     return 0 if held is None else held.tensor.data_ptr()
 
 
@@ -64,7 +64,14 @@ def _attend(qkv, bias, heads: Heads, keeps: bool):
     batch, windows, tokens, count, _ = sizes
     out = empty(*qkv.shape[:-1], qkv.shape[-1] // 3)
     weights = empty(batch * windows * count if keeps else 1, tokens, tokens)
-    places = address(qkv), address(weights), address(out), address(bias), _held(heads.mask), _held(heads.index)
+    places = (
+        address(qkv),
+        address(weights),
+        address(out),
+        address(bias),
+        _count_held(heads.mask),
+        _count_held(heads.index),
+    )
     exponential_kernels.attention(product().pointer, *places, *sizes, heads.scale, keeps)
     return out, weights
 
@@ -74,12 +81,12 @@ def _attend_backward(gradient, qkv, weights, bias_gradient, heads: Heads):
     out = empty(*qkv.shape)
     places = [address(tensor) for tensor in (gradient, qkv, weights, out, bias_gradient)]
     exponential_kernels.attention_gradient(
-        product().pointer, *places, _held(heads.index), *_sizes(qkv, heads), heads.scale
+        product().pointer, *places, _count_held(heads.index), *_sizes(qkv, heads), heads.scale
     )
     return out
 
 
-def joined(x, branch_of, keep):
+def join(x, branch_of, keep):
     """x + branch, given a function from what the branch is added to (x or nothing) to the sum."""
     if keep is None:
         return branch_of(x)
@@ -102,10 +109,10 @@ class _MlpBranch(PyLayer):
     def forward(ctx, x, norm_weight, norm_bias, weight1, bias1, weight2, bias2, epsilon, keep):
         normal, statistics = layer_norm_forward(x, norm_weight, norm_bias, epsilon, keeps=True)
         hidden, slope = hidden_forward(normal, weight1, bias1, keeps=True)
-        ctx.wanted = wanted(x, norm_weight, norm_bias, weight1, bias1, weight2, bias2)
+        ctx.wanted = find_wanted(x, norm_weight, norm_bias, weight1, bias1, weight2, bias2)
         ctx.keep = keep
         ctx.save_for_backward(x, statistics, norm_weight, normal, weight1, hidden, slope, weight2)
-        return joined(x, lambda base: linear_forward(hidden, weight2, bias2, base), keep and keep.tensor)
+        return join(x, lambda base: linear_forward(hidden, weight2, bias2, base), keep and keep.tensor)
 
     @staticmethod
     @with_graph()
@@ -118,7 +125,7 @@ class _MlpBranch(PyLayer):
         if any(want[:3]):
             of_normal = by_input(inner, weight1, x.shape)
             of_x, of_norm = layer_norm_backward(of_normal, x, statistics, norm_weight, gradient)
-        return chosen(
+        return choose(
             want,
             of_x,
             of_norm[0] if want[1] else None,
@@ -143,7 +150,7 @@ def mlp(x, norm, first, second, keep: paddle.Tensor | None = None) -> paddle.Ten
         return differentiable(_MlpBranch, x, *parameters, norm._epsilon, keep if keep is None else Held(keep))
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     hidden, _ = hidden_forward(normal, first.weight, first.bias, keeps=False)
-    return joined(x, lambda base: linear_forward(hidden, second.weight, second.bias, base), keep)
+    return join(x, lambda base: linear_forward(hidden, second.weight, second.bias, base), keep)
 
 
 class _AttentionBranch(PyLayer):
@@ -152,11 +159,11 @@ class _AttentionBranch(PyLayer):
         normal, statistics = layer_norm_forward(x, norm_weight, norm_bias, epsilon, keeps=True)
         qkv = linear_forward(normal, weight1, bias1)
         attended, weights = _attend(qkv, added, heads, keeps=True)
-        ctx.wanted = wanted(x, norm_weight, norm_bias, weight1, weight2, bias2, bias1, added)
+        ctx.wanted = find_wanted(x, norm_weight, norm_bias, weight1, weight2, bias2, bias1, added)
         ctx.given = [True] * 6 + [bias1 is not None, added is not None]
         ctx.heads, ctx.keep = heads, keep
         ctx.save_for_backward(x, statistics, norm_weight, normal, weight1, qkv, weights, attended, weight2)
-        return joined(x, lambda base: linear_forward(attended, weight2, bias2, base), keep and keep.tensor)
+        return join(x, lambda base: linear_forward(attended, weight2, bias2, base), keep and keep.tensor)
 
     @staticmethod
     @with_graph()
@@ -170,7 +177,7 @@ class _AttentionBranch(PyLayer):
         if any(want[:3]):
             of_normal = by_input(of_qkv, weight1, x.shape)
             of_x, of_norm = layer_norm_backward(of_normal, x, statistics, norm_weight, gradient)
-        gradients = chosen(
+        gradients = choose(
             want,
             of_x,
             of_norm[0] if want[1] else None,
@@ -202,7 +209,7 @@ def attention(x, norm, qkv, projection, heads: Heads, bias=None, keep: paddle.Te
         )
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     attended, _ = _attend(linear_forward(normal, qkv.weight, qkv.bias), bias, heads, keeps=False)
-    return joined(x, lambda base: linear_forward(attended, projection.weight, projection.bias, base), keep)
+    return join(x, lambda base: linear_forward(attended, projection.weight, projection.bias, base), keep)
 
 
 # ---- attention of queries to keys and values of other tokens, each read where its projection has written it ----------
@@ -232,14 +239,14 @@ class _AttentionTo(PyLayer):
     @staticmethod
     def forward(ctx: Any, q, kv, heads):
         out, weights = _attend_to(q, kv, heads)
-        ctx.wanted, ctx.heads = wanted(q, kv), heads
+        ctx.wanted, ctx.heads = find_wanted(q, kv), heads
         ctx.save_for_backward(q, kv, weights)
         return out
 
     @staticmethod
     @with_graph()
     def backward(ctx: Any, gradient):
-        return chosen(ctx.wanted, *_attend_to_backward(in_order(gradient), *ctx.saved_tensor(), ctx.heads))
+        return choose(ctx.wanted, *_attend_to_backward(in_order(gradient), *ctx.saved_tensor(), ctx.heads))
 
 
 def attend(q, kv, heads: Heads) -> paddle.Tensor:

@@ -33,12 +33,12 @@ def multiply(left, right, out, sizes, turned=(PLAIN, PLAIN), beta=0.0) -> None:
     product()(left.data_ptr(), right.data_ptr(), out.data_ptr(), sizes, turned, beta)
 
 
-def wanted(*tensors: paddle.Tensor | None) -> list[bool]:
+def find_wanted(*tensors: paddle.Tensor | None) -> list[bool]:
     """Which of the tensors need a gradient."""
     return [tensor is not None and not tensor.stop_gradient for tensor in tensors]
 
 
-def chosen(is_wanted: Sequence[bool], *gradients: paddle.Tensor) -> Any:
+def choose(is_wanted: Sequence[bool], *gradients: paddle.Tensor) -> Any:
     """The gradients, with None for inputs that need none: Paddle refuses anything else."""
     return tuple(gradient if wants else None for wants, gradient in zip(is_wanted, gradients))
 
@@ -70,7 +70,7 @@ def with_graph(of_operations: Callable | None = None) -> Callable:
     """Decorates a backward: where its graph is wanted (``create_graph``), ``of_operations`` is called in its place, the
     same in Paddle's own operations; without one it is refused."""
 
-    def decorated(backward: Callable) -> Callable:
+    def decorate(backward: Callable) -> Callable:
         @functools.wraps(backward)
         def chosen_backward(ctx, gradient):
             if not paddle.is_grad_enabled():
@@ -84,7 +84,7 @@ def with_graph(of_operations: Callable | None = None) -> Callable:
 
         return chosen_backward
 
-    return decorated
+    return decorate
 
 
 def _flat(x: paddle.Tensor) -> paddle.Tensor:
@@ -141,7 +141,7 @@ def _linear_graph(ctx, gradient):
 class _Linear(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias):
-        ctx.wanted, ctx.has_bias = wanted(x, weight, bias), bias is not None
+        ctx.wanted, ctx.has_bias = find_wanted(x, weight, bias), bias is not None
         ctx.save_for_backward(x, weight)
         return linear_forward(x, weight, bias)
 
@@ -192,14 +192,14 @@ def _layer_norm_graph(ctx, gradient):
     inverse = paddle.rsqrt((centred**2).mean(-1, keepdim=True) + ctx.epsilon)
     normal, inner = centred * inverse, gradient * weight
     rest = inner - inner.mean(-1, keepdim=True) - normal * (inner * normal).mean(-1, keepdim=True)
-    return chosen(ctx.wanted, rest * inverse, _flat(gradient * normal).sum(0), _flat(gradient).sum(0))
+    return choose(ctx.wanted, rest * inverse, _flat(gradient * normal).sum(0), _flat(gradient).sum(0))
 
 
 class _LayerNorm(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, epsilon):
         out, statistics = layer_norm_forward(x, weight, bias, epsilon, keeps=True)
-        ctx.wanted, ctx.epsilon = wanted(x, weight, bias), epsilon
+        ctx.wanted, ctx.epsilon = find_wanted(x, weight, bias), epsilon
         ctx.save_for_backward(x, statistics, weight)
         return out
 
@@ -208,7 +208,7 @@ class _LayerNorm(PyLayer):
     def backward(ctx, gradient):
         x, statistics, weight = ctx.saved_tensor()
         out, sums = layer_norm_backward(in_order(gradient), x, statistics, weight)
-        return chosen(ctx.wanted, out, sums[0], sums[1])
+        return choose(ctx.wanted, out, sums[0], sums[1])
 
 
 def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
@@ -275,7 +275,7 @@ def _mlp_graph(ctx, gradient):
     (x, weight1, weight2, _, _), bias1, want = ctx.saved_tensor(), ctx.bias, ctx.wanted
     hidden, slope = _gelu_of(paddle.matmul(x, weight1) + bias1)
     inner = paddle.matmul(gradient, weight2, transpose_y=True) * slope
-    return chosen(
+    return choose(
         want,
         paddle.matmul(inner, weight1, transpose_y=True),
         paddle.matmul(_flat(x), _flat(inner), transpose_x=True),
@@ -289,7 +289,7 @@ class _Mlp(PyLayer):
     @staticmethod
     def forward(ctx, x, weight1, bias1, weight2, bias2):
         hidden, slope = hidden_forward(x, weight1, bias1, keeps=True)
-        ctx.wanted, ctx.bias = wanted(x, weight1, bias1, weight2, bias2), bias1
+        ctx.wanted, ctx.bias = find_wanted(x, weight1, bias1, weight2, bias2), bias1
         ctx.save_for_backward(x, weight1, weight2, hidden, slope)
         return linear_forward(hidden, weight2, bias2)
 
@@ -344,7 +344,7 @@ def windows_graph(x, weight, gradient, stride: int, padding: int, want: Sequence
     (width_out, *_, side), (_, _, *size) = weight.shape, x.shape
     windows, matrix = paddle.nn.functional.unfold(x, side, stride, padding), weight.reshape([width_out, -1])
     of_windows = paddle.matmul(matrix, gradient, transpose_x=True, transpose_y=True)  # (batch, in * side**2, places)
-    return chosen(
+    return choose(
         want,
         paddle.nn.functional.fold(of_windows, size, side, stride, padding) if want[0] else None,
         paddle.matmul(gradient, windows, transpose_x=True, transpose_y=True).sum(0).reshape(weight.shape),
@@ -361,7 +361,7 @@ class _Patches(PyLayer):
     @staticmethod
     def forward(ctx, images, weight, bias):
         patches, out = _embed(images, weight, bias)
-        ctx.wanted, ctx.shape = wanted(images, weight, bias), images.shape
+        ctx.wanted, ctx.shape = find_wanted(images, weight, bias), images.shape
         ctx.save_for_backward(patches, weight, images)
         return out
 
@@ -379,7 +379,7 @@ class _Patches(PyLayer):
         if ctx.wanted[1]:
             of_weight = empty(*weight.shape)
             multiply(gradient, patches, of_weight, (width_out, width_in, rows), (TURNED, PLAIN))
-        return chosen(ctx.wanted, of_images, of_weight, column_sums(gradient) if ctx.wanted[2] else None)
+        return choose(ctx.wanted, of_images, of_weight, column_sums(gradient) if ctx.wanted[2] else None)
 
 
 def patches(images, weight, bias) -> paddle.Tensor:

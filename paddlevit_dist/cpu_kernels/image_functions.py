@@ -10,7 +10,7 @@ import paddle
 from paddle.autograd import PyLayer
 
 from . import depthwise_kernels, image_kernels, row_kernels
-from .functions import address, chosen, column_sums, differentiable, multiply, wanted, windows_graph, with_graph
+from .functions import address, choose, column_sums, differentiable, find_wanted, multiply, windows_graph, with_graph
 from .memory import PLAIN, TURNED, empty, in_order
 
 # ---- depth-wise convolution ----------------------------------------------------------------------------------
@@ -36,13 +36,13 @@ def _depthwise_graph(ctx, gradient):
     products = windows.reshape([batch, channels, -1, height * width]) * g.reshape([batch, channels, 1, -1])
     of_x = paddle.nn.functional.conv2d(g, weight.flip([2, 3]), padding=side // 2, groups=channels)
     found = of_x.transpose([0, 2, 3, 1]), products.sum([0, 3]).reshape(weight.shape), g.sum([0, 2, 3])
-    return chosen(ctx.wanted, *found)[: 2 + ctx.has_bias]
+    return choose(ctx.wanted, *found)[: 2 + ctx.has_bias]
 
 
 class _Depthwise(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias):
-        ctx.wanted, ctx.has_bias, x = wanted(x, weight, bias), bias is not None, in_order(x)
+        ctx.wanted, ctx.has_bias, x = find_wanted(x, weight, bias), bias is not None, in_order(x)
         ctx.save_for_backward(x, weight)
         return depthwise_forward(x, weight, bias)
 
@@ -134,7 +134,7 @@ def _convolution_graph(ctx, gradient):
 class _Convolution(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, windows):
-        ctx.wanted, ctx.has_bias, ctx.windows = wanted(x, weight, bias), bias is not None, windows
+        ctx.wanted, ctx.has_bias, ctx.windows = find_wanted(x, weight, bias), bias is not None, windows
         cut = windows.cut(x)
         ctx.save_for_backward(cut, weight, x)
         return windows_forward(cut, weight, bias)
@@ -194,7 +194,7 @@ class _AddScaled(PyLayer):
     @staticmethod
     def forward(ctx, x, branch, scale, keep):
         ctx.keep, out = keep, empty(*x.shape)
-        ctx.wanted = wanted(x, branch, scale) + [False] * (keep is not None)
+        ctx.wanted = find_wanted(x, branch, scale) + [False] * (keep is not None)
         x, branch = in_order(x), in_order(branch)  # by names: their memory is used until the end
         ctx.save_for_backward(branch, scale)
         places = [address(tensor) for tensor in (x, branch, scale, keep, out)]

@@ -176,12 +176,12 @@ def trial_image(darkest: int = 0) -> Image.Image:
 # Each table (256,) gives integers from 0 to 255.
 
 
-def _blended(factor: float, other: int) -> np.ndarray:
+def _blend(factor: float, other: int) -> np.ndarray:
     """Pillow's blend of every level with the level ``other``: in float32, truncated."""
     return (np.float32(other) + np.float32(factor) * (LEVELS - other).astype(np.float32)).clip(0, 255)
 
 
-def _stretched(histogram: np.ndarray) -> np.ndarray:
+def _stretch(histogram: np.ndarray) -> np.ndarray:
     """Levels that bring the darkest used one to 0 and the brightest to 255; ``histogram`` (256,)."""
     used = np.flatnonzero(histogram)
     low, high = int(used[0]), int(used[-1])
@@ -191,7 +191,7 @@ def _stretched(histogram: np.ndarray) -> np.ndarray:
     return np.trunc(LEVELS * scale - low * scale).clip(0, 255)
 
 
-def _equalised(histogram: np.ndarray) -> np.ndarray:
+def _equalise(histogram: np.ndarray) -> np.ndarray:
     """Levels after which all are used about equally often; ``histogram`` (256,)."""
     used = histogram[histogram > 0]
     step = (int(used.sum()) - int(used[-1])) // 255
@@ -222,12 +222,12 @@ def _solarize_add(pixels: np.ndarray, addition: int, fill: Fill) -> np.ndarray:
 
 
 def _brightness(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
-    return _with_table(pixels, _blended(factor, 0))
+    return _with_table(pixels, _blend(factor, 0))
 
 
 def _contrast(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
     grey = luminance(pixels) if len(pixels) == 3 else pixels[0]
-    return _with_table(pixels, _blended(factor, int(float(grey.mean(dtype=np.float64)) + 0.5)))
+    return _with_table(pixels, _blend(factor, int(float(grey.mean(dtype=np.float64)) + 0.5)))
 
 
 # ---- from images to images -------------------------------------------------------------------------------
@@ -262,8 +262,8 @@ def _rotate(pixels: np.ndarray, degrees: float, fill: Fill) -> np.ndarray:
 
 
 _OPERATIONS: dict[str, Callable[[np.ndarray, Any, Fill], np.ndarray]] = {
-    "AutoContrast": lambda pixels, _, fill: _with_tables(pixels, _stretched),
-    "Equalize": lambda pixels, _, fill: _with_tables(pixels, _equalised),
+    "AutoContrast": lambda pixels, _, fill: _with_tables(pixels, _stretch),
+    "Equalize": lambda pixels, _, fill: _with_tables(pixels, _equalise),
     "Invert": lambda pixels, _, fill: ~pixels,
     "Rotate": _rotate,
     **dict.fromkeys(("Posterize", "PosterizeIncreasing", "PosterizeOriginal"), _posterize),

@@ -167,11 +167,11 @@ class CompiledStep:
 
 def optimizer_step(rule: Rule, parameters: Sequence[paddle.Tensor]) -> Found | None:
     """A step by a loop; None if that is not worth it."""
-    return _compiled(rule) if is_worthwhile(parameters) else None
+    return _compile(rule) if is_worthwhile(parameters) else None
 
 
 @functools.cache
-def _compiled(rule: Rule) -> Found:
+def _compile(rule: Rule) -> Found:
     from . import update_kernels
 
     values = dict(rule.options)

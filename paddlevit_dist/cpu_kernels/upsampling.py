@@ -63,7 +63,7 @@ class _EnlargedSum(PyLayer):
         return gradient, *found
 
 
-def enlarged_sum(maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+def sum_enlarged(maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
     """The sum of maps (batch, height, width, channels) at the size of the first. All or none need a gradient."""
     finest, *coarse = map(in_order, maps)
     return differentiable(_EnlargedSum, finest, *coarse) if paddle.is_grad_enabled() else _sum(finest, coarse)

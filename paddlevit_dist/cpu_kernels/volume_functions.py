@@ -13,7 +13,7 @@ from paddle.autograd import PyLayer
 
 from ..launch.tuning import one_thread_here
 from ..runtime.compiled import compiled
-from .functions import address, chosen, differentiable, wanted, with_graph
+from .functions import address, choose, differentiable, find_wanted, with_graph
 from .intrinsics import floats_at, multiply
 from .memory import PLAIN, TURNED, empty, in_order, product
 
@@ -94,14 +94,14 @@ def weight_gradient(product, volumes, gradient, sums, batch, inputs, outputs, si
     lines[0, 0], gradients[0, 0] = 0.0, 0.0  # until here, as numba frees an array once it is used no more
 
 
-def _padded(size: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
+def _pad(size: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
     return tuple(length + 2 * margin for length, margin in zip(size, margins))
 
 
 def _correlate(x, weights, kernel, margins) -> paddle.Tensor:
     """The convolution with ``weights`` (places of the kernel, out, in)."""
     (batch, inputs, *size), outputs = x.shape, weights.shape[1]
-    padded, weights = _padded(size, margins), in_order(weights)
+    padded, weights = _pad(size, margins), in_order(weights)
     depth, height, width = (length - side + 1 for length, side in zip(padded, kernel))
     out = empty(batch, outputs, depth, *padded[1:])
     places = product().pointer, address(x), address(weights), address(out)
@@ -121,13 +121,13 @@ def _graph(ctx, gradient):
     margins = [side - 1 - margin for side, margin in zip(weight.shape[2:], ctx.padding)]
     of_x = conv3d(gradient, weight.flip([2, 3, 4]).transpose(turned), padding=margins) if ctx.wanted[0] else None
     of_weight = conv3d(x.transpose(turned), gradient.transpose(turned), padding=list(ctx.padding)).transpose(turned)
-    return chosen(ctx.wanted, of_x, of_weight, gradient.sum([0, 2, 3, 4]))[: 2 + ctx.has_bias]
+    return choose(ctx.wanted, of_x, of_weight, gradient.sum([0, 2, 3, 4]))[: 2 + ctx.has_bias]
 
 
 class _Convolution(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, padding):
-        ctx.wanted, ctx.has_bias, ctx.padding = wanted(x, weight, bias), bias is not None, padding
+        ctx.wanted, ctx.has_bias, ctx.padding = find_wanted(x, weight, bias), bias is not None, padding
         ctx.save_for_backward(x, weight)
         return _forward(x, weight, bias, padding)
 
@@ -143,7 +143,7 @@ class _Convolution(PyLayer):
         if ctx.wanted[1]:
             sums = paddle.zeros([kernel[0] * kernel[1] * kernel[2], outputs, inputs])
             places = product().pointer, address(x), address(gradient), address(sums)
-            sizes = tuple(size), tuple(kernel), padding, _padded(size, padding)
+            sizes = tuple(size), tuple(kernel), padding, _pad(size, padding)
             with one_thread_here():
                 weight_gradient(*places, batch, inputs, outputs, *sizes)
             of_weight = sums.transpose([1, 2, 0]).reshape(weight.shape)

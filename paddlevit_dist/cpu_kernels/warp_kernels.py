@@ -18,7 +18,7 @@ _EDGE = 2  # pixels that are repeated around the image
 
 
 @numba.njit(nogil=True)
-def _packed(planes):
+def _pack(planes):
     """Up to three channels in one word, so that a pixel is fetched at once: uint32 (pixels,), edges repeated."""
     channels, height, width = planes.shape
     stride = width + 2 * _EDGE
@@ -105,7 +105,7 @@ def warp(planes: np.ndarray, rows: tuple[float, ...], fill: tuple[int, int, int]
         uint8 (channels, height, width).
     """
     channels, height, width = planes.shape
-    stride, words = width + 2 * _EDGE, _packed(planes)
+    stride, words = width + 2 * _EDGE, _pack(planes)
     xs, ys = np.empty(width, dtype=np.float64), np.empty(width, dtype=np.float64)
     starts = np.empty(width, dtype=np.uint64)  # unsigned: an index that may be negative is slower
     fetched = np.empty((4, 4, width), dtype=np.uint32)  # the neighbours of each target pixel of a row

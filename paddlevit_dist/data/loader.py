@@ -74,13 +74,13 @@ class _Readings(paddle.io.Dataset):
                 self.check(sample)
             return sample
         except (Exception, SystemExit) as error:  # sys.exit would end this process without a word
-            return _Failure(error, f"sample {key.index} ({described(self.samples, key.index)})", self.rank)
+            return _Failure(error, f"sample {key.index} ({describe_sample(self.samples, key.index)})", self.rank)
 
     def __len__(self) -> int:
         return len(self.samples)
 
 
-def described(samples: Any, index: int) -> str:
+def describe_sample(samples: Any, index: int) -> str:
     """What a data set says of a sample; where that fails, why: it must not hide what is to be told of the sample."""
     try:
         return str(samples.describe(index))
@@ -218,7 +218,7 @@ class Loader:
         if self.num_workers:
             needed = _SEMAPHORES + _SEMAPHORES_PER_WORKER * self.num_workers
             require_semaphores(needed, "the queues of the loader processes", "lower DATA.NUM_WORKERS")
-        with signals.held(), _unchanged_child_handler():
+        with signals.held(), _keep_child_handler():
             batches = iter(loader)
         _unfinished.add(batches)
         is_first = True
@@ -260,7 +260,7 @@ def _begin_worker(parent: int, worker_id: int) -> None:
 
 
 @contextlib.contextmanager
-def _unchanged_child_handler() -> Iterator[None]:
+def _keep_child_handler() -> Iterator[None]:
     """Remove the SIGCHLD handler that Paddle installs: it raises wherever the main thread happens to be when a
     loader process dies. The watchdog reports it instead."""
     if threading.current_thread() is not threading.main_thread():

@@ -117,17 +117,17 @@ class PathIndex:
         self.file = state
         self._maps = None
 
-    def _opened(self) -> _Maps:
+    def _open(self) -> _Maps:
         if self._maps is None:
             self._maps = _open(self.file, None)
         return self._maps
 
     def __len__(self) -> int:
-        return len(self._opened().labels)
+        return len(self._open().labels)
 
     def path(self, index: int) -> str:
         """The path of entry ``index`` as it was listed, relative to the dataset's folder."""
-        maps = self._opened()
+        maps = self._open()
         if not 0 <= index < len(maps.labels):
             raise IndexError(f"index {index} is outside 0..{len(maps.labels) - 1} of {self.file}")
         start, end = maps.offsets.item(index), maps.offsets.item(index + 1)
@@ -135,28 +135,28 @@ class PathIndex:
 
     def buffers(self) -> list[Any]:
         """All paths, one after another, and where each begins: for a digest."""
-        maps = self._opened()
+        maps = self._open()
         return [memoryview(maps.file)[: maps.offsets.item(-1)], maps.offsets]
 
     def label(self, index: int) -> int:
         """The label of entry ``index``."""
-        return self._opened().labels.item(index)
+        return self._open().labels.item(index)
 
     @property
     def labels(self) -> np.ndarray:
         """All labels, (entries,) int32, read-only and memory mapped."""
-        return self._opened().labels
+        return self._open().labels
 
     @property
     def class_names(self) -> list[str] | None:
         """Name of each label, or None where the source has no names."""
-        maps = self._opened()
+        maps = self._open()
         return json.loads(maps.file[maps.names])
 
     @property
     def key(self) -> bytes:
         """The 32 bytes that identify the source."""
-        return self._opened().key
+        return self._open().key
 
 
 def _open(file: str, key: bytes | None) -> _Maps:
@@ -167,22 +167,22 @@ def _open(file: str, key: bytes | None) -> _Maps:
         raise UserError(f"index {file} cannot be opened ({error}); start the run again to rebuild it") from error
     table_at = len(content) - TRAILER_BYTES - _TABLE.size
     if table_at < 0:
-        raise _damaged(file, "it is cut off")
+        raise _explain_damage(file, "it is cut off")
     magic, version, entries, blob_bytes, names_bytes, found_key = _TABLE.unpack_from(content, table_at)
     if magic != _MAGIC or version != _VERSION:
-        raise _damaged(file, f"it is not an index of version {_VERSION}")
+        raise _explain_damage(file, f"it is not an index of version {_VERSION}")
     if key is not None and key != found_key:
-        raise _damaged(file, "it belongs to another source")
+        raise _explain_damage(file, "it belongs to another source")
     offsets_at = blob_bytes + -blob_bytes % 8
     labels_at = offsets_at + 8 * (entries + 1)
     names_at = labels_at + 4 * entries
     if table_at != names_at + names_bytes:
-        raise _damaged(file, f"expected {names_at + names_bytes} bytes, found {table_at}")
+        raise _explain_damage(file, f"expected {names_at + names_bytes} bytes, found {table_at}")
     if key is not None:
         try:
             verify(file)
         except Damaged as error:
-            raise _damaged(file, str(error)) from error
+            raise _explain_damage(file, str(error)) from error
     return _Maps(
         content,
         np.frombuffer(content, "<i8", entries + 1, offsets_at),
@@ -192,5 +192,5 @@ def _open(file: str, key: bytes | None) -> _Maps:
     )
 
 
-def _damaged(file: str, reason: str) -> UserError:
+def _explain_damage(file: str, reason: str) -> UserError:
     return UserError(f"index {file} is damaged: {reason}; delete it and start the run again")

@@ -60,7 +60,7 @@ def work(
     done = False
     try:
         with tqdm(total=total, desc=label, unit=unit, disable=None, leave=False) as bar:
-            with _sigint_held():
+            with _hold_sigint():
                 pending = {pool.submit(function, *arguments): items for items, arguments in jobs}
             for future in as_completed(pending):
                 result = future.result()
@@ -75,7 +75,7 @@ def work(
     finally:
         if not done:
             stopping.set()
-        with _uninterrupted():
+        with _hold_interrupts():
             pool.shutdown(wait=True, cancel_futures=not done)
 
 
@@ -87,7 +87,7 @@ def _start(stopping: Any, parent: int) -> None:
 
 
 @contextlib.contextmanager
-def _sigint_held() -> Iterator[None]:
+def _hold_sigint() -> Iterator[None]:
     """Ctrl-C waits until the processes are started; they inherit that it does not reach them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -97,7 +97,7 @@ def _sigint_held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _hold_interrupts() -> Iterator[None]:
     """A second Ctrl-C does not leave processes behind: they end within one item."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -78,13 +78,13 @@ def carry_out(checkup: Checkup, checks: list[Check], as_json: bool) -> None:
         for check in checks:
             bar.note(check.name, at_once=True)
             heartbeat.at(f"at the check '{check.name}'")
-            checkup.found[check.name] = carried_out(check, checkup)
+            checkup.found[check.name] = try_check(check, checkup)
             bar.step()
             if not as_json:
                 write_line(line_of(check.name, checkup.found[check.name]))
 
 
-def carried_out(check: Check, checkup: Checkup) -> Finding:
+def try_check(check: Check, checkup: Checkup) -> Finding:
     """What comes of a check: what it raises is a failure."""
     lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]
     if lacking:

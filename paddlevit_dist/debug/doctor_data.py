@@ -12,7 +12,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from .doctor_machine import FAILURE, OK, WARNING, Check, Checkup, Finding
-from .settings import changed
+from .settings import change_settings
 
 _OPENED = {"train": 100, "val": 20}
 _SHOWN = 5
@@ -33,7 +33,7 @@ def task_of(checkup: Checkup) -> Any:
     from ..tasks.task import make_task
 
     values = {"SAVE": str(checkup.folder), "DATA.ON_BAD_SAMPLE": "skip", "EVAL": False, "MODEL.RESUME": None}
-    return checkup.keep("task", lambda: make_task(changed(checkup.config, values)))
+    return checkup.keep("task", lambda: make_task(change_settings(checkup.config, values)))
 
 
 def samples_of(checkup: Checkup, split: str) -> Any:
@@ -46,7 +46,7 @@ def samples_of(checkup: Checkup, split: str) -> Any:
 def data(checkup: Checkup) -> Finding:
     """Whether both splits can be opened, and some random samples of them read, transformed and looked at, as a loader
     process does."""
-    from ..data.loader import described
+    from ..data.loader import describe_sample
 
     task, bad, opened, told = task_of(checkup), [], 0, []
     facts: dict[str, Any] = {"classes": {}}
@@ -57,7 +57,7 @@ def data(checkup: Checkup) -> Finding:
         chosen = np.random.default_rng(checkup.config.SEED).permutation(len(samples))[:number].tolist()
         for index in chosen:
             problem, found = _look(task, samples, index, checkup.config.SEED)
-            bad += [f"{split} {index} ({described(samples, index)}): {problem}"] if problem else []
+            bad += [f"{split} {index} ({describe_sample(samples, index)}): {problem}"] if problem else []
             labels += [] if found is None else [found]
         facts[f"{split}_milliseconds"] = round(1000 * (time.perf_counter() - started) / len(chosen), 2)
         told += [f"{split} {task.describe_samples(samples)}", *map(str, samples.notices)]
@@ -109,24 +109,24 @@ def labels(checkup: Checkup) -> Finding:
     number = max(number, *map(len, counts.values()))
     train, val = (np.pad(counts.get(split, [0]), (0, number - len(counts.get(split, [0])))) for split in _OPENED)
 
-    def named(classes: np.ndarray) -> str:
+    def name_sample(classes: np.ndarray) -> str:
         shown = [str(names[c]) if names and c < len(names) else str(c) for c in classes[:_SHOWN].tolist()]
         return ", ".join(shown) + (", ..." if len(classes) > _SHOWN else "")
 
-    shown = [f"{named(np.array([c]))} {n:,} ({100 * n / train.sum():.0f}%)" for c, n in enumerate(train)]
+    shown = [f"{name_sample(np.array([c]))} {n:,} ({100 * n / train.sum():.0f}%)" for c, n in enumerate(train)]
     middle = f"{number:,} classes, {train.min():,} to {train.max():,} each, {np.median(train):,.0f} in the middle"
     histogram = ", ".join(shown) if number <= _MOST_CLASSES else middle
     facts = {"classes": names, "train": train.tolist(), "val": val.tolist()}
     if np.count_nonzero(train) <= 1:
         mend = "look at how labels are read: a model cannot learn from this"
-        return Finding(FAILURE, f"all training labels are the same, {named(np.flatnonzero(train))}", mend, facts)
+        return Finding(FAILURE, f"all training labels are the same, {name_sample(np.flatnonzero(train))}", mend, facts)
     for what, found, mend in (
         ("in val, but not in train", (train == 0) & (val > 0), "no model can predict them: look at the split"),
         ("without any in train", train == 0, "lower -num_classes, or look at the labels; rare ones may not be opened"),
         ("without any in val", (val == 0) & val.any(), "the score says nothing about them: look at the split"),
     ):
         if found.any():
-            return Finding(WARNING, f"{what}: {named(np.flatnonzero(found))} ({histogram})", mend, facts)
+            return Finding(WARNING, f"{what}: {name_sample(np.flatnonzero(found))} ({histogram})", mend, facts)
     return Finding(OK, histogram, facts=facts)
 
 
@@ -135,7 +135,7 @@ def step(checkup: Checkup) -> Finding:
     near ln(classes), and whether it falls; time and memory."""
     from ..launch.spawn import launch_workers
 
-    config, plan = changed(checkup.config, {**_OFF, "SAVE": str(checkup.folder)}), checkup.plan
+    config, plan = change_settings(checkup.config, {**_OFF, "SAVE": str(checkup.folder)}), checkup.plan
     target = checkup.folder / "step.json"
     arguments = (config, task_of(checkup), samples_of(checkup, "train"), str(target))
     launch_workers(device_step, arguments, plan, config.WATCHDOG_SECONDS, apart=True)
@@ -183,7 +183,7 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
     first: dict[str, float] = {}
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()
-        with gpu_memory.explained(gpu_memory.of_training(config)):
+        with gpu_memory.explain_memory(gpu_memory.of_training(config)):
             outputs = training.updater([dict(one) for one in group], Step(1, len(losses), 100), config.TRAIN.BASE_LR)
         means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}
         gathered = all_gather((means, sum(outputs[0][name].weight * mean for name, mean in means.items())))

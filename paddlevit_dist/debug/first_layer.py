@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 
 from ..checkpoint.store import host_values
-from ..data.loader import Loader, described
+from ..data.loader import Loader, describe_sample
 from ..data.sampler import SampleKey, TrainingSampler
 from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
 from ..engine.multi_tensor import gradients_of
@@ -78,7 +78,7 @@ class FirstLayer:
         if not gathered:
             return others[:1] or ["everything is finite when it is computed again: an operation is not repeatable"]
         gathered.sort(key=lambda item: (item.micro, item.finding.order, item.rank))
-        return [*self._told(gathered[0]), *(f"also in {_place(item)}: {item.finding.what}" for item in gathered[1:])]
+        return [*self._tell(gathered[0]), *(f"also in {_place(item)}: {item.finding.what}" for item in gathered[1:])]
 
     def _look(
         self, batch: dict[str, Any], keys: list[SampleKey], step: Step, counts: dict[str, Any]
@@ -95,7 +95,7 @@ class FirstLayer:
         if not rows:
             rows, only = list(range(len(keys))), len(keys) == 1
         samples = self._run.datasets["train"]
-        names = [f"{keys[row].index} {one_line(described(samples, keys[row].index))}" for row in rows]
+        names = [f"{keys[row].index} {one_line(describe_sample(samples, keys[row].index))}" for row in rows]
         return NotFinite(step.micro, rank(), finding, operation, names, only)
 
     def _is_bad_alone(self, key: SampleKey, step: Step, counts: dict[str, Any]) -> bool:
@@ -140,7 +140,7 @@ class FirstLayer:
             return []
         return ["every gradient is finite, but the squares for their norm are too large for float32"]
 
-    def _told(self, first: NotFinite) -> list[str]:
+    def _tell(self, first: NotFinite) -> list[str]:
         finding = first.finding
         several = world_size() > 1 or self._run.config.TRAIN.ACCUM_ITER > 1
         place = f"{_place(first)}: " if several else ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..runtime.paddle_versions import checked_operations
+from ..runtime.paddle_versions import check_operations
 from ..runtime.printing import kept_from_terminal
 
 _FLOATING = (paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64)
@@ -120,7 +120,7 @@ def first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> str | Non
 
         def begin(*_: Any) -> None:
             if not begun:
-                begun.append(checks.enter_context(checked_operations()))
+                begun.append(checks.enter_context(check_operations()))
 
         hook = model.register_forward_pre_hook(begin)
         try:

@@ -27,13 +27,13 @@ from ..engine.steps import accumulation_groups
 from ..launch import launch_workers, plan_processes
 from ..logging.progress import write_line
 from ..logging.record import RunRecord
-from ..registry import derived
+from ..registry import require_derived
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..settings.table import leaves
 from ..tasks.dataset import Samples
 from ..tasks.task import Step, Task, Term, make_task
-from .settings import changed
+from .settings import change_settings
 
 UPDATES = 3
 _RESULT = "way.pickle"
@@ -100,7 +100,7 @@ def run_way(config: RunSettings, task: Task, samples: Any, folder: str, perturbe
         samples: the training samples.
         perturbed: so many times they are made again from weights with other last bits, by a single process.
     """
-    task, samples = derived(task, Task), derived(samples, Samples)
+    task, samples = require_derived(task, Task), require_derived(samples, Samples)
     way = _make_updates(config, task, samples, Path(folder))
     for number in range(perturbed):
         gc.collect()  # a GPU may not have room for two models
@@ -139,7 +139,7 @@ def _make_updates(
     with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
             step = Step(1 + update // per_epoch, update, UPDATES)
-            with gpu_memory.explained(gpu_memory.of_training(config)):
+            with gpu_memory.explain_memory(gpu_memory.of_training(config)):
                 terms = updater(group, step, config.TRAIN.BASE_LR)
             values.update(_losses(terms, update + 1))
             if update == 0:
@@ -162,7 +162,7 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
 
 def silent_training(config: RunSettings, task: Task, samples: Samples, folder: Path) -> Run:
     """What a training computes with, which tells nothing, and writes nothing unless it is told to."""
-    config = changed(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
+    config = change_settings(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
     run = Run(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
     run.prepare_training()
     return run
@@ -316,7 +316,7 @@ def run(run: Any) -> None:
             place.mkdir()
             values = {"NGPUS": way.processes, "DATA.BATCH_SIZE": way.batch, "TRAIN.ACCUM_ITER": way.accumulated}
             perturbed = PERTURBED if way.processes == way.accumulated else 0  # of the one that others are compared with
-            arguments = (changed(config, values), task, train, str(place), perturbed)
+            arguments = (change_settings(config, values), task, train, str(place), perturbed)
             these = plan._replace(processes=way.processes)
             launch_workers(run_way, arguments, these, config.WATCHDOG_SECONDS, apart=True)
             results[way.name] = read_way(place)
@@ -338,7 +338,7 @@ def _comparable(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
         for name, value in others.items()
         if settings[name] != value and (name in of_each_rank or name == "AMP")
     ]
-    return changed(config, {**others, "SAVE": folder}), off
+    return change_settings(config, {**others, "SAVE": folder}), off
 
 
 def _ways(plan: Any, batch: int, requested: int) -> list[_Way]:
@@ -370,16 +370,16 @@ def _compare(results: dict[str, Any], ways: list[_Way]) -> bool:
             write_line(f"FAIL: {way.name} and {one}: {len(broken)} of {len(found)} tensors differ, first:")
             gradients = [difference for difference in broken if difference.name.startswith("gradient")]
             for difference in dict.fromkeys([broken[0], *gradients[:1]]):
-                write_line(f"  {_told(difference)}")
+                write_line(f"  {_tell(difference)}")
         else:
             worst = max(found, key=lambda difference: difference.share / difference.allowed)
             write_line(f"{way.name} and {one}: {len(found)} tensors agree; closest to what is allowed:")
-            write_line(f"  {_told(worst)}")
+            write_line(f"  {_tell(worst)}")
     write_line("PASS" if is_equal else "FAIL")
     return is_equal
 
 
-def _told(difference: Any) -> str:
+def _tell(difference: Any) -> str:
     return (
         f"{difference.name}: by {difference.largest:.3g}, {difference.share:.2g} of {difference.scale:.3g} "
         f"(allowed {difference.allowed:.2g})"

@@ -31,7 +31,7 @@ _GONE = {"REPLAY": (None, "a run that ends because updates are not finite names 
 TABLE = Table(rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check, gone=_GONE)
 
 
-def changed(config: RunSettings, values: dict[str, Any]) -> RunSettings:
+def change_settings(config: RunSettings, values: dict[str, Any]) -> RunSettings:
     """The frozen configuration with other values for those of these keys that it has."""
     other = config.clone()
     other.defrost()

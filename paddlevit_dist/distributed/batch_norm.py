@@ -72,11 +72,11 @@ class BatchNorm(paddle.nn.Layer):
         self._mean.stop_gradient = self._variance.stop_gradient = True
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        normalised = self._normalised(x)
+        normalised = self._normalise(x)
         return normalised if self._act is None else getattr(F, self._act)(normalised)
 
     @paddle.jit.not_to_static
-    def _normalised(self, x: paddle.Tensor) -> paddle.Tensor:
+    def _normalise(self, x: paddle.Tensor) -> paddle.Tensor:
         exchanges = self.synchronised and world.world_size() > 1
         uses_batch = self.training and not self._use_global_stats
         if uses_batch and (exchanges or _size(x) <= self._mean.shape[0]):  # a row, or none

@@ -143,7 +143,7 @@ def _exchange(purpose: str, message: memoryview) -> list[Any]:
         if rank == own_rank:  # no way led outside: nothing to verify
             return pickle.loads(own)
         # Views, as slicing a map of memory would copy it; released before the map is closed.
-        with memoryview(received) as whole, secret.verified(whole, purpose, number, rank) as content:
+        with memoryview(received) as whole, secret.verify(whole, purpose, number, rank) as content:
             return pickle.loads(content)
 
     with status.during("in an exchange of values"):

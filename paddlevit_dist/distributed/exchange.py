@@ -107,7 +107,7 @@ class Network:
         with contextlib.suppress(RuntimeError, ValueError, OSError):  # the store is gone
             gone = self._add("left", 1)
             while self._rank == 0 and gone < self._size and time.monotonic() < deadline:
-                if len(self._ended()) + 1 >= self._size:
+                if len(self._find_ended()) + 1 >= self._size:
                     return
                 time.sleep(0.005)
                 gone = self._add("left", 0)
@@ -141,14 +141,14 @@ class Network:
     def _missing(self) -> list[int]:
         return [rank for rank in range(self._size) if self._add(f"waits/{rank}", 0) < self._meetings]
 
-    def _ended(self) -> list[int]:
+    def _find_ended(self) -> list[int]:
         """Ranks of this machine whose process has ended, of those that have met."""
         if self._meetings > 1 and not self._processes:
             self._processes = [self._ask_store("get", self._process_key(rank)).decode() for rank in range(self._size)]
         return [rank for rank, process in enumerate(self._processes) if _has_ended(process)]
 
     def _see_that_they_live(self, expected: int) -> None:
-        ended = self._ended()
+        ended = self._find_ended()
         ended = [rank for rank in ended if rank in self._missing()]
         if ended and self._add("arrived", 0) < expected:  # its last act may have been to arrive
             raise PeerGone(f"rank {self._rank} waits at a barrier for rank(s) {ended}, whose process has ended")

@@ -32,7 +32,7 @@ class _Group:
 _group = _Group()
 
 
-def wanted() -> bool:
+def is_wanted() -> bool:
     """Whether this run is to stop, as far as this rank knows; costs nothing. For the main thread alone."""
     _exchange()
     return _group.heard_stop or signals.asked() is not None
@@ -110,7 +110,7 @@ class Agreement:
 
     def look(self, update: int) -> None:
         """Before the update that follows ``update``: on the main process, announce what this run was asked to do."""
-        stops = wanted()
+        stops = is_wanted()
         if not world.is_main():
             return
         if stops:
@@ -120,7 +120,7 @@ class Agreement:
 
     def stops_at(self, update: int) -> bool:
         """Whether all ranks stop after ``update``; as seen by the last ``is_at``."""
-        return (self._update == update and self._is_stop) or (world.world_size() == 1 and wanted())
+        return (self._update == update and self._is_stop) or (world.world_size() == 1 and is_wanted())
 
     def _show(self) -> None:
         if self._board is not None and world.is_main():

@@ -21,7 +21,7 @@ from ..checkpoint.weights import read_state
 from ..distributed import Agreement, all_gather, broadcast_object, is_main, world_size
 from ..logging.heartbeat import printing
 from ..runtime.errors import UserError
-from .compatibility import describe, listed
+from .compatibility import describe, list_samples
 from .nan_guard import not_finite, weights_digest
 from .optimizer import OptimizerState
 
@@ -64,7 +64,7 @@ class Checkpointer:
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:
         """What ``checkpoints.read_samples`` returns, made in the thread that writes."""
-        return listed(self._run.datasets, self._run.start.samples)
+        return list_samples(self._run.datasets, self._run.start.samples)
 
     # ---- restoring -------------------------------------------------------------------------------------------
 

@@ -141,7 +141,7 @@ def epochs_by_size(config: RunSettings) -> int | None:
     return epochs if isinstance(epochs, int) and epochs > 0 and same_limits else None
 
 
-def listed(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
+def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
     """What a checkpoint keeps of its samples: their identities by split, and of those that only earlier sessions of its
     training were trained on; and what identifies those of val, in words. Nothing where an earlier session listed none.
 
@@ -199,7 +199,7 @@ def compare_files(
 def _other_names(theirs: list[Any], ours: list[Any]) -> str:
     """How the names of classes differ, in words; empty where they do not."""
     pairs = enumerate(zip(theirs, ours))
-    different = [f"{number}: {shown(a)} there, {shown(b)} here" for number, (a, b) in pairs if a != b]
+    different = [f"{number}: {show(a)} there, {show(b)} here" for number, (a, b) in pairs if a != b]
     if different:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
         return f"class {'; '.join(different[:3])}{more}"
@@ -228,16 +228,16 @@ def judge_changes(
     """The same for changes of one kind, with ``what`` in words before them; nothing if there are none."""
     if not changes:
         return []
-    both = "; ".join(f"{c.name} {shown(c.before)} there, {shown(c.now)} here" for c in changes)
+    both = "; ".join(f"{c.name} {show(c.before)} there, {show(c.now)} here" for c in changes)
     return judge(use, changes[0].kind, f"{source} {what}: {both}", config, remedy)
 
 
 def altering(changes: list[Change]) -> str:
     """Those that alter a training, in words; empty if none does."""
-    return "; ".join(f"{c.name} {shown(c.before)} -> {shown(c.now)}" for c in changes if c.alters)
+    return "; ".join(f"{c.name} {show(c.before)} -> {show(c.now)}" for c in changes if c.alters)
 
 
-def shown(value: Any) -> str:
+def show(value: Any) -> str:
     """A value on one line, not long, and without anything that moves a terminal's cursor."""
     text = str(value)
     text = text if text.isprintable() else ascii(text)[1:-1]
@@ -263,7 +263,7 @@ class Compatibility:
 
     @functools.cached_property
     def lists(self) -> dict[str, np.ndarray] | None:
-        """The samples that its training had, see ``listed``; None where they are not known."""
+        """The samples that its training had, see ``list_samples``; None where they are not known."""
         return checkpoints.read_samples(self.source)
 
     def _said(self, part: str) -> dict[str, Any]:
@@ -308,7 +308,7 @@ class Compatibility:
         else:
             there, here = self._of_first_split("number of classes"), now.get("number of classes")
             is_same = None in (there, here) or there == here
-            said = "" if is_same else f"{shown(there)} classes there, {shown(here)} here"
+            said = "" if is_same else f"{show(there)} classes there, {show(here)} here"
         if said:
             start = ", whose classifier is where this one starts" if self.use == "start" else ""
             said = f"{self.source} was trained on other classes{start}: {said}"
@@ -317,7 +317,7 @@ class Compatibility:
             return []
         return [
             f"note: classes unknown: {self.source} does not name its {len(ours):,} classes; the score takes them for "
-            f"those of the data in their order ({shown(', '.join(map(str, ours)))})"
+            f"those of the data in their order ({show(', '.join(map(str, ours)))})"
         ]
 
     def _of_first_split(self, name: str) -> Any:
@@ -329,7 +329,7 @@ class Compatibility:
         if split == _TRAIN:  # which is there to be trained on
             return []
         if self.lists is None:
-            return [] if self.use == "start" else self.unlisted(samples)
+            return [] if self.use == "start" else self.tell_unlisted(samples)
         identities = samples.identities()
         if identities is None:
             return []
@@ -349,7 +349,7 @@ class Compatibility:
         division = ", DATA.VAL_FRACTION and DATA.VAL_SEED" if samples.is_share else ""
         return judge(self.use, kind, said, self.config, f"give the run's files{division}")
 
-    def unlisted(self, samples: Any) -> list[str]:
+    def tell_unlisted(self, samples: Any) -> list[str]:
         """The line about held-out ``samples`` where it does not list what it was trained on."""
         if not samples.is_share or self.lists is not None:
             return []
@@ -400,7 +400,7 @@ def require_same_everywhere(config: RunSettings, task: Task, datasets: dict[str,
     for rank, (host, found) in enumerate(everybody):
         names = [name for name in dict.fromkeys([*expected, *found]) if expected.get(name) != found.get(name)]
         if names:
-            said = "; ".join(_told(name, found.get(name), expected.get(name)) for name in names[:_MOST_TOLD])
+            said = "; ".join(_tell(name, found.get(name), expected.get(name)) for name in names[:_MOST_TOLD])
             more = f"; and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
             raise UserError(
                 f"rank {rank} on {host} differs from rank 0 on {first_host}: {said}{more}; give all machines the same "
@@ -408,7 +408,7 @@ def require_same_everywhere(config: RunSettings, task: Task, datasets: dict[str,
             )
 
 
-def _told(name: str, found: Any, expected: Any) -> str:
+def _tell(name: str, found: Any, expected: Any) -> str:
     if isinstance(found, bytes) or isinstance(expected, bytes):  # digests
         return f"its {name} are others"
-    return f"{name} {shown(found)} instead of {shown(expected)}"
+    return f"{name} {show(found)} instead of {show(expected)}"

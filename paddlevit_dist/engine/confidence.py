@@ -11,7 +11,7 @@ from ..distributed import all_gather, broadcast_object, is_main
 from ..intervals import Interval, Rated, bootstrap, join, rough_note
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import Metrics, SampleTable
-from ..tasks.sample_groups import Groups, drawn, names_of
+from ..tasks.sample_groups import Groups, draw, names_of
 from ..tasks.truth import samples_of_classes
 
 
@@ -75,7 +75,7 @@ class EvaluatedSamples(NamedTuple):
         """See ``intervals.rough_note``; ``shown`` are the names of an evaluation's values."""
         kept, rates = self.kept(), self.metrics.rates(self.columns)
         of_class = samples_of_classes(kept.kind, kept.arrays, kept.classes, names_of(self.groups)) if kept else {}
-        return rough_note(*drawn(self.groups, len(self.indices), "sample"), found, rates, of_class, shown)
+        return rough_note(*draw(self.groups, len(self.indices), "sample"), found, rates, of_class, shown)
 
 
 def intervals_of(

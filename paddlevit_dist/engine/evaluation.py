@@ -93,7 +93,7 @@ class Evaluation:
         callbacks = callbacks or Callbacks()
         metrics = self.task.build_metrics()
         step = EvaluationStep(metrics, writer, epoch, callbacks.want_records)
-        with gpu_memory.explained(gpu_memory.of_evaluation(self.config)), self.precision.forward_of(self.model):
+        with gpu_memory.explain_memory(gpu_memory.of_evaluation(self.config)), self.precision.forward_of(self.model):
             leaves = False
             try:
                 with contextlib.closing(self.batches(label, step)) as batches:
@@ -146,7 +146,7 @@ class Evaluation:
                 yield batch, self.task.eval_step(self.model, batch, step)
                 bar.step()
                 self.heartbeat.at(f"in the {label}, {done} of {total} batches done")
-                if stops.wanted():
+                if stops.is_wanted():
                     raise LeftEarly
         finally:
             bar.close()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..extension import made
+from ..extension import make
 from ..runtime import paddle_versions
 from . import multi_tensor
 
@@ -67,15 +67,15 @@ class _Fused:
         if self._at_once is None:
             groups = self._param_groups  # type: ignore[attr-defined]
             self._trained = [p for group in groups for p in group["params"] if not p.stop_gradient]
-            self._at_once = self._chosen() or False
+            self._at_once = self._choose() or False
         if not (self._at_once and self._at_once(self.get_lr(), [p._grad_ivar() for p in self._trained])):  # type: ignore
             super().step()  # type: ignore[misc]
 
-    def _chosen(self) -> Step | None:
+    def _choose(self) -> Step | None:
         parameters = self._trained
         if any(p.dtype != paddle.float32 or not p.is_contiguous() for p in parameters):
             return None
-        maker, problem = made(lambda one: one.optimizer_step(self.rule, parameters), lambda: _tried(self.rule))
+        maker, problem = make(lambda one: one.optimizer_step(self.rule, parameters), lambda: _try_lists(self.rule))
         if problem:
             self._say(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
         if maker is None:
@@ -101,7 +101,7 @@ class FusedMomentum(_Fused, paddle.optimizer.Momentum):
 
 
 @functools.cache
-def _tried(rule: Rule) -> Found:
+def _try_lists(rule: Rule) -> Found:
     """A step by Paddle's operations that take lists of tensors."""
     values = dict(rule.options)
     if rule.kind is paddle.optimizer.Adam:

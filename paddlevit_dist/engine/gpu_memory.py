@@ -30,7 +30,7 @@ _OF_OTHERS = 2 * _GIB  # a context and the libraries take up to one
 
 
 @contextlib.contextmanager
-def explained(advice: str) -> Iterator[None]:
+def explain_memory(advice: str) -> Iterator[None]:
     """Context that computes; memory that runs out on a GPU is told in a line.
 
     Args:

@@ -144,7 +144,7 @@ class Loop:
             leaves = False
             try:
                 group = next(groups)
-                leaves = number == 0 and stops.wanted()
+                leaves = number == 0 and stops.is_wanted()
             except LeftEarly:
                 if number:
                     raise
@@ -159,7 +159,7 @@ class Loop:
     # ---- checkpoints and evaluations -------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _paused(self, what: str) -> Iterator[None]:
+    def _pause(self, what: str) -> Iterator[None]:
         """What is done inside is no training."""
         self._run.callbacks.tell("paused", what)
         yield
@@ -167,13 +167,13 @@ class Loop:
 
     def _save_update(self, evaluation_due: bool) -> None:
         run = self._run
-        with self._paused(f"saving update {run.schedule.update}"):
+        with self._pause(f"saving update {run.schedule.update}"):
             self._share_statistics()
             run.checkpointer.save_update(evaluation_due)
         self._update_saved = run.schedule.update
 
     def _save_epoch(self, epoch: int, evaluation_due: bool) -> None:
-        with self._paused(f"saving epoch {epoch}"):
+        with self._pause(f"saving epoch {epoch}"):
             self._share_statistics()
             self._run.checkpointer.save_epoch(epoch, evaluation_due)
         self._update_saved = self._run.schedule.update
@@ -204,7 +204,7 @@ class Loop:
         """Evaluate the weights, and the averaged ones if there are any, whose values then count; perhaps the training
         ends with them."""
         run = self._run
-        with self._paused(f"in the evaluation {epoch}"):
+        with self._pause(f"in the evaluation {epoch}"):
             values, line = self._evaluate_weights(epoch)
             name, more_is_better = run.task.best_metric
             is_best = run.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
@@ -217,17 +217,17 @@ class Loop:
     def _evaluate_weights(self, epoch: int) -> tuple[dict[str, float], str]:
         run = self._run
         if run.ema is None:
-            return self._evaluated(epoch, f"evaluation {epoch}", f"in the evaluation of epoch {epoch}", True)
+            return self._evaluate(epoch, f"evaluation {epoch}", f"in the evaluation of epoch {epoch}", True)
         when = f"in the evaluation of epoch {epoch}"
-        values, line = self._evaluated(epoch, f"evaluation {epoch}", when, False)
+        values, line = self._evaluate(epoch, f"evaluation {epoch}", when, False)
         run.record.event("evaluation_without_average", {"epoch": epoch, **run.evaluation.event_of(values)})
         run.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with run.ema.in_place():
             self._share_statistics()
             label = f"evaluation {epoch} of averaged weights"
-            return self._evaluated(epoch, label, f"{when}'s averaged weights", True)
+            return self._evaluate(epoch, label, f"{when}'s averaged weights", True)
 
-    def _evaluated(self, epoch: int, label: str, when: str, counts: bool) -> tuple[dict[str, float], str]:
+    def _evaluate(self, epoch: int, label: str, when: str, counts: bool) -> tuple[dict[str, float], str]:
         """Evaluate the model as it is; a diverged one leaves no checkpoint of the epoch.
 
         Args:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import paddle
 
-from ..extension import made
+from ..extension import make
 from ..logging.callbacks import Callback, Update
 from .multi_tensor import MovingAverages
 
@@ -39,7 +39,7 @@ class ModelEma(Callback):
         self._flat = _in_a_row([state[name] for name in self._shapes])
         self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
         sizes = [math.prod(shape) for shape in self._shapes.values()]
-        self._move = made(lambda one: one.averages(self._flat, sizes), lambda: MovingAverages(self._flat, sizes))
+        self._move = make(lambda one: one.averages(self._flat, sizes), lambda: MovingAverages(self._flat, sizes))
         self._read: Callable[[], list[paddle.Tensor]] | None = None
 
     def update_done(self, update: Update) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..extension import made
+from ..extension import make
 from ..runtime import paddle_versions
 
 Columns = Sequence[Sequence[paddle.Tensor]]  # of an optimizer: accumulators by name, each in the parameters' order
@@ -90,7 +90,7 @@ class Gradients:
 
 def gradients_of(parameters: Sequence[paddle.Tensor]) -> Gradients:
     """All gradients of the parameters, read the fastest way that there is."""
-    return made(lambda one: one.gradients(parameters), lambda: Gradients(parameters))
+    return make(lambda one: one.gradients(parameters), lambda: Gradients(parameters))
 
 
 def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:
@@ -190,7 +190,7 @@ class ListStep:
         for factor, decay, numbers in self._groups:
             self._update(
                 [self._parameters[n] for n in numbers],
-                [_aligned(gradients[n]) for n in numbers],
+                [_align(gradients[n]) for n in numbers],
                 paddle.full([1], float(np.float32(rate) * np.float32(factor)), "float32"),
                 decay,
                 [[column[n] for n in numbers] for column in self._columns],
@@ -209,7 +209,7 @@ class ListStep:
         self._grouped = have_one
 
 
-def _aligned(gradient: Any) -> paddle.Tensor:
+def _align(gradient: Any) -> paddle.Tensor:
     """The gradient, or a copy where it is strided or begins in the middle of another tensor's memory: Paddle's kernel
     reads as many values of it at once as it finds fitting for parameters and moments."""
     if not gradient.is_contiguous():

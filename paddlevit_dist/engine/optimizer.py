@@ -27,7 +27,7 @@ def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> list[dict[str, 
     return [group for group in groups if group["names"]]
 
 
-def undecayed(groups: Sequence[dict[str, Any]], model: paddle.nn.Layer) -> list[str]:
+def find_undecayed(groups: Sequence[dict[str, Any]], model: paddle.nn.Layer) -> list[str]:
     """Names of the parameters with several axes that groups, as of ``decay_groups``, do not decay."""
     parameters = dict(model.named_parameters())
     still = [name for group in groups if not group["weight_decay"] for name in group["names"]]

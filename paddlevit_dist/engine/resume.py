@@ -12,7 +12,7 @@ from ..checkpoint.weights import evaluated_weights
 from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, supersede
 from ..runtime.errors import UserError
-from .compatibility import Change, Compatibility, altering, shown
+from .compatibility import Change, Compatibility, altering, show
 
 if TYPE_CHECKING:
     from .run import Run
@@ -136,14 +136,14 @@ def _changed_decay(directory: Path, before: list[str] | None, now: list[str]) ->
 def _require_same_run(run: "Run", fits: Compatibility, global_batch_size: int) -> list[Change]:
     """Report how this run differs from the checkpoint's, and stop if that alters the training."""
     say = run.record.say
-    for line in [*fits.input(), *fits.unlisted(run.datasets["val"])]:
+    for line in [*fits.input(), *fits.tell_unlisted(run.datasets["val"])]:
         say(line)
     changes = fits.changes(run.datasets, (global_batch_size, run.sampler.global_batch_size))
     if not changes:
         return []
     say(f"settings that differ from those of {fits.source}:")
     rows = [("setting", "before", "now", "")]
-    rows += [(c.name, shown(c.before), shown(c.now), "alters the run" if c.alters else "") for c in changes]
+    rows += [(c.name, show(c.before), show(c.now), "alters the run" if c.alters else "") for c in changes]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         say("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())

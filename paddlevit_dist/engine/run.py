@@ -20,13 +20,13 @@ from ..distributed import (
     set_batch_norm_momentum,
     world_size,
 )
-from ..extension import evaluated_by, extensions
+from ..extension import extensions, find_evaluated
 from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, Callbacks, callbacks_of
 from ..logging.heartbeat import Heartbeat
 from ..logging.record import RunRecord
-from ..models import prepared
-from ..registry import derived
+from ..models import prepare
+from ..registry import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..settings.every_run import RunSettings
@@ -39,7 +39,7 @@ from .evaluation import Evaluation
 from .loop import Loop
 from .model_ema import ModelEma
 from .nan_guard import SkippedUpdates
-from .optimizer import build_optimizer, decay_groups, freeze, undecayed
+from .optimizer import build_optimizer, decay_groups, find_undecayed, freeze
 from .precision import EvaluationPrecision, Precision, compile_model
 from .reports import Reports
 from .schedule import Schedule, schedule_of
@@ -54,7 +54,7 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
         UserError: a setting asks for what it does not have.
     """
     paddle.seed(config.SEED)
-    model = prepared(task.build_model())
+    model = prepare(task.build_model())
     momentum = config.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
         raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; leave it out")
@@ -112,8 +112,10 @@ class Run:
         record: RunRecord | None = None,
     ) -> None:
         self.config = config
-        self.task = derived(task, Task)
-        self.datasets: dict[str, Any] = {split: derived(samples, Samples) for split, samples in datasets.items()}
+        self.task = require_derived(task, Task)
+        self.datasets: dict[str, Any] = {
+            split: require_derived(samples, Samples) for split, samples in datasets.items()
+        }
         notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
         precision = EvaluationPrecision(config)
         notices.extend(filter(None, [precision.notice]))
@@ -129,7 +131,7 @@ class Run:
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             told = len(task.notices)
-            other = evaluated_by(config)
+            other = find_evaluated(config)
             self.model = build_model(config, task) if other is None else other.evaluated_model(config, task)
         for line in task.notices[told:]:  # such as where parts of it come from
             self.record.say(line)
@@ -187,7 +189,7 @@ class Run:
         self._prepare_model()
         groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
-        self.undecayed = undecayed(groups, model) if train.WEIGHT_DECAY else []
+        self.undecayed = find_undecayed(groups, model) if train.WEIGHT_DECAY else []
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
         explain = [functools.partial(one.explain_not_finite, self) for one in extensions()]

@@ -15,7 +15,7 @@ class Rates(NamedTuple):
     end: float
 
 
-def scaled_rates(base: float, warmup_start: float, end: float, effective_batch: int, reference_batch=None) -> Rates:
+def scale_rates(base: float, warmup_start: float, end: float, effective_batch: int, reference_batch=None) -> Rates:
     """Apply the linear scaling rule (Goyal et al., 2017, arXiv 1706.02677): rates x effective batch / reference batch.
 
     Args:
@@ -120,7 +120,7 @@ def describe_rates(config, processes: int) -> str:
     """The effective batch and the learning rates of a run, in one line."""
     data, train = config.DATA, config.TRAIN
     batch = effective_batch_size(config, processes)
-    rates = scaled_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, batch, train.LINEAR_SCALED_LR)
+    rates = scale_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, batch, train.LINEAR_SCALED_LR)
     reference = train.LINEAR_SCALED_LR
     rule = f", TRAIN's rates x {batch / reference:g} = {batch} / LINEAR_SCALED_LR {reference}" if reference else ""
     return (
@@ -148,7 +148,7 @@ def schedule_of(train, updates_per_epoch: int, effective_batch: int) -> Schedule
         updates_per_epoch: updates of one epoch; epochs of the configuration become updates with it.
         effective_batch: samples per update.
     """
-    rates = scaled_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, effective_batch, train.LINEAR_SCALED_LR)
+    rates = scale_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, effective_batch, train.LINEAR_SCALED_LR)
     decay = train.LR_SCHEDULER
     warmup = train.WARMUP_STEPS if train.WARMUP_STEPS is not None else train.WARMUP_EPOCHS * updates_per_epoch
     return Schedule(

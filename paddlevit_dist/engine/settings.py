@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import published
-from ..extension import evaluated_by
+from ..checkpoint.published import find_published
+from ..extension import find_evaluated
 from ..runtime.errors import UserError
 from ..settings import run_length
 from ..settings.every_run import RunSettings, Train
@@ -28,7 +28,7 @@ def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:
     """An evaluation looks at a run, not at what its recipe starts from."""
     model, given = values.MODEL, settings.get("MODEL.PRETRAINED")
     is_of_recipe = model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE
-    if values.EVAL and is_of_recipe and published(model.PRETRAINED) is not None:
+    if values.EVAL and is_of_recipe and find_published(model.PRETRAINED) is not None:
         model.PRETRAINED = None
 
 
@@ -43,7 +43,7 @@ def check(given: ConfigView[RunSettings]) -> list[str]:
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
         raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:
-        if not (pretrained or resume or evaluated_by(values)):
+        if not (pretrained or resume or find_evaluated(values)):
             raise UserError(
                 f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
             )
@@ -122,7 +122,7 @@ _READ_BY = (  # keys, the key that chooses who reads them, and its values with w
 )
 
 
-def unused(given: ConfigView[RunSettings]) -> Iterator[Unused]:
+def find_unused(given: ConfigView[RunSettings]) -> Iterator[Unused]:
     """The keys that a run with these values does not read."""
     values, train = given.values, given.values.TRAIN
     for names, chooser, readers in _READ_BY:
@@ -181,7 +181,7 @@ TABLE = Table(
     },
     complete=_complete,
     check=check,
-    unused=unused,
+    unused=find_unused,
     renamed_values={
         ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
         ("TO_STATIC", "auto"): False,  # a trial, which is gone

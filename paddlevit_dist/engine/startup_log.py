@@ -8,7 +8,7 @@ import paddle
 
 from ..checkpoint.load import statistics_in
 from ..distributed import world_size
-from ..extension import evaluated_by
+from ..extension import find_evaluated
 from ..launch import gpu, tuning
 from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
@@ -36,7 +36,7 @@ def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str
 
 def first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
-    other = evaluated_by(config)
+    other = find_evaluated(config)
     model = config.MODEL.NAME if other is None else config[other.evaluated_key]
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():

@@ -270,8 +270,8 @@ def export(
     example = {**parts.example} or {"input": inputs[:1]}
     example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced
     try:
-        with _written_together(path) as folder:
-            with _told_if_cut_short(folder):
+        with _write_together(path) as folder:
+            with _explain_cut_short(folder):
                 compute = _write_model(model, folder / path.name, kind, precision, parts.input_name, about)
             difference = _compare(expected, compute(inputs), precision, output)
             np.savez_compressed(folder / f"{path.name}.example.npz", **example)
@@ -316,7 +316,7 @@ def _write_model(
 
 
 @contextlib.contextmanager
-def _told_if_cut_short(folder: Path) -> Iterator[None]:
+def _explain_cut_short(folder: Path) -> Iterator[None]:
     """Paddle writes files without a look at whether they fit, and then stumbles over what is there.
 
     Raises:
@@ -364,7 +364,7 @@ def _write_yaml(file: Path, content: dict[str, Any], comment: str = "") -> None:
 
 
 @contextlib.contextmanager
-def _written_together(path: Path) -> Iterator[Path]:
+def _write_together(path: Path) -> Iterator[Path]:
     """A folder beside ``path`` whose files get their places there when the block has ended well, else none does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))

@@ -12,7 +12,7 @@ import paddle
 
 from ..launch import gpu
 from ..runtime.errors import UserError
-from ..runtime.printing import kept_from_terminal, shortened
+from ..runtime.printing import kept_from_terminal, shorten
 from ..runtime.transfers import is_on_gpu, read, to_device
 from .files import ExportedModel, description_in
 
@@ -30,7 +30,7 @@ class Slot(NamedTuple):
 
     def __str__(self) -> str:
         lengths = "of any shape" if self.shape is None else shape_text(self.shape)
-        return f"{shortened(self.name, 60)} {lengths} {self.dtype}"
+        return f"{shorten(self.name, 60)} {lengths} {self.dtype}"
 
 
 def shape_text(shape: tuple[int | None, ...]) -> str:
@@ -152,4 +152,4 @@ def reason(error: BaseException) -> str:
     """The line of an error of C++ that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error:" in line or "rror]" in line or "[ONNXRuntimeError]" in line]
-    return shortened((telling or lines or [type(error).__name__])[0], 300)
+    return shorten((telling or lines or [type(error).__name__])[0], 300)

@@ -94,7 +94,7 @@ def _attention(graph: Graph, softmax: Any) -> None:
     logits = graph.maker(softmax.input[0], "MatMul")
     mixed = graph.reader(softmax.output[0], "MatMul")
     require(mixed.input[0] == softmax.output[0])
-    scale, queries = _scaled(graph, logits.input[0])
+    scale, queries = _read_scale(graph, logits.input[0])
     keys = graph.maker(logits.input[1], order=(0, 1, 3, 2)).input[0]
     heads = [_heads(graph, name) for name in (queries, keys, mixed.input[1])]
     flat = graph.reader(graph.reader(mixed.output[0], order=_SPLIT_HEADS).output[0], "Reshape")
@@ -126,7 +126,7 @@ def _join_projection(graph: Graph, name: str, bias: np.ndarray) -> bool:
     return False
 
 
-def _scaled(graph: Graph, name: str) -> tuple[float, str]:
+def _read_scale(graph: Graph, name: str) -> tuple[float, str]:
     """The factor and the value of a product with a number; 1 and the value itself if it is none."""
     node = graph.maker(name)
     value = graph.constants.get(node.input[1]) if node.op_type == "Mul" else None

@@ -73,12 +73,12 @@ class Graph:
         Raises:
             Unlike: there is none, or it is another.
         """
-        return _checked(next((node for node in self.nodes if name in node.output), None), kinds, order)
+        return _check(next((node for node in self.nodes if name in node.output), None), kinds, order)
 
     def reader(self, name: str, *kinds: str, order: Sequence[int] | None = None) -> Any:
         """The only node that reads a value, which the graph does not give away; arguments and errors of ``maker``."""
         (reader, *others) = self.readers(name) or [None]
-        return _checked(None if others else reader, kinds, order)
+        return _check(None if others else reader, kinds, order)
 
     def readers(self, name: str) -> list[Any]:
         """The nodes that read a value; the graph's own output counts as one, None."""
@@ -197,7 +197,7 @@ class Graph:
                 return name
 
 
-def _checked(node: Any, kinds: Sequence[str], order: Sequence[int] | None) -> Any:
+def _check(node: Any, kinds: Sequence[str], order: Sequence[int] | None) -> Any:
     require(node is not None and (not kinds or node.op_type in kinds))
     require(order is None or (node.op_type == "Transpose" and list(attributes(node)["perm"]) == list(order)))
     return node

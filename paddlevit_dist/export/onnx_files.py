@@ -51,7 +51,7 @@ def to_onnx(prefix: Path, shape: tuple[int, ...], *, is_fused: bool, is_half: bo
     """
     if prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size >= _LARGEST_FILE:
         raise UserError("export: the weights exceed the 2 GB that an ONNX file holds; use -format=paddle")
-    model = _converted(prefix)
+    model = _convert(prefix)
     _rename(model, name)
     model = fix_shapes(simplify(model), lambda probe, batch: run(probe, _images(batch, shape)))
     if is_fused:
@@ -96,7 +96,7 @@ def _images(batch: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).standard_normal((batch, *shape)).astype(np.float32)
 
 
-def _converted(prefix: Path) -> Any:
+def _convert(prefix: Path) -> Any:
     import onnx
     import paddle2onnx
 

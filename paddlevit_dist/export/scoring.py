@@ -9,7 +9,7 @@ import paddle
 from paddle.nn import functional as F
 
 from ..distributed import all_gather, reduce_dict
-from ..engine.compatibility import Change, judge_changes, shown
+from ..engine.compatibility import Change, judge_changes, show
 from ..engine.run import Run, build_model
 from ..inference.evaluation import load_trained
 from ..launch import gpu
@@ -68,7 +68,7 @@ class Exported(paddle.nn.Layer):
         except Exception as error:  # of C++, of several classes
             expected = f"{shape_text((None, *shape))} {self.slot.dtype}"
             raise UserError(f"{source}: cannot be computed for {expected}: {functions.reason(error)}") from error
-        self._number = _chosen_output(source, function, [one.shape for one in found], parts.output_shape, output)
+        self._number = _choose_output(source, function, [one.shape for one in found], parts.output_shape, output)
         scores = found[self._number]
         self.gives_probabilities = bool(
             scores.ndim == 2 and (scores >= 0).all() and (np.abs(scores.sum(axis=1) - 1) <= _SUMS[self.precision]).all()
@@ -80,12 +80,12 @@ class Exported(paddle.nn.Layer):
         return self.slot.dtype
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
-        found = self._computed(images)
+        found = self._compute(images)
         if self.pairs is not None and self.compared_with is not None:
             self.pairs.append((found, self.compared_with(images)))
         return paddle.log(paddle.clip(found, min=_SMALLEST)) if self.gives_probabilities else found
 
-    def _computed(self, images: paddle.Tensor) -> paddle.Tensor:
+    def _compute(self, images: paddle.Tensor) -> paddle.Tensor:
         number, size = len(images), self._batch
         if size is None or number == size:
             return self.function.run(images, self._number)
@@ -122,7 +122,7 @@ def _input_of(source: str, function: Function, expected: tuple[int | None, ...])
     raise UserError(f"{source}: takes {slot}, and this configuration has {shape_text(expected)}: {advice}")
 
 
-def _chosen_output(
+def _choose_output(
     source: str,
     function: Function,
     shapes: Sequence[tuple[int, ...]],
@@ -138,7 +138,7 @@ def _chosen_output(
         UserError: none fits, or several do, or the named one is not there.
     """
     names = [slot.name for slot in function.outputs]
-    listed = ", ".join(f"{shown(own)} {shape_text((None, *shape[1:]))}" for own, shape in zip(names, shapes))
+    listed = ", ".join(f"{show(own)} {shape_text((None, *shape[1:]))}" for own, shape in zip(names, shapes))
     if name is not None and name not in names:
         raise UserError(f"EXPORTED_OUTPUT {name}: {source} has no such output, only {listed}")
     named = [number for number in range(len(names)) if name in (None, names[number])]
@@ -216,7 +216,7 @@ def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: RunS
     """
     there, here = mapping(model.function.about.get("preprocessing")), ours["preprocessing"]
     if not there:
-        return [f"note: {model.source} does not say how its input is prepared; it gets: {shown_steps(here)}"]
+        return [f"note: {model.source} does not say how its input is prepared; it gets: {show_steps(here)}"]
     changes = [
         Change(f"preprocessing.{name}", there.get(name), here.get(name), "input")
         for name in dict.fromkeys([*here, *there])
@@ -225,7 +225,7 @@ def _compare_descriptions(model: Exported, ours: Mapping[str, Any], config: RunS
     return judge_changes("evaluate", model.source, "expects other input", changes, config)
 
 
-def shown_steps(steps: Mapping[str, Any]) -> str:
+def show_steps(steps: Mapping[str, Any]) -> str:
     """How input is prepared, on one line."""
     return ", ".join(f"{name} {value}" for name, value in steps.items())
 

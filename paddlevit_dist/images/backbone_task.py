@@ -109,7 +109,7 @@ class BackboneTask(Task):
         reading = Reading(self.turns, self.config.DATA.MAX_PIXELS)
         return image_inputs(inputs, cache_folder, transform, "RGB", reading)
 
-    def predicted_again(self, samples: Any, index: int, model: paddle.nn.Layer) -> Any:
+    def predict_again(self, samples: Any, index: int, model: paddle.nn.Layer) -> Any:
         """What ``predict_step`` gives for a sample, which is read once more."""
         batch = self.collate([samples.sample(index, np.random.default_rng(0))])
         tensors = {name: to_device(one) if isinstance(one, np.ndarray) else one for name, one in batch.items()}
@@ -134,17 +134,17 @@ class BackboneTask(Task):
 
     def check_model(self) -> list[str]:
         with paddle.LazyGuard():  # shapes only
-            self._created(self.num_classes or 1)
+            self._create(self.num_classes or 1)
         return []
 
-    def _created(self, num_classes: int) -> paddle.nn.Layer:
+    def _create(self, num_classes: int) -> paddle.nn.Layer:
         """The configured model with initial weights."""
         return create_model(self.config.MODEL.NAME, num_classes, **self.model_options)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         if self._learned is not None and self._learned.num_classes is None and num_classes is not None:
             self.name_classes(num_classes, self._learned)  # as many as the weights have
-        model = self._created(num_classes or self.num_classes)
+        model = self._create(num_classes or self.num_classes)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and self._begins():
             report = load_weights(model.pretrained_part, source)

@@ -15,7 +15,7 @@ _SHARE = 0.6  # of a class's colour in a pixel
 _GAP_PX = 6
 
 
-def fitted(image: np.ndarray) -> np.ndarray:
+def fit_image(image: np.ndarray) -> np.ndarray:
     """An image, uint8 (height, width, 3), whose longer side becomes ``CELL_PX``."""
     scale = CELL_PX / max(image.shape[:2])
     width, height = (max(1, round(side * scale)) for side in image.shape[1::-1])
@@ -32,7 +32,7 @@ def in_square(drawn: np.ndarray) -> np.ndarray:
 
 def in_cell(image: np.ndarray) -> np.ndarray:
     """An image of any size in a white square of ``CELL_PX``, so that all go on one sheet."""
-    return in_square(fitted(image))
+    return in_square(fit_image(image))
 
 
 def side_by_side(cells: Sequence[np.ndarray]) -> np.ndarray:

@@ -7,8 +7,8 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import Published, file_beside, published, published_for
-from ..registry import SPELLINGS, known_name
+from ..checkpoint.published import Published, file_beside, find_published, find_published_for
+from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
 from .models.variants import ExpectedInput, expected_input
@@ -24,9 +24,9 @@ def weights_of(values: CfgNode) -> Published | None:
     In a recipe that needs weights they are those of its model's published ones, so that a run of it can be evaluated
     and fine-tuned on by its path.
     """
-    weights = published(values.MODEL.PRETRAINED)
+    weights = find_published(values.MODEL.PRETRAINED)
     if weights is None and values.MODEL.PRETRAINED_REQUIRED:
-        weights = published_for(values.MODEL.NAME)
+        weights = find_published_for(values.MODEL.NAME)
     return weights if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean) else None
 
 
@@ -49,11 +49,11 @@ def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput,
         size = (of_variant or ExpectedInput()).image_size
         row = ExpectedInput(weights.mean, weights.std, weights.crop_pct, weights.interpolation, size)
         return row, weights.name
-    described = _described(values.MODEL.PRETRAINED, model, of_variant or ExpectedInput(), is_hub_asked)
+    described = _describe(values.MODEL.PRETRAINED, model, of_variant or ExpectedInput(), is_hub_asked)
     return described or (of_variant and (of_variant, model))
 
 
-def told(values: CfgNode) -> str | None:
+def tell_expected(values: CfgNode) -> str | None:
     """The line for the start of a run whose images are normalised as its weights expect; None where the configuration
     says it, or nobody does."""
     found = input_of(values, is_hub_asked=False)
@@ -79,7 +79,7 @@ def not_known(values: CfgNode, found: tuple[ExpectedInput, str] | None) -> str |
     return reason and f"note: what {source} expects of images is not known: {reason}"
 
 
-def _described(
+def _describe(
     source: Any, model: str, otherwise: ExpectedInput, is_hub_asked: bool
 ) -> tuple[ExpectedInput, str] | None:
     """What timm's or Hugging Face's file beside weights says; None without one, or where it is of another model."""
@@ -115,7 +115,7 @@ def _read(file: str) -> Mapping[str, Any]:
 
 def _is_of(architecture: Any, model: str) -> bool:
     try:
-        return architecture is None or SPELLINGS.get(known := known_name("model", architecture), known) == model
+        return architecture is None or SPELLINGS.get(known := find_name("model", architecture), known) == model
     except UserError:
         return False
 
@@ -124,9 +124,7 @@ def _of_timm(found: Mapping[str, Any], file: str, otherwise: ExpectedInput) -> E
     """Source: timm/models/_pretrained.py, ``PretrainedCfg``."""
     size = found.get("input_size") or (3, otherwise.image_size, otherwise.image_size)
     how = found.get("interpolation", otherwise.interpolation)
-    return _checked(
-        file, found["mean"], found.get("std", otherwise.std), found.get("crop_pct"), how, size[-1], otherwise
-    )
+    return _check(file, found["mean"], found.get("std", otherwise.std), found.get("crop_pct"), how, size[-1], otherwise)
 
 
 def _of_hugging_face(found: Mapping[str, Any], file: str, otherwise: ExpectedInput) -> ExpectedInput:
@@ -139,7 +137,7 @@ def _of_hugging_face(found: Mapping[str, Any], file: str, otherwise: ExpectedInp
     if found.get("do_normalize") is False:
         mean, std = [0.0] * 3, [1.0] * 3
     how = _RESAMPLING.get(found.get("resample", -1), otherwise.interpolation)
-    return _checked(file, mean, std, crop, how, cropped or resized or otherwise.image_size, otherwise)
+    return _check(file, mean, std, crop, how, cropped or resized or otherwise.image_size, otherwise)
 
 
 def _side(size: Any) -> int | None:
@@ -149,7 +147,7 @@ def _side(size: Any) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _checked(file: str, mean: Any, std: Any, crop: Any, how: str, size: Any, otherwise: ExpectedInput) -> ExpectedInput:
+def _check(file: str, mean: Any, std: Any, crop: Any, how: str, size: Any, otherwise: ExpectedInput) -> ExpectedInput:
     crop = otherwise.crop_pct if crop is None else crop
     if how not in ("bicubic", "bilinear"):
         raise UserError(f"{file}: interpolation {how}: expected bicubic or bilinear; write one of them there")

@@ -8,7 +8,7 @@ import numpy as np
 from ..intervals import confusion_scores
 from ..metrics.counts import boundary_statistics
 from ..runtime.errors import UserError
-from ..runtime.printing import shortened
+from ..runtime.printing import shorten
 from ..tasks.sample_names import Names
 from ..tasks.scored import Scored
 from .data.inspection import in_threads
@@ -43,11 +43,11 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
         UserError: a file cannot be read, is no label map, or has no counterpart of its size.
     """
     true_files, files = _maps_in(truth, rules.truth_suffix), _maps_in(results, rules.result_suffix)
-    pairs, left_over = _paired(truth, true_files, results, files)
+    pairs, left_over = _pair(truth, true_files, results, files)
     number = _UNNAMED if rules.classes is None else len(rules.classes)
 
     def compare(paths: list[tuple[str, str]], index: int) -> tuple[np.ndarray, int, int]:
-        return _compared(*paths[index], rules, number)
+        return _compare(*paths[index], rules, number)
 
     found = list(in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
     statistics, boundaries = np.moveaxis(np.stack([one for one, *_ in found]), 1, 0)  # (images, 3, classes) each
@@ -60,7 +60,7 @@ def score(truth: str, results: str, rules: Rules) -> Scored:
     if classes is None:
         unknown = [number for number in occurring.tolist() if not statistics[:, 1, number].any()]
         if unknown:
-            said = f"{shortened(', '.join(map(str, unknown)), 60)}, which {truth} never has"
+            said = f"{shorten(', '.join(map(str, unknown)), 60)}, which {truth} never has"
             notices.append(f"{results}: pixels of class {said}: wrong, and each is one more class of the mean")
         classes = list(map(str, occurring.tolist()))
         statistics, boundaries = statistics[:, :, occurring], boundaries[:, :, occurring]
@@ -108,7 +108,7 @@ def _maps_in(folder: str, suffix: str) -> dict[str, str]:
     return found
 
 
-def _paired(
+def _pair(
     truth: str, true_files: dict[str, str], results: str, files: dict[str, str]
 ) -> tuple[list[tuple[str, str]], int]:
     """The path of each image's truth and of its result, and how many results are of no image."""
@@ -128,7 +128,7 @@ def _paired(
     return pairs, len(files) - len(pairs)
 
 
-def _compared(truth: str, result: str, rules: Rules, number: int) -> tuple[np.ndarray, int, int]:
+def _compare(truth: str, result: str, rules: Rules, number: int) -> tuple[np.ndarray, int, int]:
     """Statistics of one image and of its boundaries, int64 (2, 3, classes), as ``confusion_scores`` takes them;
     pixels that are ignored; and those that have a class, for which the result has none."""
     true, found = _read(truth), _read(result)

@@ -67,7 +67,7 @@ class Runs(NamedTuple):
         """As COCO's JSON has it where it is not compressed."""
         return {"size": [int(self.height), int(self.width)], "counts": self.counts().tolist()}
 
-    def compressed(self) -> dict[str, Any]:
+    def compress(self) -> dict[str, Any]:
         """As results hold it: {"size": [height, width], "counts": "..."}."""
         return {"size": [int(self.height), int(self.width)], "counts": self.text().decode("ascii")}
 
@@ -82,7 +82,7 @@ def encode(mask: np.ndarray) -> dict[str, Any]:
     Args:
         mask: bool or integers (height, width), not 0 inside.
     """
-    return runs_of_mask(mask).compressed()
+    return runs_of_mask(mask).compress()
 
 
 def decode(segmentation: Any, height: int | None = None, width: int | None = None) -> np.ndarray:
@@ -172,10 +172,10 @@ def runs_of(segmentation: Any, height: int | None = None, width: int | None = No
     _check_size(height, width)
     if not segmentation:
         raise ValueError("has no polygon")
-    return joined([_of_polygon(points, height, width) for points in _outlines(segmentation)], height, width)
+    return join([_of_polygon(points, height, width) for points in _outlines(segmentation)], height, width)
 
 
-def joined(parts: Sequence[Runs], height: int, width: int) -> Runs:
+def join(parts: Sequence[Runs], height: int, width: int) -> Runs:
     """The pixels that are in at least one of the parts."""
     if len(parts) == 1:
         return parts[0]

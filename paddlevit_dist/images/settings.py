@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import published, published_for
+from ..checkpoint.published import find_published, find_published_for
 from ..registry import TABLES
 from ..runtime.errors import UserError
 from ..settings import every_run
@@ -112,14 +112,14 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
 def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) -> list[str]:
     """Where a recipe names a model and its published weights, one that the command line names brings the other."""
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
-    row = published(model.PRETRAINED)
+    row = find_published(model.PRETRAINED)
     if not model.PRETRAINED_REQUIRED or row is None or name is None or weights is None or name.value == row.model:
         return []
     if weights.source == COMMAND_LINE and name.source != COMMAND_LINE:
         model.NAME = row.model
         return [f"MODEL.NAME {row.model}: it is what {weights.place} {weights.value} is for, instead of {name.value}"]
     if name.source == COMMAND_LINE and weights.source != COMMAND_LINE:
-        own = published_for(name.value)
+        own = find_published_for(name.value)
         if own is None:
             raise UserError(
                 f"{name.place}: MODEL.NAME {name.value}: {weights.value} ({weights.place}) are weights of another "
@@ -228,7 +228,7 @@ def _check_objects(given: ConfigView[ObjectSettings]) -> list[str]:
     return []
 
 
-def _unused_objects(given: ConfigView[ObjectSettings]) -> Iterator[Unused]:
+def _find_unused_objects(given: ConfigView[ObjectSettings]) -> Iterator[Unused]:
     if given.values.DATA.DATASET not in _DRAWN:
         yield Unused(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
 
@@ -240,5 +240,5 @@ OBJECTS = Table(
     training=("TRAIN.",),
     complete=_complete_objects,
     check=_check_objects,
-    unused=_unused_objects,
+    unused=_find_unused_objects,
 )

@@ -15,12 +15,12 @@ from ..engine.compatibility import Compatibility
 from ..engine.precision import compile_model
 from ..engine.run import Run
 from ..engine.startup_log import start_record
-from ..extension import extensions, made
+from ..extension import extensions, make
 from ..logging.callbacks import RunFacts, ends_of
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import told_if_not_written
-from ..runtime.ordered_lines import LineWriter, merged
+from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
 from ..settings import dump_yaml
 from ..tasks.prediction import Entry, PredictionWriter
@@ -35,7 +35,7 @@ def evaluate_only(run: Run) -> dict[str, float]:
     """
     with run.until_the_end():
         config, record, labelled = run.config, run.record, run.evaluated.labelled
-        source, lines = made(lambda one: one.load_evaluated(run, run.model), lambda: load_trained(run, run.model))
+        source, lines = make(lambda one: one.load_evaluated(run, run.model), lambda: load_trained(run, run.model))
         start_record(config, record, run.task, run.datasets)
         run.callbacks.put_first(callback for one in extensions() for callback in one.callbacks(run, trains=False))
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
@@ -151,7 +151,7 @@ class SavedPredictions:
         barrier()
         if not is_main():
             return []
-        entries = (Entry(*entry) for entry in merged(map(self._file_of, range(world_size()))))
+        entries = (Entry(*entry) for entry in merge(map(self._file_of, range(world_size()))))
         with told_if_not_written(self._unfinished):
             lines = self._writer.finish(entries)
             shutil.rmtree(self._unfinished, ignore_errors=True)

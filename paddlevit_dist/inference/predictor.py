@@ -234,7 +234,7 @@ class Predictor:
             least_score=least_score,
             window=window,
         )
-        self._task = prepared_task(self._source)
+        self._task = prepare_task(self._source)
         self._batch_size = batch_size or usual_batch_size(self._source.config)
         self._num_workers = num_workers
         train = self._source.config.TRAIN
@@ -277,7 +277,7 @@ def _as_text(given: Any) -> Any:
     return os.fspath(given) if isinstance(given, os.PathLike) else given
 
 
-def prepared_task(source: TrainedWeights) -> Task:
+def prepare_task(source: TrainedWeights) -> Task:
     """The task of the weights, which knows what they were trained on."""
     task = make_task(source.config)
     task.set_up_from(source.learned)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, told_if_not_written
-from ..runtime.ordered_lines import LineWriter, merged
+from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import cell, one_line
 from ..runtime.text_files import read_json
 from ..tasks.prediction import Entry, InputSamples
@@ -106,7 +106,7 @@ def writer_of_rank(folder: Path, rank: int) -> LineWriter:
 
 def entries_of(folder: Path) -> Iterator[Entry]:
     """What is known of each input of an unfinished prediction, once, in their order."""
-    for entry in merged(sorted((folder / UNFINISHED).glob("rows-*.jsonl"))):
+    for entry in merge(sorted((folder / UNFINISHED).glob("rows-*.jsonl"))):
         yield Entry(*entry)
 
 

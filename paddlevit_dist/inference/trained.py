@@ -15,7 +15,7 @@ from ..checkpoint.download import silent
 from ..checkpoint.load import LoadReport, classes_of, load_weights
 from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, local_file, read_weights, shards_of
 from ..engine.compatibility import settings_of
-from ..models import prepared
+from ..models import prepare
 from ..registry import package_of
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
@@ -113,7 +113,7 @@ def open_source(
         more = [word for key, value in chosen.items() for word in (key, str(value))]
         more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"] if window else []
         loaded = configuration_of(str(file), settings, recipe, [*words, *more])
-    learned = learned_of(about, loaded.values.MODEL.NUM_CLASSES)
+    learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     if class_names is not None:
         learned = learned._replace(class_names=tuple(class_names))
     if settings is None:
@@ -149,7 +149,7 @@ def configuration_of(
         return configuration.load([f"-cfg={file}", *words], is_trusted=False)
 
 
-def learned_of(about: dict[str, Any], num_classes: int | None = None) -> TrainedMeta:
+def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> TrainedMeta:
     """What a checkpoint says of its data and input.
 
     Args:
@@ -182,7 +182,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
         num_classes = classes_of(outline, weights)
         if num_classes is None:
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
-    model = prepared(task.build_model(num_classes))
+    model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True)
     model.eval()
     return model, report

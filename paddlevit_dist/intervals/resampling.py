@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..runtime.printing import shortened
+from ..runtime.printing import shorten
 
 #: from weights, float64 (draws, samples), how often each sample is in each draw, to values by name, float (draws,);
 #: not a number where a value is not defined for a draw. Values of one draw must not depend on the others.
@@ -155,7 +155,7 @@ def bootstrap(
             if known is None:
                 found[name] = _interval(mean, drawn, tail)
             else:
-                told = _told_by(known, within.get(name, num_samples), within.get(name, known), mean, drawn)
+                told = _count_independent(known, within.get(name, num_samples), within.get(name, known), mean, drawn)
                 found[name] = wilson(mean, told, percent)
     return found
 
@@ -208,19 +208,19 @@ def rough_note(
         few, what = min((number - right, "wrong"), (right, "right"))
         reasons += [f"{few} {what} (below {_RARE})"] if few < _RARE else []
     rare = [name for name, number in of_class.items() if 0 < number < _RARE]
-    reasons += [f"{_listed(rare)} in fewer than {_RARE} {sample}s"] if rare else []
+    reasons += [f"{_list(rare)} in fewer than {_RARE} {sample}s"] if rare else []
     notes = [f"the interval is rough: {', '.join(reasons)}: it covers less than it says"] if reasons else []
     alike = [name for name in shown if name in found and not found[name].has_width()]
-    notes += [f"no interval of {_listed(alike)}: every draw gives the same"] if alike else []
+    notes += [f"no interval of {_list(alike)}: every draw gives the same"] if alike else []
     return "; ".join(notes) or None
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else ""
-    return ", ".join(shortened(name, 40) for name in names[:_MOST_LISTED]) + more
+    return ", ".join(shorten(name, 40) for name in names[:_MOST_LISTED]) + more
 
 
-def _told_by(count: int, alone: int, least: int, percent: float, drawn: np.ndarray) -> float:
+def _count_independent(count: int, alone: int, least: int, percent: float, drawn: np.ndarray) -> float:
     """How many things that depend on no other have the deviation of these draws.
 
     Args:

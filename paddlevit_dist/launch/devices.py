@@ -151,7 +151,7 @@ def expected_gpus() -> int:
     """
     present = len(glob.glob("/dev/nvidia[0-9]*"))
     if not present:
-        return _counted_by_driver() if os.path.exists(_WSL_DEVICE) else 0
+        return _count_by_driver() if os.path.exists(_WSL_DEVICE) else 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return present
@@ -160,7 +160,7 @@ def expected_gpus() -> int:
     return min(present, len(list(named)))
 
 
-def _counted_by_driver() -> int:
+def _count_by_driver() -> int:
     """How many GPUs the driver shows this process, which it counts without a context; 0 where there is none."""
     try:
         driver = ctypes.CDLL(_DRIVER)

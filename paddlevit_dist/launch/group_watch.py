@@ -42,7 +42,7 @@ def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> N
         WorkerFailure: not all ranks came in time.
     """
     rank, size = rendezvous.number_and_size()
-    with rendezvous.failures_told(seconds):
+    with rendezvous.tell_failures(seconds):
         secret.of_run()
     status.note("joining the group")
     _end_without_python(seconds, sys.stderr)

@@ -22,7 +22,7 @@ import msgspec
 
 from ..runtime.errors import UserError
 from ..runtime.files import is_temporary
-from ..runtime.printing import shortened, without_credentials
+from ..runtime.printing import shorten, without_credentials
 from . import leftovers
 
 FILE = "run.lock"
@@ -66,8 +66,8 @@ class Holder(msgspec.Struct):
 
     def describe(self) -> str:
         """One line, with nothing that a terminal would obey."""
-        host, since = shortened(self.host, 80), shortened(self.since, 40)
-        return f"process {self.pid} on {host} since {since} ({shortened(self.command)})"
+        host, since = shorten(self.host, 80), shorten(self.since, 40)
+        return f"process {self.pid} on {host} since {since} ({shorten(self.command)})"
 
 
 @contextlib.contextmanager

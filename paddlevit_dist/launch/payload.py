@@ -43,7 +43,7 @@ class Payload(NamedTuple):
             UserError: the task or a dataset cannot be pickled, since its class cannot be imported.
         """
         registered = [
-            _Registered(kind, name, own.place, _pickled(own))
+            _Registered(kind, name, own.place, _pickle(own))
             for (kind, name), own in OWN.items()
             if name in list_names(kind)
         ]
@@ -54,7 +54,7 @@ class Payload(NamedTuple):
                 f"{error}: worker processes import the classes of task and datasets: define them at the top level of a "
                 "module"
             ) from error
-        return cls(plugins.carried(), registered, work)
+        return cls(plugins.collect_carried(), registered, work)
 
     def unpack(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
         """Called by a worker: function and arguments.
@@ -73,7 +73,7 @@ class Payload(NamedTuple):
             raise UserError(_explanation(str(error).split(" on <")[0])) from error
 
 
-def _pickled(own: Any) -> bytes | None:
+def _pickle(own: Any) -> bytes | None:
     try:
         return pickle.dumps(own)
     except (AttributeError, TypeError, pickle.PicklingError):  # a lambda, a local class: a module may register it again

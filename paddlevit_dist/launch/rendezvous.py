@@ -166,7 +166,7 @@ def send_small_messages_at_once() -> None:
 
 
 @contextlib.contextmanager
-def failures_told(seconds: float | None) -> Iterator[None]:
+def tell_failures(seconds: float | None) -> Iterator[None]:
     """For what a rank does before it meets the others: if that fails, they are told why, and end too.
 
     Args:

@@ -34,10 +34,10 @@ def for_workers() -> bytes:
     Raises:
         UserError: the user's is too short, or its file is not private.
     """
-    return given() or secrets.token_bytes(SIGNATURE_BYTES)
+    return read_given() or secrets.token_bytes(SIGNATURE_BYTES)
 
 
-def given() -> bytes | None:
+def read_given() -> bytes | None:
     """The secret that the environment names, as 32 bytes; None if it names none.
 
     Raises:
@@ -82,7 +82,7 @@ def use(secret: bytes) -> None:
 def of_run() -> bytes | None:
     """This process's secret: from its parent, else from the environment; None without one."""
     if _of_run is None:
-        found = given()
+        found = read_given()
         if found is not None:
             use(found)
     return _of_run
@@ -162,7 +162,7 @@ def sign(message: memoryview, purpose: str, number: int, rank: int) -> memoryvie
     return message
 
 
-def verified(received: memoryview, purpose: str, number: int, rank: int) -> memoryview:
+def verify(received: memoryview, purpose: str, number: int, rank: int) -> memoryview:
     """The message that ``rank`` has signed, without its signature: a view of ``received``.
 
     Raises:

@@ -167,11 +167,11 @@ def hide_threads() -> None:
 def one_thread_here() -> Iterator[None]:
     """Context in which the operations that the calling thread begins use no others: it is one of several that share the
     cores among themselves. MKL's own number, which MKL_NUM_THREADS sets, wins in its products over OpenMP's."""
-    openmp = _loaded(_OPENMP)
+    openmp = _find_loaded(_OPENMP)
     before = [library.omp_get_max_threads() for library in openmp]
     for library in openmp:
         library.omp_set_num_threads(1)
-    mkl = [(library, library.MKL_Set_Num_Threads_Local(1)) for library in _loaded(_MKL)]
+    mkl = [(library, library.MKL_Set_Num_Threads_Local(1)) for library in _find_loaded(_MKL)]
     try:
         yield
     finally:
@@ -182,7 +182,7 @@ def one_thread_here() -> Iterator[None]:
 
 
 @functools.cache
-def _loaded(names: re.Pattern[str]) -> list[ctypes.CDLL]:
+def _find_loaded(names: re.Pattern[str]) -> list[ctypes.CDLL]:
     """The libraries of these names that this process has loaded."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []

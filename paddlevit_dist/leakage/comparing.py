@@ -20,7 +20,7 @@ _TILE = 4096  # of the others: what stays in the nearest cache
 
 
 @intrinsic
-def _bits_set(typing_context: Any, number: Any):
+def _count_bits(typing_context: Any, number: Any):
     """How many bits of a uint64 are 1."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -73,7 +73,7 @@ def _compare(queries, others, found, distances):
         part = others[tile : tile + _TILE]
         for row in range(len(queries)):
             for place in range(len(part)):
-                is_near[place] = _bits_set(queries[row, 0] ^ part[place]) <= FIRST
+                is_near[place] = _count_bits(queries[row, 0] ^ part[place]) <= FIRST
             for eight in range((len(part) + 7) // 8):
                 if eights[eight] == 0:
                     continue
@@ -82,7 +82,7 @@ def _compare(queries, others, found, distances):
                         continue
                     distance = np.uint64(64)
                     for variant in range(queries.shape[1]):
-                        distance = min(distance, _bits_set(queries[row, variant] ^ part[place]))
+                        distance = min(distance, _count_bits(queries[row, variant] ^ part[place]))
                     if distance > NEAR or distance >= distances[row, NEAREST - 1]:
                         continue
                     rank = NEAREST - 1

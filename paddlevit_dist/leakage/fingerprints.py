@@ -13,7 +13,7 @@ from PIL import Image
 
 from ..images.data.image_dataset import ImageDataset
 from ..images.data.inspection import in_threads
-from ..images.data.reading import converted, naming_damage, open_image
+from ..images.data.reading import convert, naming_damage, open_image
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from . import perceptual
@@ -119,7 +119,7 @@ def _look_at_image(dataset: Any, index: int, variants: int) -> tuple[int, int, i
     else:
         encoded = dataset.encoded(index)
         stored = _digest(encoded)
-        image = _decoded(encoded, dataset, index, (_DRAFT_PX, _DRAFT_PX))
+        image = _decode(encoded, dataset, index, (_DRAFT_PX, _DRAFT_PX))
     if dataset.kind != "glyph" and min(image.size) >= SMALLEST_PX:
         luminance = perceptual.grey(perceptual.thumbnail(image))
         if luminance.std() >= perceptual.PLAIN:
@@ -128,12 +128,12 @@ def _look_at_image(dataset: Any, index: int, variants: int) -> tuple[int, int, i
     return EXACT, stored, _digest(np.array(pixels.shape), pixels), 0
 
 
-def _decoded(encoded: bytes, dataset: Any, index: int, draft: tuple[int, int] | None) -> Image.Image:
+def _decode(encoded: bytes, dataset: Any, index: int, draft: tuple[int, int] | None) -> Image.Image:
     path = dataset.describe(index)
     with naming_damage(path), open_image(encoded, path, dataset.reading) as image:
         if draft is not None:
             image.draft("RGB", draft)
-        return converted(image, "RGB", dataset.reading)
+        return convert(image, "RGB", dataset.reading)
 
 
 def pixels_of(dataset: Any, index: int) -> np.ndarray:
@@ -148,7 +148,7 @@ def pixels_of(dataset: Any, index: int) -> np.ndarray:
 def _image(dataset: Any, index: int, draft: tuple[int, int] | None) -> Image.Image:
     if dataset.reading is None:
         return dataset.read(index)[0].convert("RGB")
-    return _decoded(dataset.encoded(index), dataset, index, draft)
+    return _decode(dataset.encoded(index), dataset, index, draft)
 
 
 def thumbnails(dataset: Any, indices: Sequence[int], label: str) -> dict[int, np.ndarray]:

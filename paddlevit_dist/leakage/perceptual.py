@@ -114,9 +114,9 @@ def likeness(one: np.ndarray, other: np.ndarray) -> Likeness:
     if colours < _UNLIKE:
         return Likeness(colours, 0.0)
     borders = np.array([0.0, 1.0, 0.0, 1.0])  # top, bottom, left, right
-    borders = _aligned(_blur() @ first @ _blur().T, _blur() @ second @ _blur().T, borders)
+    borders = _align(_blur() @ first @ _blur().T, _blur() @ second @ _blur().T, borders)
     details = [image - _blur() @ image @ _blur().T for image in (first, second)]
-    borders = _aligned(*details, borders)
+    borders = _align(*details, borders)
     rows, columns, is_shared = _window(borders)
     colours = _correlation((rows @ planes @ columns.T)[:, is_shared], others[:, is_shared])
     return Likeness(colours, _correlation((rows @ details[0] @ columns.T)[is_shared], details[1][is_shared]))
@@ -139,7 +139,7 @@ def _window(borders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return matrices[0], matrices[1], np.outer(*inside)
 
 
-def _aligned(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.ndarray:
+def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.ndarray:
     """The borders with which ``moving`` fits ``fixed`` best up to brightness and contrast, by Gauss-Newton steps: of
     those that it comes through, the best.
 

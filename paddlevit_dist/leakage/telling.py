@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from .. import settings as configuration
-from ..commands.inspect_data import contact_sheet, enlarged
+from ..commands.inspect_data import contact_sheet, enlarge
 from ..images.data.image_dataset import ImageDataset
 from ..logging.record import cache_folder, output_folder
 from ..runtime.errors import UserError
@@ -103,5 +103,5 @@ def sheet(search: Search, val: Any, train: Any) -> Image.Image:
             image = Image.fromarray(pixels_of(dataset, index_of(pair)))
             image.thumbnail((_SHOWN_PX, _SHOWN_PX))
             images.append((np.asarray(image), f"{caption}: {name[-_LONGEST_NAME:]}"))
-        columns.append((heading, enlarged(images)))
+        columns.append((heading, enlarge(images)))
     return contact_sheet(columns, Image.new("RGB", (0, 0)))

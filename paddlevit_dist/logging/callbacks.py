@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..registry import derived, resolve
+from ..registry import require_derived, resolve
 from ..runtime import printing
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
@@ -182,7 +182,7 @@ def callbacks_of(names: Sequence[str]) -> dict[str, Any]:
     """
     found = {name: resolve("callback", name) for name in names}
     for name, target in found.items():
-        needed = derived(target, Callback).requires
+        needed = require_derived(target, Callback).requires
         missing = [pip for module, pip in needed.items() if not importlib.util.find_spec(module)]
         if missing:
             raise UserError(f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
@@ -198,7 +198,7 @@ class Callbacks:
     """
 
     def __init__(self, callbacks: Iterable[Any] = (), say: Callable[[str], None] = lambda line: None) -> None:
-        self._callbacks: list[Callback] = [derived(callback, Callback) for callback in callbacks]
+        self._callbacks: list[Callback] = [require_derived(callback, Callback) for callback in callbacks]
         self._say = say
         self._saved: collections.deque[Path] = collections.deque()
         self._is_started = False

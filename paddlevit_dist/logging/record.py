@@ -145,7 +145,7 @@ def output_folder(
         raise
 
 
-def numbered(path: Path) -> list[Path]:
+def find_numbered(path: Path) -> list[Path]:
     """The folders path-2, path-3 and so on that are there, the last first."""
     by_end = {other.name[len(path.name) + 1 :]: other for other in path.parent.glob(f"{glob.escape(path.name)}-*")}
     return [by_end[end] for end in sorted(filter(str.isdecimal, by_end), key=int, reverse=True)]
@@ -163,7 +163,9 @@ def make_folder(path: str, is_numbered: bool = False) -> Path:
         raise UserError(
             f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
         )
-    before = numbered(Path(path)) if is_numbered else []  # the next is above all, so that the highest is the newest
+    before = (
+        find_numbered(Path(path)) if is_numbered else []
+    )  # the next is above all, so that the highest is the newest
     first = int(before[0].name.rpartition("-")[2]) + 1 if before else 1
     names = (path if number == 1 else f"{path}-{number}" for number in itertools.count(first))
     while True:
@@ -299,10 +301,10 @@ def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
     with contextlib.suppress(FileNotFoundError), open(folder / METRICS, "rb") as file:
         while line := file.readline(_LONGEST_EVENT):
             if line.strip():
-                yield _parsed(line)
+                yield _parse(line)
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _parse(line: bytes) -> dict[str, Any]:
     with contextlib.suppress(ValueError):
         event = parse_json(line)
         if isinstance(event, dict) and isinstance(event.get("kind"), str):

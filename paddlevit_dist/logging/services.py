@@ -38,24 +38,24 @@ class ServiceLog(NumbersLog):
         file = run.folder / self.name / "run_id"
         file.parent.mkdir(exist_ok=True)
         known = file.read_text(encoding="utf-8") if run.update and file.is_file() else None
-        with self._told(UserError, f"LOG_TO {self.name}: ", "; mend that, or leave it out"):
+        with self._tell(UserError, f"LOG_TO {self.name}: ", "; mend that, or leave it out"):
             file.write_text(self.begin(run, known), encoding="utf-8")
             for event in run.history() if known is None else ():  # it was not asked for from the training's beginning
                 self.scalars(scalars_of(event["kind"], event), event["update"], event["time"])
 
     def add(self, group: str, update: int, values: dict[str, float]) -> None:
         if self._sends:
-            with self._told(OSError):
+            with self._tell(OSError):
                 self.scalars(scalars_of(group, values), update, time.time())
 
     def end(self, outcome: str) -> None:
         if self._sends:
-            with self._told(OSError):
+            with self._tell(OSError):
                 self.finish(outcome)
 
     @staticmethod
     @contextlib.contextmanager
-    def _told(kind: type[Exception], before: str = "", after: str = "") -> Iterator[None]:
+    def _tell(kind: type[Exception], before: str = "", after: str = "") -> Iterator[None]:
         """What a library raises, a server that is away for example, is no defect of ours: one line instead."""
         try:
             yield

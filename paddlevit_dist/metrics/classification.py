@@ -80,12 +80,12 @@ class ClassificationMetrics(Metrics):
         return [np.concatenate([np.zeros(0, d), *(b[k] for b in batches)]).astype(d) for k, d in enumerate(dtypes)]
 
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
-        return {**self._classified(table)(weights), **means({"loss": table[2]})(weights)}
+        return {**self._classify(table)(weights), **means({"loss": table[2]})(weights)}
 
     def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
-        return self._classified(table).rates()
+        return self._classify(table).rates()
 
-    def _classified(self, table: Sequence[np.ndarray]) -> Classified:
+    def _classify(self, table: Sequence[np.ndarray]) -> Classified:
         top = (1, BEST) if self.has_top5 else (1,)
         return Classified(table[0], table[1], self.num_classes, self.class_names, top)
 

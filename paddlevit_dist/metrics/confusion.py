@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..intervals import confusion_scores
-from ..runtime.printing import shortened
+from ..runtime.printing import shorten
 from ..tasks.metrics import Metrics, SampleTable
 from .counts import statistics_of
 
@@ -74,4 +74,4 @@ class ConfusionMetrics(Metrics):
         """For ``summary``: which classes occur nowhere, in brackets after a space; nothing where all occur."""
         names = [name for name in self.class_names if np.isnan(values.get(f"IoU {name}", np.nan))]
         said = f"{len(names)} of {len(self.class_names)} classes neither labelled nor predicted"
-        return f" ({said}: {shortened(', '.join(names), _LONGEST_LIST)})" if names else ""
+        return f" ({said}: {shorten(', '.join(names), _LONGEST_LIST)})" if names else ""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.printing import shortened
+from ..runtime.printing import shorten
 from ..tasks.figures import Matrix, Table
 from .counts import statistics_of
 
@@ -35,7 +35,7 @@ def class_tables(
     columns = ["class", "IoU %", "recall %", "precision %", f"labelled {elements}"]
     columns[4:4] = [] if boundaries is None else ["Dice %", "boundary IoU %"]
     absent = [name for name, occurs in zip(class_names, occurring) if not occurs]
-    note = f"Neither labelled nor predicted: {shortened(', '.join(absent), _LONGEST_LIST)}." if absent else ""
+    note = f"Neither labelled nor predicted: {shorten(', '.join(absent), _LONGEST_LIST)}." if absent else ""
     table = Table(f"Classes of {elements}", columns, rows, note)
     return table, Matrix(f"Confusion of {elements}", class_names, confusion)
 

@@ -8,7 +8,7 @@ import numpy as np
 from ..metrics.counts import statistics_of
 from ..metrics.tables import class_tables, sample_table
 from ..tasks.figures import Figure, PointSet
-from .data.images import UNLABELLED, Colour, coloured, legend_of, palette_of
+from .data.images import UNLABELLED, Colour, colour, legend_of, palette_of
 from .data.scene import Scene
 
 _MOST_POINTS = 150_000  # of a scene that is shown
@@ -40,7 +40,7 @@ def short_name(described: str) -> str:
     return os.path.splitext(os.path.basename(described))[0] if os.sep in described else described
 
 
-def chosen(confusions: Sequence[np.ndarray]) -> list[int]:
+def choose_scenes(confusions: Sequence[np.ndarray]) -> list[int]:
     """Places of the scenes to be shown, by their share of right points: the worst ones, and one of the middle and the
     best."""
     shares = np.array([np.trace(confusion) / max(confusion.sum(), 1) for confusion in confusions])
@@ -69,6 +69,6 @@ def semantic_layers(scene: Scene, predicted: np.ndarray, class_names: Sequence[s
     mistakes = np.where((true == predicted)[:, None], _RIGHT, _WRONG)
     mistakes[true < 0] = UNLABELLED
     names = f"{prefix}truth", f"{prefix}prediction", f"{prefix}mistakes"
-    layers = dict(zip(names, (coloured(true, palette), coloured(predicted, palette), mistakes.astype(np.uint8))))
+    layers = dict(zip(names, (colour(true, palette), colour(predicted, palette), mistakes.astype(np.uint8))))
     judged: list[tuple[str, Colour]] = [("wrong", _WRONG), ("right", _RIGHT), ("no label", UNLABELLED)]
     return layers, dict(zip(names, (legend_of(true, class_names), legend_of(predicted, class_names), judged)))

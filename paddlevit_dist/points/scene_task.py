@@ -19,7 +19,7 @@ from .data.samples import PointSample, SceneSamples, join
 from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
-from .scene_figures import Layers, chosen, point_set, semantic_tables, short_name
+from .scene_figures import Layers, choose_scenes, point_set, semantic_tables, short_name
 from .settings import PointSettings
 from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 
@@ -97,7 +97,7 @@ class SceneTask(Task):
 
     # ---- report ------------------------------------------------------------------------------------------------
 
-    def predicted_again(self, samples: Samples, index: int, model: paddle.nn.Layer) -> tuple[Scene, Any] | None:
+    def predict_again(self, samples: Samples, index: int, model: paddle.nn.Layer) -> tuple[Scene, Any] | None:
         """A scene as it is stored and what ``predict_step`` gives for it; None where samples are a program's own."""
         if not isinstance(samples, SceneSamples):
             return None
@@ -116,8 +116,8 @@ class SceneTask(Task):
             confusions: number of a scene, and ``confusion_of`` its points; at least one.
         """
         made: list[Figure] = []
-        for place in chosen([confusion for _, confusion in confusions]):
-            again = self.predicted_again(samples, confusions[place][0], model)
+        for place in choose_scenes([confusion for _, confusion in confusions]):
+            again = self.predict_again(samples, confusions[place][0], model)
             if again is not None:
                 made.append(point_set(again[0].name, again[0], *self.layers_of(*again)))
         names = [short_name(samples.describe(index)) for index, _ in confusions]

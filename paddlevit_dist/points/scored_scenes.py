@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from ..intervals import confusion_scores
 from ..runtime.errors import UserError
-from ..runtime.printing import shortened
+from ..runtime.printing import shorten
 from ..tasks.scored import UNKNOWN, Origin, Scored
 from .data.scannet_classes import submitted_numbers
 from .data.scene import Scene
@@ -63,7 +63,7 @@ def score(path: str, truth: Scenes, kind: str | None = None) -> Scored:
     of_none = sum(unknown.values())
     if of_none:
         what = "instances" if kind == INSTANCES else "vertices"
-        said = f"{of_none:,} {what} of {shortened(sorted(unknown), 40)}, which is no class"
+        said = f"{of_none:,} {what} of {shorten(sorted(unknown), 40)}, which is no class"
         scored.notices.append(f"{path}: {said} ({called}): {'left out' if kind == INSTANCES else 'wrong'}")
     known = {f"{name}.txt" for name in truth.names}
     others = [name for name in files.names if name.endswith(".txt") and "/" not in name and name not in known]
@@ -125,7 +125,7 @@ def _labels(files: Files, name: str, vertices: int, label_of: dict[int, int], un
         try:
             number = int(line)
         except ValueError:
-            said = f"{files.path}: {name}, line {lines.index(line) + 1}: {_shown(line)}"
+            said = f"{files.path}: {name}, line {lines.index(line) + 1}: {_show(line)}"
             raise UserError(f"{said}: expected the number of a class") from None
         known[line] = label_of.get(number, -1)
         if number not in label_of:
@@ -191,10 +191,10 @@ def _masks(
             if not np.isfinite(sure):
                 raise ValueError
         except ValueError:
-            said = f"{where}, line {place}: {_shown(line)}"
+            said = f"{where}, line {place}: {_show(line)}"
             raise UserError(f"{said}: expected a mask file, the number of a class and a confidence") from None
         if file not in there:
-            raise UserError(f"{where}, line {place}: there is no file {shortened(repr(file), 80)}")
+            raise UserError(f"{where}, line {place}: there is no file {shorten(repr(file), 80)}")
         if own not in label_of:
             unknown[own] += 1
             continue
@@ -210,5 +210,5 @@ def _masks(
         yield label_of[own], sure, np.flatnonzero(np.frombuffer(b"".join(marks), np.uint8) == ord("1"))
 
 
-def _shown(text: bytes) -> str:
-    return shortened(repr(text.decode("utf-8", "replace")), 60)
+def _show(text: bytes) -> str:
+    return shorten(repr(text.decode("utf-8", "replace")), 60)

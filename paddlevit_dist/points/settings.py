@@ -68,7 +68,7 @@ def _check(given: ConfigView[PointSettings]) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView[PointSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[PointSettings]) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_rooms":
         yield Unused(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
 
@@ -78,5 +78,5 @@ TABLE = Table(
     training=("POINTS.MAX_POINTS",),
     effects={"training": ("POINTS.ROOMS.",)},
     check=_check,
-    unused=_unused,
+    unused=_find_unused,
 )

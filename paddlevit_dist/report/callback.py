@@ -98,7 +98,7 @@ class RecordKeeper:
         message: Any = None
         try:
             if self._problem is None:
-                message = pickle.dumps(self._kept(), pickle.HIGHEST_PROTOCOL)
+                message = pickle.dumps(self._keep(), pickle.HIGHEST_PROTOCOL)
         except Exception:
             self._problem = traceback.format_exc()
         self._records = []
@@ -109,7 +109,7 @@ class RecordKeeper:
         # Only the main process takes the time to read what all have received.
         return sorted((kept for part, _ in gathered for kept in pickle.loads(part)), key=lambda kept: kept[0]), []
 
-    def _kept(self) -> IndexedRecords:
+    def _keep(self) -> IndexedRecords:
         records = [record for records in self._records for record in records()]
         if len(records) != len(self.indices):
             raise ValueError(f"{len(records)} records were made for the figures of {len(self.indices)} samples")

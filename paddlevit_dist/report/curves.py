@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", note: str = "") -> str:
     """A chart as an HTML figure."""
-    lines = [line._replace(points=thinned(line.points)) for line in lines if line.points]
+    lines = [line._replace(points=thin(line.points)) for line in lines if line.points]
     number = next(_numbers)
     head = f'<figcaption id="c{number}">{text(title)}</figcaption>'
     if note:
@@ -67,11 +67,11 @@ def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", no
     }
     drawing = (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="c{number}" tabindex="0">'
-        f"{_axes(scale, x_label, y_label)}{''.join(_drawn(line, scale, lines) for line in lines)}</svg>"
+        f"{_axes(scale, x_label, y_label)}{''.join(_draw(line, scale, lines) for line in lines)}</svg>"
     )
     return (
         f'<figure class="chart">{head}{drawing}{legend}<p class="under" aria-live="polite"></p>'
-        f"{embedded(data, 'data')}</figure>"
+        f"{embed(data, 'data')}</figure>"
     )
 
 
@@ -80,7 +80,7 @@ def text(value: Any) -> str:
     return html.escape(str(value), quote=True)
 
 
-def embedded(value: Any, css_class: str) -> str:
+def embed(value: Any, css_class: str) -> str:
     """A value as JSON that a script of the page reads; it cannot end the element that holds it."""
     content = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
@@ -88,7 +88,7 @@ def embedded(value: Any, css_class: str) -> str:
     return f'<script type="application/json" class="{css_class}">{content}</script>'
 
 
-def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
+def thin(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
     """At most so many points: of each stretch the lowest and the highest, in order, so that no peak is lost."""
     points = list(points)
     if len(points) <= most:
@@ -180,7 +180,7 @@ def tick_text(value: float) -> str:
     return f"{value:.5g}"
 
 
-def _drawn(line: Line, scale: _Scale, lines: Sequence[Line]) -> str:
+def _draw(line: Line, scale: _Scale, lines: Sequence[Line]) -> str:
     colour = f"c{line.colour % NUM_COLOURS}"
     if line.style == "bar":
         return _bars(line, scale, lines, colour)

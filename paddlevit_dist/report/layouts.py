@@ -6,7 +6,7 @@ from typing import Any
 
 from ..runtime.printing import one_line
 from . import curves
-from .curves import embedded, text
+from .curves import embed, text
 
 _LARGEST_GRID = 24  # classes: a matrix of more is drawn on a canvas
 _TALL = 12  # rows: a table of more scrolls, and can be searched
@@ -91,7 +91,7 @@ def _matrix(figure: dict[str, Any]) -> str:
         '<p class="tools"><button type="button" data-do="in" aria-label="enlarge">+</button>'
         '<button type="button" data-do="out" aria-label="reduce">−</button>'
         '<button type="button" data-do="reset">all</button></p><p class="under" aria-live="polite"></p>'
-        f"{embedded({'names': names, 'cells': flat}, 'data')}</figure>"
+        f"{embed({'names': names, 'cells': flat}, 'data')}</figure>"
     )
 
 

@@ -15,7 +15,7 @@ from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
 from . import curves, layouts
 from .curves import text
-from .runs import Run, flat, interval_of, is_number, measured, read_runs
+from .runs import Run, find_measured, flat, interval_of, is_number, read_runs
 from .settings import ReportSettings
 
 PAGE = "report.html"
@@ -117,7 +117,7 @@ def _summary(runs: Sequence[Run]) -> str:
         device += f", {one_line(processor)}" if processor else ""
         model, data = run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")
         rows.append([_best(run), _state(run), _duration(run), model, data, device])
-        notices += [_named(line, run, runs) for line in run.notices]
+        notices += [_name_run(line, run, runs) for line in run.notices]
     if len(runs) > 1:
         columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
     return _groups(runs) + layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
@@ -151,7 +151,7 @@ def _comparisons(runs: Sequence[Run], folder: Path) -> str:
     return f'<ul class="notices">{links}</ul>' if links else ""
 
 
-def _named(line: Any, run: Run, runs: Sequence[Run]) -> str:
+def _name_run(line: Any, run: Run, runs: Sequence[Run]) -> str:
     """A line that says which run it is about, where there are several."""
     return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
 
@@ -161,13 +161,13 @@ def _data(runs: Sequence[Run]) -> str:
     rows, notes = [], []
     for run in runs:
         for split, about in run.data.items():
-            rows.append([_named(split, run, runs), one_line(about.get("holds"))])
+            rows.append([_name_run(split, run, runs), one_line(about.get("holds"))])
             found = about.get("notes")
-            notes += [_named(note, run, runs) for note in (found if isinstance(found, list) else ())]
+            notes += [_name_run(note, run, runs) for note in (found if isinstance(found, list) else ())]
         if run.unreadable:
             shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
             said = f"{len(run.unreadable):,} unreadable, another took the place of each: {shown}"
-            notes.append(_named(said, run, runs))
+            notes.append(_name_run(said, run, runs))
     return layouts.table("Splits", ["split", "holds"], rows) + _list(dict.fromkeys(notes)) if rows else ""
 
 
@@ -198,7 +198,7 @@ def _clock(value: Any) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if is_time else "?"
 
 
-def _told(values: dict[str, Any], without: Sequence[str]) -> str:
+def _tell(values: dict[str, Any], without: Sequence[str]) -> str:
     """Names and values that are not empty, separated by commas."""
     return ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
@@ -214,7 +214,7 @@ def _best(run: Run) -> str | None:
         return one_line(f"{best['name']} {best['value']:.4g}{_ends(best)}, epoch {best['epoch']}")
     values, intervals = {name: points[-1][1] for name, points in run.metrics.evaluation.items()}, {}
     if not values and run.metrics.evaluations:
-        values = dict(measured(run.metrics.evaluations[-1]))
+        values = dict(find_measured(run.metrics.evaluations[-1]))
         intervals = {name: interval_of(run.metrics.evaluations[-1], name) for name in values}
     scores = {name: value for name, value in values.items() if not name.endswith(_COUNTS)}
     shown = [f"{name} {value:.4g}{_ends(intervals.get(name, {}))}" for name, value in scores.items()][:3]
@@ -243,7 +243,7 @@ def _figures(runs: Sequence[Run]) -> list[Section]:
             notices = list(stored.problems)
             content = layouts.laid_out(stored.figures, notices)
             about = stored.about
-            said = _told(about, ("of", "time"))
+            said = _tell(about, ("of", "time"))
             head = (
                 f'<p class="note">Of {text(about.get("of", "an evaluation"))}{text(f" ({said})" if said else "")}.</p>'
             )
@@ -372,7 +372,7 @@ def _events(runs: Sequence[Run]) -> str:
     for run in runs:
         for event in [*run.metrics.events, *run.metrics.evaluations]:
             kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
-            told = _told(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
+            told = _tell(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
             rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:

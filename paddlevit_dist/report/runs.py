@@ -127,7 +127,7 @@ def read_run(folder: Path, name: str) -> Run:
     trained = metrics.last is not None or (folder / "config.yaml").exists()
     report_of = ("load_report.json",) if trained else ("eval_load_report.json",)
     load_report = _optional(folder, report_of, read_json, notices)
-    unreadable = _optional(folder, (_QUARANTINE,), lambda file: _quarantined(file.read_bytes()), notices)
+    unreadable = _optional(folder, (_QUARANTINE,), lambda file: _read_quarantine(file.read_bytes()), notices)
     if metrics.left_out:
         notices.append(f"{metrics.left_out:,} more events are not listed")
     figures = _figures(folder, notices)
@@ -144,7 +144,7 @@ def read_run(folder: Path, name: str) -> Run:
         relative(unreadable or []),
         relative(load_report) if isinstance(load_report, dict) else None,
         metrics,
-        metrics.seconds(_started(facts)),
+        metrics.seconds(_find_start(facts)),
         is_running(folder),
         relative(figures),
         relative(notices),
@@ -181,7 +181,7 @@ def _data_of(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one_line(k): v for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
 
 
-def _quarantined(content: bytes) -> list[str]:
+def _read_quarantine(content: bytes) -> list[str]:
     """The lines of ``quarantine.tsv``: path and reason of each sample that could not be read."""
     return [one_line(line.replace("\t", ": ")) for line in content.decode(errors="backslashreplace").splitlines()[1:]]
 
@@ -208,7 +208,7 @@ def _relative_to(folder: Any, data_path: Any) -> Callable[[Any], Any]:
     return relative
 
 
-def _started(facts: Any) -> float | None:
+def _find_start(facts: Any) -> float | None:
     """When the last session of a run began, in seconds since 1970."""
     try:
         return datetime.strptime(facts["started"], "%Y-%m-%d %H:%M:%S %z").timestamp()
@@ -274,14 +274,14 @@ class Metrics:
             self._count_time(event)
         if event.get("superseded"):
             if kind == "evaluation":
-                self._happened(event)
+                self._note_event(event)
         elif kind == "training":
             update = event.get("update")
             if is_number(update):
                 epoch = event.get("epoch")
                 if isinstance(epoch, int):
                     self._last_updates[epoch] = update
-                for name, value in measured(event):
+                for name, value in find_measured(event):
                     self.training.setdefault(name, []).append((update, value))
         elif kind == "evaluation" and is_number(event.get("epoch")):
             self._of_epochs.append(event)
@@ -291,9 +291,9 @@ class Metrics:
         elif kind == "evaluation":
             self.evaluations.append(event)
         elif kind not in ("epoch", "evaluation_without_average"):
-            self._happened(event)
+            self._note_event(event)
 
-    def _happened(self, event: dict[str, Any]) -> None:
+    def _note_event(self, event: dict[str, Any]) -> None:
         if len(self.events) < _MOST_EVENTS:
             self.events.append(event)
         else:
@@ -329,7 +329,7 @@ class Metrics:
         found: dict[str, Points] = {}
         for event in self._of_epochs:
             place = self._place(event["epoch"])
-            for name, value in measured(event):
+            for name, value in find_measured(event):
                 found.setdefault(name, []).append((place, value))
         return found
 
@@ -342,7 +342,7 @@ class Metrics:
         return epoch * self._last_updates[known] / max(known, 1)
 
 
-def measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
+def find_measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Finite numbers of an event that are results."""
     for name, value in event.items():
         if name not in _NOT_MEASURED and is_number(value):

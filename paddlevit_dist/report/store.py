@@ -20,7 +20,7 @@ import numpy as np
 from ..runtime.files import atomic_file, open_regular
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_json
-from ..runtime.thumbnails import encoded
+from ..runtime.thumbnails import encode
 from ..tasks.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
 
 TRAINING, EVALUATION = "report_data.zip", "eval_report_data.zip"
@@ -175,7 +175,7 @@ def _chart(figure: Chart, members: _Members) -> dict[str, Any]:
 def _gallery(figure: Gallery, members: _Members) -> dict[str, Any]:
     images = []
     for pixels, caption in figure.images:
-        suffix, content, size = encoded(np.asarray(pixels), _LARGEST_SIDE)
+        suffix, content, size = encode(np.asarray(pixels), _LARGEST_SIDE)
         entry = {"picture": members.add(suffix, content), "suffix": suffix, "size": list(size)}
         images.append({**entry, "caption": [one_line(line) for line in str(caption).split("\n")]})
     return {"kind": "gallery", "pictures": images}

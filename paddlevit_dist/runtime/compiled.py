@@ -23,7 +23,7 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
         return functools.partial(compiled, **options)
 
     @functools.cache
-    def compiled_once() -> Callable[..., Any]:
+    def compile_once() -> Callable[..., Any]:
         numba = _numba()
         try:
             return numba.njit(cache=True, nogil=True, **options)(plain)
@@ -31,9 +31,9 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
             return numba.njit(nogil=True, **options)(plain)
 
     @functools.cache
-    def compiled_again() -> Callable[..., Any] | None:
+    def recompile() -> Callable[..., Any] | None:
         """The function without what was cached; None if nothing was."""
-        cached = _cached_files(compiled_once(), plain)
+        cached = _cached_files(compile_once(), plain)
         if not cached:
             return None
         removed = [_remove(file) for file in cached]
@@ -46,14 +46,14 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
     is_damaged: list[bool] = []
 
     def current() -> Any:
-        return compiled_again() if is_damaged else compiled_once()
+        return recompile() if is_damaged else compile_once()
 
     @functools.wraps(plain)
     def call(*arguments: Any) -> Any:
         try:
             return current()(*arguments)
         except Exception:  # a file cut short may fail in any way, and the loops themselves raise nothing
-            if is_damaged or compiled_again() is None:
+            if is_damaged or recompile() is None:
                 raise
         is_damaged.append(True)
         return current()(*arguments)

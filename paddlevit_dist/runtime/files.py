@@ -136,7 +136,7 @@ def is_folder(entry: Any) -> bool:
         return False
 
 
-def counted_by_suffix(names: Iterable[str]) -> str:
+def count_by_suffix(names: Iterable[str]) -> str:
     """``12 .las, 3 .obj`` of the names of files, the most frequent first; empty for none."""
     counts = Counter(os.path.splitext(name)[1].lower() or "without suffix" for name in names)
     return ", ".join(

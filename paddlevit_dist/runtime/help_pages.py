@@ -19,17 +19,17 @@ def page(usage: str, meaning: str, examples: Iterable[str], rows: Sequence[tuple
     """
     width = max((len(left) for left, _ in rows if len(left) <= _WIDEST), default=0)
     parts = [
-        [*_wrapped(usage, "usage: ", " " * 9), *_wrapped(meaning)],
+        [*_wrap(usage, "usage: ", " " * 9), *_wrap(meaning)],
         [line for example in examples for line in _as_typed(example)],
         [line for option in rows for line in row(*option, width)],
-        _wrapped(notes),
+        _wrap(notes),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def row(left: str, right: str, width: int) -> list[str]:
     """Lines with what is typed, and what it means in a column behind ``width``."""
-    return _wrapped(right, f"  {left:<{width}} ", " " * (width + 3))
+    return _wrap(right, f"  {left:<{width}} ", " " * (width + 3))
 
 
 def _as_typed(command: str) -> list[str]:
@@ -42,7 +42,7 @@ def _as_typed(command: str) -> list[str]:
     return " \\\n    ".join([f"  {lines[0]}", *lines[1:]]).split("\n")
 
 
-def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:
+def _wrap(text: str, first: str = "", further: str = "") -> list[str]:
     return textwrap.wrap(
         text,
         COLUMNS,

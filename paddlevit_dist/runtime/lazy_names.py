@@ -29,7 +29,7 @@ def lazy_names(
     return get, lambda: sorted(modules)
 
 
-def imported(location: str) -> Any:
+def import_object(location: str) -> Any:
     """The object at "module:attribute"; a module that begins with a dot is one of this package."""
     module, _, attribute = location.partition(":")
     return getattr(importlib.import_module(module, __name__.partition(".")[0]), attribute)

@@ -46,7 +46,7 @@ def line_of(entry: Sequence[Any]) -> bytes:
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
-def merged(files: Iterable[Path]) -> Iterator[list[Any]]:
+def merge(files: Iterable[Path]) -> Iterator[list[Any]]:
     """The entries of all files in order; of several with one number, which are equal, one."""
     with contextlib.ExitStack() as stack:
         streams = [stack.enter_context(open(file, "rb")) for file in files]

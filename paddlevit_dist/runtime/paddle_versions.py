@@ -83,7 +83,7 @@ class _Lent:
 
 
 @contextlib.contextmanager
-def checked_operations() -> Iterator[None]:
+def check_operations() -> Iterator[None]:
     """Inside the block, the first operation whose result is not finite raises a ``RuntimeError`` that names it.
 
     This is what ``paddle.amp.debugging.enable_tensor_checker`` sets; its own ``TensorCheckerConfig`` ends the process

@@ -88,16 +88,16 @@ def one_line(text: Any) -> str:
     of characters, and bytes that are not UTF-8 (``\\xe9``). Passwords and values of queries in addresses are hidden.
     """
     text = without_credentials(str(text))
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return text if text.isprintable() else "".join(map(_show, text))
 
 
-def shortened(text: Any, most: int = 160) -> str:
+def shorten(text: Any, most: int = 160) -> str:
     """``one_line`` of at most ``most`` characters."""
     text = one_line(text)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def _shown(character: str) -> str:
+def _show(character: str) -> str:
     if character.isprintable() or character == "\u00a0":
         return character
     code = ord(character)

@@ -148,7 +148,7 @@ def check() -> None:
 
 def stop_after(seconds: float, name: str) -> None:
     """Count as asked to stop this long after the command was started; ``name`` says by what."""
-    _state.deadline = time.monotonic() + seconds - (time.time() - _started())
+    _state.deadline = time.monotonic() + seconds - (time.time() - _find_start())
     _state.deadline_name = name
 
 
@@ -346,7 +346,7 @@ def describe(number: int, starting_training: bool) -> str:
     return "interrupted" if number == signal.SIGINT else f"interrupted ({name_of(number)})"
 
 
-def _started() -> float:
+def _find_start() -> float:
     """When the command was started, in seconds since 1970."""
     process, _, moment = os.environ.get(_STARTED, "").partition(" ")
     return float(moment) if process in (str(os.getpid()), str(os.getppid())) else _loaded

@@ -31,7 +31,7 @@ def rows_of(path: str, separator: str) -> Iterator[Row]:
     Raises:
         UserError: the file cannot be read, or is no table.
     """
-    with _opened(path) as stream:
+    with _open(path) as stream:
         reader = csv.reader(stream, delimiter=separator)
         for cells in reader:
             if any(cells):
@@ -39,7 +39,7 @@ def rows_of(path: str, separator: str) -> Iterator[Row]:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
+def _open(path: str) -> Iterator[TextIO]:
     """A text file in the encoding of its mark, else UTF-8.
 
     Raises:
@@ -60,7 +60,7 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 def separator_of(path: str) -> str:
     """What stands most often between the quoted parts of the first line; a space where nothing else does."""
-    with _opened(path) as stream:
+    with _open(path) as stream:
         line = next((line for line in stream if line.strip()), "")
     if "\0" in line:  # UTF-16 without a mark
         raise UserError(f"{path} is not UTF-8 text; save it as UTF-8")

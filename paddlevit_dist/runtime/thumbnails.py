@@ -9,7 +9,7 @@ _LARGEST_EXACT_SIDE = 64  # pixels: smaller images are stored without loss
 _QUALITY = 85
 
 
-def encoded(pixels: np.ndarray, largest_side: int) -> tuple[str, bytes, tuple[int, int]]:
+def encode(pixels: np.ndarray, largest_side: int) -> tuple[str, bytes, tuple[int, int]]:
     """Suffix ("png" or "jpg"), content and (width, height) of an image file; a larger image is reduced.
 
     Args:

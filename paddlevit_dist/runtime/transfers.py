@@ -29,7 +29,7 @@ def to_device(array: np.ndarray) -> paddle.Tensor:
     if not is_on_gpu():
         return paddle.to_tensor(array)
     # Paddle keeps the pinned memory until the stream has come to the end of the copy.
-    return _begin_copy(_pinned(array), paddle.framework._current_expected_place())
+    return _begin_copy(_pin(array), paddle.framework._current_expected_place())
 
 
 def to_device_together(*arrays: np.ndarray) -> list[paddle.Tensor]:
@@ -67,11 +67,11 @@ def constant(make: Callable[..., np.ndarray], *arguments: Any) -> paddle.Tensor:
     """
     if not paddle.in_dynamic_mode():  # in a program that is being written down, a tensor belongs to that program
         return paddle.to_tensor(make(*arguments))
-    return _kept(paddle.get_device(), make, *arguments)
+    return _keep(paddle.get_device(), make, *arguments)
 
 
 @functools.lru_cache(maxsize=64)
-def _kept(device: str, make: Callable[..., np.ndarray], *arguments: Any) -> paddle.Tensor:
+def _keep(device: str, make: Callable[..., np.ndarray], *arguments: Any) -> paddle.Tensor:
     return to_device(np.asarray(make(*arguments)))
 
 
@@ -87,7 +87,7 @@ def _pinned_place() -> Any:
     return paddle.CUDAPinnedPlace()
 
 
-def _pinned(array: np.ndarray) -> paddle.Tensor:
+def _pin(array: np.ndarray) -> paddle.Tensor:
     return paddle.to_tensor(array, place=_pinned_place())
 
 

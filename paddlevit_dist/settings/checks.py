@@ -84,7 +84,7 @@ def check(given: ConfigView[RunSettings]) -> list[str]:
     notices = _foreign(given)
     for table in tables:
         notices += table.check(given)
-    return [*notices, *_unused(given, tables)]
+    return [*notices, *_find_unused(given, tables)]
 
 
 def _whole_files(given: ConfigView[RunSettings]) -> set[str]:
@@ -130,7 +130,7 @@ def _readers(settings: list[Setting]) -> str:
     return ", ".join(said) or "no task"
 
 
-def _unused(given: ConfigView[RunSettings], tables: list[Table]) -> Iterator[str]:
+def _find_unused(given: ConfigView[RunSettings], tables: list[Table]) -> Iterator[str]:
     """One line per key that was set and that this run does not read.
 
     Nothing is said of a recipe's training keys in an evaluation, nor of a BASE file's where another file has chosen

@@ -113,7 +113,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
         if flag.key:
-            value = _typed(flag.key, values[-1]) if flag.argument else True
+            value = _type(flag.key, values[-1]) if flag.argument else True
             command.settings.append(Setting(flag.key, value, COMMAND_LINE, f"-{name}"))
     if "cfg" in given:
         command.cfg = given["cfg"][-1]
@@ -174,7 +174,7 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
                 value = words.pop(0)
                 if value == "=":
                     raise UserError(f"{key}: no spaces stand around '=': write {key}={words[0] if words else 'VALUE'}")
-            overrides.append((key, _typed(key, value)))
+            overrides.append((key, _type(key, value)))
     return given, overrides
 
 
@@ -215,7 +215,7 @@ def _is_flag(word: str) -> bool:
     return False
 
 
-def _typed(name: str, value: str) -> Any:
+def _type(name: str, value: str) -> Any:
     """Texts and numbers are parsed by their key; YAML parses anything else (true, a list)."""
     key = keys().get(name)
     if key and key.kind == "path" and key.optional and not value.strip():
@@ -230,7 +230,7 @@ def _typed(name: str, value: str) -> Any:
         return value
 
 
-def called_here(name: str, value: str = "") -> str:
+def spell_here(name: str, value: str = "") -> str:
     """How the flag or key that is called ``name`` here or in other tools is written, empty for a name of nothing.
 
     Args:
@@ -244,14 +244,14 @@ def called_here(name: str, value: str = "") -> str:
     return f"-{ours}={value or flag.argument}" if flag.argument else f"-{ours}"
 
 
-def key_called(name: str) -> str:
+def find_key(name: str) -> str:
     """The key that ``name`` is a flag or another tool's word for, or an empty text."""
     ours = OTHER_NAMES.get(name.lower(), name.lower())
     return (FLAGS[ours].key or "") if ours in FLAGS else ours if ours in keys() else ""
 
 
 def _closest_flag(name: str) -> str:
-    called = called_here(name)
+    called = spell_here(name)
     if called:
         return f"write {called}"
     near = difflib.get_close_matches(name.lower(), list(FLAGS), n=1, cutoff=0.5)
@@ -267,5 +267,5 @@ def _guess(word: str) -> str:
         return f": did you mean '-cfg={word}'?"
     if word.endswith((".yaml", ".yml")):
         return f": did you mean '-cfg={word}'?"
-    called = called_here(word)
+    called = spell_here(word)
     return f": did you mean '{called}'?" if called else ": write TRAIN.BASE_LR 3e-4, for example"

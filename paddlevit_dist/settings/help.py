@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..extension import About, extensions
-from ..registry import OWN, TASKS, known_name, own_tables, package_of, tables_of_every_run
+from ..registry import OWN, TASKS, find_name, own_tables, package_of, tables_of_every_run
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
@@ -117,9 +117,9 @@ def _task_of(words: Sequence[str]) -> str:
         settings = {setting.name: setting.value for cfg in given.get("cfg", [])[-1:] for setting in files.read(cfg)}
         settings.update([*(("DATA.DATASET", name) for name in given.get("dataset", [])), *overrides])
         if "TASK" in settings:
-            return known_name("task", settings["TASK"])
+            return find_name("task", settings["TASK"])
         package = (
-            package_of("dataset", known_name("dataset", settings["DATA.DATASET"]))
+            package_of("dataset", find_name("dataset", settings["DATA.DATASET"]))
             if "DATA.DATASET" in settings
             else None
         )

@@ -83,7 +83,7 @@ def load(
         own_imports.explain_missing(settings)
     elif imported := own_imports.load(settings, tells=parsed.show):
         parsed, cfg, settings = _read(argv)  # again, now that their keys are known
-        settings = own_imports.merged(settings, imported)
+        settings = own_imports.merge_imports(settings, imported)
     try:
         return _load(parsed, cfg, settings, example)
     except UserError as error:
@@ -111,10 +111,10 @@ def _load(
         settings = (files.read(cfg) if cfg else []) + settings
     known, renamed, dropped = _accept(settings)
     if example is not None:
-        known, respelled = _known_names(known)
+        known, respelled = _resolve_names(known)
         renamed += respelled
 
-    implied = _implied(known)
+    implied = _find_implied(known)
     known = {**{setting.name: setting for setting in implied}, **known}
 
     values = default_config()
@@ -130,7 +130,7 @@ def _load(
     given = ConfigView(values, known)
     if example is not None:
         checks.check_rooms(given)
-    notices = [*command.notices, *renamed, *dropped, *_told(implied, values), *checks.check(given)]
+    notices = [*command.notices, *renamed, *dropped, *_tell(implied, values), *checks.check(given)]
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
@@ -139,7 +139,7 @@ def _load(
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
 
 
-def _implied(known: dict[str, Setting]) -> list[Setting]:
+def _find_implied(known: dict[str, Setting]) -> list[Setting]:
     """What goes without saying in the file that is named, and nobody says otherwise."""
     of_files = {name: setting for name, setting in known.items() if setting.source != COMMAND_LINE}
     place = next((setting.source for setting in of_files.values()), "")
@@ -151,7 +151,7 @@ def _implied(known: dict[str, Setting]) -> list[Setting]:
     ]
 
 
-def _told(implied: list[Setting], values: CfgNode) -> list[str]:
+def _tell(implied: list[Setting], values: CfgNode) -> list[str]:
     """One line about settings that nobody wrote; in an evaluation about those that it reads."""
     needless = {name for table in tables_of(values) for name in table.of_training()} if values.EVAL else set()
     told = [setting for setting in implied if setting.name not in needless]
@@ -167,7 +167,7 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     if named is None:
         return example
     if named.name == "DATA.DATASET":
-        name = registry.known_name("dataset", str(named.value))
+        name = registry.find_name("dataset", str(named.value))
         package = registry.package_of("dataset", name)
         if package is None:
             return None
@@ -229,7 +229,7 @@ def _recipe_epochs(settings: list[Setting]) -> int:
     return key.parse(in_files[-1].value) if in_files else key.default
 
 
-def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[str]]:
+def _resolve_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[str]]:
     """Names of model, dataset and task as they are registered; notices about other spellings."""
     notices = []
     for name, kind in (("MODEL.NAME", "model"), ("DATA.DATASET", "dataset"), ("TASK", "task")):
@@ -237,7 +237,7 @@ def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[st
         if setting is None:
             continue
         try:
-            value = registry.known_name(kind, setting.value)
+            value = registry.find_name(kind, setting.value)
         except UserError as error:
             raise UserError(f"{setting.place}: {name}: {error}") from None
         if value != setting.value:
@@ -299,7 +299,7 @@ def _refuse_models_not_here(settings: list[Setting]) -> None:
         refused += [family] if name is None or registry.package_of("model", str(name.value)) else []
     for setting in refused:
         try:
-            registry.known_name("model", str(setting.value))
+            registry.find_name("model", str(setting.value))
         except UserError as error:
             raise UserError(f"{setting.place}: {setting.name}: {error}") from None
 
@@ -320,7 +320,7 @@ def _unknown_key(setting: Setting) -> str:
     if isinstance(setting.value, dict) and any(key.startswith(f"{name.upper()}.") for key in keys()):
         return f"{setting.place}: {name} is not a known section: sections and keys are in capitals: {name.upper()}"
     is_a_word = name.islower() and "." not in name and setting.source == COMMAND_LINE
-    called = command_line.called_here(name, str(setting.value)) if is_a_word else ""
+    called = command_line.spell_here(name, str(setting.value)) if is_a_word else ""
     advice = f"write {called}" if called else f"the closest is {closest_key(setting.name)}"
     return f"{setting.place}: {name} ({value}) is not a known key: {advice}"
 
@@ -331,7 +331,7 @@ def closest_key(name: str) -> str:
     upper = name.upper()
     end = upper.rsplit(".", 1)[-1]
     same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
-    meant = command_line.key_called(end)
+    meant = command_line.find_key(end)
     candidates = same_end or ([meant] if meant else list(keys()))
     return difflib.get_close_matches(upper, candidates, n=1, cutoff=0.0)[0]
 

@@ -28,7 +28,7 @@ def load(settings: Sequence[Setting], tells: bool = False) -> list[str]:
     Raises:
         UserError: a module is not there; ``OwnCodeError``: it raises an exception.
     """
-    named = _named(settings)
+    named = _list_named(settings)
     last = {plugins.last_part(name) for name, setting in named if setting.source == COMMAND_LINE}
     kept = [of for of in named if of[1].source == COMMAND_LINE or plugins.last_part(of[0]) not in last]
     for name, setting in kept:
@@ -40,7 +40,7 @@ def load(settings: Sequence[Setting], tells: bool = False) -> list[str]:
     return list(dict.fromkeys(name for name, _ in kept))
 
 
-def merged(settings: list[Setting], names: Sequence[str]) -> list[Setting]:
+def merge_imports(settings: list[Setting], names: Sequence[str]) -> list[Setting]:
     """The settings with IMPORTS as ``load`` returned it, in place of the last one."""
     own = [setting for setting in settings if setting.name == KEY.name]
     others = [setting for setting in settings if setting.name != KEY.name]
@@ -55,7 +55,7 @@ def explain_missing(settings: Sequence[Setting], error: UserError | None = None)
     Raises:
         UserError: it needs a module that this command has not imported; the message names it. Else ``error``.
     """
-    lacking = plugins.missing([name for name, _ in _named(settings)])
+    lacking = plugins.missing([name for name, _ in _list_named(settings)])
     values = {setting.name: setting.value for setting in settings}
     unknown = [
         f"{key} {show(values[key])} is not known"
@@ -70,15 +70,15 @@ def explain_missing(settings: Sequence[Setting], error: UserError | None = None)
         raise error
 
 
-def _named(settings: Sequence[Setting]) -> list[tuple[str, Setting]]:
+def _list_named(settings: Sequence[Setting]) -> list[tuple[str, Setting]]:
     found: list[tuple[str, Setting]] = []
     for setting in settings:
         if setting.name == KEY.name:
-            found += [(name, setting) for name in _parsed(setting.value, setting)]
+            found += [(name, setting) for name in _parse(setting.value, setting)]
     return found
 
 
-def _parsed(value: Any, setting: Setting) -> list[str]:
+def _parse(value: Any, setting: Setting) -> list[str]:
     try:
         return KEY.parse([] if value is None else value)
     except Mismatch:

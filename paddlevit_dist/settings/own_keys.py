@@ -11,7 +11,7 @@ from .key import KINDS, Key, Mismatch, Table, show
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)*")
 
 
-def declared_by(target: Any) -> Any:
+def read_declared(target: Any) -> Any:
     """What a class declares as its attribute ``keys``, or None."""
     keys = getattr(target, "keys", None) if isinstance(target, type) else None
     is_meant = isinstance(keys, (Key, Table)) or (

@@ -30,10 +30,10 @@ def settle(values: CfgNode, settings: Mapping[str, Setting], all_settings: Seque
     data, train = values.DATA, values.TRAIN
     notices = []
     if _is_later("DATA.BATCH_SIZE", "DATA.GLOBAL_BATCH_SIZE", all_settings):
-        notices += _lost("DATA.GLOBAL_BATCH_SIZE", data.GLOBAL_BATCH_SIZE, settings["DATA.BATCH_SIZE"])
+        notices += _find_lost("DATA.GLOBAL_BATCH_SIZE", data.GLOBAL_BATCH_SIZE, settings["DATA.BATCH_SIZE"])
         data.GLOBAL_BATCH_SIZE = None
     if _is_later("TRAIN.NUM_EPOCHS", "TRAIN.NUM_SAMPLES", all_settings):
-        notices += _lost("TRAIN.NUM_SAMPLES", train.NUM_SAMPLES, settings["TRAIN.NUM_EPOCHS"])
+        notices += _find_lost("TRAIN.NUM_SAMPLES", train.NUM_SAMPLES, settings["TRAIN.NUM_EPOCHS"])
         train.NUM_SAMPLES = None
     if data.GLOBAL_BATCH_SIZE is not None:
         data.BATCH_SIZE = max(1, data.GLOBAL_BATCH_SIZE // train.ACCUM_ITER)
@@ -50,7 +50,7 @@ def _is_later(name: str, other: str, all_settings: Sequence[Setting]) -> bool:
     return number > other_number and source != other_source
 
 
-def _lost(name: str, value: Any, winner: Setting) -> list[str]:
+def _find_lost(name: str, value: Any, winner: Setting) -> list[str]:
     return [] if value is None else [f"{winner.name} {winner.value} ({winner.place}) takes the place of {name} {value}"]
 
 

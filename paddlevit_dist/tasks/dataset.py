@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..registry import derived, list_names, package_of, resolve
+from ..registry import list_names, package_of, require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from .sample_groups import Groups, read_groups
@@ -256,5 +256,5 @@ def dataset_class(config: RunSettings, contract: type[OfTask]) -> type[OfTask]:
             f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "
             + ", ".join(fitting)
         )
-    found: type[OfTask] = derived(target, contract)
+    found: type[OfTask] = require_derived(target, contract)
     return found

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ..registry import closest, derived
+from ..registry import closest, require_derived
 from ..runtime.errors import UserError
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -175,7 +175,7 @@ def contract_of(layer: nn.Layer) -> Model:
         return layer
     for name in _DECLARED:
         if hasattr(type(layer), name):
-            derived(layer, Model)
+            require_derived(layer, Model)
     return _Undeclared(layer)
 
 

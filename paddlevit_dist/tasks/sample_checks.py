@@ -81,7 +81,7 @@ def require_label(label: Any, num_classes: int | None) -> None:
     if not is_whole:
         raise BadSample(f"label is {label!r}, expected the whole number of a class: repair or remove the sample")
     if first < 0 or (num_classes is not None and first >= num_classes):
-        raise BadSample(f"label {int(first)} is out of range: {_expected(num_classes)}")
+        raise BadSample(f"label {int(first)} is out of range: {_describe_expected(num_classes)}")
 
 
 def require_labels(
@@ -108,11 +108,11 @@ def require_labels(
         first = int(wrong.argmax())
         raise BadSample(
             f"{element} {first} has {what} {labels[first]}, which is out of range ({np.count_nonzero(wrong):,} of "
-            f"{len(labels):,} {element}s have such): {_expected(num_classes)}, and {ignored} means none"
+            f"{len(labels):,} {element}s have such): {_describe_expected(num_classes)}, and {ignored} means none"
         )
 
 
-def _expected(num_classes: int | None) -> str:
+def _describe_expected(num_classes: int | None) -> str:
     if num_classes is None:
         return "classes count from 0"
     return f"with {num_classes} classes labels go from 0 to {num_classes - 1}"

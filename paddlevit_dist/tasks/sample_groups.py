@@ -10,7 +10,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
-from ..runtime.printing import shortened, text_of_cell
+from ..runtime.printing import shorten, text_of_cell
 from ..runtime.tables import NAME_HEADINGS, Row, rows_of, separator_of
 from .sample_names import Names
 
@@ -53,7 +53,7 @@ def names_of(groups: Groups | None) -> np.ndarray | None:
     return None if groups is None else groups.names
 
 
-def drawn(groups: Groups | None, num_samples: int, sample: str) -> tuple[int, str]:
+def draw(groups: Groups | None, num_samples: int, sample: str) -> tuple[int, str]:
     """How many things are drawn, and what one is called."""
     return (num_samples, sample) if groups is None else (groups.number(), GROUP)
 
@@ -91,7 +91,7 @@ def read_groups(
         if not where:
             known = [f"{table} has {', '.join(headings)}" for table, headings in there.items()]
             known += [f"{source} knows {', '.join(offered)}"] if offered else []
-            said = f"; {shortened('; '.join(known), 160)}" if known else ""
+            said = f"; {shorten('; '.join(known), 160)}" if known else ""
             raise UserError(f"-group={given}: there is no such file or column{said}: expected a file sample,group")
         by, where, found = _read(where, given, names, source)
     labels = [found.get(row, "") for row in range(len(names))]
@@ -120,7 +120,7 @@ def _read(file: str, column: str | None, names: Sequence[str], source: str) -> t
     if not wanted and column is None and len(heading) == 2:
         wanted = [1 - own]
     if not wanted or wanted[0] == own:
-        there = shortened(", ".join(heading) or "nothing", 120)
+        there = shorten(", ".join(heading) or "nothing", 120)
         expected = f"a column {column}" if column else f"sample,group; or name the column: -group={file}:COLUMN"
         raise UserError(f"{file} has the columns {there}; expected {expected}")
     listed = list(rows)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import paddle
 
-from ..registry import derived, resolve
+from ..registry import require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from .dataset import Samples
@@ -404,5 +404,5 @@ def make_task(config: RunSettings) -> Task:
     Raises:
         UserError: its name is unknown, it is no ``Task``, or the configuration does not fit it.
     """
-    made: Task = derived(resolve("task", config.TASK), Task)(config)
+    made: Task = require_derived(resolve("task", config.TASK), Task)(config)
     return made

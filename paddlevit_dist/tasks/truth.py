@@ -8,7 +8,7 @@ import numpy as np
 Arrays = Mapping[str, np.ndarray]
 
 
-def _annotated(arrays: Arrays) -> np.ndarray:
+def _count_annotated(arrays: Arrays) -> np.ndarray:
     """Annotations of each image, by class and range of areas: int (images, classes, areas)."""
     found = np.zeros((len(arrays["image_ids"]), *arrays["totals"].shape), np.int64)
     image, label, *counts = arrays["annotated"].T
@@ -22,7 +22,7 @@ TRUTH: Mapping[str, Callable[[Arrays], np.ndarray]] = {
     "confusions": lambda arrays: arrays["statistics"][:, 1],
     "landmarks": lambda arrays: arrays["sums"][..., 0],
     "volume classes": lambda arrays: arrays["sums"][..., 5],
-    "boxes": _annotated,
+    "boxes": _count_annotated,
     "instances": lambda arrays: arrays["statistics"][:, 1],
 }
 

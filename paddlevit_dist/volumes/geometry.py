@@ -53,7 +53,7 @@ class Geometry(NamedTuple):
         return ((points >= -0.5) & (points <= np.asarray(self.shape) - 0.5)).all(axis=-1)
 
 
-def checked(shape: tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
+def check_geometry(shape: tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
     """A validated geometry.
 
     Raises:

@@ -15,7 +15,17 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.files import require_regular
 from . import dicom, landmark_files
-from .geometry import PACKED, PLAIN, Geometry, affine_from, check_fits, check_voxels, checked, spatial, turned_spacing
+from .geometry import (
+    PACKED,
+    PLAIN,
+    Geometry,
+    affine_from,
+    check_fits,
+    check_geometry,
+    check_voxels,
+    spatial,
+    turned_spacing,
+)
 from .settings import MAX_VOXELS
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
@@ -188,7 +198,7 @@ def case_name(path: str) -> str:
 def _header(file: str, opened: _Opened, max_voxels: int) -> Header:
     check_voxels(file, opened.shape, max_voxels)
     return Header(
-        checked(opened.shape, affine_from(opened.affine, opened.convention), file),
+        check_geometry(opened.shape, affine_from(opened.affine, opened.convention), file),
         opened.convention,
         opened.remarks,
     )

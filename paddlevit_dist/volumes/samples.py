@@ -182,9 +182,9 @@ def vary(volume: np.ndarray, wanted: Augmentation, generator: np.random.Generato
         deviation = np.float32(generator.random() * wanted.noise)
         volume = volume + deviation * generator.standard_normal(volume.shape, dtype=np.float32)
     if wanted.blur and generator.random() < wanted.blur:
-        volume = blurred(volume, generator.uniform(0.5, 1.0))
+        volume = blur(volume, generator.uniform(0.5, 1.0))
     if wanted.low_resolution and generator.random() < wanted.low_resolution:
-        volume = coarsened(volume, generator.uniform(0.5, 1.0))
+        volume = coarsen(volume, generator.uniform(0.5, 1.0))
     if wanted.gamma and generator.random() < wanted.gamma:
         exponent = generator.uniform(0.7, 1.0) if generator.random() < 0.5 else generator.uniform(1.0, 1.5)
         volume = with_gamma(volume, exponent, generator.random() < 0.25)
@@ -267,7 +267,7 @@ def _interpolate(array: np.ndarray, start: np.ndarray, crop: Map, outside: float
     return rows[0] + share[0] * (rows[1] - rows[0])
 
 
-def blurred(volume: np.ndarray, deviation: float) -> np.ndarray:
+def blur(volume: np.ndarray, deviation: float) -> np.ndarray:
     """Smoothed with a Gaussian of this deviation in voxels, cut off at three; the border is repeated outside."""
     weights = gaussian(deviation)
     for axis in range(3):
@@ -279,7 +279,7 @@ def blurred(volume: np.ndarray, deviation: float) -> np.ndarray:
     return volume
 
 
-def coarsened(volume: np.ndarray, share: float) -> np.ndarray:
+def coarsen(volume: np.ndarray, share: float) -> np.ndarray:
     """As a scan with ``share`` of the voxels along each axis would look: every so-manieth voxel, with straight lines
     between them. (nnU-Net has cubic splines there.)"""
     for axis, length in enumerate(volume.shape):

@@ -99,7 +99,7 @@ class LandmarkSettings(VolumeSettings):
     VOLUMES: LandmarkVolumes
 
 
-def _unused(given: ConfigView[LandmarkSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[LandmarkSettings]) -> Iterator[Unused]:
     volumes = given.values.VOLUMES
     if volumes.HEATMAP == "radius":
         yield Unused(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it is for gaussian, and {}")
@@ -113,25 +113,25 @@ _TRAINING = "ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE GAMMA BLUR LOW_RESOLU
 _NETWORK = "UNET_WIDTH UNET_DEPTH UNET_NORM UNET_ACTIVATION"
 
 
-def _named(words: str) -> tuple[str, ...]:
+def _split_names(words: str) -> tuple[str, ...]:
     return tuple(f"VOLUMES.{word}" for word in words.split())
 
 
-def _unused_of_all(given: ConfigView[VolumeSettings]) -> Iterator[Unused]:
+def _find_unused_of_all(given: ConfigView[VolumeSettings]) -> Iterator[Unused]:
     if "ct" not in given.values.VOLUMES.NORMALISE:
         yield Unused(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALISE", "it is for ct, and {}")
 
 
 VOLUMES = Table(
     rows(VolumeSettings),
-    training=_named(_TRAINING),
-    effects={"network": _named(_NETWORK), "neutral": ("VOLUMES.MAX_VOXELS",)},
-    unused=_unused_of_all,
+    training=_split_names(_TRAINING),
+    effects={"network": _split_names(_NETWORK), "neutral": ("VOLUMES.MAX_VOXELS",)},
+    unused=_find_unused_of_all,
     gone={"VOLUMES.UNET_BLOCKS": (1, "a level has one residual block; leave it out")},
 )
 LANDMARKS = Table(
     rows(LandmarkSettings),
-    training=_named("FLIP MIRROR_PAIRS PEAK_WEIGHT"),
+    training=_split_names("FLIP MIRROR_PAIRS PEAK_WEIGHT"),
     effects={"training": ("VOLUMES.SIGMA_MM", "VOLUMES.LOSS")},
-    unused=_unused,
+    unused=_find_unused,
 )

@@ -96,11 +96,11 @@ def markups_rows(file: str, stored: Any) -> list[Row]:
         points = markup.get("controlPoints", [])
         if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
             raise UserError(f"{file}: controlPoints is not a list of points; save it from Slicer again")
-        rows += [Row(file, str(point.get("label", "")).strip(), _placed(file, point), space) for point in points]
+        rows += [Row(file, str(point.get("label", "")).strip(), _place(file, point), space) for point in points]
     return rows
 
 
-def _placed(file: str, point: Any) -> Any:
+def _place(file: str, point: Any) -> Any:
     """The position of a control point, three times None if it has none."""
     status, position = point.get("positionStatus", "defined"), point.get("position")
     if status != "defined" and status not in _MISSING_STATUS:

@@ -78,7 +78,7 @@ def line_weights(length: int, kind: str) -> np.ndarray:
     return (ends / ends.max()).astype(np.float32)
 
 
-def mirrored(
+def mirror_model(
     model: Callable[[paddle.Tensor], paddle.Tensor], axes: Sequence[int]
 ) -> Callable[[paddle.Tensor], paddle.Tensor]:
     """A model whose maps are the mean of those of its input and of all its mirror images, 2 ** axes in all.

@@ -67,12 +67,12 @@ class DecodedStore:
         Raises:
             UserError: see ``read_volume``; or the folder cannot be written.
         """
-        stored, voxels = self._kept(file, *(() if within == VOLUME else (within, *channels)))
+        stored, voxels = self._read_kept(file, *(() if within == VOLUME else (within, *channels)))
         low, high = stored["window"]
         mean, deviation = stored["moments"]
         return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high), (mean, deviation))
 
-    def _kept(self, file: str, *within: str) -> tuple[dict[str, Any], np.ndarray]:
+    def _read_kept(self, file: str, *within: str) -> tuple[dict[str, Any], np.ndarray]:
         """What is known of a decoded volume, and its voxels."""
         stem = self.folder / self._key(file, *within)
         facts, array = stem.with_suffix(".json"), stem.with_suffix(".npy")

@@ -15,7 +15,7 @@ from support.servers import Server
 
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.published import PUBLISHED, _fetched_once, published
+from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, find_published
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.export.command import load_trained
 from paddlevit_dist.images.classification.task import Classification
@@ -71,10 +71,10 @@ def hub(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(home))
     monkeypatch.setenv("HF_ENDPOINT", server.address(""))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    _fetched_once.cache_clear()
+    _fetch_once.cache_clear()
     with server:
         yield server
-    _fetched_once.cache_clear()
+    _fetch_once.cache_clear()
 
 
 @pytest.mark.parametrize("source", [NAME, NAME.upper(), f"hf:timm/{NAME}", f"hf-hub:timm/{NAME}"])
@@ -182,14 +182,14 @@ def test_a_kept_copy_that_was_spoilt_is_fetched_again(hub, weights, tmp_path):
 def test_every_name_is_that_of_a_registered_model():
     assert {row.model for row in PUBLISHED.values()} <= set(MODELS)
     for name, row in PUBLISHED.items():
-        assert published(name) is row and published(name.upper()) is row
+        assert find_published(name) is row and find_published(name.upper()) is row
 
 
 def test_the_name_of_a_model_alone_is_a_path(hub):
     """Somebody's own weights are called so, and must not be replaced by others where they are missing."""
     with pytest.raises(UserError, match="no weights at vit_tiny_patch16_224"):
         read_weights("vit_tiny_patch16_224")
-    assert hub.requests == [] and published("./" + NAME) is None
+    assert hub.requests == [] and find_published("./" + NAME) is None
 
 
 @pytest.mark.parametrize("source", [NAME, f"hf:timm/{NAME}"])
@@ -218,7 +218,7 @@ def test_what_the_repository_of_somebody_says_of_its_images_is_the_default(hub, 
     asked = [path for path in hub.requests if path.endswith("preprocessor_config.json")]
     assert hub.requests.count(file) == 1 and len(asked) <= 1
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # from here on the copy is read
-    _fetched_once.cache_clear()
+    _fetch_once.cache_clear()
     configuration = load([*WORDS, "DATA.IMAGENET_STD", "[2,2,2]"])
     assert configuration.values.DATA.IMAGENET_MEAN == [0.1, 0.2, 0.3]
     assert "config.json)" in Classification(load(WORDS).values).notices[0]
@@ -232,7 +232,7 @@ def test_where_the_hub_cannot_be_asked_a_note_says_that_the_variants_numbers_are
     assert note.startswith(f"note: what {OWN} expects of images is not known: ") and "501" in note
     recorded = ["DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]", "DATA.CROP_PCT", "1", "-image_size=32"]
     asked = len(hub.requests)
-    _fetched_once.cache_clear()
+    _fetch_once.cache_clear()
     assert not any(OWN in line for line in load([*WORDS, *recorded]).notices) and len(hub.requests) == asked
 
 

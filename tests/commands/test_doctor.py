@@ -12,7 +12,7 @@ from support.runs import PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_data, doctor_machine
-from paddlevit_dist.debug.doctor import carried_out, carry_out
+from paddlevit_dist.debug.doctor import carry_out, try_check
 from paddlevit_dist.debug.doctor_machine import Check, Checkup, memory_of_machine
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.launch import devices, plan_processes
@@ -82,7 +82,7 @@ def looked_at(tmp_path, **changes):
     words = [PLAIN, *TINY, "-dataset=doctors_images", "-batch_size=8", f"-output={tmp_path}"]
     checkup = Checkup(settings.load(words).values, tmp_path, MACHINE)
     for check in doctor_data.CHECKS[:2]:
-        checkup.found[check.name] = carried_out(check, checkup)
+        checkup.found[check.name] = try_check(check, checkup)
     return checkup.found
 
 

@@ -23,7 +23,7 @@ from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import Attention, Block
 from paddlevit_dist.losses import resized_cross_entropy
 from paddlevit_dist.models import create_model
-from paddlevit_dist.runtime.lazy_names import imported
+from paddlevit_dist.runtime.lazy_names import import_object
 
 pytestmark = pytest.mark.skipif(not is_possible(), reason="Paddle has no MKL here")
 RELATIVE = 4e-6  # of the largest entry
@@ -328,7 +328,7 @@ def test_parts_of_ones_own_in_a_block_compute_as_they_are_written(name, own):
 
 def test_fast_layers_are_called_what_the_plain_ones_are():
     for plain, location in _FAST.items():
-        assert imported(f".cpu.{location}").__name__ == plain.rpartition(".")[2]
+        assert import_object(f".cpu.{location}").__name__ == plain.rpartition(".")[2]
 
 
 def test_hooks_see_every_layer():

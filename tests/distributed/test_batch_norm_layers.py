@@ -26,7 +26,7 @@ def rows(shape, seed=0) -> np.ndarray:
 def with_own_path(plain: paddle.nn.Layer, dtype: str) -> BatchNorm:
     """The same parameters and statistics in new tensors, computed by our operations instead of Paddle's kernel."""
     layer = BatchNorm(3, plain._momentum, plain._epsilon).to(dtype=dtype)
-    layer._normalised = lambda x: batch_norm._Normalise.apply(x, layer.weight, layer.bias, layer, False)
+    layer._normalise = lambda x: batch_norm._Normalise.apply(x, layer.weight, layer.bias, layer, False)
     layer.set_state_dict(plain.state_dict())
     return layer
 

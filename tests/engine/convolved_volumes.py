@@ -8,7 +8,7 @@ import paddle
 
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import Updater
-from paddlevit_dist.models import prepared
+from paddlevit_dist.models import prepare
 from paddlevit_dist.tasks.task import Step, Task, Term
 
 CLIP, RATE, UPDATES = 0.5, 0.1, 4
@@ -40,7 +40,7 @@ def batches():
 
 
 def ours() -> list[float]:
-    model = prepared(model_of())
+    model = prepare(model_of())
     optimizer = paddle.optimizer.Momentum(RATE, parameters=model.parameters())
     options = {"seed": 0, "samples_per_update": 2, "accumulation_steps": 1, "gradient_clip": CLIP}
     updater = Updater(Volumes(), model, optimizer, Precision(False), **options)
@@ -65,7 +65,7 @@ def theirs() -> list[float]:
 
 
 if __name__ == "__main__":
-    model = prepared(model_of())
+    model = prepare(model_of())
     model(next(batches())["x"]).sum().backward()
     print("in a row" if all(p.grad.is_contiguous() for p in model.parameters()) else "strided")
     pairs = ours(), theirs()

@@ -11,7 +11,7 @@ from support import small_runs
 
 from paddlevit_dist import Run, UserError
 from paddlevit_dist.checkpoint import store
-from paddlevit_dist.engine.compatibility import Compatibility, compare_files, listed
+from paddlevit_dist.engine.compatibility import Compatibility, compare_files, list_samples
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import Samples, digests
@@ -48,7 +48,7 @@ class Unlisted(Samples):
 @pytest.fixture
 def source(tmp_path):
     """A checkpoint that lists what it was trained on."""
-    lists = listed({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, {})
+    lists = list_samples({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, {})
     state = store.RunState({"epoch": 1, "consumed": 0, "update": 2}, {}, {"best": None, "scaler": {}})
     weights = paddle.nn.Linear(1, 1).state_dict()
     return str(store.save(tmp_path, store.epoch_name(1), weights, state, about={"input": {}}, samples=lists))
@@ -90,7 +90,7 @@ def test_of_a_split_that_is_not_listed_what_was_trained_on_counts(source):
 
 
 def test_what_a_run_had_on_both_sides_is_its_own(tmp_path):
-    lists = listed({"train": Listed(TRAINED), "val": Listed(TRAINED[:3])}, {})
+    lists = list_samples({"train": Listed(TRAINED), "val": Listed(TRAINED[:3])}, {})
     assert (
         compare_files(lists, "val", digests(TRAINED[:3]))[1] == compare_files(lists, "train", digests(TRAINED))[1] == ""
     )
@@ -126,8 +126,8 @@ def test_a_checkpoint_without_lists_is_told_where_the_data_are_divided(source, t
     (tmp_path / "epoch_0001" / "samples.npz").unlink()
     (note,) = checked(source, HELD_OUT)
     assert "does not list what it was trained on: how many of these 5 samples" in note
-    assert [note] == resumed(source).unlisted(Listed(HELD_OUT))
-    assert resumed(source).unlisted(Unlisted()) == [] == resumed(source).changed_files({"val": Unlisted()})
+    assert [note] == resumed(source).tell_unlisted(Listed(HELD_OUT))
+    assert resumed(source).tell_unlisted(Unlisted()) == [] == resumed(source).changed_files({"val": Unlisted()})
     (change,) = resumed(source).changed_files({"train": Listed(TRAINED), "val": Listed(HELD_OUT)})
     assert change.alters and change.before == "not listed" and len(change.now) <= 60  # where messages cut it
     assert "does not list" in checked(str(tmp_path / "weights.pth"), HELD_OUT)[0]  # nothing but weights
@@ -135,21 +135,23 @@ def test_a_checkpoint_without_lists_is_told_where_the_data_are_divided(source, t
 
 
 def test_a_run_lists_what_is_known_by_a_name(tmp_path):
-    lists = listed({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, {})
+    lists = list_samples({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, {})
     assert lists["val names"].tobytes().decode().split("\0") == HELD_OUT
     assert np.array_equal(lists["val"], digests(HELD_OUT)) and np.array_equal(lists["train"], digests(TRAINED))
-    assert listed({"train": Unlisted(), "val": Unlisted()}, {}) == {}
+    assert list_samples({"train": Unlisted(), "val": Unlisted()}, {}) == {}
 
 
 def test_what_earlier_sessions_were_trained_on_stays_listed_apart_from_this_one_s_sides():
     lists, seen = {}, set()
     for first in (0, 4, 8, 0):
         train = [f"ant/{number}" for number in range(first, first + 6)]
-        lists = listed({"train": Listed(train), "val": Listed(HELD_OUT)}, lists)
+        lists = list_samples({"train": Listed(train), "val": Listed(HELD_OUT)}, lists)
         seen |= set(train)
         assert set(lists["train"]) == set(digests(train)) and set(lists["val"]) == set(digests(HELD_OUT))
         assert set(lists["train"]) | set(lists.get("trained on earlier", ())) == set(digests(sorted(seen)))
-    assert listed({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, None) == {}  # not known, so nothing is claimed
+    assert (
+        list_samples({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, None) == {}
+    )  # not known, so nothing is claimed
 
 
 RUN = (

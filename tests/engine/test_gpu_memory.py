@@ -81,7 +81,7 @@ def test_libraries_that_get_no_memory_are_named(text, name):
 )
 def test_other_errors_are_left_as_they_are(text):
     assert gpu_memory.out_of_memory(text) is None
-    with pytest.raises(MemoryError, match="."), gpu_memory.explained("advice"):
+    with pytest.raises(MemoryError, match="."), gpu_memory.explain_memory("advice"):
         raise MemoryError(text)
 
 

@@ -10,7 +10,7 @@ from images.detection.test_voc_data import write_voc
 from images.detection.test_yolo_data import LABELS, write_yolo
 from volumes.volume_files import voxels, world, write_landmarks, write_volume
 
-from paddlevit_dist.engine.compatibility import compare_files, listed
+from paddlevit_dist.engine.compatibility import compare_files, list_samples
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import CLASSES_FILE, list_file, scene_file, write_lines, write_scene
 from paddlevit_dist.settings import load
@@ -88,7 +88,7 @@ def opened(write, root, **splits):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_files_of_val_are_known_wherever_they_are(tmp_path, kind):
     write, is_named_alike = KINDS[kind]
-    lists = listed(opened(write, tmp_path / "a", train=TRAIN, val=VAL), {})
+    lists = list_samples(opened(write, tmp_path / "a", train=TRAIN, val=VAL), {})
     names = lists["val names"].tobytes().decode().split("\0")
     assert (
         len(names) == 3

@@ -5,7 +5,7 @@ import math
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.engine.schedule import Rates, Schedule, describe_rates, scaled_rates, schedule_of
+from paddlevit_dist.engine.schedule import Rates, Schedule, describe_rates, scale_rates, schedule_of
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import default_config, load
 from paddlevit_dist.settings.run_length import epochs_for, with_fitting_batch, with_fitting_epochs
@@ -44,8 +44,8 @@ def test_one_cycle_rises_and_falls_as_pytorchs():
 
 
 def test_linear_scaling_scales_all_three_rates():
-    assert scaled_rates(1.0, 0.1, 0.2, effective_batch=1024, reference_batch=512) == pytest.approx((2.0, 0.2, 0.4))
-    assert scaled_rates(1.0, 0.1, 0.2, effective_batch=1024) == (1.0, 0.1, 0.2)
+    assert scale_rates(1.0, 0.1, 0.2, effective_batch=1024, reference_batch=512) == pytest.approx((2.0, 0.2, 0.4))
+    assert scale_rates(1.0, 0.1, 0.2, effective_batch=1024) == (1.0, 0.1, 0.2)
 
 
 def test_epochs_of_the_configuration_become_updates():

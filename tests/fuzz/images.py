@@ -12,7 +12,7 @@ from PIL import Image
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.image_dataset import name_folders
-from paddlevit_dist.images.data.imagenet import ImageNet2012, kit_labels, listed_labels
+from paddlevit_dist.images.data.imagenet import ImageNet2012, kit_labels, read_listed_labels
 from paddlevit_dist.images.data.prepared import Preparation, read_preparation, write_preparation
 from paddlevit_dist.images.data.reading import Reading, decode_image, examine_image
 from paddlevit_dist.images.data.small_sets import Mnist
@@ -42,7 +42,7 @@ def make_labels(folder):
 
 
 def read_labels(folder):
-    labels = listed_labels(str(folder), "val")
+    labels = read_listed_labels(str(folder), "val")
     assert all(0 <= label < 1 << 31 for label in labels.values())
 
 

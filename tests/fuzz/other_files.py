@@ -18,7 +18,7 @@ from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.compare.pairs import compare
 from paddlevit_dist.compare.tables import read as read_samples
 from paddlevit_dist.compare.tables import write_beside
-from paddlevit_dist.compare.telling import corrected, lines_of
+from paddlevit_dist.compare.telling import correct, lines_of
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.logging.record import supersede
 from paddlevit_dist.runtime.errors import UserError
@@ -117,7 +117,7 @@ def make_samples(folder):
 def compare_samples(folder):
     for kind in ("boxes", "classes"):
         tables = [read_samples(str(folder / kind / name)) for name in ("first", "second")]
-        (found,) = corrected([compare(*tables)])
+        (found,) = correct([compare(*tables)])
         assert 0 <= found["p"] <= 1 and lines_of(tables, [found], 2)
 
 

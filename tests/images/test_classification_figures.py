@@ -8,7 +8,7 @@ import pytest
 from support.small_runs import build
 
 from paddlevit_dist import create_model
-from paddlevit_dist.images.classification.figures import overlaid, report_figures, rolled_out
+from paddlevit_dist.images.classification.figures import overlaid, report_figures, roll_out
 from paddlevit_dist.metrics.classifier import RECORD, joined, record_later
 from paddlevit_dist.metrics.classifier_figures import Evaluated, calibration, tables
 from paddlevit_dist.tasks.task import EvaluationStep
@@ -122,7 +122,7 @@ def test_even_attention_reaches_all_patches_evenly(name):
         for block in model.blocks:
             block.attn.proj_w.weight.set_value(paddle.eye(2))
     model.eval()
-    shares = rolled_out(model, paddle.randn([2, 3, 64, 64]))
+    shares = roll_out(model, paddle.randn([2, 3, 64, 64]))
     np.testing.assert_allclose(shares, np.full((2, 4, 4), 1 / 16), rtol=1e-5)
 
 
@@ -143,7 +143,7 @@ def test_roll_out_is_the_product_of_half_attention_and_half_identity():
         layers.append(0.5 * (scores / scores.sum(axis=-1, keepdims=True)).mean(axis=0) + 0.5 * np.eye(5))
         x = block(x)
     expected = (layers[1] @ layers[0])[0, 1:]
-    shares = rolled_out(model, image)
+    shares = roll_out(model, image)
     np.testing.assert_allclose(shares.ravel(), expected / expected.sum(), rtol=1e-3)
     before = model(image).numpy()
     np.testing.assert_array_equal(model(image).numpy(), before)  # no hook is left
@@ -151,7 +151,7 @@ def test_roll_out_is_the_product_of_half_attention_and_half_identity():
 
 def test_models_without_global_attention_have_no_roll_out():
     model = create_model("mixer_b16_224", num_classes=2, image_size=32, patch_size=16, embed_dim=16, depth=1)
-    assert rolled_out(model, paddle.randn([1, 3, 32, 32])) is None
+    assert roll_out(model, paddle.randn([1, 3, 32, 32])) is None
 
 
 def test_what_is_looked_at_stays_bright():

@@ -100,7 +100,7 @@ def test_a_failure_before_ranks_meet_is_told_and_stays_what_it_is(port, monkeypa
     monkeypatch.setattr(rendezvous, "meet", lambda *of: told.append(of))
     for has_met in (False, True):  # what fails later is for others to tell
         monkeypatch.setattr(rendezvous, "_has_met", has_met)
-        with pytest.raises(KeyError), rendezvous.failures_told(300.0):
+        with pytest.raises(KeyError), rendezvous.tell_failures(300.0):
             raise KeyError("no such class")
     assert told == [(1, 2, 30.0, "KeyError: 'no such class'")]
 

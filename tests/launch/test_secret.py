@@ -37,7 +37,7 @@ def sent(data, purpose="all_gather", number=3, rank=1) -> bytes:
 
 def received(message: bytes, purpose="all_gather", number=3):
     """What another rank makes of a message that arrives as rank 1's."""
-    return pickle.loads(secret.verified(memoryview(message), purpose, number, 1))
+    return pickle.loads(secret.verify(memoryview(message), purpose, number, 1))
 
 
 def test_a_signed_message_is_read(fresh):
@@ -91,17 +91,17 @@ def test_without_a_secret_messages_are_as_they_were():
 
 def test_a_private_file_and_the_variable_give_the_same_secret(tmp_path, monkeypatch):
     monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
-    by_variable = secret.given()
+    by_variable = secret.read_given()
     monkeypatch.delenv(secret.VARIABLE)
     path = tmp_path / "secret"
     path.write_text(LONG_ENOUGH + "\n")
     path.chmod(0o600)
     monkeypatch.setenv(secret.FILE_VARIABLE, str(path))
-    assert secret.given() == secret.for_workers() == by_variable and len(by_variable) == 32
+    assert secret.read_given() == secret.for_workers() == by_variable and len(by_variable) == 32
 
 
 def test_a_parent_without_a_given_secret_makes_another_each_time():
-    assert secret.given() is None and secret.for_workers() != secret.for_workers()
+    assert secret.read_given() is None and secret.for_workers() != secret.for_workers()
 
 
 @pytest.mark.parametrize("mode, content, complaint", [
@@ -117,7 +117,7 @@ def test_files_that_are_no_secret(mode, content, complaint, tmp_path, monkeypatc
     path.chmod(mode)
     monkeypatch.setenv(secret.FILE_VARIABLE, str(path))
     with pytest.raises(UserError, match=complaint):
-        secret.given()
+        secret.read_given()
 
 
 def test_what_is_no_file_and_two_secrets_are_refused(tmp_path, monkeypatch):
@@ -125,7 +125,7 @@ def test_what_is_no_file_and_two_secrets_are_refused(tmp_path, monkeypatch):
     for name, complaint in (("absent", "No such file"), ("pipe", "is not a file"), (".", "Is a directory|not a file")):
         monkeypatch.setenv(secret.FILE_VARIABLE, str(tmp_path / name))
         with pytest.raises(UserError, match=complaint):
-            secret.given()
+            secret.read_given()
     monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
     with pytest.raises(UserError, match="both"):
-        secret.given()
+        secret.read_given()

@@ -308,7 +308,7 @@ def stray(value, number=1, scale=1.0, points=1000, height=1.0):
     return xyz
 
 
-@pytest.mark.parametrize("place", (coordinates.centred, coordinates.as_given, coordinates.centred_as_the_original))
+@pytest.mark.parametrize("place", (coordinates.centre, coordinates.as_given, coordinates.centre_as_the_original))
 @pytest.mark.parametrize(
     "xyz, message",
     (
@@ -334,7 +334,7 @@ def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(pl
     assert ("millimetres" in str(error.value)) == ("millimetres" in message)
 
 
-@pytest.mark.parametrize("place", (coordinates.centred, coordinates.as_given, coordinates.centred_as_the_original))
+@pytest.mark.parametrize("place", (coordinates.centre, coordinates.as_given, coordinates.centre_as_the_original))
 def test_rooms_in_millimetres_may_be_large(place):
     xyz = room(1000)[0].astype(np.float64) * 4000  # 20 m wide
     placed = place("a.ply", xyz)

@@ -6,7 +6,7 @@ import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.instances.task import InstanceSegmentation
-from paddlevit_dist.points.scene_figures import chosen, point_set
+from paddlevit_dist.points.scene_figures import choose_scenes, point_set
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.tasks.figures import Matrix, PointSet, Table
 from paddlevit_dist.tasks.task import EvaluationStep
@@ -91,8 +91,8 @@ def test_the_worst_scenes_are_shown_and_the_best():
         return np.array([[right, wrong], [0, 0]])
 
     shares = [confusion(8, 2), confusion(1, 9), confusion(5, 5), confusion(9, 1), confusion(3, 7), confusion(7, 3)]
-    assert chosen(shares) == [1, 4, 5, 3]
-    assert chosen(shares[:1]) == [0] and chosen([]) == []
+    assert choose_scenes(shares) == [1, 4, 5, 3]
+    assert choose_scenes(shares[:1]) == [0] and choose_scenes([]) == []
 
 
 def test_a_large_scene_is_thinned_out():

@@ -6,9 +6,9 @@ import pytest
 
 from paddlevit_dist import create_model, settings
 from paddlevit_dist.points.data.ply import write_points
-from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, Shape, parsed_off, read_shape, sampled
-from paddlevit_dist.points.shapes.solids import SyntheticSolids, turned
-from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, drawn, sample_of
+from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, Shape, parse_off, read_shape, sample_mesh
+from paddlevit_dist.points.shapes.solids import SyntheticSolids, turn_line
+from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, draw_shape, sample_of
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import TrainedMeta
@@ -76,9 +76,9 @@ def test_the_layout_of_meshes_is_read_by_its_folders(tmp_path):
 
 def test_points_of_a_mesh_lie_evenly_on_its_faces(tmp_path):
     (tmp_path / "cube.off").write_text(CUBE.replace("OFF\n8", "OFF8"))
-    vertices, triangles = parsed_off(str(tmp_path / "cube.off"))
+    vertices, triangles = parse_off(str(tmp_path / "cube.off"))
     assert vertices.shape == (8, 3) and len(triangles) == 12
-    xyz, normals = sampled(vertices * [1, 1, 3], triangles, 20_000, np.random.default_rng(0))
+    xyz, normals = sample_mesh(vertices * [1, 1, 3], triangles, 20_000, np.random.default_rng(0))
     axis = np.abs(normals).argmax(axis=1)
     np.testing.assert_allclose(np.abs(normals).max(axis=1), 1, atol=1e-6)
     on_face = xyz[np.arange(20_000), axis]
@@ -174,7 +174,7 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
 def test_a_line_that_turns_makes_a_closed_solid():
     """The area of a cylinder of radius 1 and height 2, and of a cone, from prisms of 200 sides."""
     for profile, area in (([(0, -1), (1, -1), (1, 1), (0, 1)], 6 * np.pi), ([(0, 0), (1, 0), (0, 1)], np.pi * 2.41421)):
-        vertices, triangles = turned(np.array(profile), 200)
+        vertices, triangles = turn_line(np.array(profile), 200)
         a, b, c = (vertices[triangles[:, corner]] for corner in range(3))
         assert np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2 == pytest.approx(area, rel=1e-3)
 
@@ -264,7 +264,7 @@ def test_a_shape_stands_upright_in_its_image():
     """A plate on a pole: what is above is wide, whichever axis is up."""
     pole, plate = [(0, 0, z) for z in range(40)], [(x, y, 40) for x in range(-9, 10) for y in range(-9, 10)]
     for shift, up in enumerate("zxy"):
-        image = (drawn(np.roll(np.array(pole + plate), shift, axis=1), up) != 255).any(axis=2)
+        image = (draw_shape(np.roll(np.array(pole + plate), shift, axis=1), up) != 255).any(axis=2)
         widths = image.sum(axis=1)
         assert widths[: len(widths) // 4].max() > 40 and widths[-len(widths) // 3 :].max() == 3
 

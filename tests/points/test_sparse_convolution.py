@@ -17,8 +17,8 @@ from paddlevit_dist.points.sparse import (
     convolution,
 )
 from paddlevit_dist.points.sparse.convolution import convolve
-from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, PlanSpec, grouped
-from paddlevit_dist.points.sparse.device_plan import batched_products, preferred_block_rows
+from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, PlanSpec, group_sizes
+from paddlevit_dist.points.sparse.device_plan import batch_products, preferred_block_rows
 from paddlevit_dist.points.sparse.layers import StridedConv3D
 
 from . import sparse_reference as reference
@@ -39,7 +39,7 @@ def float64():
 def way(request):
     """How convolutions cut their work: as on CPUs, or as on GPUs."""
     if request.param == "batched":
-        with batched_products(True):
+        with batch_products(True):
             yield
     else:
         yield from given_threads({"one thread": 1, "three threads": 3}[request.param])
@@ -186,9 +186,9 @@ def test_tensors_that_do_not_belong_together_are_refused():
 
 
 def test_lists_of_similar_lengths_are_multiplied_together():
-    assert grouped([5000, 100, 4000, 3700, 10, 300]) == [[0, 2], [3], [5, 1], [4]]
-    assert grouped([1 << 20, 1 << 20]) == [[0], [1]], "what is gathered at once has a limit"
-    assert grouped([]) == []
+    assert group_sizes([5000, 100, 4000, 3700, 10, 300]) == [[0, 2], [3], [5, 1], [4]]
+    assert group_sizes([1 << 20, 1 << 20]) == [[0], [1]], "what is gathered at once has a limit"
+    assert group_sizes([]) == []
 
 
 def test_filling_pairs_receive_in_turn_and_give_zeros():
@@ -214,7 +214,7 @@ def test_groups_of_very_different_lengths_give_what_single_offsets_give():
     for wanted in (False, True):
         x = differentiable(numbers(len(flat), 8))
         layer.clear_gradients()
-        with batched_products(wanted):
+        with batch_products(wanted):
             y = layer(SparseTensor(x, flat)).features
             y.backward(paddle.to_tensor(numbers(*y.shape)))
         found[wanted] = (y.numpy(), x.grad.numpy(), layer.kernel.grad.numpy())

@@ -30,7 +30,7 @@ from paddlevit_dist.points.sparse import (
     build_plan,
     cat,
 )
-from paddlevit_dist.points.sparse.device_plan import batched_products
+from paddlevit_dist.points.sparse.device_plan import batch_products
 
 from . import sparse_reference as reference
 
@@ -80,7 +80,7 @@ def test_pooling_over_the_voxels_that_exist(kind, stride, kernel_size):
 def test_pooling_reads_the_groups_of_a_gpus_plan(kind):
     found = []
     for wanted in (False, True):
-        with batched_products(wanted):
+        with batch_products(wanted):
             x = tensor_of()
             x = SumPooling(2, 2)(x) if kind is Unpooling else x
             y = kind(2, 2)(x)

@@ -11,7 +11,7 @@ from paddle import nn
 from paddlevit_dist import UserError, load_weights
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse import functional
-from paddlevit_dist.points.sparse.device_plan import batched_products
+from paddlevit_dist.points.sparse.device_plan import batch_products
 
 from . import sparse_reference as reference
 
@@ -27,7 +27,7 @@ def float64():
 
 @pytest.fixture(params=[False, True], ids=["blocks", "groups of a GPU"])
 def products(request):
-    with batched_products(request.param):
+    with batch_products(request.param):
         yield
 
 

@@ -12,7 +12,7 @@ from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.points.sparse.device_plan import batched_products
+from paddlevit_dist.points.sparse.device_plan import batch_products
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.tasks.task import Step
 
@@ -29,7 +29,7 @@ POINTGROUP += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER
 
 def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]:
     """What an update computes on a CPU, or as on a GPU with a GPU's plans; and how often it made the host wait."""
-    with batched_products(on_gpu):
+    with batch_products(on_gpu):
         task = resolve("task", arguments[1])(settings.load(arguments).values)
         samples = task.build_dataset("train", None)
         paddle.seed(0)

@@ -282,7 +282,7 @@ def test_thinning_keeps_ends_and_peaks(tmp_path):
     points = [(float(x), 1.0) for x in range(300_000)]
     points[123_456] = (123_456.0, 99.0)
     points[200_000] = (200_000.0, -5.0)
-    kept = curves.thinned(points)
+    kept = curves.thin(points)
     assert len(kept) <= 500 and kept[0] == points[0] and kept[-1] == points[-1]
     assert points[123_456] in kept and points[200_000] in kept
     assert [x for x, _ in kept] == sorted(x for x, _ in kept)

@@ -3,7 +3,7 @@
 import pytest
 
 from paddlevit_dist import UserError, create_model
-from paddlevit_dist.registry import known_name, list_names
+from paddlevit_dist.registry import find_name, list_names
 from paddlevit_dist.settings import EXAMPLE, load
 
 
@@ -29,12 +29,12 @@ from paddlevit_dist.settings import EXAMPLE, load
     ],
 )
 def test_other_spellings_are_understood(kind, theirs, ours):
-    assert known_name(kind, theirs) == ours
+    assert find_name(kind, theirs) == ours
 
 
 def test_every_registered_name_is_itself():
     names = list_names("model")
-    assert [known_name("model", name) for name in names] == names
+    assert [find_name("model", name) for name in names] == names
 
 
 def test_the_configuration_holds_our_name_and_says_so():
@@ -79,7 +79,7 @@ def test_a_configuration_whose_model_is_named_as_weights_says_that_they_are_not_
 
 def test_an_unknown_model_names_three():
     with pytest.raises(UserError) as refusal:
-        known_name("model", "efficientnet_b0")
+        find_name("model", "efficientnet_b0")
     assert str(refusal.value).count("'") == 10  # of five names and commands
 
 

@@ -15,7 +15,7 @@ from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.models.attention import attention
 from paddlevit_dist.images.transforms.on_device import Normaliser
 from paddlevit_dist.points.sparse import SparseTensor
-from paddlevit_dist.points.sparse.device_plan import batched_products
+from paddlevit_dist.points.sparse.device_plan import batch_products
 from paddlevit_dist.volumes.landmarks.heatmaps import gaussian_factors
 from paddlevit_dist.volumes.landmarks.losses import focal_loss
 
@@ -84,7 +84,7 @@ def _on_voxels(name: str, **options: Any) -> Callable:
         coordinates = np.argwhere(np.random.default_rng(0).random((1, 12, 12, 12)) < 0.1).astype(np.int32)
         features = paddle.randn([len(coordinates), model.in_channels])
         start()
-        with batched_products(True):
+        with batch_products(True):
             output = model(SparseTensor(features, coordinates))
         return [output] if isinstance(output, paddle.Tensor) else [output.semantic_scores, output.offsets]
 

@@ -134,7 +134,7 @@ def _patch_transfers(waits: Waits, patch: Callable[[Any, str, Any], None]) -> No
 
     patch(transfers, "is_on_gpu", lambda: True)
     patch(transfers, "_pinned_place", paddle.CPUPlace)
-    patch(transfers, "_pinned", pinned)
+    patch(transfers, "_pin", pinned)
     patch(transfers, "_begin_copy", lambda tensor, place: tensor.detach().clone())
     patch(transfers, "_after_this", lambda: lambda: waits.add("read"))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.volumes.geometry import Geometry, canonical, checked, resample, rotation
+from paddlevit_dist.volumes.geometry import Geometry, canonical, check_geometry, resample, rotation
 
 OBLIQUE = np.eye(4)
 OBLIQUE[:3, :3] = rotation(np.deg2rad([20.0, -10.0, 5.0])) @ np.diag([0.5, 0.7, 2.0])
@@ -87,9 +87,9 @@ def test_larger_voxels_hold_the_mean_of_what_they_cover():
 )
 def test_bad_geometry_is_told_with_the_file(shape, affine, message):
     with pytest.raises(UserError, match=message) as error:
-        checked(shape, affine, "some/file.nii")
+        check_geometry(shape, affine, "some/file.nii")
     assert str(error.value).startswith("some/file.nii") and "\n" not in str(error.value)
 
 
 def test_a_leading_axis_of_one_is_no_fourth_dimension():
-    assert checked((1, 4, 5, 6), np.eye(4), "file").shape == (4, 5, 6)
+    assert check_geometry((1, 4, 5, 6), np.eye(4), "file").shape == (4, 5, 6)

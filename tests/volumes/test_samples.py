@@ -10,7 +10,7 @@ from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import Geometry, rotation
 from paddlevit_dist.volumes.intensities import Intensities
 from paddlevit_dist.volumes.landmarks.mirroring import mirror_order
-from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, blurred, coarsened, cut, with_gamma
+from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, blur, coarsen, cut, with_gamma
 from paddlevit_dist.volumes.store import Decoded
 
 SPACING = np.array([3.0, 2.0, 1.5])
@@ -172,7 +172,7 @@ def test_blur_gamma_and_resolution_as_loops_have_them():
                 at = list(place)
                 at[axis] = min(max(at[axis] + step, 0), volume.shape[axis] - 1)
                 expected[place] += weight / sum(weights) * before[tuple(at)]
-    np.testing.assert_allclose(blurred(volume, 0.8), expected, atol=1e-5)
+    np.testing.assert_allclose(blur(volume, 0.8), expected, atol=1e-5)
 
     turned = with_gamma(volume, 1.4, True)
     assert turned.mean() == pytest.approx(volume.mean(), abs=1e-4) and turned.std() == pytest.approx(
@@ -183,7 +183,7 @@ def test_blur_gamma_and_resolution_as_loops_have_them():
 
     line = np.arange(9, dtype=np.float32) ** 2
     kept = [0, 2, 4, 6, 8]  # 5 of 9
-    coarse = coarsened(np.broadcast_to(line, (3, 4, 9)), 0.55)
+    coarse = coarsen(np.broadcast_to(line, (3, 4, 9)), 0.55)
     np.testing.assert_allclose(coarse[1, 2], np.interp(np.arange(9), kept, line[kept]))
 
 

@@ -22,7 +22,7 @@ from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_d
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
 from paddlevit_dist.volumes.segmentation.samples import Place, SegmentedSamples, collate, volumes_of
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, on_grid
-from paddlevit_dist.volumes.sliding_window import line_weights, mirrored
+from paddlevit_dist.volumes.sliding_window import line_weights, mirror_model
 from paddlevit_dist.volumes.store import Decoded
 from paddlevit_dist.volumes.unet3d import UNet3D
 
@@ -113,7 +113,7 @@ def test_mirror_images_are_turned_back_before_the_mean():
     generator = np.random.default_rng(0)
     weights = paddle.to_tensor(generator.standard_normal((1, 1, 4, 5, 6)).astype("float32"))
     windows = generator.standard_normal((2, 1, 4, 5, 6)).astype("float32")
-    found = mirrored(lambda x: x * weights, [0, 2])(paddle.to_tensor(windows)).numpy()
+    found = mirror_model(lambda x: x * weights, [0, 2])(paddle.to_tensor(windows)).numpy()
     own = weights.numpy()
     expected = windows * (own + own[:, :, ::-1] + own[..., ::-1] + own[:, :, ::-1, :, ::-1]) / 4
     np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -12,8 +12,8 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import Geometry, as_stored, canonical, rotation
 from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, Options, Source
-from paddlevit_dist.volumes.segmentation.fingerprint import fingerprint, misnamed
-from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, chosen_cases, grouped
+from paddlevit_dist.volumes.segmentation.fingerprint import find_misnamed, fingerprint
+from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, choose_cases, group_channels
 from paddlevit_dist.volumes.segmentation.prediction import write_labels
 
 SECOND = {"channel_names": {"0": "CT", "1": "PET"}, "labels": {"background": 0, "spleen": 2, "liver": 5, "ignore": 9}}
@@ -72,24 +72,24 @@ def test_folds_are_nnunets(tmp_path):
     sizes = [3, 2, 2, 2, 2]
     for fold in range(5):
         held_out = {names[place] for place in order[sum(sizes[:fold]) : sum(sizes[: fold + 1])]}
-        assert chosen_cases(str(tmp_path / "none.json"), names, "val", fold) == held_out
-        assert chosen_cases(str(tmp_path / "none.json"), names, "train", fold) == set(names) - held_out
+        assert choose_cases(str(tmp_path / "none.json"), names, "val", fold) == held_out
+        assert choose_cases(str(tmp_path / "none.json"), names, "train", fold) == set(names) - held_out
     (tmp_path / "splits_final.json").write_text(json.dumps([{"train": ["n01", "n02"], "val": ["n00"]}]))
-    assert chosen_cases(str(tmp_path / "splits_final.json"), names, "train", 0) == {"n01", "n02"}
+    assert choose_cases(str(tmp_path / "splits_final.json"), names, "train", 0) == {"n01", "n02"}
     (tmp_path / "empty.json").write_text(json.dumps([{"train": ["n01"], "val": []}]))
     with pytest.raises(UserError, match="fold 0 has no volume in val"):
-        chosen_cases(str(tmp_path / "empty.json"), names, "val", 0)
+        choose_cases(str(tmp_path / "empty.json"), names, "val", 0)
     with pytest.raises(UserError, match="has 1 folds"):
-        chosen_cases(str(tmp_path / "splits_final.json"), names, "train", 1)
+        choose_cases(str(tmp_path / "splits_final.json"), names, "train", 1)
 
 
 def test_numbers_that_are_no_channel_belong_to_the_name():
     files = ["d/scan_2023.nii.gz", "d/scan_2024.nii.gz", "d/x_0000.nii.gz"]
-    assert [name for name, _ in grouped(files, ["CT"])] == ["scan_2023", "scan_2024", "x"]
+    assert [name for name, _ in group_channels(files, ["CT"])] == ["scan_2023", "scan_2024", "x"]
     with pytest.raises(UserError, match="2 files of x"):
-        grouped([*files, "d/x_0001.nii.gz"], ["CT"])
+        group_channels([*files, "d/x_0001.nii.gz"], ["CT"])
     with pytest.raises(UserError, match="no file x_0001"):
-        grouped(["d/x_0000.nii.gz"], ["CT", "PET"])
+        group_channels(["d/x_0000.nii.gz"], ["CT", "PET"])
 
 
 def shifted(affine):
@@ -153,7 +153,7 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
     first = np.random.default_rng([0, 0]).normal(0, 20, SHAPE).astype(np.float32)
     assert "0.5, 50 and 99.5" in ct and "VOLUMES.INTENSITY_MEAN_STD [" in ct
     assert float(ct.split("99.5 ")[1].split(",")[0]) > float(first.min())
-    assert misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and "called CT" in misnamed(["MRI"], ["ct"])[0]
+    assert find_misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and "called CT" in find_misnamed(["MRI"], ["ct"])[0]
 
 
 def test_intensities_are_of_stored_voxels_and_every_volume_counts_alike(tmp_path):

@@ -26,7 +26,7 @@ from ..models.vit import VisionTransformer
 _LOOKED_AT = 8  # images whose attention is shown
 
 
-def rolled_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None:
+def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None:
     """How much of each patch reaches the class token, float32 (batch, rows, columns), summing to 1 over each image.
 
     For ViT and DeiT it is the class token after the last block (DeiT's distilled form: the mean of its two tokens); for
@@ -43,7 +43,7 @@ def rolled_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | No
     watched = [(block.attn, of_patches) for block in model.blocks]
     if isinstance(model, CaiT):
         watched += [(block.attn, of_token) for block in model.blocks_token_only]
-    with _watched(watched), attention(fused=False), paddle.no_grad():
+    with _watch_attention(watched), attention(fused=False), paddle.no_grad():
         model(images)
     if of_patches.layers + of_token.layers != len(watched):
         return None
@@ -75,11 +75,11 @@ def report_figures(
         except (UserError, OSError):
             return None
 
-    def drawn(index: int) -> np.ndarray | None:
+    def draw(index: int) -> np.ndarray | None:
         image = image_of(index)
         return None if image is None else _pixels(image)
 
-    places = _looked_at(evaluated)
+    places = _choose_images(evaluated)
     looked_at = [(image_of(index), place, index) for place, index in zip(places, evaluated.indices[places].tolist())]
     seen = [
         (image, evaluated.caption(place, samples.describe(index)))
@@ -92,10 +92,10 @@ def report_figures(
         images = [(overlaid(_pixels(image), share), caption) for (image, caption), share in zip(seen, shares)]
         note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
         attention = [Gallery("What the model looks at", images, note)]
-    return [*galleries(evaluated, drawn, samples.describe), *tables(evaluated), *attention]
+    return [*galleries(evaluated, draw, samples.describe), *tables(evaluated), *attention]
 
 
-def _looked_at(evaluated: Evaluated) -> np.ndarray:
+def _choose_images(evaluated: Evaluated) -> np.ndarray:
     """Places of some images: the surest mistakes, and some evenly taken from those that are right."""
     sure, right = surest_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
     evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
@@ -136,7 +136,7 @@ class _RollOut:
 
 
 @contextlib.contextmanager
-def _watched(layers: Sequence[tuple[Any, _RollOut]]) -> Iterator[None]:
+def _watch_attention(layers: Sequence[tuple[Any, _RollOut]]) -> Iterator[None]:
     """Inside the block each layer's attention weights are added to what stands beside it. A layer that is watched
     computes plainly."""
 

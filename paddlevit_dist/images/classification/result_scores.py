@@ -8,10 +8,10 @@ import numpy as np
 
 from ...intervals import Classified, Rated, means
 from ...runtime.errors import UserError
-from ...runtime.printing import shortened
+from ...runtime.printing import shorten
 from ...tasks.sample_names import Names
 from ...tasks.scored import UNKNOWN, Origin, Scored
-from .result_tables import Layout, Row, Truth, layout_of, listed_classes, numbers_of
+from .result_tables import Layout, Row, Truth, layout_of, numbers_of, read_listed_classes
 
 _BEST = 5
 _FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
@@ -48,7 +48,7 @@ def score(path: str, truth: Truth | str, softmax: bool = False, origin: Origin =
         UserError: a file is none of these, or lacks images, or names others.
     """
     if isinstance(truth, str):
-        listed = listed_classes(truth)
+        listed = read_listed_classes(truth)
         layout = layout_of(path, None, set(listed.values()))
         truth = _truth_of(truth, listed, path, layout)
     else:
@@ -91,23 +91,23 @@ def _truth_of(file: str, listed: Mapping[str, str], path: str, layout: Layout) -
     if layout.scores:
         classes = layout.classes or [str(number) for number in range(len(layout.scores))]
         if true <= set(classes) and len(classes) > len(true):
-            said = shortened(", ".join(one for one in classes if one not in true), 60)
+            said = shorten(", ".join(one for one in classes if one not in true), 60)
             notices.append(f"{path}: columns that are no class of {file}: taken for classes, {said}")
     else:
         there = {row.cells[column].strip() for row in layout.rows(path) for column in layout.best}
         if not there & true:
-            said = f"{shortened(', '.join(sorted(there)), 60)}: none is a class of {file}"
-            raise UserError(f"{path} has classes {said}, which has {shortened(', '.join(sorted(true)), 60)}")
+            said = f"{shorten(', '.join(sorted(there)), 60)}: none is a class of {file}"
+            raise UserError(f"{path} has classes {said}, which has {shorten(', '.join(sorted(true)), 60)}")
         _require_same_start(path, there, file, true)
         classes = sorted(there | true, key=lambda one: (not one.isdecimal(), one.zfill(20), one))
         if there - true:
-            said = f"classes that {file} does not have: wrong, {shortened(', '.join(sorted(there - true)), 60)}"
+            said = f"classes that {file} does not have: wrong, {shorten(', '.join(sorted(there - true)), 60)}"
             notices.append(f"{path}: {len(there - true):,} {said}")
     label_of = _labels(classes)
     unknown = next((name for name, own in listed.items() if own not in label_of), None)
     if unknown is not None:
-        said = f"{unknown} is of class {shortened(listed[unknown], 40)}"
-        raise UserError(f"{file}: {said}, which {path} has no column for; it has {shortened(', '.join(classes), 80)}")
+        said = f"{unknown} is of class {shorten(listed[unknown], 40)}"
+        raise UserError(f"{file}: {said}, which {path} has no column for; it has {shorten(', '.join(classes), 80)}")
     by_number = sorted(true - set(classes))
     if by_number:
         said = f"class {by_number[0]} is the one at this place of {path}, from 0: {classes[label_of[by_number[0]]]}"
@@ -154,7 +154,7 @@ class _Finder:
             yield place, row
 
     def _error(self, row: Row, place: int | None) -> UserError:
-        where = f"{self.path}, line {row.line}: {shortened(repr(row.cells[self.layout.name]), 80)}"
+        where = f"{self.path}, line {row.line}: {shorten(repr(row.cells[self.layout.name]), 80)}"
         if place is not None:
             return UserError(f"{where} is the image of line {self._lines[place]} already; keep one")
         known = f"{len(self.truth.names):,} images of {self.truth.source}, such as {self.truth.names[0]}"
@@ -228,8 +228,8 @@ def _from_best(finder: _Finder, softmax: bool) -> Answers:
         called = [row.cells[column].strip() for column in columns]
         unknown = [one for one in called if one not in label_of]
         if unknown:
-            said = f"{shortened(repr(unknown[0]), 60)} is no class of {truth.source}"
-            raise UserError(f"{finder.path}, line {row.line}: {said}; it has {shortened(', '.join(truth.classes), 80)}")
+            said = f"{shorten(repr(unknown[0]), 60)} is no class of {truth.source}"
+            raise UserError(f"{finder.path}, line {row.line}: {said}; it has {shorten(', '.join(truth.classes), 80)}")
         labels = [label_of[one] for one in called]
         off[place] = labels[0] - truth.labels[place]
         are_numbers &= called[0].isdecimal()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
-from ...runtime.printing import shortened
+from ...runtime.printing import shorten
 from ...runtime.tables import NAME_HEADINGS, Row, rows_of, separator_of
 
 _BEST = (
@@ -92,11 +92,11 @@ def layout_of(
         columns = list(range(1, width))
         best = [] if all(numeric[1:]) and width > 2 else columns
         if len(best) > 1:
-            shown = shortened(", ".join(cells), 80)
+            shown = shorten(", ".join(cells), 80)
             raise UserError(f"{path}, line {first.line}: {shown}: {_EXPECTED}; add a first line with headings")
         return Layout(separator, width, 0, [] if best else columns, None, best, False)
     name = next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
-    best = _ranked(lowered, name, _TRUE if of_truth else _BEST)
+    best = _rank_columns(lowered, name, _TRUE if of_truth else _BEST)
     scores = [] if of_truth or len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
     if scores:
         found = [_NUMBERED.fullmatch(lowered[column]) for column in scores]
@@ -104,7 +104,7 @@ def layout_of(
         return Layout(separator, width, name, scores, called, [], True)
     if not best:
         expected = "expected one with the true class, called 'class' or 'truth'" if of_truth else _EXPECTED
-        raise UserError(f"{path}, line {first.line}: columns {shortened(', '.join(cells), 80)}; {expected}")
+        raise UserError(f"{path}, line {first.line}: columns {shorten(', '.join(cells), 80)}; {expected}")
     return Layout(separator, width, name, [], None, best, True)
 
 
@@ -126,7 +126,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _ranked(headings: Sequence[str], name: int, words: Sequence[str]) -> list[int]:
+def _rank_columns(headings: Sequence[str], name: int, words: Sequence[str]) -> list[int]:
     """Columns of the best class, the second and so on: ``class, class_2``, ``label_0, label_1`` or the like."""
     for word in words:
         first = next((one for one in (word, f"{word}_0", f"{word}_1") if one in headings), None)
@@ -147,13 +147,13 @@ def _score_columns(
     others = [column for column in range(len(headings)) if column != name]
     twice = next((heading for heading, number in Counter(headings).items() if heading and number > 1), None)
     if twice is not None:
-        raise UserError(f"{path}: two columns are called {shortened(twice, 60)}; keep one")
+        raise UserError(f"{path}: two columns are called {shorten(twice, 60)}; keep one")
     column_of = {headings[column]: column for column in others}
     missing = [one for one in classes or () if one not in column_of]
     if classes and not missing:
         return [column_of[one] for one in classes]
     if classes and 2 * len(missing) < len(classes):
-        raise UserError(f"{path}: no column for {shortened(', '.join(missing), 80)} of {len(classes):,} classes")
+        raise UserError(f"{path}: no column for {shorten(', '.join(missing), 80)} of {len(classes):,} classes")
     plain = [column for column in others if headings[column] and headings[column].lower() not in _NO_CLASS]
     plain = [column for column in plain if not _ROWS.fullmatch(headings[column].lower())]
     if occurring and occurring <= {headings[column] for column in plain}:
@@ -167,7 +167,7 @@ def _score_columns(
     if len(numbered) > 1:
         first = min(numbered) if classes is None else 0
         if sorted(numbered) != list(range(first, first + len(numbered))) or first > 1:
-            raise UserError(f"{path}: columns of classes {shortened(sorted(numbered), 80)}: expected 0, 1, 2 and so on")
+            raise UserError(f"{path}: columns of classes {shorten(sorted(numbered), 80)}: expected 0, 1, 2 and so on")
         return [numbered[number] for number in sorted(numbered)]
     return plain if classes is None and len(plain) > 1 and not has_best else []
 
@@ -185,7 +185,7 @@ def numbers_of(path: str, row: Row, columns: Sequence[int], separator: str) -> l
             found.append(float(cell if separator == "," else cell.replace(",", ".")))
         except ValueError:
             where = f"{path}, line {row.line}, column {column + 1}"
-            raise UserError(f"{where}: {shortened(repr(cell), 60)} is no number") from None
+            raise UserError(f"{where}: {shorten(repr(cell), 60)} is no number") from None
     return found
 
 
@@ -207,7 +207,7 @@ class Truth(NamedTuple):
     notices: Sequence[str] = ()
 
 
-def listed_classes(path: str) -> dict[str, str]:
+def read_listed_classes(path: str) -> dict[str, str]:
     """Class of each image, by its name, in a table with one class a row.
 
     Raises:

@@ -129,7 +129,7 @@ def _check(given: ConfigView[ClassificationSettings]) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView[ClassificationSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[ClassificationSettings]) -> Iterator[Unused]:
     data, train = given.values.DATA, given.values.TRAIN
     policy = None
     if train.RAND_AUGMENT:
@@ -158,7 +158,7 @@ TABLE = Table(
     implied=defaults_of,
     complete=_complete,
     check=_check,
-    unused=_unused,
+    unused=_find_unused,
     gone={"TRAIN.DISTILLATION_TAU": (1.0, "it is 1, as in DeiT's and PaddleViT's recipes; leave it out")},
     dropped={
         "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",

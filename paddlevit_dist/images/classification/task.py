@@ -12,7 +12,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...distributed import has_batch_norm, rank
-from ...extension import made
+from ...extension import make
 from ...metrics.classification import ClassificationMetrics
 from ...metrics.classifier import Classifier, joined
 from ...metrics.classifier_figures import Evaluated
@@ -45,7 +45,7 @@ from ..transforms.policies import build_augmentation
 from .class_balance import class_weights, tell_imbalance, weighted_cross_entropy
 from .distillation import distillation_loss, teacher_of
 from .export import export_parts
-from .figures import report_figures, rolled_out
+from .figures import report_figures, roll_out
 from .prediction import ClassWriter
 from .samples import AsEvaluated, ImageSamples, dataset_of, evaluation_transform
 from .settings import ClassificationSettings
@@ -88,7 +88,7 @@ class Classification(Classifier):
         if train.RANDOM_ERASE_PROB:
             self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
         self.model_options, notices = configured_options(config.MODEL)
-        self.notices += [*notices, *filter(None, [expected_input.told(config)])]
+        self.notices += [*notices, *filter(None, [expected_input.tell_expected(config)])]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inspection": None}
@@ -120,7 +120,7 @@ class Classification(Classifier):
             distortion = data.GLYPH_DISTORTION
             return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
         crop = tuple(data.CROP_SCALE), tuple(data.CROP_RATIO)
-        transform = made(lambda one: one.training_transform(), lambda: TrainingTransform)
+        transform = make(lambda one: one.training_transform(), lambda: TrainingTransform)
         return transform(data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment)
 
     def describe_samples(self, samples: Any) -> str:
@@ -351,7 +351,7 @@ class Classification(Classifier):
 
     def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
         evaluated = Evaluated(*joined(records), self.num_classes, samples.class_names)
-        return report_figures(evaluated, samples, lambda images: rolled_out(model, self.normaliser(images)))
+        return report_figures(evaluated, samples, lambda images: roll_out(model, self.normaliser(images)))
 
     # ---- prediction and export -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_json, read_text
 from .annotated_files import readable
-from .label_pixels import packed_colours
+from .label_pixels import pack_colours
 
 FILES = (
     *("classes.txt", "labelmap.txt", "labels.txt", "class_names.txt", "label_colors.txt"),
@@ -127,7 +127,7 @@ def _as_list(entries: Sequence[Entry], file: str) -> ClassList:
     ignored = [(entry, number) for entry, number in rows if entry.name.lower() in _NOT_LEARNT]
     has_colours = all(entry.colour is not None for entry in entries)
     colours = [[entry.colour for entry, _ in part] if has_colours else [] for part in (learnt, ignored)]
-    packed = [packed_colours(np.array(one).reshape(-1, 3)) for one in colours]
+    packed = [pack_colours(np.array(one).reshape(-1, 3)) for one in colours]
     return ClassList(
         [entry.name for entry, _ in learnt],
         [number for _, number in learnt],

@@ -221,11 +221,11 @@ def _place(draws: Draws, category: str, height: int, width: int) -> np.ndarray:
     turn = draws.between(-most, most) % _TURNS
     found = np.zeros((height, width), bool)
     for part in parts:
-        found |= _fill([_turned(corner, turn, radius) for corner in part], rows, columns)
+        found |= _fill([_turn(corner, turn, radius) for corner in part], rows, columns)
     return found
 
 
-def _turned(corner: tuple[int, int], turn: int, radius: int) -> tuple[int, int]:
+def _turn(corner: tuple[int, int], turn: int, radius: int) -> tuple[int, int]:
     """A corner in 1/32 pixel from the shape's middle, rounded down."""
     cosine, sine = _COSINES[turn], _COSINES[(turn - _TURNS // 4) % _TURNS]
     x, y = corner

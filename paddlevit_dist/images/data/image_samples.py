@@ -48,7 +48,7 @@ class ImageSamples(Samples):
         raise NotImplementedError
 
 
-def opened(
+def open_dataset(
     config: ImageSettings, contract: type[ImageDataset], part: type[Part], split: str, cache_folder: Path
 ) -> tuple[Any, list[str]]:
     """The dataset of ``split``, or what DATA.VAL_FRACTION leaves to it of the one for training, and lines about it.

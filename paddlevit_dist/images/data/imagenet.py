@@ -152,7 +152,7 @@ def label_files(root: str, split: str) -> list[str]:
     return [*files, os.path.join(root, f"{_KIT}.tar.gz"), os.path.join(root, _KIT, _TRUTH)] if split == "val" else files
 
 
-def listed_labels(root: str, split: str) -> dict[bytes, int] | None:
+def read_listed_labels(root: str, split: str) -> dict[bytes, int] | None:
     """Label of each image of ``split`` by the last part of its path, from ``<split>_list.txt`` or ImageNet's
     development kit; None if there are none.
 

@@ -19,7 +19,7 @@ from ...tasks.sample_checks import BadSample
 from .formats import stems
 from .inspection import note_deep
 from .listing import NO_ARCHIVE, Listing, Video, is_video
-from .reading import Reading, UnreadableImage, converted, decode_image, read_file
+from .reading import Reading, UnreadableImage, convert, decode_image, read_file
 from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
@@ -96,7 +96,7 @@ class ImageInputs(Images):
         self._locations: np.ndarray | None = None
         self._files = OpenFiles()
         self._videos: dict[tuple[int, int], Video] = {}
-        self.notices = [*listing.notices, *note_deep(len(self.names), self._encoded, self.names.__getitem__)]
+        self.notices = [*listing.notices, *note_deep(len(self.names), self._encode, self.names.__getitem__)]
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_locations": None, "_videos": {}}
@@ -107,8 +107,8 @@ class ImageInputs(Images):
     def image(self, index: int) -> Image.Image:
         archive = self._archive(index)
         if archive is not None and is_video(archive):
-            return converted(self._frame(archive, index), self._mode, self._reading)
-        return decode_image(self._encoded(index), self.names[index], self._mode, self._reading)
+            return convert(self._frame(archive, index), self._mode, self._reading)
+        return decode_image(self._encode(index), self.names[index], self._mode, self._reading)
 
     def _archive(self, index: int) -> str | None:
         """The tar file, video or fetched file that image ``index`` is in; None: it is a file."""
@@ -121,7 +121,7 @@ class ImageInputs(Images):
             self._videos[reader] = Video(video)
         return self._videos[reader].frame(self._location(index)[0])
 
-    def _encoded(self, index: int) -> bytes:
+    def _encode(self, index: int) -> bytes:
         """The bytes of an image; none of a frame."""
         name, archive = self.names[index], self._archive(index)
         if archive is None:
@@ -160,7 +160,7 @@ class GivenImages(Images):
             image = Image.fromarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
         elif not isinstance(image, Image.Image):
             raise BadSample(f"expected a path, a PIL image or an array, got {type(image).__name__}")
-        return converted(image, self._mode, self._reading)
+        return convert(image, self._mode, self._reading)
 
 
 def image_inputs(

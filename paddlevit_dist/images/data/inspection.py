@@ -287,7 +287,7 @@ class Inspection:
         Raises:
             UserError: an image cannot be read, or the split would be evaluated without some.
         """
-        lines = self._left_out(dataset.left_out, is_evaluated=self.is_evaluation or split != "train")
+        lines = self._find_left_out(dataset.left_out, is_evaluated=self.is_evaluation or split != "train")
         lines += classes_without_images(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
@@ -299,7 +299,7 @@ class Inspection:
             self._opened = {}
         return [one_line(line) for line in lines]
 
-    def _left_out(self, left_out: LeftOut | None, is_evaluated: bool) -> list[str]:
+    def _find_left_out(self, left_out: LeftOut | None, is_evaluated: bool) -> list[str]:
         if left_out is None:
             return []
         if is_evaluated and left_out.num_images and not self.allows_left_out:

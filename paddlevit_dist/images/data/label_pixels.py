@@ -64,7 +64,7 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         colours = np.array(image.getpalette() or [], np.int32).reshape(-1, 3) if image.mode == "P" else None
         values = np.asarray(image.getchannel("L") if image.mode == "LA" else image)
         values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.uint8, copy=False)
-    return LabelPixels(values, False, None if colours is None else packed_colours(colours))
+    return LabelPixels(values, False, None if colours is None else pack_colours(colours))
 
 
 def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
@@ -114,7 +114,7 @@ def numbers_in(files: Sequence[str]) -> list[int]:
     return np.unique(np.concatenate([np.zeros(0, np.int64), *found])).tolist()
 
 
-def packed_colours(colours: np.ndarray) -> np.ndarray:
+def pack_colours(colours: np.ndarray) -> np.ndarray:
     """int32 (n,), red + 256 green + 65,536 blue, of integers (n, 3)."""
     return colours.astype(np.int32) @ np.array([1, 256, 65536], np.int32)
 

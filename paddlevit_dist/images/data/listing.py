@@ -181,7 +181,7 @@ def frame_times(path: str) -> list[int]:
     Raises:
         UserError: OpenCV is not installed, or finds no frames.
     """
-    capture, times = _opened(path), []
+    capture, times = _open(path), []
     while capture.grab():
         times.append(round(capture.get(0)))  # CAP_PROP_POS_MSEC
     if not times:
@@ -194,7 +194,7 @@ class Video:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._capture, self._next = _opened(path), 0
+        self._capture, self._next = _open(path), 0
 
     def frame(self, number: int) -> Image.Image:
         """Frame ``number`` from 0, RGB. Counted and not looked up, which is inexact for many formats.
@@ -203,7 +203,7 @@ class Video:
             UnreadableImage: the video has become shorter.
         """
         if number < self._next:
-            self._capture, self._next = _opened(self.path), 0
+            self._capture, self._next = _open(self.path), 0
         while self._next <= number:
             if not self._capture.grab():
                 raise UnreadableImage(self.path, f"it has no frame {number} any more")
@@ -212,7 +212,7 @@ class Video:
         return Image.fromarray(np.ascontiguousarray(pixels[:, :, ::-1]))
 
 
-def _opened(path: str) -> Any:
+def _open(path: str) -> Any:
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # nothing: what is wrong with a file is told in one line
     try:
         import cv2

@@ -349,9 +349,9 @@ def pairs_of(found: Found, split: str) -> Pairs:
         images = {stem: name for stem, name in images.items() if folders[0] != folders[1] or not stem.endswith(end)}
         labels = {stem.removesuffix(end): name for stem, name in labels.items() if stem.endswith(end)}
     if files:
-        stems, notices = _listed(files[0], images, labels, folders), []
+        stems, notices = _read_list(files[0], images, labels, folders), []
     else:
-        stems, notices = _matched(split, images, labels, folders)
+        stems, notices = _match(split, images, labels, folders)
     expected = layout.published.get(split, len(stems))
     if len(stems) != expected:
         notices.append(f"{split}: {len(stems):,} images; {layout.dataset} as published has {expected:,}")
@@ -400,7 +400,7 @@ def _end_of_own(images: Mapping[str, str], labels: Mapping[str, str], is_shared:
     return max(fitting, key=lambda end: fitting[end])
 
 
-def _listed(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
+def _read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
     """The names in a list, in its order."""
     with readable(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
@@ -416,7 +416,7 @@ def _listed(file: str, images: Mapping[str, str], labels: Mapping[str, str], fol
     return stems
 
 
-def _matched(
+def _match(
     split: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """The names that images and label maps share, and lines about the others."""

@@ -190,10 +190,10 @@ def _without_end(encoded: bytes, layout: Layout, box: Box) -> tuple[bytes, int, 
     rows = -(-(box[3] + _MARGIN_PX) // layout.block_height) * layout.block_height
     if rows >= layout.height:
         return encoded, 0, 0
-    return _resized(encoded, layout, layout.width, rows, len(encoded)), 0, 0
+    return _resize(encoded, layout, layout.width, rows, len(encoded)), 0, 0
 
 
-def _resized(encoded: bytes, layout: Layout, width: int, height: int, end: int) -> bytes:
+def _resize(encoded: bytes, layout: Layout, width: int, height: int, end: int) -> bytes:
     at = layout.size_at
     return b"".join((encoded[:at], height.to_bytes(2, "big"), width.to_bytes(2, "big"), encoded[at + 4 : end]))
 
@@ -231,7 +231,7 @@ def _between_restarts(encoded: bytes, layout: Layout, box: Box) -> tuple[bytes, 
     wanted = ends.reshape(rows, columns)[first_row:end_row, first_column:end_column]
     run_begins = begins.reshape(rows, columns)[first_row:end_row, first_column]
     run_ends = wanted[:, -1] + 2
-    header = _resized(encoded, layout, width, height, layout.data_at)
+    header = _resize(encoded, layout, width, height, layout.data_at)
     runs = [encoded[a:b] for a, b in zip((run_begins + layout.data_at).tolist(), (run_ends + layout.data_at).tolist())]
     part = bytearray(b"".join((header, *runs)))
     lengths = run_ends - run_begins

@@ -86,7 +86,7 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
         UnreadableImage: empty, truncated, corrupt, too large, or not an image.
     """
     with naming_damage(path), open_image(encoded, path, reading) as image:
-        return converted(image, mode, reading)
+        return convert(image, mode, reading)
 
 
 def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> tuple[int, str, tuple[int, int]]:
@@ -97,7 +97,7 @@ def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> tup
     """
     with naming_damage(path), open_image(encoded, path, reading) as image:
         stored_mode = image.mode
-        width, height = converted(image, mode, reading).size
+        width, height = convert(image, mode, reading).size
         return orientation(image), stored_mode, (height, width)  # for some formats it is known only after decoding
 
 
@@ -112,7 +112,7 @@ def naming_damage(path: str) -> Iterator[None]:
         raise UnreadableImage(path, _reason(error)) from error
 
 
-def converted(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
+def convert(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
     """An opened image in ``mode``, upright if ``reading`` asks for it."""
     upright = _upright(image) if reading.exif_rotate else image
     if upright.mode == mode:

@@ -214,11 +214,11 @@ def _read_idx(source: str, rank: int) -> np.ndarray:
     """
     header_bytes = 4 + 4 * rank
     try:
-        with open_regular(source, "rb") as file, _unpacked(file) as stream:
+        with open_regular(source, "rb") as file, _unpack(file) as stream:
             header = _read_as_far(stream, header_bytes)
             expected = header_bytes
             if len(header) == header_bytes:
-                expected += _announced_bytes(source, header, rank)
+                expected += _count_announced_bytes(source, header, rank)
                 header += _read_as_far(stream, expected - header_bytes + 1)
     except (zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{source} is damaged: {error}; get it again") from error
@@ -235,7 +235,7 @@ def _read_idx(source: str, rank: int) -> np.ndarray:
     return np.frombuffer(header, np.uint8, offset=header_bytes).reshape(struct.unpack_from(f">{rank}I", header, 4))
 
 
-def _unpacked(file: Any) -> Any:
+def _unpack(file: Any) -> Any:
     return gzip.GzipFile(fileobj=file) if file.name.endswith(".gz") else contextlib.nullcontext(file)
 
 
@@ -248,7 +248,7 @@ def _read_as_far(stream: Any, size: int) -> bytes:
     return bytes(content)
 
 
-def _announced_bytes(source: str, header: bytes, rank: int) -> int:
+def _count_announced_bytes(source: str, header: bytes, rank: int) -> int:
     wanted = bytes([0, 0, _UNSIGNED_BYTE, rank])
     if header[:4] != wanted:
         raise UserError(

@@ -22,7 +22,7 @@ from .class_folders import IndexedImages
 from .formats import SPLIT_WORDS, LeftOut, readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
 from .image_dataset import name_folders, read_class_names
-from .imagenet import label_files, listed_labels
+from .imagenet import label_files, read_listed_labels
 from .prepared import read_preparation
 from .reading import UnreadableImage, existing_folder
 from .tar_files import OpenFiles, Scan, find_shards, scan
@@ -124,7 +124,7 @@ def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, s
     classes: dict[str, Any] = {}
 
     def build() -> Iterator[Batch]:
-        found = scan(root, shards, split, listed_labels(root, split))
+        found = scan(root, shards, split, read_listed_labels(root, split))
         if not len(found.labels):
             others = f"; {found.left_out.summary()}" if found.left_out.counts else ""
             raise UserError(f"{os.path.join(root, shards[0])} holds no images{others}")

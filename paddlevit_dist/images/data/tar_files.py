@@ -72,7 +72,7 @@ def _members(shown: str, file: Any, size: int) -> Iterator[Member]:
             if member.issparse():
                 raise UserError(f"{shown} stores {member.name} with holes; pack it again without --sparse")
             if end > size:
-                raise _truncated(shown, size, f"member {member.name} ends at byte {end}")
+                raise _explain_truncation(shown, size, f"member {member.name} ends at byte {end}")
             if not member.isfile():
                 continue
             name = os.fsencode(member.name).removeprefix(b"./")
@@ -91,12 +91,12 @@ def _check_end(shown: str, file: BinaryIO, offset: int, size: int) -> None:
     file.seek(offset)
     block = file.read(tarfile.BLOCKSIZE)
     if len(block) < tarfile.BLOCKSIZE:
-        raise _truncated(shown, size, f"no end mark at byte {offset}")
+        raise _explain_truncation(shown, size, f"no end mark at byte {offset}")
     if any(block):
         raise UserError(f"{shown} is damaged: no valid header at byte {offset}; copy or create it again")
 
 
-def _truncated(shown: str, size: int, reason: str) -> UserError:
+def _explain_truncation(shown: str, size: int, reason: str) -> UserError:
     return UserError(f"{shown} is truncated at {size} bytes: {reason}; copy or download it again")
 
 

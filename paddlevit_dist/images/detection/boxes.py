@@ -78,7 +78,7 @@ def offsets(boxes: paddle.Tensor, references: paddle.Tensor, weights: Sequence[f
     return result if weights is None else result * _on_device(weights, result)
 
 
-def moved_boxes(
+def move_boxes(
     changes: paddle.Tensor, references: paddle.Tensor, weights: Sequence[float] | None = None
 ) -> paddle.Tensor:
     """The boxes (..., 4) that differ from ``references`` by ``changes``: the inverse of ``offsets``. A side grows by

@@ -173,7 +173,7 @@ def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
     return x if x.dtype == paddle.float64 else x.astype("float32")
 
 
-def chosen_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
+def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
     """The images ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
 
     Args:

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from ...runtime.lettering import drawable, letters
 from ...tasks.figures import Colour, class_colours
-from ..drawing import CELL_PX, fitted, in_square
+from ..drawing import CELL_PX, fit_image, in_square
 from ..run_lengths import decode
 
 _ENLARGED_TO_PX = CELL_PX  # the longer side of a small image, or up to twice as much: names must fit in
@@ -75,7 +75,7 @@ def in_cell(
     Args:
         masks: None, or uint8 (n, height, width).
     """
-    cell = fitted(image)
+    cell = fit_image(image)
     height, width = cell.shape[:2]
     if masks is not None:
         masks = [np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) for mask in masks]

@@ -7,7 +7,7 @@ from paddle.nn import functional as F
 from PIL import Image
 
 from ...tasks.task import ExportParts
-from ..transforms.described import described_input, drawn_image, normalised
+from ..transforms.described import describe_input, draw_image, normalise
 from .data.transforms import resize, resize_as_torchvision, whole_view
 from .detections import Detections
 from .detector import Detector, Outputs
@@ -72,13 +72,13 @@ def export_parts(data: Data, size: tuple[int, int], turned: bool) -> ExportParts
         turned: they are turned as their EXIF orientation says.
     """
     about = {
-        **described_input(data, turned, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
+        **describe_input(data, turned, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
         "output": _OUTPUT,
         "note": "an evaluation keeps the proportions of images, with so many pixels of the shorter side: "
         f"{data.EVAL_SHORTEST_SIDE}; it finds somewhat more than this model of one size",
     }
-    image = drawn_image(90, 120)
+    image = draw_image(90, 120)
     view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
     resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image
-    example = {"picture": image, "input": normalised(np.asarray(resized), data)}
+    example = {"picture": image, "input": normalise(np.asarray(resized), data)}
     return ExportParts(3, about, size, example=example, output_name="boxes")

@@ -63,7 +63,7 @@ class DetectionRecord(NamedTuple):
         return cls(table.labels, table.scores.astype(np.float32), found, ignored, true_labels, taken)
 
 
-def joined(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
+def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
     """The table of all images, in all areas alone, without ``annotated``; their ids are places among the records."""
     labels, scores, found, ignored, true, _ = (np.concatenate(column) for column in zip(*records))
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
@@ -90,7 +90,7 @@ def detection_figures(
         least_score: of a box that counts where boxes are counted.
         predict: what the model finds in a sample.
     """
-    table = joined([record for _, record in records], len(names))
+    table = join_tables([record for _, record in records], len(names))
     accumulated = accumulate(table)
     went = quality(table, least_score)
     matrix = confusion([record.pairs for _, record in records], len(names))
@@ -114,7 +114,7 @@ def _hardest(
     least_score: float,
     predict: Callable[[int], Detections],
 ) -> list[Figure]:
-    def drawn(index: int, pixels: np.ndarray, truth: Any) -> list[np.ndarray]:
+    def draw(index: int, pixels: np.ndarray, truth: Any) -> list[np.ndarray]:
         found = predict(index)
         found = found.only(found.scores >= least_score)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
@@ -124,7 +124,7 @@ def _hardest(
     said = [f"{went.right[place]} right, {went.wrong[place]} wrong, {went.missed[place]} missed" for _, place in chosen]
     note = "Those with the lowest F1 of their boxes at an IoU of 0.5, and of equal ones with the most mistakes. "
     note += f"Annotated on the left, found with a score of at least {least_score:g} on the right."
-    return gallery_of(samples, [(index, one) for (index, _), one in zip(chosen, said)], drawn, note)
+    return gallery_of(samples, [(index, one) for (index, _), one in zip(chosen, said)], draw, note)
 
 
 def _curves(accumulated: Accumulated, table: MatchTable, names: Sequence[str]) -> list[Figure]:
@@ -210,7 +210,7 @@ def pairs(truth: Any, detections: Detections, num_classes: int, least_score: flo
     boxes, labels = as_written(detections.boxes)[chosen], np.asarray(detections.labels)[chosen]
     is_crowd = np.asarray(truth.is_crowd, bool)
     true_boxes, true_labels = np.asarray(truth.boxes, np.float64).reshape(-1, 4), np.asarray(truth.labels)
-    shared, areas, true_areas = _shared(boxes, true_boxes)
+    shared, areas, true_areas = _compute_shared(boxes, true_boxes)
     with np.errstate(divide="ignore", invalid="ignore"):
         overlaps = np.nan_to_num(shared / (areas[:, None] + true_areas - shared))[:, ~is_crowd]
         inside = np.nan_to_num(shared / areas[:, None])[:, is_crowd]
@@ -228,7 +228,7 @@ def pairs(truth: Any, detections: Detections, num_classes: int, least_score: flo
     return np.array(result, np.uint16).reshape(-1, 2)
 
 
-def _shared(boxes: np.ndarray, true_boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _compute_shared(boxes: np.ndarray, true_boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shared areas (n, m), and areas (n,) and (m,), of boxes x, y, width, height."""
     ends, true_ends = boxes[:, :2] + boxes[:, 2:], true_boxes[:, :2] + true_boxes[:, 2:]
     sides = np.minimum(ends[:, None], true_ends) - np.maximum(boxes[:, None, :2], true_boxes[:, :2])  # (n, m, 2)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...checkpoint.load import from_torch_names
 from ...tasks.model import KeyMap
-from ..models.key_names import RESNET, SWIN, renamed
+from ..models.key_names import RESNET, SWIN, rename
 from .detector import COCO_CATEGORIES
 
 # Outputs of published classifiers: a class for each number up to COCO's largest id, and one besides.
@@ -74,12 +74,12 @@ def _split(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
     """Our names for those of facebookresearch/detr."""
-    return _split(_with_our_backbone(renamed(state, _AUTHORS)))
+    return _split(_with_our_backbone(rename(state, _AUTHORS)))
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Our names for those of ``DetrForObjectDetection`` in transformers 4 and 5, with its own ResNet or timm's."""
-    return _with_our_backbone(renamed(state, _HUGGINGFACE))
+    return _with_our_backbone(rename(state, _HUGGINGFACE))
 
 
 DETR: dict[str, KeyMap] = {
@@ -100,7 +100,7 @@ _CLASSIFIER_BIAS = "roi_heads.box_predictor.cls_score.bias"
 
 
 def _from_torchvision(state: Mapping[str, Any]) -> dict[str, Any]:
-    ours = renamed(from_torch_names(state), _TORCHVISION)
+    ours = rename(from_torch_names(state), _TORCHVISION)
     if _seems_published(ours):
         # torchvision gives the fixed batch norms of its published detectors (COCO_V1) an epsilon of 0 when it loads
         # them; a variance that is smaller by ours means the same, wherever these weights go from here.

@@ -85,11 +85,11 @@ class DetectionWriter(PredictionWriter):
     def write(self, index: int, prediction: Detections, truth: Any = None) -> Row:
         shown = prediction.only(prediction.scores >= self.least_score)
 
-        def drawn(image: Image.Image) -> Image.Image:
+        def draw(image: Image.Image) -> Image.Image:
             found = shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks
             return Image.fromarray(draw_boxes(np.asarray(image), *found))
 
-        name = self._images.write(index, drawn)
+        name = self._images.write(index, draw)
         return {} if name is None else {"picture": name}
 
     def kept(self, index: int, prediction: Detections, truth: Any = None) -> dict[str, str]:

@@ -162,7 +162,7 @@ def _check(given: ConfigView[DetectionSettings]) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView[DetectionSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[Unused]:
     dataset = given.values.DATA.DATASET
     if dataset not in ("coco", "voc"):
         yield Unused(
@@ -191,7 +191,7 @@ TABLE = Table(
     training=(*_ONLY_TRAINING, "TRAIN."),
     complete=_complete,
     check=_check,
-    unused=_unused,
+    unused=_find_unused,
     gone={
         "MODEL.FROZEN_STAGES": (None, "DETR's stem and first stage do not learn, as its authors have it; leave it out"),
         "MODEL.FROZEN_BATCH_NORM": (None, "DETR's are frozen, as its authors have it; leave it out"),

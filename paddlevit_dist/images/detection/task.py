@@ -32,7 +32,7 @@ from .data.samples import (
 )
 from .data.transforms import evaluation_transform, export_size
 from .detections import Detections, corners_of
-from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, chosen_images, zero_padding
+from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, choose_images, zero_padding
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 
 
@@ -275,7 +275,7 @@ class Detection(BackboneTask):
         from .figures import detection_figures
 
         def predict(index: int) -> Detections:
-            return self.predicted_again(samples, index, model).finite()
+            return self.predict_again(samples, index, model).finite()
 
         least = self.config.DETECTION.SHOWN_SCORE
         return detection_figures(samples, records, self.class_names, least, predict)
@@ -293,7 +293,7 @@ class Detection(BackboneTask):
         outputs: list[tuple[list[int], Outputs]] = []
         for rows in passes(facts["sizes"], self.config.DETECTION.EVALUATE_AS):
             sizes = facts["sizes"][rows]
-            images = self.normalise(chosen_images(batch["images"], rows, sizes), sizes)
+            images = self.normalise(choose_images(batch["images"], rows, sizes), sizes)
             is_padded = (sizes != sizes[0]).any()
             outputs.append((rows, model(images, to_device(sizes) if is_padded else None)))
         for rows, of_pass in outputs:  # a GPU has its work by now, and is waited for

@@ -75,9 +75,9 @@ def attend(
     packed = tuple(like_products(part) for part in packed)
     tokens, channels = packed[0].shape[1], layer.num_heads * layer.head_dim
     if before is None and after is None and _is_fused(layer, packed[0]):
-        return _fused(layer, *_unpacked(packed, 2, layer.num_heads)).reshape([-1, tokens, channels])
+        return _compute_fused(layer, *_unpack(packed, 2, layer.num_heads)).reshape([-1, tokens, channels])
     # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
-    q, k, v = _unpacked([part.transpose([0, 2, 1, 3]) for part in packed], 1, layer.num_heads)
+    q, k, v = _unpack([part.transpose([0, 2, 1, 3]) for part in packed], 1, layer.num_heads)
     weights = layer.query_key(q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
     weights = F.softmax(weights if before is None else before(weights), axis=-1)
     weights = layer.attention_dropout(weights if after is None else after(weights))
@@ -96,14 +96,14 @@ def attention(fused: bool) -> Iterator[None]:
         _required.pop()
 
 
-def _fused(layer: Any, q: paddle.Tensor, k: paddle.Tensor, v: paddle.Tensor) -> paddle.Tensor:
+def _compute_fused(layer: Any, q: paddle.Tensor, k: paddle.Tensor, v: paddle.Tensor) -> paddle.Tensor:
     """The attention of q, k and v, each (batch, tokens, heads, head_dim). The operation's scale is ours,
     ``head_dim ** -0.5``."""
     dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
     return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
 
 
-def _unpacked(packed: Any, axis: int, heads: int) -> list[paddle.Tensor]:
+def _unpack(packed: Any, axis: int, heads: int) -> list[paddle.Tensor]:
     """q, k and v of tensors that hold n of them side by side on ``axis``."""
     counts = [part.shape[axis] // heads for part in packed]
     return [one for part, n in zip(packed, counts) for one in (part.split(n, axis=axis) if n > 1 else [part])]

@@ -30,10 +30,10 @@ class TalkingHeadsAttention(MultiHeadAttention):
 
     def forward(self, x):
         qkv = self.heads(self.qkv(x))
-        mixed = [functools.partial(self._mixed, layer=layer) for layer in (self.proj_l, self.proj_w)]
+        mixed = [functools.partial(self._mix, layer=layer) for layer in (self.proj_l, self.proj_w)]
         return self.dropout(self.proj(attend(self, qkv, before=mixed[0], after=mixed[1])))  # (batch, tokens, dim)
 
-    def _mixed(self, attention, layer: nn.Linear):
+    def _mix(self, attention, layer: nn.Linear):
         """``layer`` over the heads, without moving them to the last axis: (batch, heads, tokens, tokens)."""
         tokens = attention.shape[-1]
         flat = attention.reshape([-1, self.num_heads, tokens * tokens])

@@ -16,7 +16,7 @@ from ...tasks.model import KeyMap
 Rule = tuple[str, str | Callable[["re.Match[str]"], str]]
 
 
-def renamed(state: Mapping[str, Any], rules: Sequence[Rule]) -> dict[str, Any]:
+def rename(state: Mapping[str, Any], rules: Sequence[Rule]) -> dict[str, Any]:
     """Rename the entries of a state.
 
     Args:
@@ -31,7 +31,7 @@ def without(state: Mapping[str, Any], endings: tuple[str, ...]) -> dict[str, Any
     return {name: value for name, value in state.items() if not name.endswith(endings)}
 
 
-def joined(state: Mapping[str, Any], parts: tuple[str, ...], whole: str) -> dict[str, Any]:
+def join_projections(state: Mapping[str, Any], parts: tuple[str, ...], whole: str) -> dict[str, Any]:
     """The state with separate projections merged into one.
 
     ``x.query.weight``, ``x.key.weight`` and ``x.value.weight`` become ``x.qkv.weight``, one below the other along the
@@ -131,12 +131,12 @@ _VIT_GOOGLE = (
 
 def _vit_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier."""
-    return joined(renamed(state, _VIT_HUGGINGFACE), ("query", "key", "value"), "qkv")
+    return join_projections(rename(state, _VIT_HUGGINGFACE), ("query", "key", "value"), "qkv")
 
 
 def _vit_from_google(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
-    result = jax_layout(renamed(without_jax_prefix(state), _VIT_GOOGLE))
+    result = jax_layout(rename(without_jax_prefix(state), _VIT_GOOGLE))
     for name in [name for name in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", name)]:
         _join_heads(result, name.rpartition(".query.")[0])
     return result
@@ -162,7 +162,7 @@ def _join_heads(state: dict[str, Any], attention: str) -> None:
 
 
 VIT: dict[str, KeyMap] = {
-    "PaddleViT": partial(renamed, rules=_VIT_PADDLEVIT),
+    "PaddleViT": partial(rename, rules=_VIT_PADDLEVIT),
     "Hugging Face": _vit_from_huggingface,
     "Google": _vit_from_google,
 }
@@ -209,19 +209,19 @@ _SWIN_HUGGINGFACE = (
 
 def _swin_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``SwinForImageClassification`` of transformers, also without the classifier."""
-    return joined(renamed(without(state, _COMPUTED), _SWIN_HUGGINGFACE), ("query", "key", "value"), "qkv")
+    return join_projections(rename(without(state, _COMPUTED), _SWIN_HUGGINGFACE), ("query", "key", "value"), "qkv")
 
 
 SWIN: dict[str, KeyMap] = {
-    "PaddleViT": lambda state: renamed(without(state, _COMPUTED), _SWIN_PADDLEVIT),
+    "PaddleViT": lambda state: rename(without(state, _COMPUTED), _SWIN_PADDLEVIT),
     "Hugging Face": _swin_from_huggingface,
-    "the authors'": lambda state: renamed(without(state, _COMPUTED), _SWIN_AUTHORS),  # older versions of timm too
+    "the authors'": lambda state: rename(without(state, _COMPUTED), _SWIN_AUTHORS),  # older versions of timm too
 }
 
 # CaiT: the authors' names are timm's
 
 CAIT: dict[str, KeyMap] = {
-    "PaddleViT": partial(renamed, rules=((r"^patch_embed\.patch_embed\.", "patch_embed.proj."),)),
+    "PaddleViT": partial(rename, rules=((r"^patch_embed\.patch_embed\.", "patch_embed.proj."),)),
 }
 
 # PVTv2
@@ -247,8 +247,8 @@ _PVT_SHARED = (
 )
 
 PVT_V2: dict[str, KeyMap] = {
-    "PaddleViT": partial(renamed, rules=((r"^patch_embedding([1-9])\.(patch_embed|norm)\.", _patches), *_PVT_SHARED)),
-    "the authors'": partial(renamed, rules=((r"^patch_embed([1-9])\.(proj|norm)\.", _patches), *_PVT_SHARED)),
+    "PaddleViT": partial(rename, rules=((r"^patch_embedding([1-9])\.(patch_embed|norm)\.", _patches), *_PVT_SHARED)),
+    "the authors'": partial(rename, rules=((r"^patch_embed([1-9])\.(proj|norm)\.", _patches), *_PVT_SHARED)),
 }
 
 # MLP-Mixer
@@ -272,8 +272,8 @@ _MIXER_GOOGLE = (
 )
 
 MLP_MIXER: dict[str, KeyMap] = {
-    "PaddleViT": partial(renamed, rules=_MIXER_PADDLEVIT),
-    "Google": lambda state: jax_layout(renamed(without_jax_prefix(state), _MIXER_GOOGLE)),  # weights are (in, out)
+    "PaddleViT": partial(rename, rules=_MIXER_PADDLEVIT),
+    "Google": lambda state: jax_layout(rename(without_jax_prefix(state), _MIXER_GOOGLE)),  # weights are (in, out)
 }
 
 # ConvNeXt: PaddleViT's names are timm's
@@ -304,8 +304,8 @@ _CONVNEXT_AUTHORS = (
 )
 
 CONVNEXT: dict[str, KeyMap] = {
-    "Hugging Face": partial(renamed, rules=_CONVNEXT_HUGGINGFACE),  # with and without the classifier
-    "the authors'": partial(renamed, rules=_CONVNEXT_AUTHORS),
+    "Hugging Face": partial(rename, rules=_CONVNEXT_HUGGINGFACE),  # with and without the classifier
+    "the authors'": partial(rename, rules=_CONVNEXT_AUTHORS),
 }
 
 # ResNet: torchvision's and timm's names are ours, apart from the batch norms' statistics
@@ -335,7 +335,7 @@ _RESNET_HUGGINGFACE = (
 
 def _resnet_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``ResNetForImageClassification`` of transformers, also without the classifier."""
-    return renamed(from_torch_names(state), _RESNET_HUGGINGFACE)
+    return rename(from_torch_names(state), _RESNET_HUGGINGFACE)
 
 
 RESNET: dict[str, KeyMap] = {

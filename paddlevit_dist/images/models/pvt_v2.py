@@ -68,10 +68,10 @@ class SpatialReductionAttention(MultiHeadAttention):
 
     def forward(self, x, grid: tuple[int, int]):
         q = self.heads(self.q(x))
-        x = self._reduced(x, grid) if self.is_reduced else x  # (batch, reduced tokens, dim)
+        x = self._reduce(x, grid) if self.is_reduced else x  # (batch, reduced tokens, dim)
         return self.dropout(self.proj(attend(self, q, self.heads(self.kv(x)))))  # (batch, tokens, dim)
 
-    def _reduced(self, x, grid: tuple[int, int]):
+    def _reduce(self, x, grid: tuple[int, int]):
         image = x.reshape([-1, *grid, self.dim])
         if self.is_linear:
             pooled = nn.functional.adaptive_avg_pool2d(image.transpose([0, 3, 1, 2]), _POOLED)

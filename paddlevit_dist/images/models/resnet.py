@@ -62,7 +62,7 @@ def _convolution(inputs: int, outputs: int, kernel_size: int, stride: int = 1, d
     )
 
 
-def _masked(x, mask: paddle.Tensor | None):
+def _mask(x, mask: paddle.Tensor | None):
     return x if mask is None else x * mask.astype(x.dtype)
 
 
@@ -88,7 +88,7 @@ class _Block(nn.Layer):
         """
         shortcut = x if self.downsample is None else self.downsample(x)
         branch = self.drop_path(self.branch(x, before, after))
-        return _masked(F.relu(shortcut + branch), after)
+        return _mask(F.relu(shortcut + branch), after)
 
     def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
         raise NotImplementedError
@@ -111,7 +111,7 @@ class BasicBlock(_Block):
         self.bn2 = norm(channels)
 
     def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
-        x = _masked(F.relu(self.bn1(self.conv1(x))), after)
+        x = _mask(F.relu(self.bn1(self.conv1(x))), after)
         return self.bn2(self.conv2(x))
 
 
@@ -132,7 +132,7 @@ class Bottleneck(_Block):
         self.bn3 = norm(4 * channels)
 
     def branch(self, x, before: paddle.Tensor | None, after: paddle.Tensor | None):
-        x = _masked(F.relu(self.bn1(self.conv1(x))), before)  # what the 3 x 3 convolution sees beside an image is 0
+        x = _mask(F.relu(self.bn1(self.conv1(x))), before)  # what the 3 x 3 convolution sees beside an image is 0
         x = F.relu(self.bn2(self.conv2(x)))
         return self.bn3(self.conv3(x))
 
@@ -245,9 +245,9 @@ class ResNet(Classifier):
                 A map then holds an image's ceil(height / stride) x ceil(width / stride) positions and zeros.
         """
         masks = self._masks(x, sizes)
-        x = F.relu(self.bn1(self.conv1(_masked(x, masks.get(1)))))  # (batch, dims[0], height / 2, width / 2)
-        x, stride = self.maxpool(_masked(x, masks.get(2))), _STEM_STRIDE
-        x, maps = _masked(x, masks.get(stride)), []
+        x = F.relu(self.bn1(self.conv1(_mask(x, masks.get(1)))))  # (batch, dims[0], height / 2, width / 2)
+        x, stride = self.maxpool(_mask(x, masks.get(2))), _STEM_STRIDE
+        x, maps = _mask(x, masks.get(stride)), []
         for stage, reached in zip(self.stages, self.feature_strides):
             for block in stage:
                 x = block(x) if not masks else block(x, masks[stride], masks[reached])

@@ -15,7 +15,7 @@ from paddle.nn import functional as F
 from ...runtime.errors import UserError
 from . import segmentation_names
 from .layers import MatrixProduct, linear
-from .segmenter import NormalisedConvolution, Segmenter, pixel_classifier, resized
+from .segmenter import NormalisedConvolution, Segmenter, pixel_classifier, resize_maps
 from .variants import MMSEGMENTATIONS_SEGFORMER, SEGFORMER
 
 
@@ -58,7 +58,7 @@ class SegFormerHead(nn.Layer):
         """(N, channels, height, width): what the maps give the convolution, before its norm."""
         size, total = maps[0].shape[1:3], None
         for x, (weight, bias) in zip(reversed(maps), reversed(self.joined_weights())):
-            x = resized((self.product(x, weight) + bias).transpose([0, 3, 1, 2]), size)
+            x = resize_maps((self.product(x, weight) + bias).transpose([0, 3, 1, 2]), size)
             total = x if total is None else total + x
         return total
 
@@ -90,7 +90,7 @@ class MmsegmentationsHead(nn.Layer):
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
         """As ``SegFormerHead.forward``."""
         size = maps[0].shape[1:3]
-        maps = [resized(conv(x.transpose([0, 3, 1, 2])), size) for conv, x in zip(self.convs, maps)]
+        maps = [resize_maps(conv(x.transpose([0, 3, 1, 2])), size) for conv, x in zip(self.convs, maps)]
         return self.conv_seg(self.dropout(self.fusion_conv(paddle.concat(maps, axis=1))))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...checkpoint.load import from_torch_names
 from ...tasks.model import KeyMap
-from .key_names import CONVNEXT, PVT_V2, SWIN, Rule, joined, renamed, without
+from .key_names import CONVNEXT, PVT_V2, SWIN, Rule, join_projections, rename, without
 
 BACKBONE = "backbone."  # before our names of a backbone's parameters
 
@@ -26,7 +26,7 @@ def _network(to_ours: KeyMap, prefix: str, rules: Sequence[Rule], state: Mapping
         to_ours: the map of the backbone's names, which follow ``prefix``; it sees no others.
         rules: of ``renamed``, for all names, before: those that then have no prefix are of the heads.
     """
-    state = renamed(from_torch_names(state), rules)
+    state = rename(from_torch_names(state), rules)
     own = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
     others = {name: value for name, value in state.items() if not name.startswith(prefix)}
     return {**{BACKBONE + name: value for name, value in to_ours(own).items()}, **others}
@@ -84,13 +84,13 @@ _MIT_PADDLEVIT = (
 
 def _mit_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``SegformerForImageClassification`` of transformers 4, also without the classifier."""
-    return joined(renamed(state, _MIT_HUGGINGFACE), ("key", "value"), "kv")
+    return join_projections(rename(state, _MIT_HUGGINGFACE), ("key", "value"), "kv")
 
 
 def _mit_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of mmsegmentation's MiT: one projection for queries, keys and values, convolutions of 1 x 1 in the MLP."""
     result = {}
-    for name, value in renamed(state, _MIT_MMSEGMENTATION).items():
+    for name, value in rename(state, _MIT_MMSEGMENTATION).items():
         found = re.fullmatch(r"(.*\.attn)\.in_proj_(weight|bias)", name)
         if found and value.ndim > 0 and len(value) % 3 == 0:
             third = len(value) // 3
@@ -103,7 +103,7 @@ def _mit_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mit_from_paddlevit(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of PaddleViT's MiT, whose Linear weights are (in, out) and whose MLP consists of convolutions, (out, in)."""
-    ours = renamed(state, _MIT_PADDLEVIT)
+    ours = rename(state, _MIT_PADDLEVIT)
     return {name: _as_rows(value).T if ".mlp.fc" in name and value.ndim == 4 else value for name, value in ours.items()}
 
 
@@ -177,7 +177,7 @@ _UNFOLDED = [0, 2, 1, 3]  # which of mmsegmentation's four neighbours, row by ro
 
 def _swin_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of mmsegmentation's Swin, which merges patches with the four values of each channel side by side."""
-    ours = renamed(without(state, ("relative_position_index",)), _SWIN_MMSEGMENTATION)
+    ours = rename(without(state, ("relative_position_index",)), _SWIN_MMSEGMENTATION)
     for name, value in ours.items():
         if ".downsample." in name and value.shape[-1] % 4 == 0:
             apart = value.reshape(*value.shape[:-1], -1, 4)[..., _UNFOLDED]  # (..., channels, neighbours)
@@ -186,7 +186,7 @@ def _swin_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convnext_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
-    return CONVNEXT["the authors'"](renamed(state, _CONVNEXT_MMSEGMENTATION))
+    return CONVNEXT["the authors'"](rename(state, _CONVNEXT_MMSEGMENTATION))
 
 
 _UPERNET_MMSEGMENTATION = (
@@ -227,7 +227,7 @@ UPERNET: dict[str, KeyMap] = {
             ("the authors'", "PVTv2", PVT_V2["the authors'"], ()),
             ("mmsegmentation", "Swin", _swin_from_mmsegmentation, _UPERNET_MMSEGMENTATION),
             ("mmsegmentation", "ConvNeXt", _convnext_from_mmsegmentation, _UPERNET_MMSEGMENTATION),
-            ("mmsegmentation", "ViT", partial(renamed, rules=_VIT_MMSEGMENTATION), _UPERNET_MMSEGMENTATION),
+            ("mmsegmentation", "ViT", partial(rename, rules=_VIT_MMSEGMENTATION), _UPERNET_MMSEGMENTATION),
             ("Hugging Face", "Swin", SWIN["Hugging Face"], _UPERNET_HUGGINGFACE),
             ("Hugging Face", "ConvNeXt", CONVNEXT["Hugging Face"], _UPERNET_HUGGINGFACE),
         )

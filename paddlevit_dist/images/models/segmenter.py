@@ -125,7 +125,7 @@ def fan_out(number: int) -> nn.initializer.Initializer:
     return nn.initializer.Normal(0.0, math.sqrt(2.0 / number))
 
 
-def resized(x: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
+def resize_maps(x: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
     """Maps (N, channels, height, width) at another (height, width): bilinear between the centres of positions. Under
     mixed precision Paddle interpolates in float32; the result has the dtype of what came in."""
     if list(x.shape[2:]) == list(size):

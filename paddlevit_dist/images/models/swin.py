@@ -24,7 +24,7 @@ Size = tuple[int, int]
 _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
 
 
-def padded_to_multiples(x, window: Size, grid: Size | None = None):
+def pad_to_multiples(x, window: Size, grid: Size | None = None):
     """(batch, height, width, channels) with zeros at the bottom and right, so that ``window`` divides each side.
 
     Args:
@@ -46,7 +46,7 @@ def split_into_windows(x, grid: Size, window: Size):
     """
     padded = (grid[0] + -grid[0] % window[0], grid[1] + -grid[1] % window[1])
     rows, columns, channels = padded[0] // window[0], padded[1] // window[1], x.shape[-1]
-    x = padded_to_multiples(x, window, grid)
+    x = pad_to_multiples(x, window, grid)
     x = x.reshape([-1, rows, window[0], columns, window[1], channels]).transpose([0, 1, 3, 2, 4, 5])
     return x.reshape([-1, window[0] * window[1], channels]), padded
 
@@ -121,9 +121,9 @@ class WindowAttention(MultiHeadAttention):
     def forward(self, x, mask: paddle.Tensor | None):
         """Attend in windows (batch * windows, tokens, dim), ``mask`` (windows, tokens, tokens) is added."""
         qkv = self.heads(self.qkv(x))
-        return self.dropout(self.proj(attend(self, qkv, before=functools.partial(self._biased, mask=mask))))
+        return self.dropout(self.proj(attend(self, qkv, before=functools.partial(self._add_bias, mask=mask))))
 
-    def _biased(self, attention, mask: paddle.Tensor | None):
+    def _add_bias(self, attention, mask: paddle.Tensor | None):
         tokens, heads = attention.shape[-1], self.num_heads
         attention = attention + self.position_bias().unsqueeze(0).astype(attention.dtype)
         if mask is not None:
@@ -185,7 +185,7 @@ class SwinBlock(nn.Layer):
         mask, (down, across) = self.attention_mask, self.shift
         if self.grid is None:
             # Padded, then shifted, as in the authors' networks for detection and segmentation; padding is not masked.
-            x = padded_to_multiples(x, self.window)
+            x = pad_to_multiples(x, self.window)
             grid = (x.shape[1], x.shape[2])
             mask = mask_on_device(grid, self.window, self.shift) if any(self.shift) else None
         if any(self.shift):

@@ -17,7 +17,7 @@ from ...runtime.autocast import as_dtype
 from ...runtime.errors import UserError
 from . import segmentation_names
 from .layers import Conv2D, LayerNorm
-from .segmenter import NormalisedConvolution, Segmenter, pixel_classifier, resized
+from .segmenter import NormalisedConvolution, Segmenter, pixel_classifier, resize_maps
 from .variants import UPERNET
 
 _POOLED = (1, 2, 3, 6)  # sides of the pooled maps
@@ -74,15 +74,15 @@ class UPerHead(nn.Layer):
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
         """Logits (N, classes, height, width) of maps (N, channels, height, width), at the size of the first."""
         last = maps[-1]
-        pooled = [resized(module(last), last.shape[2:]) for module in self.psp_modules]
+        pooled = [resize_maps(module(last), last.shape[2:]) for module in self.psp_modules]
         above = self.bottleneck(paddle.concat([last, *pooled], axis=1))
         levels = [above]
         for convolution, x in zip(reversed(self.lateral_convs), reversed(maps[:-1])):
-            above = convolution(x) + resized(above, x.shape[2:])
+            above = convolution(x) + resize_maps(above, x.shape[2:])
             levels.insert(0, above)
         size = maps[0].shape[2:]
-        levels = [resized(convolution(x), size) for convolution, x in zip(self.fpn_convs, levels)] + [
-            resized(levels[-1], size)
+        levels = [resize_maps(convolution(x), size) for convolution, x in zip(self.fpn_convs, levels)] + [
+            resize_maps(levels[-1], size)
         ]
         return self.conv_seg(self.dropout(self.fpn_bottleneck(paddle.concat(levels, axis=1))))
 

@@ -95,7 +95,7 @@ def segmentation_figures(
     hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
     palette = palette_of(samples.dataset, len(class_names))
 
-    def drawn(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
+    def draw(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
         found = predict(index)
         wrong = np.where((labels == IGNORED) | (found == labels), np.uint8(IGNORED), np.uint8(0))
         grey = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
@@ -106,7 +106,7 @@ def segmentation_figures(
     chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]
     note = "Those with the lowest mean IoU of their own classes: truth, prediction, and what is wrong in red."
     return [
-        *gallery_of(samples, chosen, drawn, note),
+        *gallery_of(samples, chosen, draw, note),
         *class_tables(confusion, class_names, "pixels", boundaries),
         sample_table("Images", "image", [samples.name(index) for index in indices], statistics, "pixels"),
     ]

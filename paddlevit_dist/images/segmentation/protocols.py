@@ -16,7 +16,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...runtime.transfers import to_device
-from ..models.segmenter import resized
+from ..models.segmenter import resize_maps
 from .data.segmentation_dataset import IGNORED
 from .transforms import Size, scaled_size
 
@@ -77,7 +77,7 @@ def starts(side: int, length: int, step: int) -> list[int]:
     return [max(min(place * step, side - length), 0) for place in range(number)]
 
 
-def covered(side: int, length: int, step: int) -> np.ndarray:
+def count_windows(side: int, length: int, step: int) -> np.ndarray:
     """How many windows cover each place along a side, float32 (side,); of a pixel it is the product of both sides'."""
     counts = np.zeros(side, np.float32)
     for start in starts(side, length, step):
@@ -90,7 +90,7 @@ def slid(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> It
     some at a time, as soon as no further window covers them. A window's logits become as large as the window first."""
     sides = tuple(image.shape[2:])
     tops, lefts = (starts(*axis) for axis in zip(sides, crop, stride))
-    of_rows, of_columns = (to_device(covered(*axis)) for axis in zip(sides, crop, stride))
+    of_rows, of_columns = (to_device(count_windows(*axis)) for axis in zip(sides, crop, stride))
     height, width = min(crop[0], sides[0]), min(crop[1], sides[1])
     total, done = None, 0  # (1, classes, height, all columns); rows of it that are complete
     for top, following in zip(tops, [*tops[1:], sides[0]]):
@@ -98,7 +98,7 @@ def slid(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> It
         for first in range(0, len(lefts), _WINDOWS_AT_ONCE):
             group = lefts[first : first + _WINDOWS_AT_ONCE]
             seen = paddle.concat([image[:, :, top : top + height, left : left + width] for left in group])
-            logits = upsampled(network(seen), (height, width))
+            logits = upsample(network(seen), (height, width))
             if total is None:
                 total = paddle.zeros([1, logits.shape[1], height, sides[1]])
             for left, own in zip(group, paddle.split(logits, len(group))):
@@ -113,7 +113,7 @@ def _views(network: Network, image: paddle.Tensor, protocol: Protocol) -> Iterat
         seen = image
         if scale != 1:
             height, width = (-(-side // protocol.divisor) * protocol.divisor for side in scaled_size(size, scale))
-            seen = upsampled(image, (height, width))
+            seen = upsample(image, (height, width))
         for is_mirrored in (False, True)[: 1 + protocol.flips]:
             one = seen.astype("float32").flip(axis=[3]) if is_mirrored else seen
             bands = [network(one)] if protocol.crop is None else slid(network, one, protocol.crop, protocol.stride)
@@ -121,10 +121,10 @@ def _views(network: Network, image: paddle.Tensor, protocol: Protocol) -> Iterat
             yield logits.flip(axis=[3]) if is_mirrored else logits, seen.shape[2:]
 
 
-def _resized(logits: paddle.Tensor, input_size: Size, size: Size, is_direct: bool) -> paddle.Tensor:
+def _resize(logits: paddle.Tensor, input_size: Size, size: Size, is_direct: bool) -> paddle.Tensor:
     for side in (size,) if is_direct else (input_size, size):
         if tuple(logits.shape[2:]) != tuple(side):
-            logits = upsampled(logits, side)
+            logits = upsample(logits, side)
     return logits
 
 
@@ -133,11 +133,11 @@ def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> 
     (logits, input_size), number = views[0], views[0][0].shape[1]
     step = max(1, _LARGEST_BYTES // (4 * max(math.prod(size), math.prod(input_size))))
     if len(views) > 1:
-        best = sum(F.softmax(_resized(*view, size, is_direct), axis=1) for view in views).argmax(axis=1)
+        best = sum(F.softmax(_resize(*view, size, is_direct), axis=1) for view in views).argmax(axis=1)
     else:
         best = most = None
         for first in range(0, number, step):
-            some = _resized(logits[:, first : first + step], input_size, size, is_direct)
+            some = _resize(logits[:, first : first + step], input_size, size, is_direct)
             place = some.argmax(axis=1) + first
             if step < number:
                 value = some.max(axis=1)
@@ -148,7 +148,7 @@ def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> 
     return paddle.maximum(best[0], IGNORED * (1 - is_finite.astype(best.dtype))).astype("uint8")
 
 
-def upsampled(logits: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
+def upsample(logits: paddle.Tensor, size: Sequence[int]) -> paddle.Tensor:
     """float32 (N, classes, *size): bilinear between the centres of pixels. It is made float32 before it becomes large:
     one large tensor, and not two."""
-    return resized(logits.astype("float32"), size)
+    return resize_maps(logits.astype("float32"), size)

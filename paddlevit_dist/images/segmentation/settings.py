@@ -123,7 +123,7 @@ def _check(given: ConfigView[SegmentationSettings]) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView[SegmentationSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[SegmentationSettings]) -> Iterator[Unused]:
     if given.values.SEGMENTATION.OHEM_THRESHOLD is None:
         yield Unused(("SEGMENTATION.OHEM_KEPT",), "SEGMENTATION.OHEM_THRESHOLD", "all pixels count: {}")
     elif given.values.SEGMENTATION.OHEM_KEPT >= math.prod(given.values.DATA.CROP_SIZE):
@@ -148,5 +148,5 @@ TABLE = Table(
     training=(*_OF_LOSSES, *(row.name for row in _KEYS if row.meaning.startswith("training:"))),
     complete=_complete,
     check=_check,
-    unused=_unused,
+    unused=_find_unused,
 )

@@ -26,14 +26,14 @@ from ...tasks.sample_checks import BadSample, require_labels
 from ...tasks.task import EvaluationStep, ExportParts, Labelled, Records, Step, Term
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
-from ..data.image_samples import opened
+from ..data.image_samples import open_dataset
 from ..data.inputs import IMAGES, AnnotatedImages
 from ..drawing import in_cell, overlaid, palette_of, with_legend
 from ..models.segmenter import Segmenter
-from ..transforms.described import described_input, drawn_image, normalised
+from ..transforms.described import describe_input, draw_image, normalise
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, look_at_labels
 from .metrics import SegmentationMetrics, segmentation_figures
-from .protocols import Protocol, class_map, upsampled
+from .protocols import Protocol, class_map, upsample
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, images_of
 from .settings import SegmentationSettings
 from .transforms import EvaluationTransform, Size, evaluation_transform, training_transform
@@ -80,7 +80,7 @@ class ImageSegmentation(BackboneTask):
 
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentationSamples:
         data, is_training = self.config.DATA, self.trains_on(split)
-        dataset, notices = opened(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
+        dataset, notices = open_dataset(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
         if not len(dataset):
             raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
         if self._inspection is not None:
@@ -175,7 +175,7 @@ class ImageSegmentation(BackboneTask):
         with autocast.off():
             keys, logits = self.config.SEGMENTATION, main.astype("float32")
             if keys.OHEM_THRESHOLD is not None or keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
-                logits = upsampled(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
+                logits = upsample(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
             terms = {"loss": self._cross_entropy(logits, labels, keys.OHEM_THRESHOLD)}
             rows = logits.flatten(2), labels.flatten(1), IGNORED  # (N, classes, pixels), (N, pixels)
             if keys.DICE_WEIGHT:
@@ -262,7 +262,7 @@ class ImageSegmentation(BackboneTask):
             return []
 
         def predict(index: int) -> np.ndarray:
-            return self.predicted_again(samples, index, model)
+            return self.predict_again(samples, index, model)
 
         return segmentation_figures(samples, records, self.class_names, predict)
 
@@ -306,12 +306,12 @@ class ImageSegmentation(BackboneTask):
         data, size = self.config.DATA, self.crop
         resize = "as 'evaluated' says; then windows of the input's size, or all of it where it has this size"
         about = {
-            **described_input(data, self.turns, resize, f"bilinear of {data.RESIZE}"),
+            **describe_input(data, self.turns, resize, f"bilinear of {data.RESIZE}"),
             "output": _OUTPUT,
             "evaluated": self.protocol_line(),
         }
-        image = drawn_image(*size)
-        example = {"picture": image, "input": normalised(image, data)}
+        image = draw_image(*size)
+        example = {"picture": image, "input": normalise(image, data)}
         shape = (self.num_classes, None, None)
         return ExportParts(3, about, size, example=example, output_name="logits", output_shape=shape)
 
@@ -351,10 +351,10 @@ class MaskWriter(PredictionWriter):
         mask.putpalette(self.palette.tobytes())
         with atomic_file(self.folder / name) as file:
             mask.save(file, "PNG")
-        drawn = self._images.write(index, lambda image: self._drawn(image, prediction))
+        drawn = self._images.write(index, lambda image: self._draw(image, prediction))
         return {"mask": name} if drawn is None else {"mask": name, "picture": drawn}
 
-    def _drawn(self, image: Image.Image, prediction: np.ndarray) -> Image.Image:
+    def _draw(self, image: Image.Image, prediction: np.ndarray) -> Image.Image:
         found = np.unique(prediction).tolist()
         entries = [(self.class_names[number], tuple(self.palette[number].tolist())) for number in found]
         return with_legend(overlaid(np.asarray(image), prediction, self.palette), entries)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from ...registry import resolve
 from ...tasks.sample_checks import BadSample
-from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resized, scaled_size
+from ..transforms.resizing import PILLOW, Size, fitted_scale, nearest, resize_image, scaled_size
 from .data.segmentation_dataset import IGNORED
 from .settings import Data
 
@@ -36,7 +36,7 @@ class EvaluationTransform:
         """The network's view of an image, uint8 (3, height, width)."""
         for size in self.sizes((original.height, original.width)):
             if size != (original.height, original.width):
-                original = Image.fromarray(resized(original, size, self.how))
+                original = Image.fromarray(resize_image(original, size, self.how))
         return np.ascontiguousarray(np.asarray(original).transpose(2, 0, 1))
 
     def sizes(self, size: Size) -> tuple[Size, Size]:
@@ -83,8 +83,8 @@ class TrainingTransform:
         size = scaled_size(stored, scale)
         rows, columns = nearest(stored, size)
         top, left, height, width = part = self._choose(labels, rows, columns, generator)
-        labels = _taken(labels, rows[top : top + height], columns[left : left + width])
-        pixels = resized(original, size, self.how, part)  # of the resized image only what is kept
+        labels = _take(labels, rows[top : top + height], columns[left : left + width])
+        pixels = resize_image(original, size, self.how, part)  # of the resized image only what is kept
         if generator.random() < self.flip_probability:
             pixels, labels = pixels[:, ::-1], labels[:, ::-1]
         if self.is_photometric:
@@ -108,14 +108,14 @@ class TrainingTransform:
             top = int(generator.integers(0, len(rows) - height, endpoint=True))
             left = int(generator.integers(0, len(columns) - width, endpoint=True))
             if attempt < tries:
-                seen = _taken(labels, rows[top : top + height], columns[left : left + width])
+                seen = _take(labels, rows[top : top + height], columns[left : left + width])
                 counts = np.bincount(seen.ravel(), minlength=IGNORED + 1)[:IGNORED]
                 if np.count_nonzero(counts) > 1 and counts.max() < self.largest_share * counts.sum():
                     break
         return top, left, height, width
 
 
-def _taken(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _take(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """The labels where chosen rows and columns cross, whole rows at once."""
     return labels.take(rows, axis=0).take(columns, axis=1)
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ..settings import Data
 
 
-def described_input(data: "Data", turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
+def describe_input(data: "Data", turned: bool, resize: Any, interpolation: str) -> dict[str, Any]:
     """What ``ExportParts.about`` says of the input of a network that takes normalised RGB images.
 
     Args:
@@ -26,7 +26,7 @@ def described_input(data: "Data", turned: bool, resize: Any, interpolation: str)
     return {"mean": mean, "standard_deviation": deviation, "preprocessing": steps}
 
 
-def drawn_image(height: int, width: int) -> np.ndarray:
+def draw_image(height: int, width: int) -> np.ndarray:
     """An image for an example, uint8 (height, width, 3): two gradients and a disc."""
     rows, columns = np.mgrid[:height, :width]
     is_inside = (rows - height // 2) ** 2 + (columns - width // 2) ** 2 < (min(height, width) // 3) ** 2
@@ -34,7 +34,7 @@ def drawn_image(height: int, width: int) -> np.ndarray:
     return np.stack(planes, axis=-1).astype(np.uint8)
 
 
-def normalised(pixels: np.ndarray, data: "Data") -> np.ndarray:
+def normalise(pixels: np.ndarray, data: "Data") -> np.ndarray:
     """The input that pixels (height, width, 3), levels 0 to 255, become: float32 (1, 3, height, width)."""
     centre, spread = (np.asarray(values, np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     return ((pixels.astype(np.float32) / 255 - centre) / spread).transpose(2, 0, 1)[None].astype(np.float32)

@@ -37,7 +37,7 @@ def scaled_size(size: Size, scale: float) -> Size:
     return max(int(size[0] * scale + 0.5), 1), max(int(size[1] * scale + 0.5), 1)
 
 
-def resized(image: Image.Image, size: Size, how: str, part: tuple[int, int, int, int] | None = None) -> np.ndarray:
+def resize_image(image: Image.Image, size: Size, how: str, part: tuple[int, int, int, int] | None = None) -> np.ndarray:
     """An image at another size, uint8 (height, width, 3).
 
     Args:

@@ -124,7 +124,7 @@ class Affine:
         matrix = self.matrix(generator)
         scene = with_turned_normals(scene, matrix)
         if not self.centred:
-            return scene._replace(xyz=mapped(scene.xyz.astype(np.float64), matrix).astype(np.float32))
+            return scene._replace(xyz=apply_matrix(scene.xyz.astype(np.float64), matrix).astype(np.float32))
         middle = _middle(scene.xyz)
         return scene._replace(xyz=(scene.xyz - middle) @ matrix.astype(np.float32) + middle)
 
@@ -135,7 +135,7 @@ def with_turned_normals(scene: Any, matrix: np.ndarray) -> Any:
     if NORMAL not in scene.channels:
         return scene
     normal = scene.channels[NORMAL]
-    turned = mapped(normal.astype(np.float64), np.linalg.inv(matrix).T)
+    turned = apply_matrix(normal.astype(np.float64), np.linalg.inv(matrix).T)
     lengths = [np.sqrt((vectors**2).sum(axis=1, keepdims=True)) for vectors in (normal, turned)]
     turned *= lengths[0] / np.maximum(lengths[1], np.finfo(np.float64).tiny)
     return scene._replace(channels={**scene.channels, NORMAL: turned.astype(np.float32)})
@@ -156,7 +156,7 @@ def to_metres(unit_m: float) -> tuple[Step, ...]:
     return () if unit_m == 1.0 else (ToMetres(unit_m),)
 
 
-def mapped(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+def apply_matrix(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """``xyz @ matrix`` for (N, 3) and (3, 3), without BLAS: in a loader process its threads would wait for one another
     longer than this takes."""
     x, y, z = xyz.T

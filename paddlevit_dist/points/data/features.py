@@ -15,12 +15,12 @@ _OF_ALL_SCENES = {COLOURS: 3, "xyz": 3, "height": 1, "ones": 1}
 
 def channels_of(names: Sequence[str]) -> tuple[str, ...]:
     """The channels of a scene that these features show."""
-    return tuple(_divided(name)[0] for name in names if name not in _OF_ALL_SCENES)
+    return tuple(_split_divisor(name)[0] for name in names if name not in _OF_ALL_SCENES)
 
 
 def feature_channels(names: Sequence[str]) -> int:
     """Number of columns of ``point_features``."""
-    return sum(_OF_ALL_SCENES.get(name) or channel_width(_divided(name)[0]) for name in names)
+    return sum(_OF_ALL_SCENES.get(name) or channel_width(_split_divisor(name)[0]) for name in names)
 
 
 def require_channels(names: Sequence[str], channels: Sequence[str], whose: str) -> None:
@@ -67,12 +67,12 @@ def point_features(
         elif name == "ones":
             columns.append(np.ones((len(scene.xyz[points]), 1), np.float32))
         else:
-            channel, divisor = _divided(name)
+            channel, divisor = _split_divisor(name)
             columns.append(scene.channels[channel][points] / np.float32(divisor))
     return np.concatenate(columns, axis=1).astype(np.float32, copy=False)
 
 
-def _divided(name: str) -> tuple[str, float]:
+def _split_divisor(name: str) -> tuple[str, float]:
     """The name of a feature, and the number that it is divided by."""
     channel, _, divisor = name.partition("/")
     return channel, float(divisor or 1)

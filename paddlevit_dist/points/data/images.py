@@ -27,7 +27,7 @@ def palette_of(class_names: Sequence[str]) -> np.ndarray:
     return class_colours(len(class_names))
 
 
-def coloured(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
+def colour(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
     """uint8 (P, 3): the palette's colour of each label (P,), ``UNLABELLED`` where it is negative."""
     return np.concatenate([palette, [UNLABELLED]]).astype(np.uint8)[np.where(labels < 0, len(palette), labels)]
 
@@ -38,7 +38,7 @@ def draw_classes(
     """Image by ``draw`` of points (P, 3) in the colours of their classes (P,), negative for none. Points of walls,
     floors and ceilings are behind all others."""
     room = [number for number, name in enumerate(class_names) if name.lower() in _ROOM]
-    return draw(xyz, coloured(classes, palette_of(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
+    return draw(xyz, colour(classes, palette_of(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
 
 
 def legend_of(classes: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Colour]]:

@@ -242,10 +242,12 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
         raise Damaged(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
     if rows.shape[1] != len(plain):
         raise Damaged(f"its vertices have {rows.shape[1]} numbers each, its header says {len(plain)}")
-    return {item.name: typed(rows[:, column], item.name, item.dtype) for column, item in enumerate(plain)}, position
+    return {
+        item.name: parse_typed(rows[:, column], item.name, item.dtype) for column, item in enumerate(plain)
+    }, position
 
 
-def typed(values: np.ndarray, name: str, dtype: str) -> np.ndarray:
+def parse_typed(values: np.ndarray, name: str, dtype: str) -> np.ndarray:
     """The numbers of a text in the type that its header names, such as "f4", or float64 if they have more digits than
     a float, as some programs write coordinates far from the origin.
 

@@ -207,14 +207,14 @@ def make_room(index: int, seed: tuple[int, ...], spacing_m: float, name: str) ->
     first = len(things)  # of the furniture
     for wanted_name in ["door", *wanted.split(), None, None]:
         own = None if wanted_name is None else wanted_name.replace("_", " ")
-        placed = _placed(_CLUTTER if own is None else FURNITURE[own], size, things[first:], generator)
+        placed = _place(_CLUTTER if own is None else FURNITURE[own], size, things[first:], generator)
         if placed is not None and generator.random() < _PRESENT:
             names.append(own)
             things.append(placed)
     boxes = np.concatenate(things)  # (boxes, 2, 3)
     owner = np.repeat(np.arange(len(things)), [len(thing) for thing in things])  # (boxes,)
-    xyz, box, axis = _scattered(boxes, spacing_m, generator)
-    seen = _seen(xyz, owner[box] < first, things[first:], size, generator)
+    xyz, box, axis = _scatter(boxes, spacing_m, generator)
+    seen = _find_seen(xyz, owner[box] < first, things[first:], size, generator)
     xyz, box, axis = xyz[seen], box[seen], axis[seen]
     rgb = _colors(owner, box, axis, generator)
     xyz += generator.normal(0.0, _NOISE_M, xyz.shape)
@@ -233,7 +233,7 @@ def _structure(size: np.ndarray) -> list[np.ndarray]:
     return [np.array([pair], float) for pair in (*corners, ((0, y, 0), (x, y, z)), ((0, 0, 0), (0, y, z)))]
 
 
-def _placed(
+def _place(
     furniture: Furniture, size: np.ndarray, others: list[np.ndarray], generator: np.random.Generator
 ) -> np.ndarray | None:
     """Boxes of a thing where there is room for it, low and high corners float64 (boxes, 2, 3), or None."""
@@ -250,19 +250,19 @@ def _placed(
         else:
             along = share[0] * size[turns % 2]
             foot = np.array([(along, 0.02), (size[0] - 0.02, along), (along, size[1] - 0.02), (0.02, along)][turns])
-        thing = _turned(parts, turns) + [*foot, 0.0]
+        thing = _turn(parts, turns) + [*foot, 0.0]
         low, high = _extent(thing)
         if (low[:2] < 0).any() or (high > size).any():
             continue
         front = 0.0 if furniture.is_free or furniture.lowest[1] else _FRONT_M
-        taken = _extent(_turned(np.array([parts.min(axis=(0, 1)), parts.max(axis=(0, 1)) + [0, front, 0]]), turns))
+        taken = _extent(_turn(np.array([parts.min(axis=(0, 1)), parts.max(axis=(0, 1)) + [0, front, 0]]), turns))
         low, high = taken[0] + [*foot, 0.0] - _GAP_M, taken[1] + [*foot, 0.0] + _GAP_M
         if not any((low < other[1]).all() and (other[0] < high).all() for other in around):
             return thing
     return None
 
 
-def _turned(boxes: np.ndarray, turns: int) -> np.ndarray:
+def _turn(boxes: np.ndarray, turns: int) -> np.ndarray:
     """Boxes (..., 2, 3) after quarter turns about z, from x towards y."""
     for _ in range(turns):
         boxes = np.stack([-boxes[..., 1], boxes[..., 0], boxes[..., 2]], axis=-1)
@@ -275,7 +275,7 @@ def _extent(boxes: np.ndarray) -> np.ndarray:
     return np.stack([corners.min(axis=0), corners.max(axis=0)])
 
 
-def _scattered(
+def _scatter(
     boxes: np.ndarray, spacing_m: float, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points on the faces, each at a random place in a cell of a grid: xyz float64 (points, 3), and of each point its
@@ -305,7 +305,7 @@ def _scattered(
     return xyz, box, axis
 
 
-def _seen(
+def _find_seen(
     xyz: np.ndarray,
     is_structure: np.ndarray,
     things: list[np.ndarray],
@@ -328,7 +328,7 @@ def _colors(owner: np.ndarray, box: np.ndarray, axis: np.ndarray, generator: np.
 
     Args:
         owner: (boxes,), the thing that each box belongs to.
-        box, axis: (points,), as of ``_scattered``.
+        box, axis: (points,), as of ``_scatter``.
     """
     draws = generator.random((int(owner[-1]) + 1, 3))
     main = np.array([colorsys.hsv_to_rgb(hue, 0.7 * grey**2, 0.15 + 0.8 * value) for hue, grey, value in draws])

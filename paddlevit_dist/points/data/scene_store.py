@@ -81,7 +81,7 @@ class SceneHeader(NamedTuple):
         """Length of the whole file."""
         per_point = 12 + 3 + (2 + self.label_bytes if self.label_bytes else 0)
         per_point += 4 * sum(map(channel_width, self.channels))
-        return HEADER_BYTES + len(_packed_names(self.channels)) + self.num_points * per_point
+        return HEADER_BYTES + len(_pack_names(self.channels)) + self.num_points * per_point
 
     @property
     def extent(self) -> float:
@@ -119,7 +119,7 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
     """
     _check(path, scene)
     header = header_of(scene, labelled, key)
-    names = _packed_names(header.channels)
+    names = _pack_names(header.channels)
     arrays = [np.ascontiguousarray(scene.xyz, "<f4")]
     arrays += [np.ascontiguousarray(scene.channels[name], "<f4") for name in header.channels]
     if labelled:
@@ -130,7 +130,7 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
         checksum = zlib.crc32(memoryview(array).cast("B"), checksum)
     header = header._replace(checksum=checksum)
     with atomic_file(path) as out:
-        out.write(_packed(header) + names)
+        out.write(_pack(header) + names)
         for array in arrays:
             out.write(memoryview(array).cast("B"))
     return header
@@ -165,7 +165,7 @@ def read_header(path: str | Path) -> SceneHeader:
     try:
         with open_regular(path, "rb") as stream:
             start = stream.read(HEADER_BYTES + _LENGTH.size + _MOST_NAMES)
-            return _parsed(start, os.fstat(stream.fileno()).st_size, str(path))
+            return _parse(start, os.fstat(stream.fileno()).st_size, str(path))
     except (OSError, ValueError) as error:  # ValueError: a null character in its name
         raise _unreadable(path, error) from error
 
@@ -187,11 +187,11 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
         raise _unreadable(path, error) from error
     except ValueError:  # an empty file cannot be mapped
         content = b""
-    header = _parsed(bytes(content[: HEADER_BYTES + _LENGTH.size + _MOST_NAMES]), len(content), str(path))
+    header = _parse(bytes(content[: HEADER_BYTES + _LENGTH.size + _MOST_NAMES]), len(content), str(path))
     with memoryview(content) as view:
         if verify and zlib.crc32(view[HEADER_BYTES:]) != header.checksum:
             raise UserError(f"scene {path} is damaged: its points do not have their checksum; {_REMEDY}")
-    number, position = header.num_points, HEADER_BYTES + len(_packed_names(header.channels))
+    number, position = header.num_points, HEADER_BYTES + len(_pack_names(header.channels))
     xyz = np.frombuffer(content, "<f4", 3 * number, position).reshape(number, 3)
     position += 12 * number
     channels = {}
@@ -232,7 +232,7 @@ def _check(path: Path, scene: Scene) -> None:
                 f"scene {path.stem}: point {row} has no finite number as {name}; repair it, or leave {name} out of "
                 "--channels"
             )
-    if len(_packed_names(tuple(scene.channels))) > _MOST_NAMES:
+    if len(_pack_names(tuple(scene.channels))) > _MOST_NAMES:
         raise UserError(f"scene {path.stem} has {len(scene.channels):,} channels; choose fewer with --channels")
     for kind, labels in (("class", scene.semantic), ("instance", scene.instance)):
         wrong = (labels > np.iinfo(np.int16).max) | ((labels < 0) & (labels != IGNORED))
@@ -244,7 +244,7 @@ def _check(path: Path, scene: Scene) -> None:
             )
 
 
-def _packed_names(channels: tuple[str, ...]) -> bytes:
+def _pack_names(channels: tuple[str, ...]) -> bytes:
     """What stands between header and points, nothing without channels."""
     if not channels:
         return b""
@@ -261,7 +261,7 @@ def _names_in(content: bytes, path: str) -> tuple[str, ...]:
     return tuple(names.decode("utf-8", "surrogateescape").split("\n")[:-1])
 
 
-def _packed(header: SceneHeader) -> bytes:
+def _pack(header: SceneHeader) -> bytes:
     counts = header[:6]  # in the order of the file
     places = *header.low, *header.high, *header.offset
     version = VERSION_WITH_CHANNELS if header.channels else VERSION
@@ -270,7 +270,7 @@ def _packed(header: SceneHeader) -> bytes:
     return padded + _CHECKSUM.pack(zlib.crc32(padded))
 
 
-def _parsed(content: bytes, file_bytes: int, path: str) -> SceneHeader:
+def _parse(content: bytes, file_bytes: int, path: str) -> SceneHeader:
     if content[: len(MAGIC)] != MAGIC[: len(content)] or not content:
         raise UserError(f"scene {path} is not a prepared scene; {_REMEDY}")
     if len(content) < HEADER_BYTES:

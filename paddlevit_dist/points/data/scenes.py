@@ -66,7 +66,7 @@ class Scenes(SceneDataset):
         self.split = split
         class_names = self._class_names()
         names = self._names(split)
-        headers = self._checked_headers(names, len(class_names))
+        headers = self._check_headers(names, len(class_names))
         #: for the whole store, so that all its splits agree: CENTRED if all its scenes are
         self.coordinates = CENTRED if store_is_centred(self.root) else AS_GIVEN
         without = [name for name, header in zip(names, headers) if not header.num_labelled]
@@ -173,7 +173,7 @@ class Scenes(SceneDataset):
             cache_folder, f"scenes-{self.split}", key.digest(), lambda: [make_batch(encoded, 0)], list(class_names)
         )
 
-    def _checked_headers(self, names: list[str], num_classes: int) -> list[SceneHeader]:
+    def _check_headers(self, names: list[str], num_classes: int) -> list[SceneHeader]:
         """Read all headers, so that an incomplete store is reported now and not after an hour."""
         headers = []
         for name in names:

@@ -108,11 +108,11 @@ def sparse_collate(
     for scene, (end, voxels) in enumerate(zip(ends, coords)):
         batch[end - len(voxels) : end, 0] = scene
         batch[end - len(voxels) : end, 1:] = discretize(voxels)
-    joined = [_joined(parts) for parts in (feats, labels) if parts is not None]
+    joined = [_join(parts) for parts in (feats, labels) if parts is not None]
     return (batch, *joined) if joined else batch
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _join(parts: Sequence[Any]) -> Any:
     if all(isinstance(part, (np.ndarray, list, tuple)) for part in parts):
         return np.concatenate(parts)
     import paddle  # whose tensors these are; loader processes, which have arrays, do without
@@ -127,7 +127,7 @@ def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | n
         UserError: as ``sparse_quantize``.
     """
     if size is not None:
-        size = _checked_size(size, coordinates.shape[1])
+        size = _check_size(size, coordinates.shape[1])
         kind = coordinates.dtype if coordinates.dtype.kind == "f" else np.float64
         with np.errstate(over="ignore"):  # what overflows is refused below
             coordinates = coordinates / size.astype(kind)
@@ -246,7 +246,7 @@ def _check_shapes(coordinates: np.ndarray, features: Any, labels: Any) -> None:
             raise ValueError(f"labels are {np.asarray(labels).dtype}, expected integers")
 
 
-def _checked_size(size: Any, dimensions: int) -> np.ndarray:
+def _check_size(size: Any, dimensions: int) -> np.ndarray:
     sizes = np.asarray(size, np.float64)
     if sizes.ndim and sizes.shape != (dimensions,):
         raise ValueError(f"quantization_size has shape {sizes.shape}, expected one number or {dimensions}")

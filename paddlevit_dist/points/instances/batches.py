@@ -26,12 +26,12 @@ def instance_fields(samples: Sequence[InstanceSample]) -> dict[str, np.ndarray]:
     """
     return {
         "xyz": np.concatenate([sample.scene.xyz for sample in samples]),
-        "instance_labels": _shifted_instances(samples),
+        "instance_labels": _shift_instances(samples),
         "instance_centres": np.concatenate([sample.table.of_points(sample.scene.instance, 3) for sample in samples]),
     }
 
 
-def _shifted_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
+def _shift_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
     """Instances numbered over all scenes, int32 (N,)."""
     parts: list[np.ndarray] = []
     before = 0
@@ -128,7 +128,7 @@ def collate_scenes(samples: Sequence[InstanceSample]) -> dict[str, Any]:
         "locs_float": np.concatenate([scene.xyz for scene in scenes]),
         "feats": np.concatenate([scene.rgb for scene in scenes]),
         "labels": np.concatenate([scene.semantic for scene in scenes]).astype(np.int64),
-        "instance_labels": _shifted_instances(samples).astype(np.int64),
+        "instance_labels": _shift_instances(samples).astype(np.int64),
         "instance_info": np.concatenate([sample.table.of_points(sample.scene.instance) for sample in samples]),
         "instance_pointnum": np.concatenate([sample.table.sizes for sample in samples]),
         "id": [scene.name for scene in scenes],

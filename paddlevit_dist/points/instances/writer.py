@@ -8,7 +8,7 @@ import numpy as np
 
 from ...runtime.files import atomic_file
 from ...tasks.figures import Table
-from ..data.images import UNLABELLED, WIDTH_PX, Colour, class_colours, coloured, draw, sheet, write_png
+from ..data.images import UNLABELLED, WIDTH_PX, Colour, class_colours, colour, draw, sheet, write_png
 from ..data.ply import write_coloured_ply
 from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter
@@ -48,7 +48,7 @@ class InstanceWriter(SceneWriter):
         name, xyz, predictions = scene.name, scene.xyz, prediction[1]
         self._write_masks(scene, predictions)
         names = [f"{name}.txt"]
-        drawn = coloured_instances(true, predictions, len(xyz))
+        drawn = colour_instances(true, predictions, len(xyz))
         views = []
         for kind, labels, shown in zip(("truth", "prediction"), (drawn.truth, drawn.predicted), drawn.colours):
             if kind == "truth" and true is None:
@@ -111,35 +111,35 @@ def instance_of_points(predictions: list[Prediction], num_points: int) -> np.nda
     return instance
 
 
-def coloured_instances(
+def colour_instances(
     true_instance: np.ndarray | None, predictions: list[Prediction], num_points: int
 ) -> ColouredInstances:
     """Colours of a scene's instances; its true ones are integers (P,), negative for none, or None if unknown."""
     predicted = instance_of_points(predictions, num_points)
-    truth = np.full(num_points, IGNORED, np.int64) if true_instance is None else _numbered(true_instance)
+    truth = np.full(num_points, IGNORED, np.int64) if true_instance is None else _renumber(true_instance)
     num_true = int(truth.max(initial=-1)) + 1
     colours = class_colours(num_true + len(predictions))
-    same = [_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
+    same = [_find_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
     palette = colours[np.array(same, np.int64)]
     return ColouredInstances(
-        truth, predicted, colours[:num_true], palette, (coloured(truth, colours), coloured(predicted, palette))
+        truth, predicted, colours[:num_true], palette, (colour(truth, colours), colour(predicted, palette))
     )
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
     """Image by ``draw`` of points (P, 3) with a colour for each instance (P,), grey for none."""
-    numbers = _numbered(instance)
+    numbers = _renumber(instance)
     palette = class_colours(int(numbers.max(initial=-1)) + 1)
-    return draw(xyz, coloured(numbers, palette), numbers >= 0, width_px)
+    return draw(xyz, colour(numbers, palette), numbers >= 0, width_px)
 
 
-def _numbered(instance: np.ndarray) -> np.ndarray:
+def _renumber(instance: np.ndarray) -> np.ndarray:
     """The same instances renumbered from 0, -100 for none; int64 (P,)."""
     occurring = np.unique(instance[instance >= 0])
     return np.where(instance >= 0, np.searchsorted(occurring, instance), IGNORED)
 
 
-def _most_overlapped(truth: np.ndarray, points: np.ndarray, otherwise: int) -> int:
+def _find_most_overlapped(truth: np.ndarray, points: np.ndarray, otherwise: int) -> int:
     """The true instance that most of the points belong to; ``otherwise`` if none of them do."""
     own = truth[points]
     own = own[own >= 0]
@@ -179,7 +179,7 @@ def _legend(predictions: list[Prediction], palette: np.ndarray, class_names: Seq
 
 def instance_layers(scene: Scene, predictions: list[Prediction], class_names: Sequence[str]) -> Layers:
     """Layers of a scene with their legends: true and predicted instances, those that overlap most in one colour."""
-    drawn = coloured_instances(scene.instance, predictions, len(scene.xyz))
+    drawn = colour_instances(scene.instance, predictions, len(scene.xyz))
     first = [int(np.flatnonzero(drawn.truth == number)[0]) for number in range(len(drawn.true_palette))]
     true_legend = [
         (class_names[label] if label >= 0 else "no class", tuple(colour))

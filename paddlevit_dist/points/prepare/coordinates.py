@@ -29,7 +29,7 @@ class Placed(NamedTuple):
     offset: tuple[float, float, float]
 
 
-def centred(path: str, xyz: np.ndarray) -> Placed:
+def centre(path: str, xyz: np.ndarray) -> Placed:
     """Points around their mean, computed and subtracted in float64.
 
     Args:
@@ -44,7 +44,7 @@ def centred(path: str, xyz: np.ndarray) -> Placed:
     return placed._replace(offset=tuple(float(length) for length in first + placed.offset))
 
 
-def centred_as_the_original(path: str, xyz: np.ndarray) -> Placed:
+def centre_as_the_original(path: str, xyz: np.ndarray) -> Placed:
     """Points around their mean, both in the precision of the file, summed sequentially as in PointGroup's preparation:
     the mean of float32 coordinates is up to a millimetre off, and so are the positions that its networks have learned.
 
@@ -56,7 +56,7 @@ def centred_as_the_original(path: str, xyz: np.ndarray) -> Placed:
 def as_given(path: str, xyz: np.ndarray) -> Placed:
     """Points unchanged, or centred if float32 would lose a millimetre."""
     if np.abs(xyz).max() >= _FAR_M:
-        return centred(path, xyz)
+        return centre(path, xyz)
     return Placed(xyz.astype(np.float32), (0.0, 0.0, 0.0))
 
 

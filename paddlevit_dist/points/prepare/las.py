@@ -29,7 +29,7 @@ def read_las(path: str) -> dict[str, np.ndarray]:
     Raises:
         UserError: laspy is not installed, or the file cannot be read.
     """
-    with _opened(path) as reader:
+    with _open(path) as reader:
         names = [name for name in reader.header.point_format.dimension_names if name not in _COORDINATES]
         columns: dict[str, np.ndarray] = {}
         start, number = 0, reader.header.point_count
@@ -64,7 +64,7 @@ def write_classified(source: str, target: Path, classes: np.ndarray, instances: 
         UserError: the file has one of the extra fields, in a type that cannot hold them.
     """
     laspy = _library(source)
-    with _opened(source) as reader:
+    with _open(source) as reader:
         header = copy.deepcopy(reader.header)
         fits = int(classes.max(initial=0)) <= (255 if header.point_format.id >= 6 else 31)
         fields = {"classification" if fits else PREDICTED: classes.astype(np.uint16)}
@@ -93,7 +93,7 @@ def write_classified(source: str, target: Path, classes: np.ndarray, instances: 
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[Any]:
+def _open(path: str) -> Iterator[Any]:
     laspy = _library(path)
     try:
         require_regular(path)

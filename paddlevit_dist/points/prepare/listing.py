@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import counted_by_suffix
+from ...runtime.files import count_by_suffix
 from ..data.scene import CENTRED, IGNORED, Scene
 from ..data.scene_store import SPLITS, read_lines
 from .channels import WITHOUT, channels_in
-from .coordinates import Placed, as_given, centred, coarse_steps
+from .coordinates import Placed, as_given, centre, coarse_steps
 
 _LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
 VAL_EVERY = 5  # without lists or folders every fifth scene is held out
@@ -119,7 +119,7 @@ class SceneReader:
                     )
         if not found:
             what = self.example or f"file that ends in {' or '.join(self.ends)}"
-            instead = f", but {counted_by_suffix(self.others)}" if self.others else ""
+            instead = f", but {count_by_suffix(self.others)}" if self.others else ""
             raise UserError(f"{root} holds no {what}{instead}; give the folder that holds the scenes")
         return found
 
@@ -176,7 +176,7 @@ class SceneReader:
 
     def placed(self, path: str, xyz: np.ndarray) -> Placed:
         """Points (points, 3) where scenes of this kind are."""
-        return (centred if self.coordinates == CENTRED else as_given)(path, xyz)
+        return (centre if self.coordinates == CENTRED else as_given)(path, xyz)
 
     def scene_of(
         self,
@@ -235,7 +235,7 @@ def split_scenes(
         candidates = {split: os.path.join(root, list_name.format(split)) for split in SPLITS}
         files = {split: path for split, path in candidates.items() if os.path.exists(path)}
     if files:
-        return {split: _listed(path, found, root) for split, path in files.items()}
+        return {split: _list(path, found, root) for split, path in files.items()}
     by_folder: dict[str, list[str]] = {}
     for name, path in found.items():
         parts = Path(os.path.relpath(path, root)).parts[:-1]
@@ -261,7 +261,7 @@ def hold_out(found: dict[str, str]) -> dict[str, list[str]]:
     return {"train": [name for name in names if name not in set(val)], "val": val}
 
 
-def _listed(path: str, found: dict[str, str], root: str) -> list[str]:
+def _list(path: str, found: dict[str, str], root: str) -> list[str]:
     names = read_lines(path)
     if names is None:
         raise UserError(f"list {path} does not exist; expected a file with one scene name per line")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...runtime.compiled import compiled
 from ...runtime.files import content_of
-from ..data.ply import Damaged, told_if_damaged, typed
+from ..data.ply import Damaged, parse_typed, told_if_damaged
 
 _LONGEST_HEADER, _MOST_VALUES = 1 << 16, 1 << 16
 _COLOURS = ("rgb", "rgba")  # three bytes in a number of four
@@ -29,7 +29,7 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
     content = content_of(path)
     with told_if_damaged(path, "PCD"):
         names, row, points, kind, end = _header(content)
-        values = {"ascii": _ascii, "binary": _binary, "binary_compressed": _compressed}[kind](
+        values = {"ascii": _ascii, "binary": _binary, "binary_compressed": _read_compressed}[kind](
             content[end:], row, points
         )
         columns: dict[str, np.ndarray] = {}
@@ -41,7 +41,7 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
             elif name != "_":
                 for number, column in enumerate(np.ascontiguousarray(array.T)):
                     whole = f"{name}_{number}" if count > 1 else name
-                    columns[whole] = typed(column, whole, dtype.str[1:]) if kind == "ascii" else column
+                    columns[whole] = parse_typed(column, whole, dtype.str[1:]) if kind == "ascii" else column
     return columns
 
 
@@ -96,10 +96,10 @@ def _binary(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     return [table[name] for name in packed.names or ()]
 
 
-def _compressed(body: bytes, row: Row, points: int) -> list[np.ndarray]:
+def _read_compressed(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     """Each field's values of all points stand behind one another."""
     sizes = [points * count * dtype.itemsize for dtype, count in row]
-    content = _decompressed(body, sum(sizes))
+    content = _decompress(body, sum(sizes))
     starts = np.cumsum([0, *sizes]).tolist()
     return [
         np.frombuffer(content, dtype, points * count, start).reshape(points, count)
@@ -107,7 +107,7 @@ def _compressed(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     ]
 
 
-def _decompressed(body: bytes, expected: int) -> bytes:
+def _decompress(body: bytes, expected: int) -> bytes:
     if len(body) < 8:
         raise Damaged("it ends before its points")
     compressed, size = (int(number) for number in np.frombuffer(body, "<u4", 2))

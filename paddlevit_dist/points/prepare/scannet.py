@@ -14,7 +14,7 @@ from ...runtime.text_files import read_json, read_text
 from ..data.ply import read_vertices
 from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40, scannet200
 from ..data.scene import CENTRED, IGNORED, Scene
-from .coordinates import Placed, centred_as_the_original
+from .coordinates import Placed, centre_as_the_original
 from .listing import Choices, RawScene, SceneReader, check_classes, split_scenes, whole_labels
 
 POINTS = "_vh_clean_2.ply"
@@ -75,7 +75,7 @@ class ScanNetReader(SceneReader):
         return tuple(files)
 
     def placed(self, path: str, xyz: np.ndarray) -> Placed:
-        return centred_as_the_original(path, xyz)
+        return centre_as_the_original(path, xyz)
 
     def read(self, source: RawScene) -> Scene:
         columns = read_vertices(source.files[0])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import counted_by_suffix
+from ...runtime.files import count_by_suffix
 from ..data.ply import read_vertices
 from ..data.scene import Scene
 from .channels import WITHOUT, plain_name
@@ -85,7 +85,7 @@ class TableReader(SceneReader):
         found = super().find(root)
         if self.others:
             only = f"{' and '.join(self.ends)} {'are' if len(self.ends) > 1 else 'is'}"
-            others = counted_by_suffix(self.others)
+            others = count_by_suffix(self.others)
             self.remarks.append(f"{root} also holds {others}, which are not read: only {only}")
         return found
 

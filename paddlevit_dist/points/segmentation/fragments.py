@@ -53,7 +53,7 @@ class Blocks(NamedTuple):
         return range(first, max(last - self.overlap, first) + 1, step)
 
 
-def scored(network: Network, blocks: Blocks, batch: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def score_fragments(network: Network, blocks: Blocks, batch: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """The class of each point, int64 (P,), and its cross-entropy, float32 (P,), 0 without a label.
 
     A voxel's logits are the mean over the blocks that it is in, a point's are those of its voxel; over several views of

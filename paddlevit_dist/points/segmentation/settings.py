@@ -89,7 +89,7 @@ def _check(given: ConfigView[SceneSegmentationSettings]) -> list[str]:
     return []
 
 
-def _unused(given: ConfigView[SceneSegmentationSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[SceneSegmentationSettings]) -> Iterator[Unused]:
     for chooser, chosen in (("FRAGMENT_SIZE_M", "FRAGMENT_OVERLAP_M"), ("CROP", "CROP_SIZE_M")):
         if given.values.POINTS[chooser] is None:
             yield Unused((f"POINTS.{chosen}",), f"POINTS.{chooser}", "scenes stay whole: {}")
@@ -99,5 +99,5 @@ TABLE = Table(
     rows(SceneSegmentationSettings),
     training=("POINTS.MIX_PROB", "POINTS.CROP", "POINTS.CROP_SIZE_M", "POINTS.AUGMENT.", *_LOSSES),
     check=_check,
-    unused=_unused,
+    unused=_find_unused,
 )

@@ -23,7 +23,7 @@ from ...tasks.task import EvaluationStep, Records, Step, Term
 from ..data import augment
 from ..data.augment import Sometimes, Turn, to_metres
 from ..data.features import feature_channels, point_features
-from ..data.images import CELL_PX, coloured, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
+from ..data.images import CELL_PX, colour, draw, draw_classes, in_cell, legend_of, palette_of, sheet, write_png
 from ..data.ply import write_coloured_ply
 from ..data.samples import PointSample, SceneSamples, View, compile_loops, join
 from ..data.scene import IGNORED, Scene
@@ -34,7 +34,7 @@ from ..outputs import SceneWriter
 from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, outputs_of, slices_of
 from ..sparse import Plan, SparseTensor, build_plan
-from .fragments import Blocks, scored
+from .fragments import Blocks, score_fragments
 from .metrics import SemanticMetrics, semantic_terms
 from .settings import Points, SceneSegmentationSettings
 
@@ -69,12 +69,10 @@ class PointSamples(SceneSamples):
 
     def voxelized(self, scene: Scene) -> PointSample:
         directions = [2 * math.pi * turn / self.rotations for turn in range(self.rotations)]
-        views = [
-            self._seen_from(scene, angle, flip) for angle in directions for flip in (False, True)[: 1 + self.flips]
-        ]
+        views = [self._view(scene, angle, flip) for angle in directions for flip in (False, True)[: 1 + self.flips]]
         return (WholeScene if self.in_fragments else PointSample)(scene, views)
 
-    def _seen_from(self, scene: Scene, angle: float, is_flipped: bool) -> View:
+    def _view(self, scene: Scene, angle: float, is_flipped: bool) -> View:
         matrix = augment.rotation(2, angle)
         if is_flipped:
             matrix = matrix * np.array([-1.0, 1.0, 1.0])  # of x, once it is turned
@@ -189,7 +187,7 @@ class SemanticSegmentation(SceneTask):
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
     ) -> Records | None:
         labels = batch["labels"]
-        predicted, losses = self._scored(model, batch)
+        predicted, losses = self._score(model, batch)
         step.metrics.update(predicted, labels, losses, batch["offsets"])
         if step.writer is not None:
             classes, true, parts = predicted.numpy(), labels.numpy(), slices_of(batch)
@@ -200,10 +198,10 @@ class SemanticSegmentation(SceneTask):
         records = self.figure_records(batch, [classes[part] for part in slices_of(batch)])
         return lambda: records
 
-    def _scored(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
+    def _score(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
         """The class of each point, int64 (P,), and its cross-entropy, float32 (P,)."""
         if "coordinates" in batch:
-            return self._scored_in_fragments(model, batch)
+            return self._score_in_fragments(model, batch)
         logits = self._mean_logits(model, batch)
         return logits.argmax(axis=-1), cross_entropies(logits, batch["labels"], IGNORED)
 
@@ -219,7 +217,7 @@ class SemanticSegmentation(SceneTask):
         points = self.config.POINTS
         return points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1)
 
-    def _scored_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[paddle.Tensor]:
+    def _score_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[paddle.Tensor]:
         features = batch["features"]
 
         def network(coordinates: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -232,11 +230,11 @@ class SemanticSegmentation(SceneTask):
         points, voxel = self.config.POINTS, self.config.DATA.VOXEL_SIZE_M
         size, overlap = (round(length / voxel) for length in (points.FRAGMENT_SIZE_M, points.FRAGMENT_OVERLAP_M))
         blocks = Blocks(max(size, 1), min(overlap, max(size - 1, 0)))
-        return [to_device(values) for values in scored(network, blocks, arrays)]
+        return [to_device(values) for values in score_fragments(network, blocks, arrays)]
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
         """The class of each point, int64 (points,), for each scene."""
-        classes = self._scored(model, batch)[0].numpy()
+        classes = self._score(model, batch)[0].numpy()
         return [classes[part] for part in slices_of(batch)]
 
     def figure_records(self, batch: Mapping[str, Any], predictions: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -306,7 +304,7 @@ class ClassWriter(SceneWriter):
 
     def write_scene(self, scene: Scene, prediction: np.ndarray, true: np.ndarray | None = None) -> list[str]:
         names = [f"{scene.name}.ply", f"{scene.name}.txt"]
-        colours = coloured(prediction, palette_of(self.class_names))
+        colours = colour(prediction, palette_of(self.class_names))
         write_coloured_ply(self.folder / names[0], scene.xyz, colours, prediction, scene.offset)
         with atomic_file(self.folder / names[1]) as file:
             nothing = IGNORED if 0 in self.numbers else 0  # which ScanNet has for no class

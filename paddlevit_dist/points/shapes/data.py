@@ -114,7 +114,7 @@ def read_shape(path: str, label: int = -1) -> Shape:
         UserError: it cannot be read; the message names the file, and the line where it has lines.
     """
     if path.lower().endswith(MESH):
-        return Shape(*sampled(*parsed_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
+        return Shape(*sample_mesh(*parse_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
     kind = next(kind for kind, table in TABLES.items() if path.lower().endswith(table.suffixes))
     table = read_table(path, kind, usual={3: _COLUMNS[:3], 6: _COLUMNS})
     points, normals = (
@@ -128,7 +128,7 @@ def read_shape(path: str, label: int = -1) -> Shape:
     return Shape(points, normals, label)
 
 
-def parsed_off(path: str) -> tuple[np.ndarray, np.ndarray]:
+def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:
     """Vertices float64 (V, 3) and triangles int64 (T, 3) of a mesh in the OFF format; some files of ModelNet have their
     counts in the line of "OFF". Faces with more corners are divided into triangles around the first.
 
@@ -166,7 +166,7 @@ def parsed_off(path: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(vertices, np.float64).reshape(-1, 3), np.array(triangles, np.int64).reshape(-1, 3)
 
 
-def sampled(
+def sample_mesh(
     vertices: np.ndarray, triangles: np.ndarray, number: int, generator: np.random.Generator, name: str = "a mesh"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points drawn evenly over the area of a mesh, and the normals of their triangles, float64 (number, 3) each.

@@ -40,7 +40,7 @@ class ShapeSettings(RunSettings):
 _TRAINING = ("LABEL_SMOOTHING", "UP", "ROTATION_DEGREES")
 
 
-def _unused(given: ConfigView[ShapeSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[ShapeSettings]) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_solids":
         yield Unused(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
 
@@ -49,7 +49,7 @@ TABLE = Table(
     rows(ShapeSettings),
     training=tuple(f"SHAPES.{name}" for name in _TRAINING),
     effects={"training": ("SHAPES.SOLIDS.",)},
-    unused=_unused,
+    unused=_find_unused,
     gone={
         "SHAPES.SCALE": ([0.8, 1.25], "it is [0.8, 1.25], as PointNet++'s program has it; leave it out"),
         "SHAPES.SHIFT": (0.1, "it is 0.1, as PointNet++'s program has it; leave it out"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...tasks.dataset import require_split
 from ..data.augment import rotation
-from .data import Shape, ShapeDataset, sampled
+from .data import Shape, ShapeDataset, sample_mesh
 from .settings import ShapeSettings
 
 _SPLITS = {"train": 0, "val": 1}  # part of each solid's seed
@@ -51,13 +51,13 @@ class SyntheticSolids(ShapeDataset):
     def read(self, index: int) -> Shape:
         generator = np.random.default_rng([_SPLITS[self.split], index])
         profile, sides = SOLIDS[self.class_names[self.labels[index]]]
-        vertices, triangles = turned(profile, sides)
+        vertices, triangles = turn_line(profile, sides)
         vertices = vertices * generator.uniform(0.6, 1.4, 3) @ rotation(2, generator.uniform(0, 2 * np.pi))
-        xyz, normals = sampled(vertices, triangles, _POINTS, generator)
+        xyz, normals = sample_mesh(vertices, triangles, _POINTS, generator)
         return Shape(xyz + _NOISE * generator.standard_normal(xyz.shape), normals, int(self.labels[index]))
 
 
-def turned(profile: np.ndarray, sides: int) -> tuple[np.ndarray, np.ndarray]:
+def turn_line(profile: np.ndarray, sides: int) -> tuple[np.ndarray, np.ndarray]:
     """A mesh from a line that turns around the z axis: vertices (points x sides, 3) and triangles (T, 3), some of which
     have no area.
 

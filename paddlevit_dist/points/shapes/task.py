@@ -81,7 +81,7 @@ def sample_of(shape: Shape, keys: Shapes, generator: np.random.Generator | None 
     xyz, normals = xyz[chosen] - xyz[chosen].mean(axis=0), normals[chosen]
     xyz = (xyz / max(float(np.linalg.norm(xyz, axis=1).max()), 1e-12)).astype(np.float32)
     if generator is not None:
-        xyz, normals = _varied(xyz, normals, keys, generator)
+        xyz, normals = _vary(xyz, normals, keys, generator)
     voxels = discretize(xyz, keys.VOXEL_SIZE)
     first, _ = first_occurrences(voxels)
     columns = {"xyz": xyz, "normals": normals, "ones": np.ones((len(xyz), 1))}
@@ -89,7 +89,7 @@ def sample_of(shape: Shape, keys: Shapes, generator: np.random.Generator | None 
     return ShapeSample(voxels[first], features.astype(np.float32), label)
 
 
-def _varied(
+def _vary(
     xyz: np.ndarray, normals: np.ndarray, keys: Shapes, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     angle = math.radians(keys.ROTATION_DEGREES) * generator.uniform(-1, 1)
@@ -185,7 +185,7 @@ class ShapeClassification(Classifier):
     def figures(self, samples: Samples, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer) -> list[Figure]:
         def image_of(index: int) -> np.ndarray | None:
             try:
-                return drawn(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP)
+                return draw_shape(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP)
             except (UserError, BadSample, OSError):
                 return None
 
@@ -196,7 +196,7 @@ class ShapeClassification(Classifier):
         scenes, voxels = batch["coordinates"][:, 0], batch["coordinates"][:, 1:]
         of_each = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
         up, names = self.config.SHAPES.UP, self.class_names
-        return [(drawn(one, up), f"{names[label]}, {len(one):,} voxels") for one, label in of_each]
+        return [(draw_shape(one, up), f"{names[label]}, {len(one):,} voxels") for one, label in of_each]
 
     def evaluation_images(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labelled]:
         plain = ShapeSamples(samples.dataset, samples.shapes, is_training=False)
@@ -217,7 +217,7 @@ class ShapeMetrics(ClassificationMetrics):
         return f"{super().summary(values)} balanced accuracy {values['balanced accuracy']:.2f}"
 
 
-def drawn(voxels: np.ndarray, up: str) -> np.ndarray:
+def draw_shape(voxels: np.ndarray, up: str) -> np.ndarray:
     """Voxels (M, 3) seen obliquely from above, in colours of their places, uint8 (height, ``_IMAGE_PX``, 3).
 
     Args:

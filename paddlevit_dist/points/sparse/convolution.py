@@ -104,7 +104,7 @@ class _Convolution(paddle.autograd.PyLayer):
             transposed = _matrices(weight.transpose([0, 2, 1]), features) if needs_features else None
             outer = _OuterProducts(features, gradient, ctx.backward_pass.centre, weight) if needs_weight else None
             of_features = _receive(gradient, transposed, ctx.backward_pass, features.shape[0], weight.dtype, outer)
-            return of_features, outer.stacked(weight) if needs_weight else None
+            return of_features, outer.stack_products(weight) if needs_weight else None
 
 
 def _matrices(weight: paddle.Tensor, features: paddle.Tensor) -> list[paddle.Tensor]:
@@ -127,7 +127,7 @@ class _OuterProducts:
         for number, value in sums:
             _add(self.sums, number, value)
 
-    def stacked(self, weight: paddle.Tensor) -> paddle.Tensor:
+    def stack_products(self, weight: paddle.Tensor) -> paddle.Tensor:
         """(K, C_in, C_out), zeros where there were no pairs."""
         nothing = paddle.zeros(weight.shape[1:], dtype=weight.dtype)
         return paddle.stack([self.sums.get(number, nothing) for number in range(weight.shape[0])])

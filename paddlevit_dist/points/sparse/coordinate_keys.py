@@ -111,9 +111,9 @@ class KeySpace:
             keys += (coordinates[:, 1 + axis] - (self._low[axis] - self._margin)) * radices[axis]
         return keys
 
-    def sorted(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def sort_keys(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The keys in ascending order, and the positions of their voxels, int64 (N,) each."""
-        return _sorted_with_positions(self.pack(coordinates), (self._scene_step() * max(1, self._scenes)).bit_length())
+        return _sort_with_positions(self.pack(coordinates), (self._scene_step() * max(1, self._scenes)).bit_length())
 
     def _scene_step(self) -> int:
         """Key increment of one scene."""
@@ -127,7 +127,7 @@ def distinct(coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ValueError, UserError: as ``KeySpace``.
     """
     space = KeySpace(coordinates)
-    keys, order = space.sorted(space.coordinates)
+    keys, order = space.sort_keys(space.coordinates)
     is_first = first_of_equals(keys)
     inverse = np.empty(len(keys), np.int64)
     inverse[order] = np.cumsum(is_first) - 1
@@ -142,7 +142,7 @@ def first_of_equals(sorted_keys: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def _sorted_with_positions(keys, bits):
+def _sort_with_positions(keys, bits):
     """Stable sort: sorted keys, and their original positions. What is in order already, as levels are, stays.
 
     Radix sort from the lowest digit (D. Knuth, The Art of Computer Programming, 5.2.5): in a fifth of the time of

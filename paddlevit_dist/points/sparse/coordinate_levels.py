@@ -59,7 +59,7 @@ class CoordinateLevels:
                 f"voxel {between[0]} at {coordinates[between[0], 1:].tolist()} is not one of stride {stride}: expected "
                 "the coordinates of that level, multiples of its stride"
             )
-        keys, order = space.sorted(coordinates)
+        keys, order = space.sort_keys(coordinates)
         _refuse_duplicates(keys, order)
         self._sorted_keys: dict[Steps, np.ndarray] = {stride: keys}
         self._finest = stride
@@ -79,8 +79,8 @@ class CoordinateLevels:
                 raise ValueError(f"there are no voxels of stride {stride}: the finest have stride {self._finest}")
             finer = self._levels[max(dividing, key=lambda known: math.prod(along_axes(known, self.dimension)))]
             self._forget(self._space.reserve(max(steps)))
-            coordinates = _coarsened(finer.coordinates, finer.order, np.array(steps, np.int64))
-            keys, order = self._space.sorted(coordinates)
+            coordinates = _coarsen(finer.coordinates, finer.order, np.array(steps, np.int64))
+            keys, order = self._space.sort_keys(coordinates)
             is_first = first_of_equals(keys)
             coordinates = coordinates[order[is_first]]
             self._sorted_keys[stride] = keys[is_first]
@@ -125,7 +125,7 @@ class CoordinateLevels:
         # As far as offsets lead from a voxel of the level, which may lie a stride outside of the finest.
         self._forget(self._space.reserve(_reach(offsets) + max(along_axes(stride, self.dimension))))
         near = np.flatnonzero(self._space.have_keys(others))
-        keys, order = self._space.sorted(others[near])
+        keys, order = self._space.sort_keys(others[near])
         yield from self._matching(stride, keys, near[order], len(others), offsets, False)
 
     def _matching(
@@ -220,7 +220,7 @@ def _match(coarse_keys, coarse_rows, fine_keys, fine_rows, step, spacing, length
 
 
 @compiled
-def _coarsened(coordinates, order, strides):
+def _coarsen(coordinates, order, strides):
     """The coarse voxels containing the given voxels, in the given order; the first column is the scene."""
     coarse = np.empty((len(order), coordinates.shape[1]), np.int64)
     is_power_of_two = True

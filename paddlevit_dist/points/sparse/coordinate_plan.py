@@ -90,8 +90,8 @@ class PairLists(NamedTuple):
     """Pairs of one kernel map in one direction, as arrays, or as tensors on the device.
 
     Attributes:
-        receivers: int32 (P,), by block, then by kernel offset, then ascending; of groups by group, then as ``grouped``
-            orders the offsets, each list filled up to the longest of its group.
+        receivers: int32 (P,), by block, then by kernel offset, then ascending; of groups by group, then as
+            ``group_sizes`` orders the offsets, each list filled up to the longest of its group.
         givers: int32 (P,), the row that each of them receives from; the number of giving rows in a filling pair.
         counts: int64 (blocks, K), number of pairs without filling; one block if there are groups.
         is_exclusive: no row receives more than once over all offsets.
@@ -238,7 +238,7 @@ class PairTable:
             _lay_out(self._receivers, self._givers, self._starts, self.counts, receivers, givers)
             return
         place = filled = 0
-        for offsets, sizes in grouped_lists(self.counts):
+        for offsets, sizes in group_lists(self.counts):
             for offset, size in zip(offsets, sizes):
                 own, start, filling = slice(place, place + size), self._starts[offset], sizes[0] - size
                 receivers[own] = self._receivers[start : start + size]
@@ -257,18 +257,18 @@ class PairTable:
 
 def filled_size(counts: np.ndarray, is_grouped: bool) -> int:
     """Pairs of one direction of a kernel map with the filling ones; ``counts`` as in ``PairLists``."""
-    return sum(len(sizes) * sizes[0] for _, sizes in grouped_lists(counts)) if is_grouped else int(counts.sum())
+    return sum(len(sizes) * sizes[0] for _, sizes in group_lists(counts)) if is_grouped else int(counts.sum())
 
 
-def grouped_lists(counts: np.ndarray) -> list[tuple[list[int], list[int]]]:
+def group_lists(counts: np.ndarray) -> list[tuple[list[int], list[int]]]:
     """The kernel offsets of each group and their numbers of pairs, the largest first; ``counts`` as in
     ``PairLists``."""
     present = np.flatnonzero(counts.sum(axis=0))
     sizes = counts.sum(axis=0)[present].tolist()
-    return [([int(present[n]) for n in members], [sizes[n] for n in members]) for members in grouped(sizes)]
+    return [([int(present[n]) for n in members], [sizes[n] for n in members]) for members in group_sizes(sizes)]
 
 
-def grouped(sizes: Sequence[int]) -> list[list[int]]:
+def group_sizes(sizes: Sequence[int]) -> list[list[int]]:
     """Numbers of lists with about equal sizes, the largest first."""
     groups: list[list[int]] = []
     for number in sorted(range(len(sizes)), key=lambda n: (-sizes[n], n)):

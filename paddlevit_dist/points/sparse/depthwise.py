@@ -10,7 +10,7 @@ from .coordinate_keys import Steps
 from .device_plan import KernelMap
 from .layers import Convolution
 from .pooling import summed
-from .switching import taken
+from .switching import take_arguments
 
 
 class DepthwiseConvolution(Convolution):
@@ -34,7 +34,7 @@ class DepthwiseConvolution(Convolution):
         dimension: int = 3,
         **others: Any,
     ) -> None:
-        (channels,) = taken(self, others, in_channels=channels)
+        (channels,) = take_arguments(self, others, in_channels=channels)
         super().__init__(channels, channels, kernel_size, stride, dilation, bias, dimension)
 
     def _create_parameters(self, bias: bool) -> None:

@@ -17,7 +17,7 @@ from .coordinate_plan import (
     PairLists,
     PlanSpec,
     Scenes,
-    grouped_lists,
+    group_lists,
     unpack_plan,
 )
 
@@ -26,7 +26,7 @@ _NO_COORDINATES = "a plan from a batch has no coordinates: put them into the bat
 
 
 _CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
-_required: list[bool] = []  # one entry for each open ``batched_products``
+_required: list[bool] = []  # one entry for each open ``batch_products``
 
 
 def preferred_block_rows() -> int | None:
@@ -37,7 +37,7 @@ def preferred_block_rows() -> int | None:
 
 
 @contextlib.contextmanager
-def batched_products(wanted: bool) -> Iterator[None]:
+def batch_products(wanted: bool) -> Iterator[None]:
     """Plans made inside the block have convolutions multiply groups of kernel offsets at once, or one by one, whatever
     the device."""
     _required.append(wanted)
@@ -116,7 +116,7 @@ def direction_of(lists: PairLists) -> Direction:
         return Direction(blocks, lists.is_exclusive, [])
     both = lists.receivers, lists.givers
     if lists.is_grouped:
-        members = grouped_lists(counts)
+        members = group_lists(counts)
         parts = [paddle.split(side, [len(sizes) * sizes[0] for _, sizes in members]) for side in both]
         return Direction([], lists.is_exclusive, [Group(*own, *sides) for own, *sides in zip(members, *parts)])
     receivers, givers = (paddle.split(side, counts[counts > 0].tolist()) for side in both)

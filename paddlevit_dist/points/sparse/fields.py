@@ -63,7 +63,7 @@ class PointFeatures:
             np.minimum.at(first, inverse, np.arange(len(inverse)))
             return SparseTensor(take_rows(self.features, first), coordinates, num_scenes=self.num_scenes), rows
         weights = 1.0 / np.bincount(inverse, minlength=len(coordinates))[inverse] if mode == "mean" else None
-        features = _added(self.features, weights, inverse, len(coordinates))
+        features = _sum_rows(self.features, weights, inverse, len(coordinates))
         return SparseTensor(features, coordinates, num_scenes=self.num_scenes), rows
 
     def splat(self) -> SparseTensor:
@@ -75,7 +75,7 @@ class PointFeatures:
         touched = np.flatnonzero(weights)
         coordinates, inverse = distinct(voxels[touched])
         given = take_rows(self.features, touched % max(len(self.points), 1))
-        features = _added(given, weights[touched], inverse, len(coordinates))
+        features = _sum_rows(given, weights[touched], inverse, len(coordinates))
         return SparseTensor(features, coordinates, num_scenes=self.num_scenes)
 
 
@@ -130,7 +130,7 @@ def _corners(points: np.ndarray, stride: Steps) -> Iterator[tuple[np.ndarray, np
         yield voxels, np.where(corner, along, 1.0 - along).prod(axis=1)
 
 
-def _added(given: paddle.Tensor, weights: np.ndarray | None, inverse: np.ndarray, number: int) -> paddle.Tensor:
+def _sum_rows(given: paddle.Tensor, weights: np.ndarray | None, inverse: np.ndarray, number: int) -> paddle.Tensor:
     """(number, C): for each row the weighted sum of those that belong to it."""
     if not given.shape[0]:
         return given

@@ -23,7 +23,7 @@ from .coordinate_keys import Steps, along_axes, distinct
 from .coordinate_levels import kernel_offsets
 from .coordinate_plan import MapKey, PlanSpec
 from .device_plan import KernelMap, Plan, preferred_block_rows
-from .switching import kept_share, taken
+from .switching import kept_share, take_arguments
 from .tensor import SparseTensor, finer_stride, no_rows, require_kernels, require_sparse, times, whole
 
 
@@ -51,7 +51,7 @@ class _SparseConvolution(nn.Layer):
         **others: Any,
     ) -> None:
         super().__init__()
-        taken(self, others)
+        take_arguments(self, others)
         self.in_channels, self.out_channels, self.dimension = in_channels, out_channels, dimension
         self.kernel_size = whole("kernel_size", kernel_size, dimension)
         self.stride, self.dilation = whole("stride", stride, dimension), whole("dilation", dilation, dimension)
@@ -213,12 +213,12 @@ def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, di
     dtype = x.features.dtype
     if dtype != parameter.dtype and paddle.float64 in (dtype, parameter.dtype):
         raise ValueError(
-            f"this {name} has parameters of {_shown(parameter.dtype)}, but gets features of {_shown(dtype)}: convert "
-            f"the features with .astype('{_shown(parameter.dtype)}')"
+            f"this {name} has parameters of {_show(parameter.dtype)}, but gets features of {_show(dtype)}: convert "
+            f"the features with .astype('{_show(parameter.dtype)}')"
         )
 
 
-def _shown(dtype: paddle.dtype) -> str:
+def _show(dtype: paddle.dtype) -> str:
     return str(dtype).rpartition(".")[2]
 
 
@@ -238,7 +238,7 @@ class RowsBatchNorm(SynchronisableBatchNorm):
     """
 
     def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **others: Any) -> None:
-        (epsilon,) = taken(self, others, eps=epsilon)
+        (epsilon,) = take_arguments(self, others, eps=epsilon)
         super().__init__(num_features, kept_share(momentum), epsilon)
 
 
@@ -285,7 +285,7 @@ class ReLU(Pointwise):
     """The positive part of every feature."""
 
     def __init__(self, **others: Any) -> None:
-        taken(self, others)
+        take_arguments(self, others)
         super().__init__(nn.ReLU())
 
 
@@ -293,7 +293,7 @@ class Dropout(Pointwise):
     """Zeroes features with probability ``rate``, or ``p``, during training and rescales the others to keep the mean."""
 
     def __init__(self, rate: float = 0.5, **others: Any) -> None:
-        (rate,) = taken(self, others, p=rate)
+        (rate,) = take_arguments(self, others, p=rate)
         super().__init__(nn.Dropout(rate))
 
 
@@ -376,7 +376,7 @@ class SubmanifoldConv3D(SpconvConvolution):
         **others: Any,
     ) -> None:
         others.pop("padding", None)  # which spconv's has, and does nothing with
-        taken(self, others)
+        take_arguments(self, others)
         super().__init__(in_channels, out_channels, kernel_size, 1, dilation, bias, dimension)
 
 

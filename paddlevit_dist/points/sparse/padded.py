@@ -41,7 +41,7 @@ class PaddedRule:
         steps = (offsets - offsets.min(axis=0)) * self.dilation
         return (steps - self.padding) * along_axes(fine, self.dimension)
 
-    def reached(self, x: SparseTensor) -> np.ndarray:
+    def find_reached(self, x: SparseTensor) -> np.ndarray:
         """The output's voxels, int32 (M, 1 + D), in lexicographic order."""
         if x.dimension != self.dimension:
             raise ValueError(f"this layer is for {self.dimension}-D voxels, but gets {x}: give both the same dimension")
@@ -104,7 +104,7 @@ class PaddedConvolution(SpconvConvolution):
     def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
         if coordinates is None and not self._to_fine:
             require(self, x, self.weight, self.in_channels, self.dimension)
-            coordinates = self.rule.reached(x)
+            coordinates = self.rule.find_reached(x)
         return super().forward(x, coordinates)
 
     def _offsets(self, fine: Steps) -> np.ndarray:
@@ -147,6 +147,6 @@ class PaddedMaxPooling(MaxPooling):
     def forward(self, x: SparseTensor) -> SparseTensor:
         require_sparse("PaddedMaxPooling", x)
         stride = times(x.stride, self.stride, x.dimension)
-        plan = Plan.of_coordinates(self.rule.reached(x), x.plan.num_scenes, stride)
+        plan = Plan.of_coordinates(self.rule.find_reached(x), x.plan.num_scenes, stride)
         kernel_map = x.plan.map_to(x.stride, plan.coordinates(stride), self.rule.offsets(x.stride))
-        return SparseTensor(self._pooled(x.features, kernel_map, plan.rows(stride)), plan=plan, stride=stride)
+        return SparseTensor(self._pool(x.features, kernel_map, plan.rows(stride)), plan=plan, stride=stride)

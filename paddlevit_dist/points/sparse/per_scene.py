@@ -9,7 +9,7 @@ from ...runtime import autocast
 from ...runtime.autocast import as_dtype
 from .layers import require
 from .pooling import of_each_scene
-from .switching import taken
+from .switching import take_arguments
 from .tensor import SparseTensor, no_rows, require_sparse, side_by_side
 
 
@@ -60,7 +60,7 @@ class InstanceNorm(nn.Layer):
 
     def __init__(self, num_features: int, epsilon: float = 1e-8, **others: Any) -> None:
         super().__init__()
-        (self.epsilon,) = taken(self, others, eps=epsilon)
+        (self.epsilon,) = take_arguments(self, others, eps=epsilon)
         self.weight = self.create_parameter([1, num_features], default_initializer=nn.initializer.Constant(1.0))
         self.bias = self.create_parameter([1, num_features], is_bias=True)
 

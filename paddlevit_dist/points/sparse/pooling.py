@@ -13,7 +13,7 @@ from ...runtime.autocast import as_dtype
 from .coordinate_keys import Steps
 from .coordinate_plan import MapKey, Scenes
 from .device_plan import Direction, KernelMap
-from .switching import taken
+from .switching import take_arguments
 from .tensor import SparseTensor, finer_stride, put_rows, require_sparse, times, whole
 
 
@@ -39,7 +39,7 @@ class _Pooling(nn.Layer):
         **others: Any,
     ) -> None:
         super().__init__()
-        taken(self, others)
+        take_arguments(self, others)
         self.dimension = dimension
         self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
         self.dilation = whole("dilation", dilation)
@@ -53,10 +53,10 @@ class _Pooling(nn.Layer):
         stride = finer_stride(x, self.stride) if self._to_fine else times(x.stride, self.stride, x.dimension)
         fine, coarse = (stride, x.stride) if self._to_fine else (x.stride, stride)
         key = MapKey(fine, coarse, self.kernel_size, self.dilation)
-        features = self._pooled(x.features, x.plan.kernel_map(key), x.plan.rows(stride))
+        features = self._pool(x.features, x.plan.kernel_map(key), x.plan.rows(stride))
         return SparseTensor(features, plan=x.plan, stride=stride)
 
-    def _pooled(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+    def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         """(rows, C) from the input's features (n, C)."""
         return _Sum.apply(features, kernel_map, rows, self._to_fine)
 
@@ -71,7 +71,7 @@ class SumPooling(_Pooling):
 class AveragePooling(_Pooling):
     """Mean over the existing voxels in the kernel, as in MinkowskiEngine; 0 if there are none."""
 
-    def _pooled(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+    def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         with paddle.no_grad():
             counts = _Sum.apply(paddle.ones([features.shape[0], 1], dtype=features.dtype), kernel_map, rows)
         return _divide(_Sum.apply(features, kernel_map, rows), counts)
@@ -83,7 +83,7 @@ class MaxPooling(_Pooling):
     In a tie, the first kernel offset gets the gradient. What is not a number stays so.
     """
 
-    def _pooled(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+    def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         return _Max.apply(features, kernel_map, rows)
 
 
@@ -102,7 +102,7 @@ class GlobalPooling(nn.Layer):
 
     def __init__(self, mode: str = "average", **others: Any) -> None:
         super().__init__()
-        taken(self, others, dimension=None)  # it is the same for any
+        take_arguments(self, others, dimension=None)  # it is the same for any
         if mode not in _OF_SCENES:
             raise ValueError(f"mode is '{mode}', expected one of {', '.join(_OF_SCENES)}")
         self.mode = mode

@@ -20,7 +20,7 @@ _CHANGES_NOTHING = {  # the value that does, and what to write for another
 }
 
 
-def taken(layer: Any, others: dict[str, Any], **renamed: Any) -> list[Any]:
+def take_arguments(layer: Any, others: dict[str, Any], **renamed: Any) -> list[Any]:
     """The values of arguments that have another name here, each given or else what ``renamed`` has.
 
     Args:

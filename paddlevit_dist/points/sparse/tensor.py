@@ -123,21 +123,21 @@ class SparseTensor:
         return np.flatnonzero(self.coordinates[:, 0] == scene)
 
     def __add__(self, other: Any) -> "SparseTensor":
-        return _combined(paddle.add, self, other)
+        return _combine(paddle.add, self, other)
 
     def __sub__(self, other: Any) -> "SparseTensor":
-        return _combined(paddle.subtract, self, other)
+        return _combine(paddle.subtract, self, other)
 
     def __mul__(self, other: Any) -> "SparseTensor":
-        return _combined(paddle.multiply, self, other)
+        return _combine(paddle.multiply, self, other)
 
     def __truediv__(self, other: Any) -> "SparseTensor":
         if isinstance(other, SparseTensor) and not on_same_voxels(self, other):
             raise ValueError(f"{other} has not the voxels of {self}: what is divided by nothing is no number")
-        return _combined(paddle.divide, self, other)
+        return _combine(paddle.divide, self, other)
 
     def __rtruediv__(self, other: Any) -> "SparseTensor":
-        return _combined(lambda features, divided: paddle.divide(divided, features), self, other)
+        return _combine(lambda features, divided: paddle.divide(divided, features), self, other)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -152,7 +152,7 @@ class SparseTensor:
         return f"SparseTensor({rows} voxels, {channels} channels, stride {self.stride}, {self.dimension}-D)"
 
 
-def _combined(operation: Callable[..., paddle.Tensor], one: SparseTensor, other: Any) -> SparseTensor:
+def _combine(operation: Callable[..., paddle.Tensor], one: SparseTensor, other: Any) -> SparseTensor:
     require_sparse("arithmetic", one)
     if not isinstance(other, SparseTensor):
         if not isinstance(other, paddle.Tensor):

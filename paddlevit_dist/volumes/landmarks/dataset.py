@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import counted_by_suffix
+from ...runtime.files import count_by_suffix
 from ...tasks.dataset import require_split
 from .. import dicom, landmark_files
 from ..dataset import AS_THEY_ARE, Options, VolumeDataset
@@ -68,7 +68,7 @@ class Landmarks(VolumeDataset):
         files = list_volumes(folder)
         if not files:
             loose = f" but {_LOOSE}" if dicom.holds_dicom(folder) else ""
-            others = counted_by_suffix(_other_files(folder))
+            others = count_by_suffix(_other_files(folder))
             loose = loose or (f", but {others}" if others else "")
             raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
         headers = {file: read_header(file, options.max_voxels) for file in files}
@@ -170,7 +170,7 @@ def _case(
         point = position[::-1] if space == "ijk" else header.geometry.voxels(convert(position, space))
         if not header.geometry.contains(point):
             raise UserError(
-                f"{source}: landmark '{name}' lies outside {os.path.basename(file)}: voxel ({_rounded(point)}) of "
+                f"{source}: landmark '{name}' lies outside {os.path.basename(file)}: voxel ({_round(point)}) of "
                 f"{' x '.join(map(str, header.geometry.shape[::-1]))} (x, y, z)"
                 f"{_advice(position, space, header, is_stated=listed.space is not None)}"
             )
@@ -203,11 +203,11 @@ def _advice(position: np.ndarray, space: str, header: Header, is_stated: bool) -
     return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.WORLD, or leave its coordinates empty"
 
 
-def _rounded(point: np.ndarray) -> str:
+def _round(point: np.ndarray) -> str:
     return ", ".join(f"{index:.1f}" for index in point[::-1])
 
 
-def _exchanged(folder: str, cases: list[Case], names: list[str]) -> list[str]:
+def _find_exchanged(folder: str, cases: list[Case], names: list[str]) -> list[str]:
     """A notice if nearly all volumes have the left one of two landmarks to the right of the right one."""
     pairs = [pair.partition(":")[::2] for pair in propose_pairs(names)]
     rows = [(names.index(left), names.index(right)) for left, right in pairs]
@@ -245,9 +245,9 @@ def _notices(folder: str, split: str, cases: list[Case], names: list[str]) -> li
     if dicom.holds_dicom(folder):
         notices.append(f"note: {folder} holds {_LOOSE}; not used")
     elif others:
-        notices.append(f"note: {folder} also holds {counted_by_suffix(others)}; not used")
+        notices.append(f"note: {folder} also holds {count_by_suffix(others)}; not used")
     placed = np.isfinite(np.stack([case.world for case in cases])).all(axis=-1).any(axis=0)
     never = [name for name, is_placed in zip(names, placed) if not is_placed]
     if never and split == "train":
         notices.append(f"note: {folder}: no volume has a position of {', '.join(never)}: it cannot be learned")
-    return [*notices, *_exchanged(folder, cases, names)]
+    return [*notices, *_find_exchanged(folder, cases, names)]

@@ -51,7 +51,7 @@ def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequenc
         sigma: deviation in voxels, (depth, height, width).
     """
     offsets, present = _offsets(points, shape, truncates=False)
-    deviations = constant(_repeated, tuple(map(float, sigma)), _whole(shape), _name(points))
+    deviations = constant(_repeat, tuple(map(float, sigma)), _whole(shape), _name(points))
     return _split(paddle.exp(-0.5 * (offsets / deviations) ** 2) * present, shape)
 
 
@@ -71,8 +71,8 @@ def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> tu
     places = paddle.where(known, points, paddle.zeros_like(points))
     if truncates:
         places = paddle.trunc(places)
-    axes = constant(_repeated, (0, 1, 2), _whole(shape), "int64")
-    voxels = constant(_counted, _whole(shape), _name(points))
+    axes = constant(_repeat, (0, 1, 2), _whole(shape), "int64")
+    voxels = constant(_number_voxels, _whole(shape), _name(points))
     offsets = voxels - paddle.index_select(places, axes, axis=-1)
     return offsets, known.all(axis=-1, keepdim=True).astype(points.dtype)
 
@@ -82,12 +82,12 @@ def is_known(points: paddle.Tensor) -> paddle.Tensor:
     return points - points == 0
 
 
-def _repeated(values: tuple[float, ...], shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def _repeat(values: tuple[float, ...], shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """A value for each axis, at every voxel of it, with the axes concatenated: (depth + height + width,)."""
     return np.repeat(np.asarray(values, dtype), shape)
 
 
-def _counted(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def _number_voxels(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """The index of every voxel of the three axes, (depth + height + width,)."""
     return np.concatenate([np.arange(length) for length in shape]).astype(dtype)
 

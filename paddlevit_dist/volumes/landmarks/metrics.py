@@ -60,9 +60,9 @@ class LandmarkMetrics(Metrics):
     def resampled(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         flat = table[0].reshape(len(table[0]), -1)
         sums = weighted_sums(weights, flat).reshape(len(weights), *table[0].shape[1:])
-        values = _described(sums.sum(axis=1))
+        values = _describe(sums.sum(axis=1))
         for place, name in enumerate(self.names):
-            values.update({f"{name} {key}": value for key, value in _described(sums[:, place]).items()})
+            values.update({f"{name} {key}": value for key, value in _describe(sums[:, place]).items()})
         return values
 
     def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
@@ -76,7 +76,7 @@ class LandmarkMetrics(Metrics):
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """Errors of each volume, and of each landmark its error, where it was found and is, and how sure that was."""
         sums, places, worlds = table
-        values: dict[str, Sequence[Any]] = dict(_described(sums.sum(axis=1)))
+        values: dict[str, Sequence[Any]] = dict(_describe(sums.sum(axis=1)))
         for number, name in enumerate(self.names):
             values[f"{name} error_mm"] = quotient(sums[:, number, 1], sums[:, number, 0])
             values.update({f"{name} {what}": places[:, number, place] for place, what in enumerate(_PLACES)})
@@ -103,7 +103,7 @@ def describe(row: np.ndarray) -> dict[str, float]:
     return values
 
 
-def _described(rows: np.ndarray) -> dict[str, np.ndarray]:
+def _describe(rows: np.ndarray) -> dict[str, np.ndarray]:
     """``describe`` of each of several rows of sums (draws, 7), without the count; not a number where it is 0."""
     count, total, squares, *hits = rows.T
     mean = quotient(total, count)

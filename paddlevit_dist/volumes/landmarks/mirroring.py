@@ -13,7 +13,7 @@ _ONE_WORD = re.compile(r"[\w.:,+@%/\[\]-]+")  # what a shell leaves unchanged
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 
 
-def chosen_pairs(flip: float, pairs: str | Sequence[str], names: Sequence[str]) -> list[str]:
+def choose_pairs(flip: float, pairs: str | Sequence[str], names: Sequence[str]) -> list[str]:
     """The pairs that training mirrors with.
 
     Args:
@@ -67,14 +67,14 @@ def mirror_order(names: Sequence[str], pairs: Sequence[str]) -> list[int]:
 def choices(names: Sequence[str]) -> str:
     """What to set if these landmarks' pairs are not specified, as typed in a shell."""
     proposed = propose_pairs(names)
-    choice = f"{_typed(proposed)} (proposed by the names, check them)" if proposed else "[left_name:right_name]"
+    choice = f"{_type(proposed)} (proposed by the names, check them)" if proposed else "[left_name:right_name]"
     return (
         f"set VOLUMES.MIRROR_PAIRS {choice}, or VOLUMES.MIRROR_PAIRS {NO_PAIRS} if no landmark has a counterpart, or "
         "VOLUMES.FLIP 0"
     )
 
 
-def _typed(pairs: Sequence[str]) -> str:
+def _type(pairs: Sequence[str]) -> str:
     """A list as one word of a command line."""
     written = f"[{','.join(pairs)}]"
     return written if _ONE_WORD.fullmatch(written) else f'"{written}"'

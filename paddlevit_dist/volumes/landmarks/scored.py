@@ -10,7 +10,7 @@ import numpy as np
 
 from ...intervals import Rated
 from ...runtime.errors import UserError
-from ...runtime.printing import shortened, text_of_cell
+from ...runtime.printing import shorten, text_of_cell
 from ...tasks.scored import UNKNOWN, Origin, Scored
 from .. import landmark_files
 from ..dataset import VolumeDataset
@@ -141,7 +141,7 @@ def score(
     from .metrics import RADII_MM, LandmarkMetrics, rate_name
 
     names = list(names or dict.fromkeys(name for placed in truth for name in placed.positions))
-    compared = _compared(folder, truth, source, names, world)
+    compared = _compare(folder, truth, source, names, world)
     metrics = LandmarkMetrics(names)
     for errors in compared.errors:
         metrics.update(errors)
@@ -184,7 +184,7 @@ class _Compared(NamedTuple):
     notices: list[str]
 
 
-def _compared(folder: str, truth: Sequence[Placed], source: str, names: Sequence[str], world: str | None) -> _Compared:
+def _compare(folder: str, truth: Sequence[Placed], source: str, names: Sequence[str], world: str | None) -> _Compared:
     table = _of_table(folder) if os.path.isfile(folder) else {}
     if not table and not os.path.isdir(folder):
         raise UserError(
@@ -228,7 +228,7 @@ def _places(true: Placed, found: Placed, names: Sequence[str], world: str | None
     for row, name in enumerate(names):
         place, other = (positions.get(name) for positions in both)
         if place is not None and other is None:
-            there = shortened(", ".join(own for own in found.positions if found.positions[own] is not None), 80)
+            there = shorten(", ".join(own for own in found.positions if found.positions[own] is not None), 80)
             said = f"{found.source} has no position of {name}, but {true.source} has; there are {there}"
             raise UserError(f"{said}; a score is of all of them")
         if place is not None:

@@ -31,7 +31,7 @@ from .figures import LandmarkRecord, landmark_figures
 from .heatmaps import Factors, decode, gaussian_factors, is_known, radius_factors
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
-from .mirroring import chosen_pairs, forgotten_pairs, mirror_order
+from .mirroring import choose_pairs, forgotten_pairs, mirror_order
 from .predictions import FoundLandmarks, LandmarkWriter, Truth, points_of
 
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
@@ -64,12 +64,12 @@ class LandmarkDetection(Task):
         is_training = self.trains_on(split)
         notices = [*dataset.notices, *settle(self, dataset, self._intensities().kinds, is_training)]
         if not is_training:
-            self._cases = _written(dataset)
+            self._cases = _write(dataset)
         augmentation = Augmentation.of(volumes)
         crop_size = volumes.CROP_SIZE if is_training else None
         mirrored: Sequence[int] = range(len(self.names))
         if is_training:
-            pairs = chosen_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)
+            pairs = choose_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)
             notices += forgotten_pairs(volumes.FLIP, pairs, self.names)
             mirrored = mirror_order(self.names, pairs)
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._intensities(), notices)
@@ -252,7 +252,7 @@ class LandmarkDetection(Task):
         files, unreadable = find_volumes(list(map(str, inputs)))
         dataset = InputVolumes(files, self.names, self.spacing, volumes.WORLD, volumes.MAX_VOXELS)
         dataset.within = per_channel(self._intensities().within, self._intensities().kinds)
-        self._cases = _written(dataset)
+        self._cases = _write(dataset)
         samples = VolumeSamples(dataset, None, Augmentation(), range(len(self.names)), self._intensities())
         return VolumeInputs(samples, unreadable)
 
@@ -281,14 +281,14 @@ class LandmarkDetection(Task):
 
     def images(self, samples: VolumeSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Three slices of each crop of a batch, with the landmarks inside it."""
-        return [self._seen(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
+        return [self._look_at(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
 
     def evaluation_images(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Three slices of whole volumes."""
         readings = [samples.sample(index, np.random.default_rng(0)) for index in indices]
-        return [self._seen(reading["volume"][0], reading["points"]) for reading in readings]
+        return [self._look_at(reading["volume"][0], reading["points"]) for reading in readings]
 
-    def _seen(self, volume: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
+    def _look_at(self, volume: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
         geometry = Geometry(volume.shape, np.eye(4))
         inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
         count = int(np.isfinite(inside).all(axis=1).sum())
@@ -296,5 +296,5 @@ class LandmarkDetection(Task):
         return drawn, f"{count} of {len(self.names)} landmarks"
 
 
-def _written(dataset: VolumeDataset) -> list[tuple[str, str]]:
+def _write(dataset: VolumeDataset) -> list[tuple[str, str]]:
     return [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]

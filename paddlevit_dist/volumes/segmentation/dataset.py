@@ -180,7 +180,7 @@ class LabelStore(DecodedStore):
         Raises:
             UserError: as ``DecodedStore.get``; or a voxel has a number that is no class.
         """
-        stored, array = self._kept(file)
+        stored, array = self._read_kept(file)
         places = {int(label): np.array(own, np.int64) for label, own in stored["places"].items()}
         return LabelMap(array, Geometry(array.shape, np.array(stored["affine"])), places)
 

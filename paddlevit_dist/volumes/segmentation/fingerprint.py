@@ -69,7 +69,7 @@ def _ranges(rows: np.ndarray) -> str:
     return middle if low == high else f"median {middle}, {low} to {high}"
 
 
-def misnamed(channels: Sequence[str], kinds: Sequence[str]) -> list[str]:
+def find_misnamed(channels: Sequence[str], kinds: Sequence[str]) -> list[str]:
     """A notice for channels that are cut off like a CT and are none by their name, or the other way round."""
     wrong = [name for name, kind in zip(channels, kinds) if (name.casefold() == "ct") != (kind == "ct")]
     if not wrong:

@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ...runtime.errors import UserError
-from ...runtime.printing import shortened
+from ...runtime.printing import shorten
 from ...runtime.text_files import read_json
 from ...tasks.dataset import require_split
 from ..nonzero import VOLUME
@@ -99,14 +99,14 @@ def _existing(data_path: str | None) -> str:
     root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
     if not os.path.isfile(os.path.join(root, DESCRIPTION)):
         below = [name for name in _names(root) if os.path.isfile(os.path.join(root, name, DESCRIPTION))]
-        hint = f"; give one of the folders in it: {shortened(', '.join(below), 200)}" if below else ""
+        hint = f"; give one of the folders in it: {shorten(', '.join(below), 200)}" if below else ""
         raise UserError(f"data path {root} has no {DESCRIPTION}{hint or f'; expected the layout {_LAYOUT}'}")
     return root
 
 
 def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[list[_Case], list[str]]:
     images, labels = (os.path.join(root, name) for name in _FOLDERS[split])
-    found = grouped(list_volumes(images), expected)
+    found = group_channels(list_volumes(images), expected)
     if not found:
         raise UserError(f"{images} holds no volumes; expected the layout {_LAYOUT}")
     truth = {case_name(file): file for file in list_volumes(labels)} if os.path.isdir(labels) else {}
@@ -115,14 +115,14 @@ def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[l
     if without and (split != "test" or len(without) < len(cases)):
         raise UserError(
             f"{labels} has no labels of {len(without):,} of {len(cases):,} volumes in {os.path.basename(images)}: "
-            f"{shortened(', '.join(without), 200)}; add them, or take these volumes out"
+            f"{shorten(', '.join(without), 200)}; add them, or take these volumes out"
         )
     notices = []
     if truth:
-        notices.append(f"note: {labels}: no volume belongs to {shortened(', '.join(sorted(truth)), 200)}; not used")
+        notices.append(f"note: {labels}: no volume belongs to {shorten(', '.join(sorted(truth)), 200)}; not used")
     if split == "test":
         return cases, notices
-    chosen = chosen_cases(os.path.join(root, SPLITS), [name for name, _, _ in cases], split, fold)
+    chosen = choose_cases(os.path.join(root, SPLITS), [name for name, _, _ in cases], split, fold)
     return [case for case in cases if case[0] in chosen], notices
 
 
@@ -177,7 +177,7 @@ def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
     return dict(sorted(names.items()))
 
 
-def grouped(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """Volumes by name, each with the files of its channels in their order. A number that is no channel's, as in
     ``scan_2024.nii.gz``, is part of a name, unless another file is channel 0 of that volume.
 
@@ -206,7 +206,7 @@ def grouped(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tu
     return [(name, tuple(own[number] for number in range(len(channels)))) for name, own in sorted(cases.items())]
 
 
-def chosen_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[str]:
+def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[str]:
     """Which volumes ``split`` of a fold has: those that ``splits_final.json`` lists; without that file those that
     nnU-Net would draw, which are scikit-learn's ``KFold(5, shuffle=True, random_state=12345)`` of the sorted names."""
     if os.path.isfile(file):
@@ -221,7 +221,7 @@ def chosen_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
             raise UserError(f"VOLUMES.FOLD {fold}: {file} has {len(listed)} folds, from 0")
         unknown = sorted(set(listed[fold][split]) - set(names))
         if unknown:
-            raise UserError(f"{file} lists {shortened(', '.join(unknown), 200)}, of which imagesTr has no volume")
+            raise UserError(f"{file} lists {shorten(', '.join(unknown), 200)}, of which imagesTr has no volume")
         if not listed[fold][split]:
             raise UserError(f"{file}: fold {fold} has no volume in {split}; list one, or take another VOLUMES.FOLD")
         return set(listed[fold][split])

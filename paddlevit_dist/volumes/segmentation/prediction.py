@@ -18,7 +18,7 @@ from ..reading import library
 from ..store import Decoded
 from .dataset import LabelMap, Source, VolumeFiles
 from .figures import class_slices
-from .nnunet import grouped
+from .nnunet import group_channels
 
 _CLASSES = "classes.txt"
 
@@ -59,7 +59,7 @@ class NewVolumes(VolumeFiles):
         unreadable: list[tuple[str, str]] = []
         for own in folders.values():
             try:
-                volumes += grouped(own, self.channels)
+                volumes += group_channels(own, self.channels)
             except UserError as error:
                 unreadable.append((own[0], str(error)))
         found = Readable(volumes, self.max_voxels)

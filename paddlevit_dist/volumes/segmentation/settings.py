@@ -38,7 +38,7 @@ class VolumeSegmentationSettings(settings.VolumeSettings):
     VOLUMES: Volumes
 
 
-def _unused(given: ConfigView[VolumeSegmentationSettings]) -> Iterator[Unused]:
+def _find_unused(given: ConfigView[VolumeSegmentationSettings]) -> Iterator[Unused]:
     if not given.values.VOLUMES.MIRROR_AXES:
         yield Unused(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
 
@@ -51,5 +51,5 @@ TABLE = Table(
         "training": ("VOLUMES.FOREGROUND_SHARE", "VOLUMES.DICE_WEIGHT"),
         "neutral": ("VOLUMES.SURFACE_DISTANCES",),
     },
-    unused=_unused,
+    unused=_find_unused,
 )

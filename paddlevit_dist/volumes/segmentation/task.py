@@ -26,10 +26,10 @@ from ..intensities import Intensities
 from ..nonzero import per_channel, recorded, settle
 from ..reading import library
 from ..samples import Augmentation
-from ..sliding_window import mirrored, predict
+from ..sliding_window import mirror_model, predict
 from .dataset import IGNORED, SegmentedVolumes
 from .figures import class_slices, segmentation_figures
-from .fingerprint import fingerprint, misnamed
+from .fingerprint import find_misnamed, fingerprint
 from .metrics import VolumeMetrics
 from .prediction import LabelWriter, NewVolumes, Segmented
 from .samples import Place, SegmentedSamples, collate, volumes_of
@@ -88,7 +88,7 @@ class VolumeSegmentation(Task):
             samples = SegmentedSamples(dataset, intensities, notices=[*dataset.notices, *told])
             samples.protocol = self.protocol_line()
             return samples
-        notices = [*dataset.notices, *told, *misnamed(self.channels, intensities.kinds)]
+        notices = [*dataset.notices, *told, *find_misnamed(self.channels, intensities.kinds)]
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
         drawn = volumes.CROP_SIZE, Augmentation.of(volumes), volumes.FOREGROUND_SHARE, mirrored
         return SegmentedSamples(dataset, intensities, *drawn, notices)
@@ -203,10 +203,10 @@ class VolumeSegmentation(Task):
         """What a score depends on besides the weights and the data."""
         volumes = self.config.VOLUMES
         size = " x ".join(map(str, volumes.CROP_SIZE))
-        mirroring = f", mean of {2 ** len(self._mirrored())} mirror images" if self._mirrored() else ""
+        mirroring = f", mean of {2 ** len(self._choose_mirrored())} mirror images" if self._choose_mirrored() else ""
         return f"windows of {size} voxels, overlap {volumes.OVERLAP:g}, {volumes.WINDOW_WEIGHTS} weights{mirroring}"
 
-    def _mirrored(self) -> list[int]:
+    def _choose_mirrored(self) -> list[int]:
         volumes = self.config.VOLUMES
         return [AXES.index(axis) for axis in volumes.MIRROR_AXES] if volumes.TEST_MIRROR else []
 
@@ -232,7 +232,7 @@ class VolumeSegmentation(Task):
         largest one of a voxel is its class.
         """
         volumes = self.config.VOLUMES
-        network = mirrored(lambda windows: model(windows).astype("float32"), self._mirrored())
+        network = mirror_model(lambda windows: model(windows).astype("float32"), self._choose_mirrored())
         maps = predict(network, volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS)
         steps, planes = np.array(place.stored_spacing) / np.array(place.spacing), []
         every = max(1, _VALUES_AT_ONCE // (len(self.class_names) * place.stored[1] * place.stored[2]))
@@ -311,7 +311,7 @@ class VolumeSegmentation(Task):
     def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Three slices of each crop of a batch, with its classes."""
         pairs = zip(batch["volume"], batch["labels"])
-        return [self._seen(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
+        return [self._look_at(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
 
     def about_samples(self, samples: Any) -> Iterable[str]:
         return fingerprint(samples.dataset)
@@ -319,9 +319,9 @@ class VolumeSegmentation(Task):
     def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Three slices of whole volumes."""
         readings = [samples.dataset.read(index) for index in indices]
-        return [self._seen(np.asarray(channels[0].array, np.float32), labels.array) for channels, labels in readings]
+        return [self._look_at(np.asarray(channels[0].array, np.float32), labels.array) for channels, labels in readings]
 
-    def _seen(self, volume: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, str]:
+    def _look_at(self, volume: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, str]:
         found = [self.class_names[label] for label in np.setdiff1d(labels, [0, IGNORED]).tolist()]
         return class_slices(volume, self.spacing, labels, self.class_names), ", ".join(found) or "background"
 

@@ -19,7 +19,7 @@ from paddlevit_dist.images.detection.detector import zero_padding
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
 from paddlevit_dist.images.detection.export import export_parts
-from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, joined
+from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, join_tables
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter, rows_of
 from paddlevit_dist.runtime import paddle_versions
@@ -250,7 +250,10 @@ def records():
 
 def test_records_give_the_curves_of_the_whole_tables_and_are_small(records):
     tables, found = records
-    whole, part = accumulate(MatchTable.joined(tables)), accumulate(joined([record for _, record in found], len(NAMES)))
+    whole, part = (
+        accumulate(MatchTable.joined(tables)),
+        accumulate(join_tables([record for _, record in found], len(NAMES))),
+    )
     np.testing.assert_array_equal(part.precision[..., 0, :], whole.precision[..., 0, :])
     np.testing.assert_array_equal(part.class_ap(), whole.class_ap())
     number = sum(len(table.scores) for table in tables) + sum(len(drawn(n)[0].labels) for n in range(40))

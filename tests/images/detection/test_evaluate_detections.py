@@ -146,7 +146,7 @@ def test_random_masks_score_as_pycocotools_says(evaluate, seed):
         if kind == 1:
             return [[x, y, x + width, y, x, y + height], [x + 2, y + 2, x + width, y + 9, x + width, y + height]]
         runs = runs_of(outline(box), 320, 320)
-        return runs.compressed() if kind == 2 else {"size": [320, 320], "counts": runs.counts().tolist()}
+        return runs.compress() if kind == 2 else {"size": [320, 320], "counts": runs.counts().tolist()}
 
     for annotation in dataset["annotations"]:
         annotation["segmentation"] = mask(annotation["bbox"], rng.integers(0, 4))

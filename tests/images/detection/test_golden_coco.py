@@ -100,7 +100,7 @@ def test_golden_pixels_and_run_lengths_of_every_annotation(masks, mask_arrays):
     for annotation, pixels in zip(masks[0]["annotations"], mask_arrays["annotation_pixels"]):
         runs = runs_of(annotation["segmentation"], *sizes[annotation["image_id"]])
         assert runs.area == pixels
-        assert runs.compressed()["counts"] == MASK["annotation_rles"][str(annotation["id"])]
+        assert runs.compress()["counts"] == MASK["annotation_rles"][str(annotation["id"])]
 
 
 def test_golden_pixels_and_boxes_of_every_result(masks, mask_arrays):

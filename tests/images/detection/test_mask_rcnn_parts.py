@@ -5,14 +5,14 @@ import paddle
 import pytest
 from images.detection import mask_rcnn_peers as peers
 
-from paddlevit_dist.images.detection.boxes import inside, moved_boxes, offsets, overlaps
+from paddlevit_dist.images.detection.boxes import inside, move_boxes, offsets, overlaps
 from paddlevit_dist.images.detection.mask_rcnn.region_heads import cut_out, levels_of, paste
 from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (
     anchors_at_origin,
     anchors_of_level,
     match,
     sample,
-    suppressed,
+    suppress,
 )
 
 
@@ -52,14 +52,14 @@ def test_a_box_is_found_again_from_its_difference_to_another():
     boxes, references = peers.boxes(rng, 20), peers.boxes(rng, 20)
     weights = (10.0, 10.0, 5.0, 5.0)
     changes = offsets(tensor(boxes), tensor(references), weights)
-    np.testing.assert_allclose(moved_boxes(changes, tensor(references), weights).numpy(), boxes, atol=1e-10)
+    np.testing.assert_allclose(move_boxes(changes, tensor(references), weights).numpy(), boxes, atol=1e-10)
     # R-CNN's equations by hand: one to the right by half a width, twice as high
     by_hand = offsets(tensor([[15.0, 5, 25, 25]]), tensor([[10.0, 10, 20, 20]]), weights)
     np.testing.assert_allclose(by_hand.numpy(), [[5.0, 0.0, 0.0, 5 * np.log(2)]], atol=1e-12)
 
 
 def test_a_box_grows_by_a_factor_of_62_5_at_most_however_large_the_change():
-    box = moved_boxes(tensor([[0.0, 0, 1e9, 0]], "float32"), tensor([[0.0, 0, 2, 2]], "float32")).numpy()[0]
+    box = move_boxes(tensor([[0.0, 0, 1e9, 0]], "float32"), tensor([[0.0, 0, 2, 2]], "float32")).numpy()[0]
     np.testing.assert_allclose(box, [1 - 62.5, 0, 1 + 62.5, 2], rtol=1e-5)
 
 
@@ -145,15 +145,15 @@ def test_suppression_keeps_what_a_loop_keeps(number, dtype):
     boxes = peers.boxes(rng, number).astype(dtype)
     scores, groups = rng.permutation(number) / max(number, 1), rng.integers(0, 3, number)
     best = np.argsort(-scores)
-    found = suppressed(tensor(boxes[best], dtype), tensor(groups[best], "int64"), 0.3, 1000)
+    found = suppress(tensor(boxes[best], dtype), tensor(groups[best], "int64"), 0.3, 1000)
     assert best[found.numpy()].tolist() == peers.suppressed(boxes.astype(np.float64), scores, groups, 0.3)
 
 
 def test_suppression_knows_the_same_box_collapsed_boxes_and_a_limit():
     boxes = tensor([[0.0, 0, 9, 9], [3, 3, 3, 3], [3, 3, 3, 3], [0, 0, 9, 9], [0, 0, 9, 9]])
     groups = tensor([0, 0, 0, 1, 0], "int64")
-    assert suppressed(boxes, groups, 0.5, 9).numpy().tolist() == [0, 1, 2, 3]
-    assert suppressed(boxes, groups, 0.5, 2).numpy().tolist() == [0, 1]
+    assert suppress(boxes, groups, 0.5, 9).numpy().tolist() == [0, 1, 2, 3]
+    assert suppress(boxes, groups, 0.5, 2).numpy().tolist() == [0, 1]
 
 
 def test_a_region_is_cut_out_one_level_coarser_for_each_doubling_of_its_side():

@@ -47,7 +47,7 @@ def test_polygons_become_the_pixels_of_pycocotools(seed):
     polygons = [outline(rng, height, width) for _ in range(int(rng.integers(1, 4)))]
     expected = peer.merge(peer.frPyObjects(polygons, height, width))
     ours = runs_of(polygons, height, width)
-    assert ours.compressed() == {"size": [height, width], "counts": expected["counts"].decode()}
+    assert ours.compress() == {"size": [height, width], "counts": expected["counts"].decode()}
     assert np.array_equal(ours.mask(), peer.decode(expected))
     assert ours.area == peer.area(expected)
 
@@ -86,13 +86,13 @@ def test_boxes_are_drawn_as_by_pycocotools():
     for _ in range(40):
         box = np.round(rng.uniform(-10, 60, 4), 1)
         expected = peer.frPyObjects(box[None], 40, 50)[0]
-        assert runs_of(outline_of_box(box), 40, 50).compressed()["counts"] == expected["counts"].decode()
+        assert runs_of(outline_of_box(box), 40, 50).compress()["counts"] == expected["counts"].decode()
 
 
 def test_polygons_of_two_corners_have_no_pixels():
     triangle, line = [3, 3, 30, 5, 12, 37], [2.5, 7, 31, 22]
     expected = peer.merge(peer.frPyObjects([triangle, line], 40, 50))
-    assert runs_of([triangle, line], 40, 50).compressed()["counts"] == expected["counts"].decode()
+    assert runs_of([triangle, line], 40, 50).compress()["counts"] == expected["counts"].decode()
     assert runs_of([line], 40, 50).area == runs_of([line[:2]], 40, 50).area == 0
 
 

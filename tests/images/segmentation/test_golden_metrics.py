@@ -7,7 +7,7 @@ import pytest
 from support.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
-from paddlevit_dist.images.segmentation.protocols import Protocol, class_map, covered, slid, starts
+from paddlevit_dist.images.segmentation.protocols import Protocol, class_map, count_windows, slid, starts
 from paddlevit_dist.metrics.confusion import CONFUSION
 from paddlevit_dist.metrics.counts import statistics_of
 from paddlevit_dist.metrics.tables import class_tables
@@ -83,7 +83,7 @@ def test_golden_windows_slide_equally(case):
     ends = min(crop[0], height), min(crop[1], width)
     placed = [[top, top + ends[0], left, left + ends[1]] for top in tops for left in lefts]
     assert placed == facts["windows_y1_y2_x1_x2"]
-    counts = np.outer(*(covered(*axis) for axis in zip((height, width), crop, stride)))
+    counts = np.outer(*(count_windows(*axis) for axis in zip((height, width), crop, stride)))
     assert np.array_equal(counts, golden[f"{case}/count"])
     image = recipe().golden_image(ABOUT["seed"], 1, max(height, width))[:, :, :height, :width]
     image = paddle.to_tensor(np.ascontiguousarray(image, np.float32))

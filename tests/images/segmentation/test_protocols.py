@@ -92,7 +92,7 @@ def test_windows_of_an_image_of_any_height_keep_the_logits_of_one_row_of_windows
     streamed = class_map(counting, image, (400, 48), sliding).numpy()
     assert max(shape[2] for shape in kept) <= 32 and sum(shape[2] for shape in kept) == 400
     assert seen == sorted(seen) and len(set(seen)) == len(kept)  # each band is made before the next windows are seen
-    whole = protocols._resized(*next(protocols._views(network, image, sliding)), (400, 48), False)
+    whole = protocols._resize(*next(protocols._views(network, image, sliding)), (400, 48), False)
     assert np.array_equal(streamed, whole.argmax(axis=1)[0].numpy())
 
 

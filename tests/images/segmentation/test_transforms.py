@@ -12,7 +12,7 @@ from paddlevit_dist.images.segmentation.transforms import (
     with_other_colours,
     with_own,
 )
-from paddlevit_dist.images.transforms.resizing import fitted_scale, nearest, resized, scaled_size
+from paddlevit_dist.images.transforms.resizing import fitted_scale, nearest, resize_image, scaled_size
 from paddlevit_dist.registry import TRANSFORMS, register_transform
 from paddlevit_dist.tasks.sample_checks import BadSample
 
@@ -110,12 +110,12 @@ def test_a_part_is_that_of_the_whole_resized_image(size):
     drawn_image, _ = drawn_images()
     part = (5, 7, 12, 11)
     for how in ("pillow", "opencv"):
-        whole, own = resized(drawn_image, size, how), resized(drawn_image, size, how, part)
+        whole, own = resize_image(drawn_image, size, how), resize_image(drawn_image, size, how, part)
         assert whole.shape[:2] == size and np.abs(whole[5:17, 7:18].astype(int) - own).max() <= 1
     cvs = cv2.resize(np.asarray(drawn_image), size[::-1], interpolation=cv2.INTER_LINEAR)
-    assert np.abs(cvs.astype(int) - resized(drawn_image, size, "opencv")).max() <= 1
+    assert np.abs(cvs.astype(int) - resize_image(drawn_image, size, "opencv")).max() <= 1
     pillows = drawn_image.resize(size[::-1], Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(np.asarray(pillows), resized(drawn_image, size, "pillow"))
+    np.testing.assert_array_equal(np.asarray(pillows), resize_image(drawn_image, size, "pillow"))
 
 
 # ---- which crop ----------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class Coco(IndexedImages):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Whether a file's name says that it is for validation."""
-        return bool(_named_after(json_files(_folder_and_file(data_path)[0] or ""), "val"))
+        return bool(_find_named_after(json_files(_folder_and_file(data_path)[0] or ""), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_stream": None}
@@ -125,9 +125,9 @@ def find_files(root: str, split: str, annotations: str | None, images: str | Non
     Raises:
         UserError: nothing, or more than one thing, fits.
     """
-    file = _named(root, annotations, _key(split, "ANNOTATIONS"), os.path.isfile, "file")
+    file = _find_by_name(root, annotations, _key(split, "ANNOTATIONS"), os.path.isfile, "file")
     file = file or _find_annotations(root, split)
-    folder = _named(root, images, _key(split, "PICTURES"), os.path.isdir, "folder")
+    folder = _find_by_name(root, images, _key(split, "PICTURES"), os.path.isdir, "folder")
     return file, folder or _find_folder(root, split, file)
 
 
@@ -136,7 +136,7 @@ def _key(split: str, part: str) -> str:
     return f"DATA.{split.upper()}_{part}" if split in SPLITS else f"-split=val DATA.VAL_{part}"
 
 
-def _named(root: str, name: str | None, key: str, is_there: Any, kind: str) -> str | None:
+def _find_by_name(root: str, name: str | None, key: str, is_there: Any, kind: str) -> str | None:
     if name is None:
         return None
     path = os.path.join(root, name)
@@ -147,7 +147,7 @@ def _named(root: str, name: str | None, key: str, is_there: Any, kind: str) -> s
 
 def _find_annotations(root: str, split: str) -> str:
     files = json_files(root)
-    fitting = _named_after(files, split)
+    fitting = _find_named_after(files, split)
     preferred = [file for file in fitting if os.path.basename(file).startswith("instances")] or fitting
     if len(preferred) == 1:
         return preferred[0]
@@ -157,12 +157,12 @@ def _find_annotations(root: str, split: str) -> str:
             f"{root} has {len(preferred)} files of annotations for {split}: {names}; name one with "
             f"{_key(split, 'ANNOTATIONS')}"
         )
-    alone = [file for file in files if is_coco(file) and not any(_named_after([file], word) for word in SPLITS)]
+    alone = [file for file in files if is_coco(file) and not any(_find_named_after([file], word) for word in SPLITS)]
     if split == "train" and len(alone) == 1:
         return alone[0]
     if split not in SPLITS:
-        require_split(split, [name for name in SPLITS if _named_after(files, name)], root)
-    helps = split == "val" and (_named_after(files, "train") or len(alone) == 1)
+        require_split(split, [name for name in SPLITS if _find_named_after(files, name)], root)
+    helps = split == "val" and (_find_named_after(files, "train") or len(alone) == 1)
     divide = ", or let DATA.VAL_FRACTION divide the training set" if helps else ""
     found = f"; there is {', '.join(os.path.relpath(file, root) for file in files[:4])}" if files else ""
     raise UserError(
@@ -171,7 +171,7 @@ def _find_annotations(root: str, split: str) -> str:
     )
 
 
-def _named_after(files: Sequence[str], split: str) -> list[str]:
+def _find_named_after(files: Sequence[str], split: str) -> list[str]:
     """The files whose name, or else whose folder's name, has the split's word in it: instances_val2017.json,
     valid/_annotations.coco.json."""
     for part in (0, 1):

@@ -142,13 +142,13 @@ def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Ca
     """
     stem = str(Path(folder, f"{name}-{key.hex()[:16]}"))
     try:
-        return _opened(stem, key)
+        return _open(stem, key)
     except (Damaged, UserError, OSError):  # absent, of another version, or damaged
         _build(stem, Path(folder), name, key, read_source())
-        return _opened(stem, key)
+        return _open(stem, key)
 
 
-def _opened(stem: str, key: bytes) -> AnnotationIndex:
+def _open(stem: str, key: bytes) -> AnnotationIndex:
     for part in ("images", "objects"):
         map_verified(f"{stem}-{part}.npy")
     PathIndex(f"{stem}.index", key)

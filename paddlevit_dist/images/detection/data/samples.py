@@ -10,7 +10,7 @@ from ....runtime.errors import UserError
 from ....runtime.printing import one_line
 from ....tasks.sample_checks import BadSample
 from ...data.held_out import Part, of_row, write_rows
-from ...data.image_samples import ImageSamples, opened
+from ...data.image_samples import ImageSamples, open_dataset
 from ...data.inspection import Inspection
 from ...data.odd_data import count
 from ...run_lengths import decode
@@ -87,7 +87,7 @@ def open_samples(
             for.
     """
     data = config.DATA
-    dataset, notices = opened(config, DetectionDataset, ImagesPart, split, cache_folder)
+    dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
     if is_training and not data.KEEP_EMPTY:
         kept = np.flatnonzero(dataset.learnable())
         left = len(dataset) - len(kept)

@@ -73,7 +73,7 @@ def resize(view: View, size: Size) -> View:
     torch does."""
     if size == view.size:
         return view
-    return _scaled(view, size, view.image.resize(size[::-1], Image.Resampling.BILINEAR))
+    return _scale(view, size, view.image.resize(size[::-1], Image.Resampling.BILINEAR))
 
 
 def resize_as_torchvision(view: View, size: Size) -> View:
@@ -82,10 +82,10 @@ def resize_as_torchvision(view: View, size: Size) -> View:
     pixels = np.asarray(view.image, np.float32)
     for axis, side in enumerate(size):
         pixels = between_two(pixels, axis, side)
-    return _scaled(view, size, pixels)
+    return _scale(view, size, pixels)
 
 
-def _scaled(view: View, size: Size, image: Any) -> View:
+def _scale(view: View, size: Size, image: Any) -> View:
     (height, width), (new_height, new_width) = view.size, size
     scale = np.array([new_width / width, new_height / height] * 2)
     return View(

@@ -158,7 +158,7 @@ def _stems(root: str, split: str) -> list[tuple[Part, str]]:
     listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
     listed = [(part, file) for part, file in listed if os.path.isfile(file)]
     if listed:
-        return [(part, stem) for part, file in listed for stem in _listed(file)]
+        return [(part, stem) for part, file in listed for stem in _read_list(file)]
     of_folders = [part for part in parts if part.name.lower() in words and not part.lists]
     if not of_folders and split == "train" and len(parts) == 1 and not parts[0].lists:
         of_folders = parts  # one folder of images, which DATA.VAL_FRACTION may divide
@@ -173,7 +173,7 @@ def _stems(root: str, split: str) -> list[tuple[Part, str]]:
     raise UserError(f"dataset voc at {root} has no split '{split}'")
 
 
-def _listed(file: str) -> list[str]:
+def _read_list(file: str) -> list[str]:
     """The images of a list: the first word of each line, and not those that the second marks as without the class."""
     with readable(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]

@@ -168,11 +168,11 @@ class Attention(MultiHeadAttention):
         """(batch, queries, dim) of queries (batch, queries, dim), keys and values (batch, keys, dim); ``bias`` (batch,
         1, 1, keys) is added before the softmax."""
         parts = (self.heads(part) for part in (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
-        before = None if bias is None else functools.partial(_biased, bias=bias)
+        before = None if bias is None else functools.partial(_add_bias, bias=bias)
         return self.out_proj(attend(self, *parts, before=before))
 
 
-def _biased(weights, bias: paddle.Tensor):
+def _add_bias(weights, bias: paddle.Tensor):
     return weights + bias.astype(weights.dtype)
 
 

@@ -67,8 +67,10 @@ def image_columns(
         [curves.scores(np.eye(min(_AT_ONCE, number - first), number, first))[0] for first in range(0, number, _AT_ONCE)]
     )
     return {
-        "truth": _listed(number, class_names, *table.annotated[:, :3].T),
-        "prediction": _listed(number, class_names, images[counts], table.labels[counts], np.ones(counts.sum(), int)),
+        "truth": _list_classes(number, class_names, *table.annotated[:, :3].T),
+        "prediction": _list_classes(
+            number, class_names, images[counts], table.labels[counts], np.ones(counts.sum(), int)
+        ),
         "highest score": np.where(np.isfinite(highest), highest, np.nan),
         **{name: stats[:, STAT_NAMES.index(name)] for name in _OF_ONE},
         "true positives": went.right,
@@ -77,7 +79,7 @@ def image_columns(
     }
 
 
-def _listed(
+def _list_classes(
     images: int, class_names: Sequence[str], rows: np.ndarray, labels: np.ndarray, counts: np.ndarray
 ) -> list[str]:
     """Of each image its classes with their counts; ``counts`` of ``labels`` are in the images ``rows``."""

@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ....runtime.errors import UserError
-from ....runtime.printing import shortened
+from ....runtime.printing import shorten
 from ....runtime.text_files import read_bytes
 from ...data.formats import names_in, stems
 from ...data.odd_data import count
@@ -152,7 +152,7 @@ def _read(file: str, size: tuple[int, int], label_of: Mapping[int, int], kind: s
         try:
             label, shares, score = _line([float(word) for word in words], label_of)
         except ValueError as error:
-            shown = shortened(line.decode("utf-8", "backslashreplace"), 80)
+            shown = shorten(line.decode("utf-8", "backslashreplace"), 80)
             reason = str(error) if not str(error).startswith("could not convert") else _EXPECTED
             raise UserError(f"{file}, line {number}: '{shown}': {reason}") from None
         box, _ = box_and_area(shares, *size)

@@ -21,13 +21,13 @@ from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
 from ...run_lengths import encode
 from .. import key_names
-from ..boxes import inside, moved_boxes
+from ..boxes import inside, move_boxes
 from ..detections import Detections
 from ..detector import Criterion, Detector, Outputs, Targets, uniform, zeros
 from ..variants import FASTER_RCNN, MASK_RCNN, Rules
 from .criterion import MaskRcnnCriterion, mask_targets, region_targets
 from .region_heads import RegionHeads, paste, stand_in
-from .region_proposals import ProposalNetwork, suppressed
+from .region_proposals import ProposalNetwork, suppress
 
 _BEHIND_THE_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on: they have nothing to learn from
 
@@ -256,12 +256,12 @@ class MaskRCNN(Detector):
                 part = slice(start, start + number)
                 start += number
                 if number:
-                    moved = moved_boxes(changes[part], regions.boxes[part].unsqueeze(1), self.rules.box_weights)
+                    moved = move_boxes(changes[part], regions.boxes[part].unsqueeze(1), self.rules.box_weights)
                     moved = inside(moved.unsqueeze(0), sizes[image : image + 1])[0]  # (number, classes + 1, 4)
                     found[image] = _choose(F.softmax(logits[part], axis=1), moved, self.rules)
-        return self._joined(maps, found, proposals[0])
+        return self._join(maps, found, proposals[0])
 
-    def _joined(self, maps: Sequence[paddle.Tensor], found: list[Found | None], like: paddle.Tensor) -> Outputs:
+    def _join(self, maps: Sequence[paddle.Tensor], found: list[Found | None], like: paddle.Tensor) -> Outputs:
         """The detections of all images with their masks."""
         numbers = [0 if of_image is None else len(of_image.boxes) for of_image in found]
         some, images = [one for one in found if one is not None], np.repeat(np.arange(len(numbers)), numbers)
@@ -343,5 +343,5 @@ def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found 
     scores, order = paddle.topk(paddle.gather(scores.flatten(), places), places.shape[0])  # best first
     places = paddle.gather(places, order)
     boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % classes
-    kept = suppressed(boxes, labels, rules.detection_overlap, rules.detections)
+    kept = suppress(boxes, labels, rules.detection_overlap, rules.detections)
     return Found(*(paddle.gather(values, kept) for values in (boxes, scores, labels)))

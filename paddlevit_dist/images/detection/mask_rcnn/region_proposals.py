@@ -14,7 +14,7 @@ from paddle.vision.ops import nms
 
 from ....runtime.transfers import constant, read
 from ...models.layers import Conv2D
-from ..boxes import inside, moved_boxes, offsets, overlaps
+from ..boxes import inside, move_boxes, offsets, overlaps
 from ..detector import Targets, normal, single_or_double, zeros
 from ..variants import Rules
 
@@ -189,7 +189,7 @@ class ProposalNetwork(nn.Layer):
                 continue
             places = order[image, :fitting]  # best first; what does not fit comes last
             of_image = paddle.gather(boxes[image], places)
-            kept = suppressed(of_image, paddle.gather(levels, places), rules.proposal_overlap, after)
+            kept = suppress(of_image, paddle.gather(levels, places), rules.proposal_overlap, after)
             results.append(paddle.gather(of_image, kept))
         return results
 
@@ -229,7 +229,7 @@ def _best_of_level(logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddl
     scores, places = paddle.topk(logits, most, axis=1)  # (N, k)
     first = paddle.arange(number, dtype=places.dtype).unsqueeze(1) * total
     changes = paddle.gather(changes.reshape([-1, 4]), (places + first).reshape([-1]))
-    boxes = moved_boxes(changes, paddle.gather(anchors, places.reshape([-1])))
+    boxes = move_boxes(changes, paddle.gather(anchors, places.reshape([-1])))
     return F.sigmoid(scores), boxes.reshape([number, most, 4])
 
 
@@ -259,7 +259,7 @@ def anchors_of_level(
     return (centres[:, :, None, :] + around).reshape(-1, 4).astype(np.float32)
 
 
-def suppressed(boxes: paddle.Tensor, groups: paddle.Tensor, overlap: float, most: int) -> paddle.Tensor:
+def suppress(boxes: paddle.Tensor, groups: paddle.Tensor, overlap: float, most: int) -> paddle.Tensor:
     """Greedy non-maximum suppression in each group: int64 (kept,), at most ``most``, best first over all groups.
 
     A box goes if its IoU with a better one that stays is larger than ``overlap``. On a GPU the host waits for the

@@ -14,7 +14,7 @@ from PIL import Image
 from ....data.path_index import ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import read_regular
-from ....runtime.printing import shortened
+from ....runtime.printing import shorten
 from ...data.annotated_files import readable, stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
@@ -181,7 +181,7 @@ class LabelMaps(SegmentationDataset):
             return _Files(pairs.images, pairs.labels, segments)
         classes = _classes_of(found, choices)
         if not found.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colours is None)):
-            classes = self._counted(found, classes, cache_folder)
+            classes = self._count_classes(found, classes, cache_folder)
         assert classes is not None
         reduces = choices.reduce_zero_label
         if not classes.is_numbered and (0 in found.layout.ignored if reduces is None else reduces):
@@ -200,17 +200,17 @@ class LabelMaps(SegmentationDataset):
         remark = f"classes are those of {source}; if they count from 1 and 0 is none, DATA.REDUCE_ZERO_LABEL true"
         self._table = LabelTable(numbers, colours, remark)
         if classes.file:
-            self.notices.append(f"{len(kept)} classes of {classes.file}: {shortened(', '.join(self.class_names), 80)}")
+            self.notices.append(f"{len(kept)} classes of {classes.file}: {shorten(', '.join(self.class_names), 80)}")
         return _Files(pairs.images, pairs.labels, [b""] * len(pairs.labels))
 
-    def _counted(self, found: Found, listed: ClassList | None, cache_folder: Path) -> ClassList:
+    def _count_classes(self, found: Found, listed: ClassList | None, cache_folder: Path) -> ClassList:
         """Classes by the numbers in all label maps, of all splits: whether two classes are 0 and 255, and which classes
         there are where nothing lists them."""
         files = []
         for split in SPLIT_WORDS:
             with contextlib.suppress(UserError):  # there is no such split
                 files += pairs_of(found, split).labels
-        numbers = _cached(cache_folder, files, numbers_in)
+        numbers = _cache(cache_folder, files, numbers_in)
         is_binary = numbers == [0, 255]
         numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
         if listed is not None and (listed.is_numbered or not is_binary):
@@ -226,7 +226,7 @@ class LabelMaps(SegmentationDataset):
             listed = ClassList(names, numbers)
             self.notices.append(
                 f"no list of classes: {len(numbers)}, by the numbers in all {len(files):,} label maps "
-                f"({shortened(', '.join(map(str, numbers)), 60)}); classes.txt in {self.root} may name them"
+                f"({shorten(', '.join(map(str, numbers)), 60)}); classes.txt in {self.root} may name them"
             )
         if is_binary:
             self.notices.append(f"all label maps have 0 and 255 only: 255 is the second class, {listed.names[1]}")
@@ -238,7 +238,7 @@ class LabelMaps(SegmentationDataset):
         if names is None or choices.class_list is not None:
             classes = _classes_of(found, choices)
             everywhere = list(labelme_files(self.root)) if classes is None else []
-            names = _cached(cache_folder, everywhere, labelme_names) if classes is None else classes.names
+            names = _cache(cache_folder, everywhere, labelme_names) if classes is None else classes.names
             spelt = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
         self._name(names, spelt, choices)
         return _Files(listed.images, listed.files, [b""] * len(listed.files))
@@ -269,7 +269,7 @@ def _classes_of(found: Found, choices: Choices) -> ClassList | None:
     return published_classes(layout.classes, layout.first, layout.offset)
 
 
-def _cached(cache_folder: Path, files: Sequence[str], find: Callable[[Sequence[str]], list[Any]]) -> list[Any]:
+def _cache(cache_folder: Path, files: Sequence[str], find: Callable[[Sequence[str]], list[Any]]) -> list[Any]:
     """What is found in all files, looked for again only after one of them has changed."""
     what = find.__name__
     index = ensure_path_index(cache_folder, what, stamp(what, files), lambda: [make_batch([], 0)], lambda: find(files))
@@ -324,7 +324,7 @@ class LabelTable(NamedTuple):
         what = "colour" if is_colour else "label"
         return (
             f"{path} has the {what} {shown} at row {row}, column {column}, which is not known: {what}s are "
-            f"{shortened(', '.join(known), 80)}; {self.remark}"
+            f"{shorten(', '.join(known), 80)}; {self.remark}"
         )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ....runtime.printing import shortened
+from ....runtime.printing import shorten
 from ....tasks.sample_groups import FOLDER
 from ...data.drawn_shapes import Drawn, DrawnImages, paint
 from ...data.image_dataset import ImageDataset
@@ -75,7 +75,7 @@ def look_at_labels(dataset: SegmentationDataset, split: str) -> list[str]:
     absent = [names[label] for label in np.flatnonzero(counts == 0).tolist()]
     if absent:
         said = f"{len(absent)} of {len(names)} classes do not occur in them"
-        lines.append(f"warning: {said}: {shortened(', '.join(absent))}")
+        lines.append(f"warning: {said}: {shorten(', '.join(absent))}")
     if counts.max() > _NEARLY_ALL * labelled and len(names) > 1:
         lines.append(f"warning: nearly all labelled pixels are {names[largest[0]]}: is that what the label maps say?")
     if ignored > _NEARLY_ALL * (ignored + labelled):

@@ -271,7 +271,7 @@ def _parts_of(profile: cProfile.Profile) -> dict[str, float]:
     labels = taken["label_maps.py", "_labels"]
     return {
         "image, decoded": taken["label_maps.py", "read"] - labels,
-        "image, scaled": taken["resizing.py", "resized"],
+        "image, scaled": taken["resizing.py", "resize_image"],
         "labels, decoded": labels,
         "labels, scaled": taken["transforms.py", "_take"] + taken["resizing.py", "nearest"],
     }

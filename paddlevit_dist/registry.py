@@ -227,7 +227,7 @@ UNREACHABLE = {  # why a name cannot be used; a worker adds those that its paren
     ("callback", "clearml"): "callback 'clearml' is not here any more: let a callback of your own call ClearML's Task",
 }
 _AS_TABLES = "paddlevit_dist.settings.own_keys:as_tables"
-_DECLARED = "paddlevit_dist.settings.own_keys:declared_by"
+_DECLARED = "paddlevit_dist.settings.own_keys:read_declared"
 
 
 def resolve(kind: str, name: str) -> Any:

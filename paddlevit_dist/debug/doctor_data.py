@@ -48,8 +48,8 @@ def data(checkup: Checkup) -> Finding:
     process does."""
     from ..data.loader import describe_sample
 
-    task, bad, opened, told = task_of(checkup), [], 0, []
-    facts: dict[str, Any] = {"classes": {}}
+    task, bad, opened, told, of_each = task_of(checkup), [], 0, [], {}
+    counts = checkup.keep("classes", dict)  # of the samples that are opened, by split
     for split, number in _OPENED.items():
         samples, labels, started = samples_of(checkup, split), [], time.perf_counter()
         if not len(samples):
@@ -59,23 +59,22 @@ def data(checkup: Checkup) -> Finding:
             problem, found = _look(task, samples, index, checkup.config.SEED)
             bad += [f"{split} {index} ({describe_sample(samples, index)}): {problem}"] if problem else []
             labels += [] if found is None else [found]
-        facts[f"{split}_milliseconds"] = round(1000 * (time.perf_counter() - started) / len(chosen), 2)
+        of_each[split] = 1000 * (time.perf_counter() - started) / len(chosen)
         told += [f"{split} {task.describe_samples(samples)}", *map(str, samples.notices)]
         opened += len(chosen)
         if labels:
-            facts["classes"][split] = np.bincount(np.concatenate(labels)).tolist()
+            counts[split] = np.bincount(np.concatenate(labels))
     for line in task.finish_epoch():  # images that cannot be read were replaced by others, and are listed
         files = list(checkup.folder.glob("*.tsv"))
         rows = [row for file in files for row in file.read_text("utf-8", "surrogateescape").splitlines()[1:]]
         bad += [row.replace("\t", ": ") for row in rows] or [line]
-    facts.update(opened=opened, unreadable=bad)
     if bad:
         text = f"{len(bad)} of {opened} cannot be used: {'; '.join(bad[:_SHOWN])}{'; ...' if len(bad) > _SHOWN else ''}"
         if checkup.config.DATA.get("ON_BAD_SAMPLE") == "skip":
-            return Finding(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)", facts)
-        return Finding(FAILURE, text, "repair or remove them", facts)
-    text = f"{'; '.join(told)}; {opened} opened at random, {facts['train_milliseconds']:.3g} ms for each of training"
-    return Finding(OK, text, facts=facts)
+            return Finding(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)")
+        return Finding(FAILURE, text, "repair or remove them")
+    text = f"{'; '.join(told)}; {opened} opened at random, {of_each['train']:.3g} ms for each of training"
+    return Finding(OK, text)
 
 
 def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
@@ -101,7 +100,7 @@ def labels(checkup: Checkup) -> Finding:
     about = task.about_data(samples_of(checkup, "train"))
     names, number = about.get("classes"), about.get("number of classes") or len(about.get("classes") or ())
     if any(values is None for values in known.values()):
-        counts = {split: np.array(found) for split, found in checkup.found[DATA].facts["classes"].items()}
+        counts = checkup.kept["classes"]
     else:
         counts = {split: np.bincount(values) for split, values in known.items()}
     if "train" not in counts:
@@ -116,18 +115,17 @@ def labels(checkup: Checkup) -> Finding:
     shown = [f"{name_sample(np.array([c]))} {n:,} ({100 * n / train.sum():.0f}%)" for c, n in enumerate(train)]
     middle = f"{number:,} classes, {train.min():,} to {train.max():,} each, {np.median(train):,.0f} in the middle"
     histogram = ", ".join(shown) if number <= _MOST_CLASSES else middle
-    facts = {"classes": names, "train": train.tolist(), "val": val.tolist()}
     if np.count_nonzero(train) <= 1:
         mend = "look at how labels are read: a model cannot learn from this"
-        return Finding(FAILURE, f"all training labels are the same, {name_sample(np.flatnonzero(train))}", mend, facts)
+        return Finding(FAILURE, f"all training labels are the same, {name_sample(np.flatnonzero(train))}", mend)
     for what, found, mend in (
         ("in val, but not in train", (train == 0) & (val > 0), "no model can predict them: look at the split"),
         ("without any in train", train == 0, "lower -num_classes, or look at the labels; rare ones may not be opened"),
         ("without any in val", (val == 0) & val.any(), "the score says nothing about them: look at the split"),
     ):
         if found.any():
-            return Finding(WARNING, f"{what}: {name_sample(np.flatnonzero(found))} ({histogram})", mend, facts)
-    return Finding(OK, histogram, facts=facts)
+            return Finding(WARNING, f"{what}: {name_sample(np.flatnonzero(found))} ({histogram})", mend)
+    return Finding(OK, histogram)
 
 
 def step(checkup: Checkup) -> Finding:
@@ -151,18 +149,18 @@ def step(checkup: Checkup) -> Finding:
     )
     if not math.isfinite(losses[0]):
         mend = "look for values in the data that are huge, and at IMAGENET_MEAN and _STD or VOLUMES.INTENSITY_WINDOW"
-        return Finding(FAILURE, text, mend, facts)
+        return Finding(FAILURE, text, mend)
     if not math.isfinite(losses[-1]):
-        return Finding(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up", facts)
+        return Finding(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
     if losses[0] > 0 and min(losses[1:]) > _STAYED * losses[0]:
         mend = "it does not learn: TRAIN.BASE_LR may be far too low or too high; labels; TRAIN.FREEZE?"
-        return Finding(FAILURE, text, mend, facts)
+        return Finding(FAILURE, text, mend)
     if any(
         not _NEAR[0] * value <= facts["first"].get(name, value) <= _NEAR[1] * value for name, value in expected.items()
     ):
         mend = "far from ln(classes): look at labels, class weights and the model's last layer"
-        return Finding(WARNING, text, mend, facts)
-    return Finding(OK, text, facts=facts)
+        return Finding(WARNING, text, mend)
+    return Finding(OK, text)
 
 
 def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> None:

@@ -24,13 +24,11 @@ class Finding(NamedTuple):
         status: "ok", "warning", "failure", or "skipped" where something before it failed.
         text: what was seen.
         mend: what to do about it; empty where nothing is to be done.
-        facts: the same as plain values for JSON, and for later checks.
     """
 
     status: str
     text: str
     mend: str = ""
-    facts: dict[str, Any] = {}
 
 
 @dataclass
@@ -73,21 +71,20 @@ def versions(checkup: Checkup) -> Finding:
 
     from ..logging.record import versions as recorded
 
-    facts: dict[str, Any] = {**recorded()}
     wheels = [name for name in ("paddlepaddle", "paddlepaddle-gpu") if any(metadata.distributions(name=name))]
     if len(wheels) > 1:
         mend = "python -m pip uninstall paddlepaddle paddlepaddle-gpu, then install the one that you want"
-        return Finding(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend, facts)
+        return Finding(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend)
     if paddle.__version__.startswith("2.") and int(numpy.__version__.split(".")[0]) > 1:
         text = f"Paddle {paddle.__version__} was built for NumPy 1, and this is {numpy.__version__}"
-        return Finding(FAILURE, text, "python -m pip install 'numpy<2'", facts)
+        return Finding(FAILURE, text, "python -m pip install 'numpy<2'")
     try:
-        facts["numba"] = importlib.import_module("numba").__version__
+        found = {**recorded(), "numba": importlib.import_module("numba").__version__}
     except Exception as error:  # whatever it does not like about the others
-        return Finding(FAILURE, f"numba cannot be imported: {error}", "python -m pip install -U numba", facts)
+        return Finding(FAILURE, f"numba cannot be imported: {error}", "python -m pip install -U numba")
     if paddle.is_compiled_with_cuda():
-        facts.update(cuda=paddle.version.cuda(), cudnn=paddle.version.cudnn())
-    return Finding(OK, ", ".join(f"{name} {value}" for name, value in facts.items() if value), facts=facts)
+        found.update(cuda=paddle.version.cuda(), cudnn=paddle.version.cudnn())
+    return Finding(OK, ", ".join(f"{name} {value}" for name, value in found.items() if value))
 
 
 def gpus(checkup: Checkup) -> Finding:
@@ -97,21 +94,18 @@ def gpus(checkup: Checkup) -> Finding:
     driver, usable = devices.expected_gpus(), devices.count_gpus()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
     if usable:
-        return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible})", facts={"gpus": usable})
+        return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible})")
     others = devices.other_accelerators()
     if others:
         text = f"none of CUDA's; Paddle reports {others}, which is not used: training on the CPU"
-        return Finding(WARNING, text, "train on NVIDIA's GPUs, or go on with the CPU", {"gpus": 0})
+        return Finding(WARNING, text, "train on NVIDIA's GPUs, or go on with the CPU")
     if not driver:
-        return Finding(OK, "none: training on the CPU", facts={"gpus": 0})
+        return Finding(OK, "none: training on the CPU")
     if not paddle.is_compiled_with_cuda():
         mend = "install Paddle's GPU build (README), or go on with the CPU"
-        return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend, {"gpus": 0})
-    mend = (
-        "look at `nvidia-smi` (is its CUDA as new as Paddle's?), at the libraries of CUDA, and at CUDA_VISIBLE_DEVICES"
-    )
-    text = f"{driver} GPU(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}"
-    return Finding(FAILURE, text, mend, {"gpus": 0})
+        return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend)
+    mend = "look at `nvidia-smi` (is its CUDA as new as Paddle's?), CUDA's libraries, and CUDA_VISIBLE_DEVICES"
+    return Finding(FAILURE, f"{driver} GPU(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}", mend)
 
 
 def memory(checkup: Checkup) -> Finding:
@@ -119,14 +113,12 @@ def memory(checkup: Checkup) -> Finding:
     total, available = memory_of_machine()
     if total is None or available is None:
         return Finding(OK, "unknown: this system does not tell")
-    facts = {"total_gib": round(total / GIB, 1), "available_gib": round(available / GIB, 1)}
-    text = f"{facts['available_gib']} of {facts['total_gib']} GiB available"
+    text = f"{available / GIB:.1f} of {total / GIB:.1f} GiB available"
     needed = checkup.plan.processes * 1.5 * GIB  # as measured: a process of Paddle with a small model
     if available < needed:
         mend = "end other programs, give the container more memory, or lower -ngpus and -num_workers"
-        text = f"{text}: {checkup.plan.processes} process(es) take 1.5 GiB each and more"
-        return Finding(WARNING, text, mend, facts)
-    return Finding(OK, text, facts=facts)
+        return Finding(WARNING, f"{text}: {checkup.plan.processes} process(es) take 1.5 GiB each and more", mend)
+    return Finding(OK, text)
 
 
 def memory_of_machine() -> tuple[int | None, int | None]:
@@ -162,7 +154,7 @@ def each_device(checkup: Checkup) -> Finding:
     ranks = json.loads(target.read_text(encoding="utf-8"))
     told = "; ".join(f"{one['name']}, {one['gigaflops']:.0f} GFLOP/s" for one in ranks)
     kind = "GPU" if plan.uses_gpu else f"CPU, {devices.cpu_cores()} core(s)"
-    return Finding(OK, f"{len(ranks)} process(es) ({kind}) compute right and agree: {told}", facts={"ranks": ranks})
+    return Finding(OK, f"{len(ranks)} process(es) ({kind}) compute right and agree: {told}")
 
 
 def try_device(tf32: bool, deterministic: bool, target: str) -> None:

@@ -40,6 +40,80 @@ EXCEPTIONS = {
     "lines: package": [(220, "types of keys and of extensions, less what they and other cuts made shorter")],
     "lines: tests": [(160, "annotations of keys and the rows that follow; names of before; a signal amid a meeting")],
 }
+# What stands between a size and its aim: what people would lose, and where it is. Its lines are counted (--names).
+STANDS = {
+    "lines: driver": [
+        (
+            "weights of torch, safetensors, pickle and the hub, and nothing in them that runs",
+            "checkpoint/unpickling.py "
+            "checkpoint/torch_files.py checkpoint/array_files.py checkpoint/download.py checkpoint/published.py "
+            "checkpoint/weights.py checkpoint/load.py",
+        ),
+        (
+            "a resume to the same bit, kills at any moment, and what may differ",
+            "engine/compatibility.py engine/resume.py "
+            "engine/checkpointer.py checkpoint/store.py checkpoint/content.py checkpoint/finding.py",
+        ),
+        (
+            "every failure of a rank is named, on one machine and on several",
+            "launch/watchdog.py launch/group_watch.py "
+            "launch/status.py launch/failures.py launch/rendezvous.py launch/secret.py distributed/stops.py",
+        ),
+        (
+            "signals, full disks, odd names and terminals end in one line",
+            "runtime/signals.py runtime/printing.py "
+            "runtime/files.py runtime/text_files.py runtime/limits.py runtime/ending.py launch/leftovers.py "
+            "launch/lock.py",
+        ),
+        ("keys with types, help, schema and errors that name the line", "settings commands/schema.py"),
+        (
+            "batch norm that is the same for any number of processes",
+            "distributed/batch_norm.py distributed/wrapping.py",
+        ),
+        (
+            "updates of all parameters at once; numbers that are not finite",
+            "engine/multi_tensor.py engine/fused_optimizers.py engine/nan_guard.py engine/gpu_memory.py",
+        ),
+        (
+            "scores and intervals of anybody's files",
+            "commands/scored.py commands/evaluate_detections.py "
+            "commands/evaluate_results.py tasks/scored.py tasks/sample_groups.py tasks/truth.py engine/confidence.py",
+        ),
+    ],
+    "lines: images": [
+        (
+            "the layouts in which images, boxes, masks and classes come",
+            "images/data images/detection/data images/segmentation/data images/prepare",
+        ),
+        (
+            "weights of six owners under their names",
+            "images/models/key_names.py images/models/segmentation_names.py images/detection/key_names.py",
+        ),
+        ("COCO's scores, bit for bit, with intervals", "images/detection/evaluation"),
+        ("augmentation equal to timm's, on the host and on the device", "images/transforms"),
+    ],
+    "lines: points": [
+        ("formats of scanners and sets", "points/prepare points/data/ply.py points/data/scene_store.py"),
+        ("drawn rooms, without which nothing can be tried or tested", "points/data/rooms.py points/shapes/solids.py"),
+        ("PointGroup in a fraction of its memory", "points/instances"),
+    ],
+    "lines: volumes": [
+        (
+            "formats of hospitals and of nnU-Net",
+            "volumes/dicom.py volumes/reading.py volumes/slicer_files.py "
+            "volumes/landmark_files.py volumes/segmentation/nnunet.py volumes/segmentation/fingerprint.py",
+        ),
+        ("drawn phantoms", "volumes/phantoms.py volumes/segmentation/phantoms.py"),
+    ],
+    "lines: extensions, metrics, losses": [
+        ("layers, updates and transforms on CPUs, the one lead over torch there", "cpu_kernels"),
+        (
+            "ONNX in its fast form, and the scores of what was exported",
+            "export/fusion.py export/graph.py export/scoring.py",
+        ),
+        ("runs compared sample by sample, seeds, leaks", "compare leakage"),
+    ],
+}
 SMALL_FILES = (30, 30)  # below 60 lines, but for those that say what a package holds
 TEST_LINES = (43_000, 56_480)
 PAGES_KB = (260, 345)  # English, written by hand
@@ -129,6 +203,21 @@ def report() -> bool:
     return all(size <= most for _, size, _, most in rows)
 
 
+def names() -> None:
+    """Print what stands between each size and its aim."""
+    for size, rows in STANDS.items():
+        print(f"\n{size}")
+        for what, places in rows:
+            found = [PACKAGE / place for place in places.split()]
+            files = {file for place in found for file in ([place] if place.is_file() else place.rglob("*.py"))}
+            assert all(place.exists() for place in found), places
+            print(f"{sum(map(length, files)):8,}  {what}: {places}")
+    for folder in (PACKAGE, ROOT / "tests"):
+        counts = {child.name: list(child.rglob("*.py")) for child in folder.iterdir() if child.is_dir()}
+        told = (f"{name} {len(files)} ({sum(map(length, files)):,})" for name, files in sorted(counts.items()) if files)
+        print(f"\nfiles (lines) of {folder.name}: {', '.join(told)}")
+
+
 def ways() -> None:
     found = []
     for program in (_IMPORTED, _PASSED):
@@ -145,6 +234,8 @@ def ways() -> None:
 
 if __name__ == "__main__":
     fits = report()
+    if "--names" in sys.argv[1:]:
+        names()
     if "--ways" in sys.argv[1:]:
         ways()
     sys.exit(0 if fits else "a size is above its bar: say what goes instead of what was added")

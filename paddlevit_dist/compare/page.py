@@ -15,7 +15,6 @@ from . import telling
 from .images import Images, chosen
 from .tables import Table
 
-_TEMPLATE = "page.html.j2"
 _LARGEST_SIDE = 256  # pixels of an image
 
 
@@ -30,7 +29,7 @@ def write_page(
     folder = FileSystemLoader(Path(__file__).parent)
     pages = Environment(loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     images = {name: _image(pixels, name) for name, pixels in shown.drawn.items()}
-    content = pages.get_template(_TEMPLATE).render(
+    content = pages.get_template("page.html.j2").render(
         title="Comparison: " + ", ".join(telling.one_line(table.run) for table in tables),
         evaluations=[telling.about(table) for table in tables],
         scores=telling.rows_of(comparisons, decimals),

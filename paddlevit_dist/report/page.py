@@ -22,7 +22,6 @@ from .runs import Run, flat, interval_of, is_number, measured, read_runs
 from .settings import ReportSettings
 
 PAGE = "report.html"
-_TEMPLATE, _PARTS = "report.html.j2", "parts.html.j2"
 _TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
@@ -82,7 +81,7 @@ def render(runs: Sequence[Run], folder: Path = Path()) -> str:
     pages.globals["file"] = lambda name: Markup((here / name).read_text(encoding="utf-8"))
     pages.filters["base64"] = lambda content: base64.b64encode(content).decode()
     pages.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    macros: Any = pages.get_template(_PARTS).module
+    macros: Any = pages.get_template("parts.html.j2").module
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
         ("summary", "Summary", [*_summary(runs), _comparisons(runs, folder)]),
@@ -95,7 +94,7 @@ def render(runs: Sequence[Run], folder: Path = Path()) -> str:
         ("environment", "Environment", _environment(runs)),
         ("events", "Events", _events(runs)),
     ]
-    return pages.get_template(_TEMPLATE).render(
+    return pages.get_template("report.html.j2").render(
         title="Report: " + ", ".join(run.name for run in runs),
         sections=[section for section in sections if section[2]],
         now=_clock(time.time()),

@@ -36,6 +36,7 @@ CORE = [
     "safetensors>=0.4,<1",  # checks and writes that format
     "huggingface_hub>=0.25,<3",  # fetches weights by name: tokens, mirrors, the cache of timm and transformers
     "msgspec>=0.18,<1",  # reads COCO's files of hundreds of megabytes, 7 times as fast as json
+    "jinja2>=3.1,<4",  # fills the pages of reports and comparisons, and escapes what stands in them
     "numba>=0.57,<1",  # compiles loops over points and voxels: 2 to 15 times as fast as numpy and SciPy
 ]
 
@@ -98,7 +99,8 @@ setup(
     package_data={
         "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],
         "paddlevit_dist.points.data": ["scannet200_classes.txt"],
-        "paddlevit_dist.report": ["*.css", "*.js"],
+        "paddlevit_dist.compare": ["*.j2"],
+        "paddlevit_dist.report": ["*.css", "*.j2", "*.js"],
     },
     cmdclass={"build_py": BuildWithRecipes},
     entry_points={"console_scripts": ["paddlevit-dist = paddlevit_dist.__main__:main"]},

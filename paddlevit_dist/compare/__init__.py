@@ -8,8 +8,8 @@ be deleted (see ``extension``).
 - ``per_sample``: the table of samples of ``evaluate -per_sample``
 - ``seeds``: the trainings of ``-seeds``; ``groups``: what they have reached, and how far two groups differ;
   ``group_pairs``: groups and single runs side by side
-- ``command``: the command ``compare``; ``telling``: its lines; ``page``: its page, with ``images`` of samples;
-  ``settings``: keys
+- ``command``: the command ``compare``; ``telling``: its lines; ``page``: what its page is filled with, and
+  ``page.html.j2``: that page, with ``images`` of samples; ``settings``: keys
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ extension: it can be deleted (see ``extension``).
 - ``command``: the command ``report``; ``settings``: keys; ``callback``: when a run writes figures and report
 - ``store``: the figures of a run in a file of its folder
 - ``runs``: what a run's folder holds, however damaged
-- ``curves``: lines over updates, as SVG; ``layouts``: each kind of figure as HTML; ``page``: everything together,
-  its sections listed in ``render``
+- ``curves``: lines over updates, and where they are drawn; ``page``: everything together as plain data, its sections
+  listed in ``render``
+- ``report.html.j2``: the page; ``parts.html.j2``: each kind of figure and whatever else a section has
 - ``report.css``, ``report.js``, ``matrix.js``, ``viewer.js``: how it looks, and what moves
 """
 

@@ -1,8 +1,6 @@
-"""Lines and bars as SVG, with the numbers beside them in JSON for the pointer."""
+"""Lines and bars: where they are drawn, in pixels, with their numbers for the pointer."""
 
-import html
 import itertools
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -32,24 +30,13 @@ class Line(NamedTuple):
     style: str = "line"
 
 
-def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", note: str = "") -> str:
-    """A chart as an HTML figure."""
-    lines = [line._replace(points=thin(line.points)) for line in lines if line.points]
-    number = next(_numbers)
-    head = f'<figcaption id="c{number}">{text(title)}</figcaption>'
-    if note:
-        head += f'<p class="note">{text(note)}</p>'
+def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", note: str = "") -> dict[str, Any]:
+    """A chart, as its macro in ``parts.html.j2`` draws it; without lines there is nothing but its title and note."""
+    lines = [line._replace(points=thin(line.points), colour=line.colour % NUM_COLOURS) for line in lines if line.points]
+    found = {"kind": "chart", "number": next(_numbers), "title": title, "note": note, "drawn": []}
     if not lines:
-        return f'<figure class="chart">{head}<p class="note">There is nothing to draw.</p></figure>'
+        return found
     scale = _Scale.of(lines)
-    legend = ""
-    if len(lines) > 1:
-        entries = (
-            f'<li><span class="key c{line.colour % NUM_COLOURS} {line.style}"></span>{text(line.name)}</li>'
-            for line in lines
-            if line.style != "thin"
-        )
-        legend = f'<ul class="legend">{"".join(entries)}</ul>'
     data = {
         "box": [_LEFT, _TOP, WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM],
         "x": [scale.x_low, scale.x_high],
@@ -57,7 +44,7 @@ def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", no
         "lines": [
             {
                 "name": line.name,
-                "colour": line.colour % NUM_COLOURS,
+                "colour": line.colour,
                 "style": line.style,
                 "x": [_short(x) for x, _ in line.points],
                 "y": [_short(y) for _, y in line.points],
@@ -65,27 +52,16 @@ def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str = "", no
             for line in lines
         ],
     }
-    drawing = (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="c{number}" tabindex="0">'
-        f"{_axes(scale, x_label, y_label)}{''.join(_draw(line, scale, lines) for line in lines)}</svg>"
-    )
-    return (
-        f'<figure class="chart">{head}{drawing}{legend}<p class="under" aria-live="polite"></p>'
-        f"{embed(data, 'data')}</figure>"
-    )
-
-
-def text(value: Any) -> str:
-    """Any text as HTML."""
-    return html.escape(str(value), quote=True)
-
-
-def embed(value: Any, css_class: str) -> str:
-    """A value as JSON that a script of the page reads; it cannot end the element that holds it."""
-    content = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        content = content.replace(character, f"\\u{ord(character):04x}")
-    return f'<script type="application/json" class="{css_class}">{content}</script>'
+    return {
+        **found,
+        "size": (WIDTH, HEIGHT),
+        "x_label": x_label,
+        "y_label": y_label,
+        "x_ticks": [(f"{scale.x(tick):.1f}", tick_text(tick)) for tick in scale.x_ticks],
+        "y_ticks": [(f"{scale.y(tick):.1f}", tick_text(tick)) for tick in scale.y_ticks],
+        "drawn": [_draw(line, scale, lines) for line in lines],
+        "data": data,
+    }
 
 
 def thin(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
@@ -148,27 +124,6 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
-def _axes(scale: _Scale, x_label: str, y_label: str) -> str:
-    bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
-    parts = []
-    for tick in scale.y_ticks:
-        y = f"{scale.y(tick):.1f}"
-        parts.append(f'<path class="grid" d="M{_LEFT} {y}H{right}"/>')
-        parts.append(f'<text x="{_LEFT - 5}" y="{y}" dy=".35em" text-anchor="end">{tick_text(tick)}</text>')
-    for tick in scale.x_ticks:
-        x = f"{scale.x(tick):.1f}"
-        parts.append(f'<text x="{x}" y="{bottom + 15}" text-anchor="middle">{tick_text(tick)}</text>')
-    middle = (_LEFT + right) / 2
-    parts.append(f'<path class="axis" d="M{_LEFT} {bottom}H{right}"/>')
-    parts.append(f'<text x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{text(x_label)}</text>')
-    if y_label:
-        centre = (_TOP + bottom) / 2
-        parts.append(
-            f'<text transform="translate(11 {centre:.0f}) rotate(-90)" text-anchor="middle">{text(y_label)}</text>'
-        )
-    return f'<g class="axes">{"".join(parts)}</g>'
-
-
 def tick_text(value: float) -> str:
     """A number as short as it can be read: 1.5k, 20M, 3e-05."""
     size = abs(value)
@@ -180,32 +135,27 @@ def tick_text(value: float) -> str:
     return f"{value:.5g}"
 
 
-def _draw(line: Line, scale: _Scale, lines: Sequence[Line]) -> str:
-    colour = f"c{line.colour % NUM_COLOURS}"
+def _draw(line: Line, scale: _Scale, lines: Sequence[Line]) -> dict[str, Any]:
+    """A path and dots (x, y) on it, or bars (x, y, width, height)."""
+    drawn = {"colour": line.colour, "style": line.style, "path": "", "dots": [], "bars": []}
     if line.style == "bar":
-        return _bars(line, scale, lines, colour)
-    places = [(scale.x(x), scale.y(y)) for x, y in line.points]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    drawn = f'<path class="curve {colour} {line.style}" d="{path}"/>'
-    if line.style == "dots" or len(places) == 1 or (2 < len(places) <= _MARKED and line.style != "thin"):
-        drawn += "".join(f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in places)
-    return f"<g>{drawn}</g>"
+        return {**drawn, "bars": _bars(line, scale, lines)}
+    places = [(f"{scale.x(x):.1f}", f"{scale.y(y):.1f}") for x, y in line.points]
+    has_dots = line.style == "dots" or len(places) == 1 or (2 < len(places) <= _MARKED and line.style != "thin")
+    return {**drawn, "path": "M" + "L".join(map(" ".join, places)), "dots": places if has_dots else []}
 
 
-def _bars(line: Line, scale: _Scale, lines: Sequence[Line], colour: str) -> str:
+def _bars(line: Line, scale: _Scale, lines: Sequence[Line]) -> list[tuple[str, ...]]:
     groups = [other for other in lines if other.style == "bar"]
     width = _bar_width(lines) * 0.9
     each = width / len(groups)
     start = -width / 2 + each * next(n for n, other in enumerate(groups) if other is line)
-    parts = []
+    bars = []
     for x, y in line.points:
         left, right = scale.x(x + start), scale.x(x + start + each)
         top, base = sorted((scale.y(y), scale.y(0.0)))
-        parts.append(
-            f'<rect class="{colour}" x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 0.5):.1f}" '
-            f'height="{max(base - top, 0.3):.1f}"/>'
-        )
-    return f"<g>{''.join(parts)}</g>"
+        bars.append(tuple(f"{side:.1f}" for side in (left, top, max(right - left, 0.5), max(base - top, 0.3))))
+    return bars
 
 
 def _bar_width(lines: Sequence[Line]) -> float:

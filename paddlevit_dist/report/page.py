@@ -1,25 +1,27 @@
-"""The page: what is known about the runs, section by section, with its style and scripts in it."""
+"""The page: what is known about the runs, section by section, as the plain data that ``report.html.j2`` is filled with.
 
+A section is a list of parts: dictionaries with the "kind" of a macro in ``parts.html.j2`` and what that shows.
+"""
+
+import base64
+import itertools
 import os
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from .. import __version__
 from ..logging.record import COMPARED, METRICS, RunRecord
-from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
-from . import curves, layouts
-from .curves import text
+from . import curves
 from .runs import Run, find_measured, flat, interval_of, is_number, read_runs
 from .settings import ReportSettings
 
 PAGE = "report.html"
-_STYLE, _SCRIPTS = "report.css", ("report.js", "matrix.js", "viewer.js")
 _TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
@@ -33,8 +35,10 @@ _AFTER_METRICS = ("learning_rate", "gradient_norm", "samples_per_second", "data_
 _MOST_CURVES = 14  # more are folded away
 _COUNTS = (" count", "samples", "points")  # ends of names that count, and score nothing
 _MOST_NAMES, _MOST_UNREADABLE = 200, 10
+_LARGEST_GRID = 24  # classes: a matrix of more is drawn on a canvas
 
-Section = tuple[str, str, str]  # id, title, content
+Part = dict[str, Any]
+Section = tuple[str, str, list[Part]]  # id, title, content
 
 
 def write_page(folders: Sequence[Path], target: Path) -> Path:
@@ -61,52 +65,63 @@ def write_last_page(config: ReportSettings, folder: Path, began: float) -> None:
     try:
         if config.REPORT and file.is_file() and file.stat().st_mtime >= began:
             write_page([folder], folder / PAGE)
-    except (UserError, ValueError, TypeError, LookupError, OSError) as error:
+    except Exception as error:  # what the run itself has failed of is what counts
         RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
 
 
 def render(runs: Sequence[Run], folder: Path = Path()) -> str:
     """The whole page, which is to be in this folder."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # a run without it loses its report alone
+    from markupsafe import Markup
+
+    here = Path(__file__).parent
+    pages = Environment(
+        loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    pages.globals["file"] = lambda name: Markup((here / name).read_text(encoding="utf-8"))
+    pages.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    pages.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    macros: Any = pages.get_template("parts.html.j2").module
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
-        ("summary", "Summary", _summary(runs) + _comparisons(runs, folder)),
+        ("summary", "Summary", [*_summary(runs), _comparisons(runs, folder)]),
         ("data", "Data", _data(runs)),
         ("curves", "Curves", _curves(runs)),
-        *_figures(runs),
+        *_figures(runs, macros.part),
         ("differences", "Differences", _differences(runs)),
         ("weights", "Weights it started from" if trained else "Weights it evaluated", _weights(runs)),
         ("configuration", "Configuration", _settings(runs)),
         ("environment", "Environment", _environment(runs)),
         ("events", "Events", _events(runs)),
     ]
-    sections = [section for section in sections if section[2]]
-    title = "Report: " + ", ".join(run.name for run in runs)
-    links = "".join(f'<li><a href="#{name}">{text(heading)}</a></li>' for name, heading, _ in sections)
-    body = "".join(
-        f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{text(heading)}</h2>{content}</section>'
-        for name, heading, content in sections
-    )
-    now = _clock(time.time())
-    scripts = "\n".join(_asset(name) for name in _SCRIPTS)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>'
-        f'{text(title)}</title><meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f'<style>{_asset(_STYLE)}</style></head><body><a class="skip" href="#main">Skip to content</a>'
-        f'<header><h1>{text(title)}</h1><p class="note">written {now} by paddlevit_dist {text(__version__)}</p>'
-        f'<nav aria-label="Sections"><ul>{links}</ul></nav></header><main id="main">{body}</main>'
-        f"<script>{scripts}</script></body></html>\n"
+    return pages.get_template("report.html.j2").render(
+        title="Report: " + ", ".join(run.name for run in runs),
+        sections=[section for section in sections if section[2]],
+        now=_clock(time.time()),
+        version=__version__,
     )
 
 
-def _asset(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> Part:
+    return {"kind": "table", "title": title, "columns": columns, "rows": rows, "note": note}
+
+
+def _note(said: str) -> Part:
+    return {"kind": "note", "text": said}
+
+
+def _lines(lines: Iterable[str]) -> Part:
+    return {"kind": "lines", "lines": [*lines]}
+
+
+def _folded(summary: str, *parts: Part) -> Part:
+    return {"kind": "folded", "summary": summary, "parts": parts}
 
 
 # ---- sections ------------------------------------------------------------------------------------------------
 
 
-def _summary(runs: Sequence[Run]) -> str:
+def _summary(runs: Sequence[Run]) -> list[Part]:
     columns = ["score", "state", "time", "model", "data", "device"]  # a phone shows the first ones
     rows: list[list[Any]] = []
     notices: list[str] = []
@@ -120,10 +135,10 @@ def _summary(runs: Sequence[Run]) -> str:
         notices += [_name_run(line, run, runs) for line in run.notices]
     if len(runs) > 1:
         columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
-    return _groups(runs) + layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
+    return [*_groups(runs), _table("Runs" if len(runs) > 1 else "Run", columns, rows), _lines(notices)]
 
 
-def _groups(runs: Sequence[Run]) -> str:
+def _groups(runs: Sequence[Run]) -> list[Part]:
     """What the best scores of each group of seeds are together."""
     best: dict[tuple[str, str], list[float]] = {}
     for run in runs:
@@ -137,18 +152,15 @@ def _groups(runs: Sequence[Run]) -> str:
     columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
     going = [run.name for run in runs if run.group and not _state(run).startswith(("complete", "ended early"))]
     note = f"Not complete, and counted with what they have reached so far: {', '.join(going)}." if going else ""
-    return layouts.table("Groups of seeds", columns, rows, note) if rows else ""
+    return [_table("Groups of seeds", columns, rows, note)] if rows else []
 
 
-def _comparisons(runs: Sequence[Run], folder: Path) -> str:
+def _comparisons(runs: Sequence[Run], folder: Path) -> Part:
     """Where the runs were compared with others."""
-    links = "".join(
-        f'<li>compared with others, sample by sample: <a href="{text(quote(path))}">'
-        f"{text(f'{run.name}/{COMPARED}')}</a></li>"
-        for run in runs
-        if (file := run.folder / COMPARED).is_file() and (path := os.fsencode(os.path.relpath(file, folder)))
-    )
-    return f'<ul class="notices">{links}</ul>' if links else ""
+    compared = [run for run in runs if (run.folder / COMPARED).is_file()]
+    links = [quote(os.fsencode(os.path.relpath(run.folder / COMPARED, folder))) for run in compared]
+    names = [f"{run.name}/{COMPARED}" for run in compared]
+    return {"kind": "comparisons", "links": [*zip(links, names)]}
 
 
 def _name_run(line: Any, run: Run, runs: Sequence[Run]) -> str:
@@ -156,7 +168,7 @@ def _name_run(line: Any, run: Run, runs: Sequence[Run]) -> str:
     return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
 
 
-def _data(runs: Sequence[Run]) -> str:
+def _data(runs: Sequence[Run]) -> list[Part]:
     """What each split holds, and what was found in it: held out, left out, unreadable, identical."""
     rows, notes = [], []
     for run in runs:
@@ -168,13 +180,7 @@ def _data(runs: Sequence[Run]) -> str:
             shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
             said = f"{len(run.unreadable):,} unreadable, another took the place of each: {shown}"
             notes.append(_name_run(said, run, runs))
-    return layouts.table("Splits", ["split", "holds"], rows) + _list(dict.fromkeys(notes)) if rows else ""
-
-
-def _list(lines: Iterable[str]) -> str:
-    """Lines as a list; nothing where there are none."""
-    entries = "".join(f"<li>{text(line)}</li>" for line in lines)
-    return f'<ul class="notices">{entries}</ul>' if entries else ""
+    return [_table("Splits", ["split", "holds"], rows), _lines(dict.fromkeys(notes))] if rows else []
 
 
 def _state(run: Run) -> str:
@@ -236,29 +242,59 @@ def _duration(run: Run) -> str | None:
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
 
 
-def _figures(runs: Sequence[Run]) -> list[Section]:
-    sections = []
+def _figures(runs: Sequence[Run], made_of: Callable[[Part], str]) -> list[Section]:
+    """The figures of each run; of one that is damaged there is a line.
+
+    Args:
+        made_of: the macro that makes a part.
+    """
+    sections: list[Section] = []
     for number, run in enumerate(runs):
         for kind, stored in run.figures.items():
-            notices = list(stored.problems)
-            content = layouts.laid_out(stored.figures, notices)
-            about = stored.about
-            said = _tell(about, ("of", "time"))
-            head = (
-                f'<p class="note">Of {text(about.get("of", "an evaluation"))}{text(f" ({said})" if said else "")}.</p>'
-            )
-            head += "".join(f'<p class="note">{text(notice)}</p>' for notice in notices)
+            notices, made = list(stored.problems), []
+            for figure in stored.figures:
+                try:
+                    made.append((figure["kind"], made_of(_FILLED.get(figure["kind"], dict)(figure))))
+                except Exception as error:  # the file may hold anything; the other figures are still worth showing
+                    notices.append(one_line(f"a figure cannot be shown: {type(error).__name__}: {error}"))
+            alike = itertools.groupby(made, key=lambda one: one[0])
+            groups = [(name, [content for _, content in ones]) for name, ones in alike]
+            said = _tell(stored.about, ("of", "time"))
+            about = f"Of {stored.about.get('of', 'an evaluation')}{f' ({said})' if said else ''}."
+            parts = [*map(_note, [about, *notices]), {"kind": "figures", "groups": groups}]
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
             if len(run.figures) > 1:
                 title += f" ({kind.lower()})"
-            body = head + content
             if sections:  # those of the first run are what most readers want to see
-                body = f"<details><summary>{len(stored.figures)} figures</summary>{body}</details>"
-            sections.append((f"figures-{number}-{kind.lower()}", title, body))
+                parts = [_folded(f"{len(stored.figures)} figures", *parts)]
+            sections.append((f"figures-{number}-{kind.lower()}", title, parts))
     return sections
 
 
-def _curves(runs: Sequence[Run]) -> str:
+def _matrix(figure: Part) -> Part:
+    """With the counts of each row, if that can be read."""
+    size, cells = len(figure["names"]), iter(figure["cells"])
+    if size > _LARGEST_GRID:
+        return figure
+    rows = [[0] * size for _ in range(size)]
+    for row, column, count in zip(cells, cells, cells):
+        rows[row][column] = count
+    return {**figure, "rows": rows}
+
+
+def _chart(figure: Part) -> Part:
+    lines = []
+    for number, line in enumerate(figure["lines"]):
+        points = [(float(x), float(y)) for x, y in zip(line["x"], line["y"]) if x is not None and y is not None]
+        style = "bar" if figure["shape"] == "bar" else "line"
+        lines.append(curves.Line(line["name"], points, number, style))
+    return curves.chart(figure["title"], lines, figure["x_label"], figure["y_label"], figure["note"])
+
+
+_FILLED: dict[str, Callable[[Part], Part]] = {"matrix": _matrix, "chart": _chart}  # what macros need beside the figure
+
+
+def _curves(runs: Sequence[Run]) -> list[Part]:
     series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names: dict[str, None] = {}
     for _, training, evaluation in series:
@@ -268,18 +304,14 @@ def _curves(runs: Sequence[Run]) -> str:
     groups = [run.group for run in runs]
     charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name, groups), "update") for name in shown]
     if not charts:
-        return ""
-    content = f'<div class="charts">{"".join(charts[:_MOST_CURVES])}</div>'
+        return []
+    parts: list[Part] = [{"kind": "charts", "charts": charts[:_MOST_CURVES]}]
     constant = {name: _constant(name, series) for name in names if not name.endswith(_COUNTS)}
     told = [f"{_TITLES.get(name, name)} {value:g}" for name, value in constant.items() if value]  # 0 says nothing
     if told:
-        content += f'<p class="note">Always the same: {text(", ".join(told))}.</p>'
-    if charts[_MOST_CURVES:]:
-        content += (
-            f"<details><summary>{len(charts) - _MOST_CURVES} more curves</summary>"
-            f'<div class="charts">{"".join(charts[_MOST_CURVES:])}</div></details>'
-        )
-    return content
+        parts.append(_note(f"Always the same: {', '.join(told)}."))
+    more = charts[_MOST_CURVES:]
+    return [*parts, _folded(f"{len(more)} more curves", {"kind": "charts", "charts": more})] if more else parts
 
 
 def _is_dull(name: str, series: Sequence[Any]) -> bool:
@@ -305,9 +337,9 @@ def _order(name: str) -> tuple[int, int]:
     return (4, 0) if " " in name and name.split()[0] in ("IoU", "AP", "AP50", "AP25") else (1, 0)
 
 
-def _differences(runs: Sequence[Run]) -> str:
+def _differences(runs: Sequence[Run]) -> list[Part]:
     if len(runs) == 1:
-        return ""
+        return []
     keys = sorted({key for run in runs for key in run.settings})
     rows = []
     for key in keys:
@@ -315,21 +347,23 @@ def _differences(runs: Sequence[Run]) -> str:
         if len(set(values)) > 1 and key != "SAVE":
             rows.append([key, *("(not set)" if value is None else value for value in values)])
     if not rows:
-        return '<p class="note">The configurations are the same.</p>'
-    return layouts.table("Settings that differ", ["key", *(run.name for run in runs)], rows)
+        return [_note("The configurations are the same.")]
+    return [_table("Settings that differ", ["key", *(run.name for run in runs)], rows)]
 
 
-def _settings(runs: Sequence[Run]) -> str:
-    return "".join(
-        f"<details><summary>{text(run.name)}: {len(run.settings)} settings</summary>"
-        f"{layouts.table('config.yaml', ['key', 'value'], sorted(run.settings.items()))}</details>"
+def _settings(runs: Sequence[Run]) -> list[Part]:
+    return [
+        _folded(
+            f"{run.name}: {len(run.settings)} settings",
+            _table("config.yaml", ["key", "value"], sorted(run.settings.items())),
+        )
         for run in runs
         if run.settings
-    )
+    ]
 
 
-def _weights(runs: Sequence[Run]) -> str:
-    parts = []
+def _weights(runs: Sequence[Run]) -> list[Part]:
+    parts: list[Part] = []
     for run in runs:
         report = run.load_report
         if report is None:
@@ -348,26 +382,20 @@ def _weights(runs: Sequence[Run]) -> str:
         said = f"{report.get('source')}: {report.get('origin')}; {len(loaded) if isinstance(loaded, list) else '?'} "
         said += f"parameters and buffers loaded ({share})"
         notices = report.get("notices")
-        lines = [said, *(notices if isinstance(notices, list) else [])]
-        parts.append(f"<h3>{text(run.name)}</h3>" if len(runs) > 1 else "")
-        parts += [f"<p>{text(one_line(line))}</p>" for line in lines]
+        lines = [one_line(line) for line in (said, *(notices if isinstance(notices, list) else []))]
+        parts.append({"kind": "weights", "run": run.name if len(runs) > 1 else "", "lines": lines})
         if rows:
             columns = ["parameter", "what became of it", "shape in the file", "shape in the model"]
-            parts.append(layouts.table("Not simply copied", columns, rows))
-    return "".join(parts)
+            parts.append(_table("Not simply copied", columns, rows))
+    return parts
 
 
-def _environment(runs: Sequence[Run]) -> str:
-    parts = []
-    for run in runs:
-        rows = list(flat(run.facts).items())[:_MOST_NAMES]
-        if rows:
-            table = layouts.table("run.json", ["fact", "value"], rows)
-            parts.append(f"<details><summary>{text(run.name)}</summary>{table}</details>")
-    return "".join(parts)
+def _environment(runs: Sequence[Run]) -> list[Part]:
+    facts = {run.name: list(flat(run.facts).items())[:_MOST_NAMES] for run in runs}
+    return [_folded(name, _table("run.json", ["fact", "value"], rows)) for name, rows in facts.items() if rows]
 
 
-def _events(runs: Sequence[Run]) -> str:
+def _events(runs: Sequence[Run]) -> list[Part]:
     rows = []
     for run in runs:
         for event in [*run.metrics.events, *run.metrics.evaluations]:
@@ -376,5 +404,5 @@ def _events(runs: Sequence[Run]) -> str:
             rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:
-        return '<p class="note">No interruption, resumption or superseded evaluation.</p>'
-    return layouts.table("What happened", ["time", "run", "event", "details"], rows)
+        return [_note("No interruption, resumption or superseded evaluation.")]
+    return [_table("What happened", ["time", "run", "event", "details"], rows)]

@@ -22,6 +22,7 @@ REQUIRED = {
     "safetensors": "safetensors",
     "huggingface_hub": "huggingface_hub",
     "msgspec": "msgspec",
+    "jinja2": "jinja2",
     "numba": "numba",
     "paddle": "paddlepaddle",
 }

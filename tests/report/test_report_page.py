@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -84,6 +85,7 @@ def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
         json.dumps({"missing": [{"name": HOSTILE}], "source": HOSTILE, "notices": [HOSTILE]})
     )
     page = page_of(folder)
+    assert "{{ 7 * 7 }}" in page.text and "&amp; 49" not in page.text
     assert "<script>alert('x')</script>" in page.text and '\n"quoted"' not in page.text
     assert not any("alert" in script and not script.startswith("{") for script in page.scripts)
     assert sum(tag == "script" for tag, _ in page.tags) == 1 + sum("type" in script for script in page.named("script"))
@@ -196,6 +198,25 @@ def test_a_damaged_run_is_shown_as_far_as_it_can_be(tmp_path, damage):
     assert has_curves
 
 
+def test_a_damaged_figure_costs_a_line_and_charts_stand_side_by_side(tmp_path):
+    table, matrix, chart, bars, gallery, points = one_of_each()
+    folder = write_run(tmp_path / "run", [], figures=[chart, table, bars, gallery, chart, points, matrix])
+    with zipfile.ZipFile(folder / store.TRAINING) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    index = json.loads(members["figures.json"])
+    del index["figures"][3]["pictures"][1]["suffix"], index["figures"][5]["layers"]
+    index["figures"] += [{"kind": "unknown"}, 5, {**index["figures"][0], "title": "</script>"}]
+    with zipfile.ZipFile(folder / store.TRAINING, "w") as archive:
+        for name, content in {**members, "figures.json": json.dumps(index)}.items():
+            archive.writestr(name, content)
+    content = write_page([folder], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert Page(content).text.count("a figure cannot be shown: ") == 4
+    content = content.partition('class="figures"')[2].partition("</section>")[0]
+    assert ["".join(one) for one in re.findall(r'class="(charts)"|<figcaption[^>]*>([^<]*)', content)] == [
+        *("charts", "A chart", "A table", "charts", "Bars", "A chart", "A matrix", "charts", "&lt;/script&gt;")
+    ]
+
+
 def test_a_run_that_goes_on_says_where_it_is(tmp_path):
     events = training(20)[:14]
     with own(write_run(tmp_path / "run", events), print, is_evaluation=False):
@@ -276,6 +297,14 @@ def test_a_run_that_has_recorded_nothing_leaves_the_page_of_the_one_before(tmp_p
     assert not (folder / "report.html").exists()
     write_last_page(SimpleNamespace(REPORT=True), folder, began=0.0)
     assert (folder / "report.html").exists()
+
+
+def test_a_report_that_cannot_be_written_hides_no_failure_of_the_run(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "jinja2", None)  # it is not installed
+    write_last_page(SimpleNamespace(REPORT=True), folder, began=0.0)
+    assert not (folder / "report.html").exists()
+    assert "no report was written: ModuleNotFoundError: import of jinja2 " in (folder / "log.txt").read_text()
 
 
 def test_thinning_keeps_ends_and_peaks(tmp_path):

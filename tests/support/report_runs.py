@@ -11,7 +11,7 @@ import numpy as np
 from paddlevit_dist.report import store
 from paddlevit_dist.tasks.figures import Chart, Figure, Gallery, Matrix, PointSet, Table
 
-HOSTILE = "<script>alert('x')</script>\n\"quoted\" \udce9 \u202e </style>&amp;"
+HOSTILE = "<script>alert('x')</script>\n\"quoted\" \udce9 \u202e </style>&amp; {{ 7 * 7 }}"
 _VOID = {"meta", "link", "img", "br", "input", "hr"}
 
 

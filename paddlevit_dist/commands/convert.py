@@ -11,9 +11,9 @@ from ..checkpoint.array_files import write_safetensors
 from ..checkpoint.load import layout_of_owner, rename_states, to_torch_names
 from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
+from ..launch.tuning import import_paddle
 from ..models import create_model, variant_options
 from ..registry import MODELS
-from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line, shorten
@@ -61,7 +61,7 @@ def run(words: list[str]) -> None:
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
     parser.option("part", None, "the entry to use if the file has several, such as model_ema")
     options = parser.parse_args(words)
-    signals.import_paddle()
+    import_paddle()
     converted = convert(options.input, options.output, options.part)
     number = sum(value.size for value in converted.state.values())
     print(one_line(f"{converted.source}: {converted.origin}"))

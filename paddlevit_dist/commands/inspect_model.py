@@ -4,9 +4,9 @@ import argparse
 from typing import Any
 
 from .. import plugins
+from ..launch.tuning import import_paddle
 from ..models import create_model, list_models
 from ..registry import MODELS, SPELLINGS, find_name
-from ..runtime import signals
 from ..runtime.errors import UserError
 from .parser import CommandParser, at_least, image_size
 
@@ -19,7 +19,7 @@ def run(words: list[str]) -> None:
     elif options.name is None:
         raise UserError("inspect: name a model, or use --list; 'inspect data' shows training samples")
     else:
-        signals.import_paddle()
+        import_paddle()
         print(report(options.name, options.image_size, options.num_classes, options.depth))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..commands.parser import CommandParser, at_least, choice, image_size
-from ..runtime import signals
+from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import why_not_written
 from ..runtime.printing import one_line
@@ -47,7 +47,7 @@ def run(words: list[str]) -> None:
             "files when it loads them: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
         )
     check_output(options.output)
-    signals.import_paddle()
+    import_paddle()
     trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
     difference = export(trained, options.output, options.format, options.precision, options.outputs)
     about = trained.about

@@ -60,7 +60,7 @@ def launch_workers(
         KeyboardInterrupt: the user asked to stop before there was anything to save; all workers have ended.
     """
     with signals.installed():
-        signals.import_paddle()
+        tuning.import_paddle()
         if plan.launched or (plan.processes == 1 and not apart):
             _run_in_place(worker, arguments, plan, watchdog_seconds)
         else:

@@ -123,7 +123,15 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
         os.environ[_MARK] = ",".join(sorted(added))
         if not take_effect(added):
             restart()
-    signals.import_paddle()
+    import_paddle()
+
+
+def import_paddle() -> None:
+    """Import Paddle while signals wait, and NumPy with it, whose threads then leave them to the main one for good."""
+    with signals.held():
+        import paddle  # noqa: F401
+
+        signals.install_again()
 
 
 def before(current: Mapping[str, str]) -> dict[str, str]:

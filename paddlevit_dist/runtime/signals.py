@@ -226,15 +226,10 @@ def installed() -> Iterator[None]:
         _state.__init__()  # type: ignore[misc]
 
 
-def import_paddle() -> None:
-    """Import Paddle, which takes SIGTERM for itself, while signals wait, and handle them again.
-
-    NumPy comes with it: threads that it starts now leave signals to the main thread for good, so that they do wait."""
-    with held():
-        import paddle  # noqa: F401
-
-        if _state.installed:
-            install()
+def install_again() -> None:
+    """Handle them again, if they were, after an import of Paddle, which takes SIGTERM for itself."""
+    if _state.installed:
+        install()
 
 
 def ignore_all() -> None:

@@ -12,7 +12,7 @@ from support import small_runs
 from support.processes import run_main, succeeded
 from support.runs import DIGITS, events, last_line
 
-from paddlevit_dist.engine.early_stopping import EarlyStopping
+from paddlevit_dist.engine.loop import EarlyStopping
 from paddlevit_dist.intervals import Interval
 
 RUN = ["-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.PATIENCE", "1"]

@@ -1,6 +1,6 @@
 """What finds out why a training does not do what it should. An extension: it can be deleted (see ``extension``).
 
-- ``doctor``: checks of machine, data and first steps, with ``doctor_machine`` and ``doctor_data``
+- ``doctor``: checks of machine, data and first steps, with ``doctor_checks``
 - ``selftest``: the same updates with other numbers of processes
 - ``first_layer``: which layer makes an update that ends the run not finite, with ``layer_watch``
 - ``profile``: where the time of some updates goes; ``settings``: keys

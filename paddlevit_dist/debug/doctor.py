@@ -14,8 +14,8 @@ from ..runtime import signals
 from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import block, one_line
 from ..settings.command_line import parse
-from . import doctor_data, doctor_machine
-from .doctor_machine import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
+from . import doctor_checks
+from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
 
 # What these set says nothing of data or model.
 _OF_THE_MACHINE = ("SAVE", "NGPUS", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> None:
     from ..launch import plan_processes
 
     looks_at_data = command.cfg is not None or any(s.name not in _OF_THE_MACHINE for s in command.settings)
-    checks = [*doctor_machine.CHECKS, *(doctor_data.CHECKS if looks_at_data else ())]
+    checks = [*doctor_checks.CHECKS, *(doctor_checks.CHECKS_OF_DATA if looks_at_data else ())]
     plan = plan_processes(values.NGPUS)
     token = leftovers.new_token()
     try:

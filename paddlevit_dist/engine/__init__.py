@@ -1,6 +1,6 @@
 """The training run. It knows tasks by their base class.
 
-- ``run``: all that a run is made of; ``loop``: its epochs, updates, evaluations and checkpoints, and when it ends early;
+- ``run``: all that a run is made of; ``loop``: epochs, updates, evaluations, checkpoints, and when it ends early;
   ``reports``, ``gpu_memory``: callbacks of it
 - ``steps``: one update; ``evaluation``; ``nan_guard``: what is not finite changes nothing
 - ``checkpointer``, ``resume``: what is saved, without waiting for it, and restored; ``compatibility``: whether the run

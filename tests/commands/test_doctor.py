@@ -10,9 +10,9 @@ from support.processes import ROOT, run_command
 from support.runs import PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
-from paddlevit_dist.debug import doctor_data, doctor_machine
+from paddlevit_dist.debug import doctor_checks
 from paddlevit_dist.debug.doctor import carry_out, try_check
-from paddlevit_dist.debug.doctor_machine import Check, Checkup, memory_of_machine
+from paddlevit_dist.debug.doctor_checks import Check, Checkup, memory_of_machine
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.launch import devices, plan_processes
 
@@ -27,13 +27,13 @@ def test_a_crash_of_a_device_is_one_line_and_the_checks_after_it_are_made(tmp_pa
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "commands")])
     )
-    monkeypatch.setattr(doctor_machine, "try_device", ends_with_a_signal)
+    monkeypatch.setattr(doctor_checks, "try_device", ends_with_a_signal)
     checkup = Checkup(settings.load([PLAIN, "-dataset=digits"]).values, tmp_path, MACHINE)
 
     def fails(_):
         raise KeyError("a bug")
 
-    checks = [*doctor_machine.CHECKS[-1:], Check("fails", fails), Check("needs", fails, ("devices",))]
+    checks = [*doctor_checks.CHECKS[-1:], Check("fails", fails), Check("needs", fails, ("devices",))]
     carry_out(checkup, checks)
     found = checkup.found
     assert found["devices"].status == "failure" and "SIGSEGV" in found["devices"].text
@@ -48,7 +48,7 @@ def test_two_paddles_in_one_place_are_told_however_their_names_are_spelt(tmp_pat
         metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\n")
     (tmp_path / "broken-1.0.dist-info").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = doctor_machine.versions(Checkup(None, tmp_path, MACHINE))
+    found = doctor_checks.versions(Checkup(None, tmp_path, MACHINE))
     assert found.status == "failure" and "paddlepaddle and paddlepaddle-gpu are both installed" in found.text
 
 
@@ -80,7 +80,7 @@ def looked_at(tmp_path, **changes):
     register_dataset("doctors_images", Changed)
     words = [PLAIN, *TINY, "-dataset=doctors_images", "-batch_size=8", f"-output={tmp_path}"]
     checkup = Checkup(settings.load(words).values, tmp_path, MACHINE)
-    for check in doctor_data.CHECKS[:2]:
+    for check in doctor_checks.CHECKS_OF_DATA[:2]:
         checkup.found[check.name] = try_check(check, checkup)
     return checkup.found
 
@@ -147,5 +147,5 @@ def test_accelerators_that_are_not_used_are_named(tmp_path, monkeypatch):
         "note: Paddle reports 8 npu, which is not used here: training on the CPU"
     ]
     assert plan_processes(1, gpus=1).notices == []
-    found = doctor_machine.gpus(None)
+    found = doctor_checks.gpus(None)
     assert found.status == "warning" and "Paddle reports 8 npu, which is not used: training on the CPU" in found.text

@@ -1,0 +1,351 @@
+"""Checks of ``doctor``: versions, devices, memory; data as a training would read them, and updates on each device."""
+
+import contextlib
+import functools
+import importlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+
+from ..launch import devices, failures, gpu, tuning
+from ..runtime import limits
+from ..settings.every_run import RunSettings
+from ..tasks.task import Step, make_task
+from .settings import change_settings
+
+OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"
+GIB = 1 << 30
+_OPENED = {"train": 100, "val": 20}
+_SHOWN = 5
+_MOST_CLASSES = 20
+_UPDATES, _SECONDS = 20, 30.0
+_STAYED = 0.97  # of the first loss
+_NEAR = (0.7, 1.5)  # times what is expected: layers' initial weights prefer some classes a little
+# Without these the first loss is that of the model and its batch.
+_OFF: dict[str, Any] = {
+    **{"TRAIN.WARMUP_EPOCHS": 0, "TRAIN.WARMUP_STEPS": None, "TRAIN.LAST_EPOCH": 0, "DATA.NUM_WORKERS": 0},
+    **{"MODEL.PRETRAINED": None, "MODEL.RESUME": None, "PROFILE": None, "EVAL": False},
+}
+
+
+class Finding(NamedTuple):
+    """What came of a check.
+
+    Attributes:
+        status: "ok", "warning", "failure", or "skipped" where something before it failed.
+        text: what was seen.
+        mend: what to do about it; empty where nothing is to be done.
+    """
+
+    status: str
+    text: str
+    mend: str = ""
+
+
+@dataclass
+class Checkup:
+    """What the checks work with.
+
+    Attributes:
+        config: the frozen configuration.
+        folder: a temporary one.
+        plan: the processes that a training with this configuration would have on this machine.
+        found: what earlier checks have found, by their names.
+        classes: of each split how many of the samples that were opened have each class.
+    """
+
+    config: RunSettings
+    folder: Path
+    plan: devices.ProcessPlan
+    found: dict[str, Finding] = field(default_factory=dict)
+    classes: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @functools.cached_property
+    def task(self) -> Any:
+        """The task of a training whose output folder is the temporary one. It goes on where an image cannot be read, so
+        that one does not hide the next; ``data`` tells."""
+        values = {"SAVE": str(self.folder), "DATA.ON_BAD_SAMPLE": "skip", "EVAL": False, "MODEL.RESUME": None}
+        return make_task(change_settings(self.config, values))
+
+    @functools.cached_property
+    def samples(self) -> dict[str, Any]:
+        """Of each split. What a run has made of the data is read, and what it has not is thrown away."""
+        own = Path(self.config.DATA.CACHE_FOLDER or Path(self.config.SAVE, "data"))
+        return {split: self.task.build_dataset(split, own if own.is_dir() else self.folder) for split in _OPENED}
+
+
+class Check(NamedTuple):
+    """Something to look at: its name, what does it, and the checks without whose success it cannot be done."""
+
+    name: str
+    function: Callable[[Checkup], Finding]
+    needs: tuple[str, ...] = ()
+
+
+def versions(checkup: Checkup) -> Finding:
+    """Whether Paddle, NumPy and Numba fit together."""
+    from ..logging.record import versions as recorded
+
+    wheels = [name for name in ("paddlepaddle", "paddlepaddle-gpu") if any(metadata.distributions(name=name))]
+    if len(wheels) > 1:
+        mend = "python -m pip uninstall paddlepaddle paddlepaddle-gpu, then install the one that you want"
+        return Finding(FAILURE, f"{' and '.join(wheels)} are both installed, one over the other", mend)
+    if paddle.__version__.startswith("2.") and int(np.__version__.split(".")[0]) > 1:
+        text = f"Paddle {paddle.__version__} was built for NumPy 1, and this is {np.__version__}"
+        return Finding(FAILURE, text, "python -m pip install 'numpy<2'")
+    try:
+        found = {**recorded(), "numba": importlib.import_module("numba").__version__}
+    except Exception as error:  # whatever it does not like about the others
+        return Finding(FAILURE, f"numba cannot be imported: {error}", "python -m pip install -U numba")
+    if paddle.is_compiled_with_cuda():
+        found.update(cuda=paddle.version.cuda(), cudnn=paddle.version.cudnn())
+    return Finding(OK, ", ".join(f"{name} {value}" for name, value in found.items() if value))
+
+
+def gpus(checkup: Checkup) -> Finding:
+    """Whether Paddle can use the GPUs that there are."""
+    driver, usable = devices.expected_gpus(), devices.count_gpus()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+    if usable:
+        return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible})")
+    others = devices.other_accelerators()
+    if others:
+        text = f"none of CUDA's; Paddle reports {others}, which is not used: training on the CPU"
+        return Finding(WARNING, text, "train on NVIDIA's GPUs, or go on with the CPU")
+    if not driver:
+        return Finding(OK, "none: training on the CPU")
+    if not paddle.is_compiled_with_cuda():
+        mend = "install Paddle's GPU build (README), or go on with the CPU"
+        return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend)
+    mend = "look at `nvidia-smi` (is its CUDA as new as Paddle's?), CUDA's libraries, and CUDA_VISIBLE_DEVICES"
+    return Finding(FAILURE, f"{driver} GPU(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}", mend)
+
+
+def memory(checkup: Checkup) -> Finding:
+    """Memory of the machine, or of the container if that is less."""
+    if (found := memory_of_machine()) is None:
+        return Finding(OK, "unknown: this system does not tell")
+    total, available = found
+    text = f"{available / GIB:.1f} of {total / GIB:.1f} GiB available"
+    needed = checkup.plan.processes * 1.5 * GIB  # as measured: a process of Paddle with a small model
+    if available < needed:
+        mend = "end other programs, give the container more memory, or lower -ngpus and -num_workers"
+        return Finding(WARNING, f"{text}: {checkup.plan.processes} process(es) take 1.5 GiB each and more", mend)
+    return Finding(OK, text)
+
+
+def memory_of_machine() -> tuple[int, int] | None:
+    """Bytes in all and bytes available: the machine's, or its control group's where that has fewer; None: not known."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        values = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.split()[-1] == "kB"}
+        total, available = values["MemTotal"], values["MemAvailable"]
+    except (OSError, KeyError, ValueError, IndexError):
+        return None
+    for folder, limit, used in (
+        (limits.CONTROL_GROUPS, "memory.max", "memory.current"),
+        (limits.CONTROL_GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        try:
+            allowed = int((folder / limit).read_text(encoding="ascii"))
+            left = allowed - int((folder / used).read_text(encoding="ascii"))
+        except (OSError, ValueError):  # no such group, or no limit
+            continue
+        total, available = min(total, allowed), min(available, max(left, 0))
+    return total, available
+
+
+def each_device(checkup: Checkup) -> Finding:
+    """Processes as a training has them: each starts, computes a product of matrices that is right and the same each
+    time, and they add and agree."""
+    from ..launch.spawn import launch_workers
+
+    plan, target = checkup.plan, checkup.folder / "devices.json"
+    arguments = (checkup.config.TRAIN.TF32, checkup.config.DETERMINISTIC, str(target))
+    # Children that end: the GPUs are free for those of the step, also where one is one process's alone.
+    launch_workers(try_device, arguments, plan, checkup.config.WATCHDOG_SECONDS, apart=True)
+    ranks = json.loads(target.read_text(encoding="utf-8"))
+    told = "; ".join(f"{one['name']}, {one['gigaflops']:.0f} GFLOP/s" for one in ranks)
+    kind = "GPU" if plan.uses_gpu else f"CPU, {devices.cpu_cores()} core(s)"
+    return Finding(OK, f"{len(ranks)} process(es) ({kind}) compute right and agree: {told}")
+
+
+def try_device(tf32: bool, deterministic: bool, target: str) -> None:
+    """Every rank must call this; what each has found is written by the main one."""
+    from ..distributed import all_gather, is_main, rank, reduce_dict, world_size
+
+    gpu.prepare(tf32, deterministic, fixed_shapes=False)
+    if gpu.is_on_gpu():
+        properties = paddle.device.cuda.get_device_properties()
+        name = f"{properties.name} {properties.total_memory / GIB:.1f} GiB{' in TF32' * gpu.rounds_to_tf32()}"
+        product = gpu.check_product(2048)
+    else:
+        tuning.check_copies()
+        name, product = str(tuning.processor()["model"] or "unknown"), tuning.check_product()
+    found, ranks = all_gather({"name": name, **product}), list(range(world_size()))
+    total = reduce_dict({"rank": rank()}, average=False)["rank"]
+    if total != sum(ranks) or all_gather(rank()) != ranks:
+        raise RuntimeError(f"the ranks of {world_size()} processes add up to {total}, not to {sum(ranks)}")
+    if is_main():
+        Path(target).write_text(json.dumps(found), encoding="utf-8")
+
+
+def data(checkup: Checkup) -> Finding:
+    """Whether both splits can be opened, and some random samples of them read, transformed and looked at, as a loader
+    process does."""
+    from ..data.loader import describe_sample
+
+    task, bad, opened, told, of_each = checkup.task, [], 0, [], {}
+    for split, number in _OPENED.items():
+        samples, labels, started = checkup.samples[split], [], time.perf_counter()
+        if not len(samples):
+            return Finding(FAILURE, f"{split}: there is none", "look at -data_path and -dataset")
+        chosen = np.random.default_rng(checkup.config.SEED).permutation(len(samples))[:number].tolist()
+        for index in chosen:
+            problem, found = _look(task, samples, index, checkup.config.SEED)
+            bad += [f"{split} {index} ({describe_sample(samples, index)}): {problem}"] if problem else []
+            labels += [] if found is None else [found]
+        of_each[split] = 1000 * (time.perf_counter() - started) / len(chosen)
+        told += [f"{split} {task.describe_samples(samples)}", *map(str, samples.notices)]
+        opened += len(chosen)
+        if labels:
+            checkup.classes[split] = np.bincount(np.concatenate(labels))
+    for line in task.finish_epoch():  # images that cannot be read were replaced by others, and are listed
+        files = list(checkup.folder.glob("*.tsv"))
+        rows = [row for file in files for row in file.read_text("utf-8", "surrogateescape").splitlines()[1:]]
+        bad += [row.replace("\t", ": ") for row in rows] or [line]
+    if bad:
+        text = f"{len(bad)} of {opened} cannot be used: {'; '.join(bad[:_SHOWN])}{'; ...' if len(bad) > _SHOWN else ''}"
+        if checkup.config.DATA.get("ON_BAD_SAMPLE") == "skip":
+            return Finding(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)")
+        return Finding(FAILURE, text, "repair or remove them")
+    times = f"{opened} opened at random, {of_each['train']:.3g} ms for each of training"
+    return Finding(OK, "; ".join([*told, times]))
+
+
+def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
+    """What is wrong with a sample, and otherwise its classes, (n,)."""
+    from ..data.loader import sample_generator
+    from ..data.sampler import SampleKey
+
+    try:
+        sample = samples.sample(index, sample_generator(seed, SampleKey(1, index, 0)))
+        task.check_sample(sample)
+        classes = task.classes_in(sample) if samples.labelled else None
+    except (Exception, SystemExit) as error:  # a data set may raise anything
+        return failures.reason(error).partition("\n")[0], None
+    return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
+
+
+def labels(checkup: Checkup) -> Finding:
+    """Whether all classes are there, in both splits: of all samples where the data set knows, else of those opened."""
+    task = checkup.task
+    known = {split: task.classes_of(samples) for split, samples in checkup.samples.items()}
+    about = task.about_data(checkup.samples["train"])
+    names, number = about.get("classes"), about.get("number of classes") or len(about.get("classes") or ())
+    is_known = all(values is not None for values in known.values())
+    counts = {split: np.bincount(values) for split, values in known.items()} if is_known else checkup.classes
+    if "train" not in counts:
+        return Finding(OK, "no classes: every sample that was opened has what the task wants of it")
+    number = max(number, *map(len, counts.values()))
+    train, val = (np.pad(counts.get(split, [0]), (0, number - len(counts.get(split, [0])))) for split in _OPENED)
+
+    def named(classes: np.ndarray) -> str:
+        shown = [str(names[c]) if names and c < len(names) else str(c) for c in classes[:_SHOWN].tolist()]
+        return ", ".join(shown) + (", ..." if len(classes) > _SHOWN else "")
+
+    shown = [f"{named(np.array([c]))} {n:,} ({100 * n / train.sum():.0f}%)" for c, n in enumerate(train)]
+    middle = f"{number:,} classes, {train.min():,} to {train.max():,} each, {np.median(train):,.0f} in the middle"
+    histogram = ", ".join(shown) if number <= _MOST_CLASSES else middle
+    if np.count_nonzero(train) <= 1:
+        same = f"all training labels are the same, {named(np.flatnonzero(train))}"
+        return Finding(FAILURE, same, "look at how labels are read: a model cannot learn from this")
+    for what, found, mend in (
+        ("in val, but not in train", (train == 0) & (val > 0), "no model can predict them: look at the split"),
+        ("without any in train", train == 0, "lower -num_classes, or look at the labels; rare ones may not be opened"),
+        ("without any in val", (val == 0) & val.any(), "the score says nothing about them: look at the split"),
+    ):
+        if found.any():
+            return Finding(WARNING, f"{what}: {named(np.flatnonzero(found))} ({histogram})", mend)
+    return Finding(OK, histogram)
+
+
+def step(checkup: Checkup) -> Finding:
+    """Some updates on all devices with one batch of the configuration: the loss of untrained weights, of a classifier
+    near ln(classes), and whether it falls; time and memory."""
+    from ..launch.spawn import launch_workers
+
+    config, plan = change_settings(checkup.config, {**_OFF, "SAVE": str(checkup.folder)}), checkup.plan
+    target = checkup.folder / "step.json"
+    arguments = (config, checkup.task, checkup.samples["train"], str(target))
+    launch_workers(device_step, arguments, plan, config.WATCHDOG_SECONDS, apart=True)
+    facts = json.loads(target.read_text(encoding="utf-8"))
+    losses, memory = facts["losses"], facts["memory_mib"] / 1024
+    expected = checkup.task.expected_losses()
+    first = [f"{name} {value:.4g} at start" for name, value in facts["first"].items() if value is not None]
+    first += [f"ln(classes) is {value:.4g}" for name, value in expected.items() if name in facts["first"]]
+    text = (
+        f"{plan.processes} x {'GPU' if plan.uses_gpu else 'CPU process'}, batch {config.DATA.BATCH_SIZE} x "
+        f"{config.TRAIN.ACCUM_ITER}: {', '.join(first)}; after {len(losses) - 1} updates with this batch "
+        f"{losses[-1]:.4g}; {facts['seconds']:.3g} s an update, {memory:.1f} GiB"
+    )
+    if not math.isfinite(losses[0]):
+        mend = "look for values in the data that are huge, and at IMAGENET_MEAN and _STD or VOLUMES.INTENSITY_WINDOW"
+        return Finding(FAILURE, text, mend)
+    if not math.isfinite(losses[-1]):
+        return Finding(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
+    if losses[0] > 0 and min(losses[1:]) > _STAYED * losses[0]:
+        mend = "it does not learn: TRAIN.BASE_LR may be far too low or too high; labels; TRAIN.FREEZE?"
+        return Finding(FAILURE, text, mend)
+    if any(
+        not _NEAR[0] * value <= facts["first"].get(name, value) <= _NEAR[1] * value for name, value in expected.items()
+    ):
+        mend = "far from ln(classes): look at labels, class weights and the model's last layer"
+        return Finding(WARNING, text, mend)
+    return Finding(OK, text)
+
+
+def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> None:
+    """Make updates with the first batch of the configuration, and write what they took. Every rank must call this."""
+    from ..distributed import all_gather, is_main
+    from ..engine import gpu_memory
+    from ..engine.steps import accumulation_groups
+    from ..logging.meters import memory_mib
+    from .selftest import silent_training
+
+    training = silent_training(config, task, samples, Path(target).parent)
+    training.model.train()
+    with contextlib.closing(training.loader.epochs(1, 1)) as batches:
+        group = next(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, 1))
+    losses: list[float] = []
+    seconds, began = [], time.perf_counter()
+    first: dict[str, float] = {}
+    while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
+        started = time.perf_counter()
+        with gpu_memory.explain_memory(gpu_memory.of_training(config)):
+            outputs = training.updater([dict(one) for one in group], Step(1, len(losses), 100), config.TRAIN.BASE_LR)
+        means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}
+        gathered = all_gather((means, sum(outputs[0][name].weight * mean for name, mean in means.items())))
+        losses.append(float(np.mean([total for _, total in gathered])))
+        first = first or {name: float(np.mean([of[name] for of, _ in gathered])) for name in means}
+        seconds.append(time.perf_counter() - started)
+        if max(all_gather(time.perf_counter() - began)) > _SECONDS and len(losses) > 1:
+            break
+    memory = max(all_gather(memory_mib() or 0.0))
+    if is_main():
+        facts = {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory}
+        Path(target).write_text(json.dumps(facts), encoding="utf-8")
+
+
+DATA = "data"
+CHECKS = (Check("versions", versions), Check("GPU", gpus), Check("memory", memory), Check("devices", each_device))
+CHECKS_OF_DATA = (Check(DATA, data), Check("labels", labels, (DATA,)), Check("a step", step, (DATA,)))

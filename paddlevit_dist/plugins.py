@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple
@@ -81,10 +82,12 @@ def load_carried(these: Carried) -> None:
     """
     for folder in reversed(these.folders):
         _make_importable(folder)
-    for module in these.modules:
-        _import(module, f"-import={module.name}")
-        if module not in _loaded:
-            _loaded.append(module)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # about former names: the parent has said so
+        for module in these.modules:
+            _import(module, f"-import={module.name}")
+            if module not in _loaded:
+                _loaded.append(module)
 
 
 @contextlib.contextmanager

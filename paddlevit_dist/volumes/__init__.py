@@ -12,7 +12,7 @@ from ..runtime.lazy_names import lazy_names
 _NAMES = {
     "Geometry": "geometry",
     "UNet3D": "unet3d",
-    "decode": "landmarks.decoding",
+    "decode": "landmarks.heatmaps",
     "gaussian_heatmaps": "landmarks.heatmaps",
     "radius_heatmaps": "landmarks.heatmaps",
     "read_volume": "reading",

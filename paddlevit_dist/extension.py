@@ -1,4 +1,4 @@
-"""What an extension adds: a folder of this package that the rest does without, and that can be deleted alone.
+"""The class of an extension: a folder of this package that the rest does without, and that can be deleted alone.
 
 The ``__init__`` of the folder has an ``EXTENSION``, of a class derived from ``Extension``; its methods import what they
 need when they are called.
@@ -36,7 +36,7 @@ Made = TypeVar("Made")
 
 
 class About(NamedTuple):
-    """What the help of a command that takes the main flags says beside them; ``further`` are options that it alone
+    """Help of a command that takes the main flags, beside what it says of them; ``further`` are options that it alone
     has."""
 
     meaning: str
@@ -109,7 +109,7 @@ class Extension:
     # ---- what is evaluated in the place of the configured model ------------------------------------------------
 
     def evaluated_word(self, word: str) -> str | None:
-        """What a word of ``evaluate WORD`` sets, as KEY=VALUE; None if it means nothing here."""
+        """Return what a word of ``evaluate WORD`` sets, as KEY=VALUE; None if it means nothing here."""
         return None
 
     #: where this key is set, what it names is evaluated, as the ``evaluated_model``
@@ -166,7 +166,7 @@ def extensions() -> tuple[Extension, ...]:
 
 
 def make(better: Callable[[Extension], Made | None], plain: Callable[[], Made]) -> Made:
-    """What the first extension that has something better makes, else what ``plain`` does."""
+    """Return what the first extension that has something better makes, else what ``plain`` does."""
     for extension in extensions():
         found = better(extension)
         if found is not None:

@@ -32,7 +32,7 @@ class Module(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What a worker needs to import what its parent has imported."""
+    """Modules and folders that a worker needs to import what its parent has imported."""
 
     modules: tuple[Module, ...]
     folders: tuple[str, ...]

@@ -202,7 +202,7 @@ _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "callback": CALL
 
 
 class Own(NamedTuple):
-    """What a user has registered.
+    """An entry that a user has registered.
 
     Attributes:
         target: the model, dataset or task.
@@ -321,8 +321,8 @@ def package_of(kind: str, name: str) -> str | None:
 
 
 def contents_of(kind: str, name: str) -> str | None:
-    """What images a built-in name of the package "images" is of: WHOLE ones, those WITH_BOXES or WITH_LABEL_MAPS; None
-    for any other name. A model of whole ones may be part of another."""
+    """Say what images a built-in name of the package "images" is of: WHOLE ones, those WITH_BOXES or WITH_LABEL_MAPS;
+    None for any other name. A model of whole ones may be part of another."""
     target = _TABLES[kind].get(name)
     if package_of(kind, name) != "images" or not isinstance(target, str):
         return None

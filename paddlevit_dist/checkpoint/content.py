@@ -1,4 +1,4 @@
-"""What is in the directory of a checkpoint, and its name: believed only where it is what this package writes."""
+"""Files of the directory of a checkpoint, and its name: believed only where they are what this package writes."""
 
 import contextlib
 import hashlib
@@ -243,7 +243,7 @@ def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
 
 
 def read_about(source: str) -> dict[str, Any] | None:
-    """What the checkpoint at ``source``, its directory or a file in it, says about its weights.
+    """Say what the checkpoint at ``source``, its directory or a file in it, says about its weights.
 
     Returns:
         An empty dictionary for a checkpoint from before they said anything, None if ``source`` is not a
@@ -261,8 +261,8 @@ def read_about(source: str) -> dict[str, Any] | None:
 
 
 def about_of(file: Path) -> dict[str, Any]:
-    """What is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or ``NAME.about.yaml``
-    beside them; empty if nothing is.
+    """Find what is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or
+    ``NAME.about.yaml`` beside them; empty if nothing is.
 
     Raises:
         UserError: it cannot be read.
@@ -360,7 +360,7 @@ class _Skipped(msgspec.Struct):
 
 
 class _Means(msgspec.Struct):
-    """What ``engine.reports`` saves of an epoch that has begun."""
+    """State that ``engine.reports`` saves of an epoch that has begun."""
 
     names: list[str]
     sums: dict[str, float]
@@ -388,7 +388,7 @@ class _State(msgspec.Struct):
 
 
 class _Scaler(msgspec.Struct):
-    """What ``paddle.amp.GradScaler.state_dict`` has, and cannot be restored without."""
+    """State of ``paddle.amp.GradScaler.state_dict``, which cannot be restored without it."""
 
     scale: Annotated[list[_Positive], Meta(min_length=1, max_length=1)] | _Positive
     incr_ratio: _Number

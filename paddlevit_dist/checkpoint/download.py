@@ -204,7 +204,7 @@ def _split(address: str, sha256: str | None) -> tuple[str, str | None]:
 
 
 def _file_name(path: str) -> str:
-    """What the copy is called: the end of the address, unless that means something in a folder."""
+    """Name the copy: the end of the address, unless that means something in a folder."""
     name = re.sub(r"[^\w.\-]", "_", urllib.parse.unquote(path).rpartition("/")[2])[-100:]
     return "weights" if name.startswith(".") or not name else name
 

@@ -42,7 +42,7 @@ def another_run(output: str) -> UserError:
 
 
 def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Path | None:
-    """What ``-resume=source`` means: a checkpoint directory, or a file of weights alone, or None to start from scratch.
+    """Find what ``-resume=source`` means: a checkpoint directory, or a file of weights, or None to start from scratch.
 
     Args:
         source: "auto" (newest good checkpoint in ``own_folder``, else None), a checkpoint directory, a file in one, a

@@ -34,7 +34,7 @@ _AXIS_OF_OUTPUTS = {2: 1, 4: 0}  # of the weight of a linear layer and of a conv
 
 @dataclass
 class LoadReport:
-    """What became of every parameter and buffer of the model, by our names.
+    """Fate of every parameter and buffer of the model, by our names.
 
     Attributes:
         source: the file, or "the given state".

@@ -59,7 +59,7 @@ def _load(stream: BinaryIO) -> Any:
 
 
 class Fixed:
-    """What a file can put somewhere but not change: ``pickle`` would set any attribute of it."""
+    """An object that a file can put somewhere but not change: ``pickle`` would set any attribute of it."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # nor is it a key
@@ -109,7 +109,7 @@ class PickleReader(pickle.Unpickler):
         return Name(text, functools.partial(function, self.spend) if function in (_StoredArray, _array) else function)
 
     def persistent_load(self, about: Any) -> Any:
-        """What a persistent identifier means: nothing in Paddle's files."""
+        """Refuse every persistent identifier: there is none in Paddle's files."""
         raise RefusedError("it makes objects by persistent identifiers")
 
     def _encode(self, text: Any, encoding: Any) -> bytes:

@@ -37,7 +37,7 @@ _DEPTH = 3  # wrappers and prefixes inside one another; bounded because a damage
 
 
 class Weights(NamedTuple):
-    """What a source holds.
+    """Contents of a source.
 
     Attributes:
         name: of the source, for messages.
@@ -96,7 +96,7 @@ def read_state(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def given_weights(state: Mapping[str, Any], part: str | None = None) -> Weights:
-    """What a mapping in memory holds: numpy arrays, Paddle tensors or (name, array) pairs."""
+    """Take a mapping in memory as weights: numpy arrays, Paddle tensors or (name, array) pairs."""
     name = "the given state"
     chosen, notices = _unwrap(state, name, part)
     paddle = sys.modules.get("paddle")  # not imported here: files are read without it
@@ -171,8 +171,8 @@ def find_weights_file(path: str | os.PathLike) -> Path:
 
 
 def evaluated_weights(source: str | os.PathLike) -> str:
-    """What ``source`` means where a run's scores are to be reproduced: the averaged weights of a checkpoint that has
-    some, the checkpoint that a run's folder means, else ``source`` as it is."""
+    """Find what ``source`` means where a run's scores are to be reproduced: the averaged weights of a checkpoint that
+    has some, the checkpoint that a run's folder means, else ``source`` as it is."""
     if is_address(source) or address_of(source):
         return str(source)
     checkpoint = checkpoint_in(source)

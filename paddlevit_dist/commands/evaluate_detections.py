@@ -147,7 +147,7 @@ def _options(words: list[str]) -> Namespace:
 
 
 def _score(annotations: Any, table: Any, origin: Origin, kind: str) -> Scored:
-    """What intervals and ``compare`` need of the matches."""
+    """Collect what intervals and ``compare`` need of the matches."""
     from ..images.detection.evaluation.accumulation import STAT_NAMES
     from ..images.detection.evaluation.resampling import Curves
 

@@ -235,7 +235,7 @@ def worker(
     batch_size: int | None,
     num_workers: int | None,
 ) -> None:
-    """What each process runs after joining the group."""
+    """Run in each process after it has joined the group."""
     from ..distributed import barrier, broadcast_object
     from ..engine.gpu_memory import explain_memory
     from ..inference.predictor import predict_share, usual_batch_size

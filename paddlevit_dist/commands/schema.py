@@ -57,7 +57,7 @@ def _put(root: dict[str, Any], name: str, row: dict[str, Any]) -> None:
 
 
 def _values(key: Key) -> dict[str, Any]:
-    """What the key may hold in a file, in the words of the schema."""
+    """Describe what the key may hold in a file, in the words of the schema."""
     one = [{"enum": list(key.choices)}] if key.choices else _one(key)
     several: dict[str, Any] = {"type": "array", "items": {"anyOf": one}}
     if key.length is not None:

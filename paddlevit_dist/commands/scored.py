@@ -1,5 +1,5 @@
-"""What the commands ``evaluate classes``, ``detections``, ``masks``, ``scenes`` and ``landmarks`` share: the truth from
-a data set, and how scores are told and written."""
+"""Common parts of the commands ``evaluate classes``, ``detections``, ``masks``, ``scenes``, ``landmarks``: the truth
+from a data set, and how scores are told and written."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ def add_options(parser: CommandParser, truth: str, results: str, sample: str, da
 
 
 def add_data(parser: CommandParser) -> None:
-    """What names a data set whose truth is taken."""
+    """Add the options that name a data set whose truth is taken."""
     meaning = "in place of TRUTH: the data of a recipe, or of a YAML file such as a run's config.yaml"
     parser.option("cfg", None, meaning, path, metavar="FILE")
     parser.option("dataset", None, "name of the data set (default: that of -cfg, else found out)", metavar="NAME")
@@ -61,7 +61,7 @@ def add_data(parser: CommandParser) -> None:
 
 
 def add_group(parser: CommandParser) -> None:
-    """What says which samples belong together."""
+    """Add the options that say which samples belong together."""
     meaning = "those of one are drawn together: a file sample,group, FILE:COLUMN, a column of TRUTH, or a word"
     parser.option("group", None, meaning, path, metavar="COLUMN")
 
@@ -187,7 +187,7 @@ def said_of(
     notes: Sequence[str],
     groups: Groups | None = None,
 ) -> dict[str, Any]:
-    """What -json prints and ``scores.json`` holds, the same of all these commands.
+    """Collect what -json prints and ``scores.json`` holds, the same of all these commands.
 
     Args:
         scores: those that are defined, by their names.

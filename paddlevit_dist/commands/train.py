@@ -201,7 +201,7 @@ def worker(
     notices: list[str],
     callbacks: dict[str, Any] | None = None,
 ) -> None:
-    """What each process runs after joining the group; ``callbacks`` as the parent has registered them."""
+    """Run in each process after it has joined the group; ``callbacks`` as the parent has registered them."""
     from ..engine import gpu_memory
     from ..engine.run import Run
 

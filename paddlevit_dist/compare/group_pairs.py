@@ -17,7 +17,7 @@ from .telling import TOO_FEW, columns, correct, decimals_of, number, rows_of, te
 
 
 def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """What ``compare`` finds where one of the folders is a group's: plain values, and lines for a terminal.
+    """Compare where one of the folders is a group's: plain values, and lines for a terminal.
 
     Args:
         runs: folders; each group is compared with the first, and each single training, too.
@@ -81,7 +81,7 @@ def _find_finished(group: Group) -> str:
 
 
 def _warnings(first: str, second: str) -> list[str]:
-    """What else differs that the scores of two runs depend on, as far as evaluations have left tables of samples."""
+    """List what else differs that two runs' scores depend on, as far as evaluations have left tables of samples."""
     with contextlib.suppress(UserError):
         ours, theirs = read(first), read(second)
         found = warnings(ours, theirs)

@@ -25,7 +25,7 @@ _ROUNDING = 1e-9  # relative; less is no difference
 
 
 class Group(NamedTuple):
-    """What ``seeds.json`` says.
+    """Contents of ``seeds.json``.
 
     Attributes:
         run: the folder, as the user named it.

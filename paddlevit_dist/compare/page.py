@@ -52,7 +52,7 @@ def _image(pixels: np.ndarray, name: str) -> dict[str, Any]:
 
 
 def _details(comparison: dict[str, Any], decimals: int, images: Mapping[str, Any]) -> dict[str, Any]:
-    """What there is to say of a run against the first."""
+    """Collect what there is to say of a run against the first."""
     lines = [f"Warning: {line}" for line in comparison["warnings"]] + [f"Note: {note}" for note in comparison["notes"]]
     changed = {kind: comparison[kind] for kind in telling.CHANGES if comparison.get(kind)}
     galleries = []

@@ -260,7 +260,7 @@ def _round(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def warnings(first: Table, second: Table) -> list[str]:
-    """What else differs that a score depends on, one line each."""
+    """List what else differs that a score depends on, one line each."""
     ours, theirs, lines = first.about, second.about, []
     for what in ("split", "dataset", "classes"):
         if ours[what] != theirs[what] and ours[what] and theirs[what]:  # of others' results they may not be known

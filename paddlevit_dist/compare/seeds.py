@@ -61,8 +61,8 @@ def run(given: Configuration) -> None:
 
 
 def gpus_of(plan: devices.ProcessPlan) -> list[str | None]:
-    """What CUDA_VISIBLE_DEVICES says to each of the trainings that run side by side: each visible GPU, where a training
-    is one process; else one training has them as they are (None)."""
+    """Say what CUDA_VISIBLE_DEVICES is in each of the trainings that run side by side: each visible GPU, where a
+    training is one process; else one training has them as they are (None)."""
     visible = devices.count_gpus() if plan.uses_gpu else 0
     if plan.processes > 1 or visible < 2:
         return [None]
@@ -173,7 +173,7 @@ def _begin_group(config: CompareSettings, folder: str) -> Group:
 
 
 def _row(folder: str, seed: int, score: str) -> dict[str, Any]:
-    """What the folder of a seed says; see ``Group.seeds``."""
+    """Read what the folder of a seed says; see ``Group.seeds``."""
     own_folder = Path(folder, f"seed_{seed}")
     state = FINISHED if _is_done(own_folder) else UNFINISHED
     return {"seed": seed, "folder": own_folder.name, "state": state, **groups.best_of(own_folder, score)}

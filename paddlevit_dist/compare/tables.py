@@ -29,7 +29,7 @@ _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
 
 
 class Table(NamedTuple):
-    """What is known of the samples of an evaluation.
+    """Everything that is known of the samples of an evaluation.
 
     Attributes:
         run: the folder, as the user named it.

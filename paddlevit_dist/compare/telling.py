@@ -1,4 +1,4 @@
-"""What a comparison says, in lines for a terminal and rows for a page."""
+"""Lines for a terminal and rows for a page of what a comparison says."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -92,7 +92,7 @@ def class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
 
 
 def lines_of(tables: Sequence[Table], comparisons: Sequence[dict[str, Any]], decimals: int) -> list[str]:
-    """What the terminal shows."""
+    """Write the lines for the terminal."""
     lines = [*map(about, tables), "", *columns(rows_of(comparisons, decimals)), method(comparisons)]
     for other in comparisons:
         heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]

@@ -1,4 +1,4 @@
-"""What makes CPUs fast: compiled loops around Paddle's own matrix product in place of layers, updates and transforms.
+"""Speed on CPUs: compiled loops around Paddle's own matrix product in place of layers, updates and transforms.
 
 - ``accelerate.py``: gives the layers of a model, a user's too, the fast classes of ``layers.py`` and ``blocks.py``
   where they are of exactly the classes that it lists; says when these compute, and has the switch that turns them off

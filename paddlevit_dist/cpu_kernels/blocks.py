@@ -92,7 +92,7 @@ def _fits(x: paddle.Tensor, block: Any) -> bool:
 
 
 def _factors(block: Any, x: paddle.Tensor) -> paddle.Tensor | None:
-    """What each item's branch is multiplied by; None for 1."""
+    """Draw what each item's branch is multiplied by; None for 1."""
     return block.drop_path.factors(x) if block.drop_path.is_dropping else None
 
 

@@ -96,7 +96,7 @@ def join(x, branch_of, keep):
 
 
 def into_branch(gradient, keep):
-    """What of the gradient enters the branch."""
+    """Compute the part of the gradient that enters the branch."""
     if keep is None:
         return gradient
     out = gradient.clone()
@@ -216,7 +216,7 @@ def attention(x, norm, qkv, projection, heads: Heads, bias=None, keep: paddle.Te
 
 
 def _attend_to(q, kv, heads: Heads):
-    """What the queries' tokens attend to, and the softmax (items, heads, queries, tokens)."""
+    """Compute what the queries' tokens attend to, and the softmax (items, heads, queries, tokens)."""
     (items, queries, _), tokens = q.shape, kv.shape[1]
     out, weights = empty(*q.shape), empty(items, heads.count, queries, tokens)
     places = [address(tensor) for tensor in (q, kv, weights, out)]
@@ -250,6 +250,6 @@ class _AttentionTo(PyLayer):
 
 
 def attend(q, kv, heads: Heads) -> paddle.Tensor:
-    """What queries (items, queries, channels) get from keys and values (items, tokens, 2 * channels), like ``q``."""
+    """Compute what queries (items, queries, channels) get of keys, values (items, tokens, 2 * channels), like ``q``."""
     q, kv = in_order(q), in_order(kv)
     return differentiable(_AttentionTo, q, kv, heads) if paddle.is_grad_enabled() else _attend_to(q, kv, heads)[0]

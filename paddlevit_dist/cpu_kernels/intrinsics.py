@@ -1,4 +1,4 @@
-"""What compiled loops need and numba does not have: memory by its address, the bits of a float32, a call of cblas."""
+"""Needs of compiled loops that numba lacks: memory by its address, the bits of a float32, a call of cblas."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ _TAPS = 4  # that are summed at once; coefficients are padded with zeros
 
 @compiled
 def coefficients(side: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """What each of ``size`` pixels is made of, from ``side`` pixels.
+    """Compute of what each of ``size`` pixels is made, from ``side`` pixels.
 
     Returns:
         int64 (size, 2), the first source pixel and the number of coefficients, a multiple of ``_TAPS``; int32

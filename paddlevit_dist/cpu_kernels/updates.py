@@ -1,4 +1,4 @@
-"""What an update does to all parameters in one compiled pass over their memory: the optimizer, the norm of gradients
+"""An update of all parameters in one compiled pass over their memory: the optimizer, the norm of gradients
 and their clipping, the averaged weights.
 
 The tensors stay where they are; the loops (``update_kernels``) get their addresses anew in each update. So the state of
@@ -118,7 +118,7 @@ class MovingAverages(multi_tensor.MovingAverages):
 
 
 def averages(flat: paddle.Tensor, sizes: Sequence[int]) -> MovingAverages | None:
-    """What moves the averages; None if a loop is not worth it."""
+    """Return what moves the averages; None if a loop is not worth it."""
     return MovingAverages(flat, sizes) if is_worthwhile([flat]) else None
 
 

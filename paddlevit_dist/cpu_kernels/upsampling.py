@@ -19,8 +19,8 @@ Size = tuple[int, ...]
 
 @functools.lru_cache(maxsize=64)
 def _places(size: Size, large: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What ``upsampling_kernels`` call ``lower``, ``upper`` and ``shares``: centres of pixels are aligned, as in
-    Paddle's bilinear resizing."""
+    """Compute what ``upsampling_kernels`` call ``lower``, ``upper`` and ``shares``: centres of pixels are aligned, as
+    in Paddle's bilinear resizing."""
     parts = []
     for few, many in zip(size, large):
         place = (np.arange(many, dtype=np.float32) + np.float32(0.5)) * (np.float32(few) / np.float32(many))
@@ -110,7 +110,7 @@ class _ResizedCrossEntropy(PyLayer):
 def resized_cross_entropy(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: Weights
 ) -> paddle.Tensor:
-    """What ``losses.resized_cross_entropy`` returns, without logits of the labels' size."""
+    """Compute what ``losses.resized_cross_entropy`` returns, without logits of the labels' size."""
     logits, labels = in_order(logits), in_order(labels)
     if paddle.is_grad_enabled() and not logits.stop_gradient:
         return differentiable(_ResizedCrossEntropy, logits, Held(labels), ignored, weights)

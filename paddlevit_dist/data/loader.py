@@ -58,7 +58,7 @@ def sample_generator(seed: int, key: SampleKey) -> np.random.Generator:
 
 
 class _Readings(paddle.io.Dataset):
-    """What a loader process runs: read one sample with its own generator; failures come back as values."""
+    """The function of a loader process: read one sample with its own generator; failures come back as values."""
 
     def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Readings(paddle.io.Dataset):
 
 
 def describe_sample(samples: Any, index: int) -> str:
-    """What a data set says of a sample; where that fails, why: it must not hide what is to be told of the sample."""
+    """Ask a data set what a sample is; where that fails, say why: it must not hide what is to be told of the sample."""
     try:
         return str(samples.describe(index))
     except Exception as error:  # a data set may raise anything
@@ -275,7 +275,7 @@ _unfinished: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _end_loader_processes() -> None:
-    """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
+    """End what still runs at the end of this process: Python would ask with SIGTERM, and wait for ever."""
     for batches in list(_unfinished):
         batches._thread_done_event.set()  # else Paddle's thread, if it still looks, tells of unexpected ends
         for worker in _workers_of(batches):
@@ -316,7 +316,7 @@ def _next(batches: Iterator[Any]) -> dict[str, Any] | None:
 
 
 def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
-    """What ended loader processes prematurely; empty if all are alive.
+    """Say what ended loader processes prematurely; empty if all are alive.
 
     Args:
         are_due: batches are still to come; without, a process may have ended by itself, with exit code 0.

@@ -1,4 +1,4 @@
-"""What finds out why a training does not do what it should. An extension: it can be deleted (see ``extension``).
+"""Means to find out why a training does not do what it should. An extension: it can be deleted (see ``extension``).
 
 - ``doctor``: checks of machine, data and first steps, with ``doctor_checks``
 - ``selftest``: the same updates with other numbers of processes

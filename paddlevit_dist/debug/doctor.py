@@ -79,7 +79,7 @@ def carry_out(checkup: Checkup, checks: Sequence[Check]) -> None:
 
 
 def try_check(check: Check, checkup: Checkup) -> Finding:
-    """What comes of a check: what it raises is a failure."""
+    """Make a check: what it raises is a failure."""
     lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]
     if lacking:
         return Finding(SKIPPED, f"not looked at: '{lacking[0]}' has to be right first")

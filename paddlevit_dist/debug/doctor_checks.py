@@ -38,7 +38,7 @@ _OFF: dict[str, Any] = {
 
 
 class Finding(NamedTuple):
-    """What came of a check.
+    """Outcome of a check.
 
     Attributes:
         status: "ok", "warning", "failure", or "skipped" where something before it failed.
@@ -53,7 +53,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class Checkup:
-    """What the checks work with.
+    """Everything that the checks work with.
 
     Attributes:
         config: the frozen configuration.
@@ -233,7 +233,7 @@ def data(checkup: Checkup) -> Finding:
 
 
 def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
-    """What is wrong with a sample, and otherwise its classes, (n,)."""
+    """Find what is wrong with a sample, and otherwise its classes, (n,)."""
     from ..data.loader import sample_generator
     from ..data.sampler import SampleKey
 

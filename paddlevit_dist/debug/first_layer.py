@@ -25,7 +25,7 @@ _MOST_SHOWN = 20
 
 
 class NotFinite(NamedTuple):
-    """What one micro-batch of one rank, both counted from 0, shows.
+    """Finding of one micro-batch of one rank, both counted from 0.
 
     Attributes:
         samples: a line for each whose values are not finite.

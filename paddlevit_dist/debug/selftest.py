@@ -74,7 +74,7 @@ class Difference(NamedTuple):
 
 
 class Way(NamedTuple):
-    """What came of the updates.
+    """Outcome of the updates.
 
     Attributes:
         values: arrays by name, in the order in which they came to be.
@@ -161,7 +161,7 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
 
 
 def silent_training(config: RunSettings, task: Task, samples: Samples, folder: Path) -> Run:
-    """What a training computes with, which tells nothing, and writes nothing unless it is told to."""
+    """Make a run that computes as a training, tells nothing, and writes nothing unless it is told to."""
     config = change_settings(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
     run = Run(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
     run.prepare_training()
@@ -219,7 +219,7 @@ def _changes(model: paddle.nn.Layer, before: Arrays) -> Arrays:
 
 
 def read_way(folder: Path) -> Way:
-    """What ``run_way`` has written, into a folder that nobody else can write to."""
+    """Read what ``run_way`` has written, into a folder that nobody else can write to."""
     return pickle.loads((folder / _RESULT).read_bytes())
 
 

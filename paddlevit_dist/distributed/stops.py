@@ -21,7 +21,7 @@ class LeftEarly(Exception):
 
 
 class _Group:
-    """What this process has told the other ranks, and heard of them."""
+    """Memory of what this process has told the other ranks, and heard of them."""
 
     said_stop = False
     heard_stop = False
@@ -39,7 +39,7 @@ def is_wanted() -> bool:
 
 
 def reason() -> str:
-    """What asked the run to stop."""
+    """Say what asked the run to stop."""
     return signals.asked() or "another rank was"
 
 

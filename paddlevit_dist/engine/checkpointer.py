@@ -63,7 +63,7 @@ class Checkpointer:
 
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:
-        """What ``checkpoints.read_samples`` returns, made in the thread that writes."""
+        """Make what ``checkpoints.read_samples`` returns, in the thread that writes."""
         return list_samples(self._run.datasets, self._run.start.samples)
 
     # ---- restoring -------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Checkpointer:
         self._saved_at = time.monotonic()
 
     def _writing(self, name: str, place: str, evaluation_due: bool, windows: list[Any]) -> Callable[[], None]:
-        """What writes the present state, also after the training has gone on.
+        """Make what writes the present state, also after the training has gone on.
 
         Args:
             windows: of the terms of the loss, see ``Reports.window``, of each rank.
@@ -256,7 +256,7 @@ class Checkpointer:
         return write
 
     def _pruning(self, good: Path) -> Callable[[], None]:
-        """What removes the checkpoints that are not needed at this place of the training once ``good`` is there."""
+        """Make what removes the checkpoints that are not needed at this place of a training once ``good`` is there."""
         config, update, epoch = self._config, self._run.schedule.update, self._run.sampler.state_dict()["epoch"]
         return lambda: checkpoints.prune(
             self.folder,
@@ -336,7 +336,7 @@ class Background:
         self._threads = []
 
     def take_failure(self) -> BaseException | None:
-        """What has gone wrong so far, once."""
+        """Return what has gone wrong so far, once."""
         failure, self._failure = self._failure, None
         return failure
 

@@ -45,7 +45,7 @@ _MOST_TOLD = 5
 
 
 class Fact(NamedTuple):
-    """What a run or a checkpoint says under a name."""
+    """Statement of a run or a checkpoint under a name."""
 
     kind: str
     value: Any
@@ -111,7 +111,7 @@ def _of_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, Fact]:
 
 
 def of_machine(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
-    """What all ranks must have alike, values by name; data first, as much of the settings follows from them."""
+    """Collect what all ranks must have alike, values by name; data first, as much of the settings follows from them."""
     found: dict[str, Fact] = {}
     for split, samples in datasets.items():
         for name, (kind, value) in _of_data({split: task.about_data(samples)}).items():
@@ -142,8 +142,8 @@ def epochs_by_size(config: RunSettings) -> int | None:
 
 
 def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
-    """What a checkpoint keeps of its samples: their identities by split, and of those that only earlier sessions of its
-    training were trained on; and what identifies those of val, in words. Nothing where an earlier session listed none.
+    """List what a checkpoint keeps of its samples: their identities by split, and of those that only earlier sessions
+    of its training were trained on; and what identifies those of val, in words. Nothing where one listed none.
 
     Args:
         before: the lists of the checkpoint that the training continues, None if it has none; empty for a new training.
@@ -162,8 +162,8 @@ def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None)
 
 
 def compare(use: str, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> list[Change]:
-    """What differs and matters to ``use``, in the order of ``now``. A name that only one side has comes from another
-    version of this package, and is not compared."""
+    """List what differs and matters to ``use``, in the order of ``now``. A name that only one side has comes from
+    another version of this package, and is not compared."""
     return [
         Change(name, before[name].value, value, kind)
         for name, (kind, value) in now.items()
@@ -245,7 +245,7 @@ def show(value: Any) -> str:
 
 
 class Compatibility:
-    """What a checkpoint says, against the run that loads it. Weights of others say nothing, and little is compared.
+    """A checkpoint's words against the run that loads it. Weights of others say nothing, and little is compared.
 
     ``settings``, ``input``, ``classes``, ``files`` and ``unlisted`` return lines for the log, and raise ``UserError``
     where a difference stops the use and -allow_changes was not given.
@@ -321,7 +321,7 @@ class Compatibility:
         ]
 
     def _of_first_split(self, name: str) -> Any:
-        """What it says of the first split of which it says it, else None."""
+        """Return what it says of the first split of which it says it, else None."""
         return next((said[name] for said in self._said("data").values() if said and said.get(name)), None)
 
     def files(self, split: str, samples: Any) -> list[str]:
@@ -360,8 +360,8 @@ class Compatibility:
         ]
 
     def changes(self, datasets: dict[str, Any], batches: tuple[int, int]) -> list[Change]:
-        """What this training does otherwise than the checkpoint's: settings, samples of an update (``batches``, there
-        and here) and data, whatever folder these are in. How samples are made, ``input`` compares."""
+        """List what this training does otherwise than the checkpoint's: settings, samples of an update (``batches``,
+        there and here) and data, whatever folder these are in. How samples are made, ``input`` compares."""
         data = {split: self.task.about_data(samples) for split, samples in datasets.items()}
         there, here = ({"effective batch": Fact("course", batch)} for batch in batches)
         before = {**of_settings(self._said("settings")), **there, **_of_data(self._said("data"))}

@@ -28,13 +28,13 @@ class Confidence(NamedTuple):
 
     @classmethod
     def of(cls, config: RunSettings) -> "Confidence | None":
-        """What EVALUATION.INTERVAL and EVALUATION.RESAMPLES ask for; None: nothing."""
+        """Read what EVALUATION.INTERVAL and EVALUATION.RESAMPLES ask for; None: nothing."""
         percent, resamples = config.EVALUATION.INTERVAL, config.EVALUATION.RESAMPLES
         return cls(percent, resamples) if percent else None
 
 
 class EvaluatedSamples(NamedTuple):
-    """What the metrics of an evaluation have kept of its samples, joined over ranks; in the main process.
+    """The samples that the metrics of an evaluation have kept, joined over ranks; in the main process.
 
     Attributes:
         metrics: that have kept it.
@@ -59,7 +59,7 @@ class EvaluatedSamples(NamedTuple):
         return EvaluatedSamples(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
 
     def values(self) -> dict[str, float]:
-        """What is defined of ``Metrics.resampled`` for these samples, at least one."""
+        """Return what is defined of ``Metrics.resampled`` for these samples, at least one."""
         found = self.metrics.resampled(self.columns, np.ones((1, len(self.indices))))
         return {name: float(value[0]) for name, value in found.items() if not np.isnan(value[0])}
 
@@ -112,8 +112,8 @@ def intervals_of(
 
 
 def in_event(intervals: Mapping[str, Interval], names: Iterable[str], confidence: Confidence | None) -> Any:
-    """What an evaluation's event says of intervals: percent, and the ends for each of its values that has one, in the
-    order of these names, None for one without width; empty where there are none."""
+    """Return what an evaluation's event says of intervals: percent, and the ends for each of its values that has one,
+    in the order of these names, None for one without width; empty where there are none."""
     if not intervals or confidence is None:
         return {}
     found = {name: intervals[name].plain() for name in names if name in intervals}

@@ -50,7 +50,7 @@ def explain_memory(advice: str) -> Iterator[None]:
 
 
 def out_of_memory(text: str) -> str | None:
-    """What an exception's text says of memory that has run out on a GPU; None if it is of something else."""
+    """Find what an exception's text says of memory that has run out on a GPU; None if it is of something else."""
     found = _ALLOCATION.search(text)
     if found is not None:
         asked, used, free = (_bytes(found[name]) for name in ("asked", "used", "free"))
@@ -72,7 +72,7 @@ def out_of_memory(text: str) -> str | None:
 
 
 def of_training(config: RunSettings) -> str:
-    """What makes an update need less memory, where it is not in use yet."""
+    """List what makes an update need less memory, where it is not in use yet."""
     train = config.TRAIN
     parts = []
     if config.DATA.BATCH_SIZE > 1:
@@ -110,7 +110,7 @@ class EmptyingCache(Callback):
 
 
 def _own_bytes() -> int | None:
-    """What this process has taken from its GPU, in bytes; None without one."""
+    """Count what this process has taken from its GPU, in bytes; None without one."""
     return paddle.device.cuda.memory_reserved() if is_on_gpu() else None
 
 

@@ -161,7 +161,7 @@ class Loop:
 
     @contextlib.contextmanager
     def _pause(self, what: str) -> Iterator[None]:
-        """What is done inside is no training."""
+        """Tell that nothing inside the block is training."""
         self._run.callbacks.tell("paused", what)
         yield
         self._run.callbacks.tell("resumed")

@@ -1,4 +1,4 @@
-"""What an update does to all parameters by operations that take lists of tensors, or one long vector of all values.
+"""Updates of all parameters by operations that take lists of tensors, or one long vector of all values.
 
 Between an update's flag and the next forward pass a GPU has nothing to do but this, and each operation costs the host
 some microseconds of Python, however small its tensor is. So there are a few for all parameters together instead of one
@@ -94,7 +94,7 @@ def gradients_of(parameters: Sequence[paddle.Tensor]) -> Gradients:
 
 
 def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:
-    """What brings gradients of a finite norm down to the largest one; 1 if they are below it or there is none."""
+    """Compute what brings gradients of a finite norm down to the largest one; 1 if they are below it or none is set."""
     if not largest:
         return np.float32(1)
     return np.minimum(np.float32(largest) / (norm + np.float32(1e-6)), np.float32(1))

@@ -90,7 +90,7 @@ class Precision:
 
     @property
     def scale(self) -> float:
-        """What the gradients of ``backward`` are multiplied by."""
+        """Return what the gradients of ``backward`` are multiplied by."""
         return 1.0 if self.scaler is None else self.scaler.value
 
     def backward(self, loss: paddle.Tensor) -> None:
@@ -116,7 +116,7 @@ class Precision:
 
 
 class EvaluationPrecision(Precision):
-    """What evaluations and predictions are computed in: float32, or with EVAL_AMP half precision on a GPU.
+    """The numbers that evaluations and predictions are computed in: float32, or with EVAL_AMP half precision on a GPU.
 
     Args:
         config: of the run.

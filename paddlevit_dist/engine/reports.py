@@ -1,4 +1,4 @@
-"""What a training tells of its course: to the record, to terminal and watchdog, and in words for the log."""
+"""Reports of a training's course: to the record, to terminal and watchdog, and in words for the log."""
 
 import functools
 import math
@@ -81,7 +81,7 @@ class Reports(Callback):
         return self._meters.window()
 
     def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any] | None:
-        """What an epoch's means, and those of a report that is not made yet, are continued with: plain numbers for the
+        """Return what continues an epoch's means, and those of a report that is not made yet: plain numbers for the
         checkpoint. None where one is not finite, with which a report ends the run.
 
         Args:
@@ -212,12 +212,12 @@ class RemainingTime:
         self._done += 1
 
     def pause(self) -> None:
-        """What happens until ``go_on`` is not training: an evaluation, a checkpoint."""
+        """Count nothing until ``go_on``, as it is no training: an evaluation, a checkpoint."""
         self._training_seconds += time.perf_counter() - self._since
         self._since = time.perf_counter()
 
     def count_evaluation(self) -> None:
-        """What this pause was for is done."""
+        """Note that the evaluation of this pause is done."""
         self._evaluations -= 1
         self._evaluation_seconds = time.perf_counter() - self._since
 

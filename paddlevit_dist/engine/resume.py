@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Start(NamedTuple):
-    """What a training run starts with.
+    """The place and state that a training run starts with.
 
     Attributes:
         position: "epoch" and "consumed" of the sampler and "update", as they were saved.
@@ -69,7 +69,7 @@ def load(run: "Run") -> Start:
 
 
 def _find_checkpoint(run: "Run") -> Path | None:
-    """What -resume means, resolved by the main process alone so that all ranks continue from the same one."""
+    """Resolve what -resume means, by the main process alone so that all ranks continue from the same one."""
     source, folder = run.config.MODEL.RESUME, run.checkpointer.folder
     if not source:
         return None

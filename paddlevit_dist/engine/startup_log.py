@@ -1,4 +1,4 @@
-"""What a run says before its first update: which data, which model, which devices, the size of an update; and its
+"""The lines before a run's first update: which data, which model, which devices, the size of an update; and its
 record's first facts."""
 
 import math
@@ -65,7 +65,7 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
 
 
 def _facts(task: Task, samples: Any) -> dict[str, Any]:
-    """What a report says of a split: how many samples, and what was found when it was opened."""
+    """List what a report says of a split: how many samples, and what was found when it was opened."""
     classes = task.about_data(samples).get("number of classes")
     return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 

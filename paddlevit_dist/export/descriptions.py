@@ -1,4 +1,4 @@
-"""What is written beside an exported model: YAML for people and for readers that know little of it; and the content of
+"""Files beside an exported model: YAML for people and for readers that know little of it; and the content of
 PaddleX's ``inference.yml``, which of its predictors reads a model and with which pre- and postprocessing.
 
 Source: ``paddlex/inference/models/image_classification/predictor.py`` of PaddleX 3, which looks at Global, PreProcess

@@ -1,4 +1,4 @@
-"""What the files of exported models compute: an ONNX file by onnxruntime, an inference model of Paddle by Paddle."""
+"""Computation of exported models: an ONNX file by onnxruntime, an inference model of Paddle by Paddle."""
 
 import importlib
 import math

@@ -134,7 +134,7 @@ def _read_scale(graph: Graph, name: str) -> tuple[float, str]:
 
 
 def _heads(graph: Graph, name: str) -> _Heads:
-    """What (batch, heads, tokens, head_dim) was made of: weighted tokens, reshaped, turned, split by whole heads."""
+    """Find what (batch, heads, tokens, head_dim) was made of: weighted tokens, reshaped, turned, split by heads."""
     node, number, parts = graph.maker(name), 0, 1
     if node.op_type == "Split":
         require(attributes(node).get("axis", 0) == 1)

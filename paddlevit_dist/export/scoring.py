@@ -160,7 +160,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
 
 
 def exported_model(config: ExportSettings, task: Task) -> Exported:
-    """What EXPORTED names, and beside it the configured model, for the weights that it is compared with.
+    """Load what EXPORTED names, and beside it the configured model, for the weights that it is compared with.
 
     Raises:
         UserError: it is damaged, or not of this task, size or number of classes.

@@ -1,4 +1,4 @@
-"""What trained weights say of data without labels, and how that is written.
+"""Predictions of trained weights for data without labels, and how they are written.
 
 - ``evaluation``: a run that only evaluates, and what it saves of what it predicts
 - ``trained``: weights with their configuration and what they know of the data that they were trained on

@@ -86,7 +86,7 @@ def attempts_loader(attempts: Attempts, config: RunSettings, batch_size: int, nu
 
 @paddle.no_grad()
 def predict_batch(task: Task, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[Entry]:
-    """What became of each input of a batch of ``Attempts``, in ascending order."""
+    """Return what became of each input of a batch of ``Attempts``, in ascending order."""
     indices, entries = batch.pop(_INDICES), [Entry(index, None, reason) for index, reason in batch.pop(_UNREAD)]
     for index, prediction in zip(indices, task.predict_step(model, batch) if indices else ()):
         try:

@@ -72,7 +72,7 @@ def begin(folder: Path, identity: dict[str, Any], restart: bool) -> np.ndarray |
 
 
 def _about(folder: Path) -> dict[str, Any] | None:
-    """What ``begin`` has written; None: there is none."""
+    """Read what ``begin`` has written; None: there is none."""
     try:
         about = read_json(folder / ABOUT)
     except FileNotFoundError:
@@ -105,7 +105,7 @@ def writer_of_rank(folder: Path, rank: int) -> LineWriter:
 
 
 def entries_of(folder: Path) -> Iterator[Entry]:
-    """What is known of each input of an unfinished prediction, once, in their order."""
+    """Read what is known of each input of an unfinished prediction, once, in their order."""
     for entry in merge(sorted((folder / UNFINISHED).glob("rows-*.jsonl"))):
         yield Entry(*entry)
 

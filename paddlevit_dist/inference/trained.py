@@ -35,7 +35,7 @@ _FOR_USE: dict[str, Any] = {  # nothing is trained, resumed or written by the ru
 
 
 class TrainedWeights(NamedTuple):
-    """What is known of trained weights before their model is built.
+    """Everything that is known of trained weights before their model is built.
 
     Attributes:
         weights: file or folder of the weights that an evaluation would use.
@@ -150,7 +150,7 @@ def configuration_of(
 
 
 def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> TrainedMeta:
-    """What a checkpoint says of its data and input.
+    """Read what a checkpoint says of its data and input.
 
     Args:
         num_classes: as the configuration has it; it may be larger than the number of classes in the data.

@@ -9,7 +9,7 @@ from .resampling import Recompute, weighted_sums
 
 
 class Classified(NamedTuple):
-    """What is known of n classified samples; itself a ``Recompute``.
+    """Answers for n classified samples; itself a ``Recompute``.
 
     Attributes:
         labels: int (n,), true classes from 0.

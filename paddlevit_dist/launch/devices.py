@@ -16,7 +16,7 @@ _MOST_PER_CORE = 16  # processes without a GPU: more would only wait for one ano
 
 
 class ProcessPlan(NamedTuple):
-    """What gets started on this machine."""
+    """The processes that are started on this machine."""
 
     processes: int  # started by this machine's parent; 1 means the worker runs in the entry point's own process
     uses_gpu: bool

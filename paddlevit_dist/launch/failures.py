@@ -42,7 +42,7 @@ def keep_records(folder: Path, rank: int) -> None:
 
 
 def why_killed() -> str:
-    """What may have sent SIGKILL to a process of this run."""
+    """Say what may have sent SIGKILL to a process of this run."""
     return limits.memory_kill_since(_kills_before) or "the system may have run out of memory: see dmesg"
 
 
@@ -107,7 +107,7 @@ def _record(kind: str, message: str, **more: Any) -> None:
 
 
 def read(folder: Path, rank: int) -> dict[str, Any] | None:
-    """What a rank recorded, or None if it had no time to."""
+    """Read what a rank recorded, or None if it had no time to."""
     path = folder / f"rank_{rank}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 

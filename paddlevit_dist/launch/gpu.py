@@ -1,4 +1,4 @@
-"""What Paddle and NVIDIA's libraries are told in a process that computes on a GPU: precision, algorithms, repetition.
+"""Settings of Paddle and NVIDIA's libraries in a process that computes on a GPU: precision, algorithms, repetition.
 
 All of it stands in ``prepare``. What is left as Paddle has it, and why:
 
@@ -81,7 +81,7 @@ def check_product(size: int = 512) -> dict[str, float]:
 
 
 def settings() -> dict[str, Any] | None:
-    """What is in force on this process's GPU, for the record of a run; None on a CPU."""
+    """Return what is in force on this process's GPU, for the record of a run; None on a CPU."""
     if not is_on_gpu():
         return None
     known = paddle.base.core.globals()

@@ -192,7 +192,7 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _read(path: Path) -> Holder | None:
-    """What a lock file says; None if it says nothing that we know: ``flock`` alone counts."""
+    """Read what a lock file says; None if it says nothing that we know: ``flock`` alone counts."""
     try:
         return msgspec.json.decode(path.read_bytes()[:_LARGEST_BYTES], type=Holder)
     except (FileNotFoundError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a worker process is given to do, with the code of users that it needs for it.
+"""The work that a worker process is given, with the code of users that it needs for it.
 
 It is unpickled where a failure can be reported, after the modules have been imported that -import names, and after what
 the parent has registered is registered here, too. What a program defines or registers inside

@@ -58,7 +58,7 @@ class Connection:
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """What has come since the last call, once something has; None: the other side has gone, or is none of ours."""
+        """Return what has come since the last call, once something has; None: the other side has gone, or is none of us."""
         if self.unread:
             unread, self.unread = self.unread, []
             return unread
@@ -338,7 +338,7 @@ def _report(rank: int, seconds: float, failure: str | None) -> Connection:
 def _greet(
     connection: Connection, greeting: dict[str, Any], rank: int, failure: str | None, deadline: float
 ) -> dict[str, Any]:
-    """What rank 0 answers in the end; empty if it has gone, or does not show that it has the secret."""
+    """Return what rank 0 answers in the end; empty if it has gone, or does not show that it has the secret."""
     if failure is not None:
         connection.send(rank=rank, failure=failure)
         return _next(connection, deadline) or {}

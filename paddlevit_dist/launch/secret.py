@@ -98,7 +98,7 @@ def begin_session(*nonces: str) -> None:
 
 
 def proof(*parts: str) -> str:
-    """What only those can make of ``parts`` who have the run's secret; "" without one."""
+    """Make of ``parts`` what only those can who have the run's secret; "" without one."""
     own, text = of_run(), "\0".join(("proof", *parts)).encode("utf-8", "surrogatepass")  # a stranger's may be anything
     return "" if own is None else hmac.digest(own, text, "sha256").hex()
 
@@ -115,7 +115,7 @@ def fingerprint() -> int:
 
 
 def disagreement(rank: int, others: dict[int, int]) -> str:
-    """What is wrong where ranks have shown the fingerprints ``others``, which are not this rank's."""
+    """Say what is wrong where ranks have shown the fingerprints ``others``, which are not this rank's."""
     ranks = sorted(others)
     if fingerprint() == 1:
         what = f"rank(s) {ranks} have a secret, and rank {rank} has none"

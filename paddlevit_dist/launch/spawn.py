@@ -171,7 +171,7 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(payload: Payload, folder: str, parent: int, uses_gpu: bool, of_run: bytes, pages: Any) -> None:
-    """What a spawned process runs: join the group, work, record how it ended."""
+    """Run in a spawned process: join the group, work, record how it ended."""
     printing.never_fail()
     faulthandler.enable()
     die_with_parent(parent)

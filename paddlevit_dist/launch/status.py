@@ -1,4 +1,4 @@
-"""What each rank is doing: a note for every step that it reaches, in a page of memory that its parent reads.
+"""The place of each rank: a note for every step that it reaches, in a page of memory that its parent reads.
 
 A note costs about a microsecond: one write into memory, no lock, no message.
 """
@@ -17,7 +17,7 @@ _MOVES = struct.Struct("<q")
 
 
 class Status(NamedTuple):
-    """What a rank has noted."""
+    """Note of a rank."""
 
     moves: int  # differs between any two notes
     process: int  # 0: not started yet
@@ -31,7 +31,7 @@ def new_pages(ranks: int) -> Any:
 
 
 def read(pages: Any, rank: int) -> Status:
-    """What a rank has noted last."""
+    """Read what a rank has noted last."""
     content = pages[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]
     moves, process, waits = _HEAD.unpack_from(content)
     text = content[_HEAD.size :].rstrip(b"\0").decode("utf-8", errors="replace")
@@ -67,7 +67,7 @@ def publish(pages: Any, rank: int) -> None:
 
 
 def own() -> Status:
-    """What this process has noted last."""
+    """Return what this process has noted last."""
     text = f"{_own.main}: {_own.detail}" if _own.detail else _own.main
     return Status(_own.moves, os.getpid(), _own.waits, text)
 

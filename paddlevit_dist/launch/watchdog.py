@@ -23,7 +23,7 @@ _GLOO_SECONDS = 20.0  # standing still this long, a rank can be the reason for g
 
 
 class Process(NamedTuple):
-    """What the kernel tells of a process."""
+    """The kernel's words on a process."""
 
     state: str  # such as "T (stopped)"; "" if nothing is known
     waits_in: str  # the kernel's function that it sleeps in; "" if nothing is known
@@ -51,7 +51,7 @@ class Process(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a watcher knows of one rank."""
+    """A watcher's knowledge of one rank."""
 
     status: Status
     since: float  # by the watcher's clock: when it was last seen to move
@@ -62,7 +62,7 @@ class Seen(NamedTuple):
 
 
 def follow(before: Seen | None, found: Status, process: Process, now: float) -> Seen:
-    """What is known of a rank after another look at it.
+    """Return what is known of a rank after another look at it.
 
     Reading and writing much counts as moving, since a large file takes as long as it takes. So does computing before
     the first note, while modules are imported, and after the last. Neither counts for a rank that waits for others:

@@ -1,4 +1,4 @@
-"""What is kept of each sample of a data set, so that those of two data sets can be compared: digests, and hashes."""
+"""Digests and hashes that are kept of each sample of a data set, so that those of two data sets can be compared."""
 
 import contextlib
 import hashlib

@@ -131,7 +131,7 @@ def _blur() -> np.ndarray:
 
 
 def _window(borders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What resamples rows and columns of a thumbnail to these borders, and where it has something, bool (64, 64)."""
+    """Make what resamples a thumbnail's rows and columns to these borders, and where it has some, bool (64, 64)."""
     top, bottom, left, right = borders
     places = (np.arange(THUMB_PX) + 0.5) / THUMB_PX
     inside = [np.abs(low + (high - low) * places - 0.5) <= 0.5 for low, high in ((top, bottom), (left, right))]

@@ -31,7 +31,7 @@ class Pair(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What was found.
+    """Outcome of a search.
 
     Attributes:
         pairs: at most one for each sample of validation, by their indices.

@@ -1,4 +1,4 @@
-"""What ``inspect leaks`` and ``inspect data`` tell of samples of validation that stand in training."""
+"""Lines of ``inspect leaks`` and ``inspect data`` on samples of validation that stand in training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +46,7 @@ def show(config: RunSettings, task: Task, train: Any, folder: Path) -> None:
 
 
 def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tuple[Search, Any, Any]:
-    """What is found, and the data sets "val" and "train"."""
+    """Search, and return what is found, and the data sets "val" and "train"."""
     samples = task.build_dataset("val", cache_folder(config))
     val, train = (getattr(one, "dataset", None) for one in (samples, train))
     return find(val, train, cache_folder(config), seconds), val, train

@@ -1,4 +1,4 @@
-"""What a run reports, on the terminal and in files.
+"""Reports of a run, on the terminal and in files.
 
 - ``record``: the output folder, ``log.txt``, ``run.json``, ``metrics.jsonl``; what of it a resumed run repeats
 - ``meters``: windowed sums over all ranks, memory, waiting for data

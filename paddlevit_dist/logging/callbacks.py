@@ -23,7 +23,7 @@ FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 
 
 class RunFacts(NamedTuple):
-    """What a callback is told at the start.
+    """Facts that a callback is told at the start.
 
     Attributes:
         folder: the output folder, SAVE.
@@ -153,7 +153,7 @@ class Callback:
     ends_training = ""
 
     def resumed(self) -> None:
-        """What was a pause is over."""
+        """Hear that a pause is over."""
 
     def training_done(self) -> None:
         """All epochs are trained, evaluated and saved."""

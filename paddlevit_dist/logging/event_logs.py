@@ -43,7 +43,7 @@ class NumbersLog(Callback):
 
 
 class EventLog(NumbersLog):
-    """What both logs have in common. A subclass says how its records are made.
+    """Common parts of both logs. A subclass says how its records are made.
 
     Attributes:
         folder_name: in the run's folder.

@@ -1,4 +1,4 @@
-"""What a training measures of itself: the terms of its loss, its memory, and its waiting for data."""
+"""Measures of a training: the terms of its loss, its memory, and its waiting for data."""
 
 import multiprocessing
 import os
@@ -79,8 +79,8 @@ class Meters:
         return means
 
     def window(self) -> list[list[float]]:
-        """What ``add`` has got on this rank since the last ``reduce``: sums, and counts of the host and of the device,
-        by term; empty where it was nothing. Waits for the device."""
+        """Return what ``add`` has got on this rank since the last ``reduce``: sums, and counts of the host and of the
+        device, by term; empty where it was nothing. Waits for the device."""
         if self._sums is None:
             return []
         of_device = self._device_counts

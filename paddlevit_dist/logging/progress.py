@@ -1,4 +1,4 @@
-"""What a terminal shows of a run: a bar for the steps, and below it a line with the values of the last report.
+"""The display of a run on a terminal: a bar for the steps, and below it a line with the values of the last report.
 
 Elsewhere nothing is drawn, and the log lines show the progress: in a file, behind a pipe (``| tee``), where lines would
 come at any time into what is drawn, and on terminals that cannot move their cursor.

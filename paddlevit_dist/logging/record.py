@@ -1,4 +1,4 @@
-"""What a run leaves in its output folder, configuration, run record, log and metrics, and what a resumed one finds."""
+"""Files that a run leaves in its output folder: configuration, run record, log, metrics; what a resumed one finds."""
 
 import contextlib
 import glob

@@ -23,7 +23,7 @@ _LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
 
 
 class ServiceLog(NumbersLog):
-    """What the services have in common.
+    """Common parts of the services.
 
     Attributes:
         name: of the service, and of its folder in the run's folder.
@@ -56,7 +56,7 @@ class ServiceLog(NumbersLog):
     @staticmethod
     @contextlib.contextmanager
     def _tell(kind: type[Exception], before: str = "", after: str = "") -> Iterator[None]:
-        """What a library raises, a server that is away for example, is no defect of ours: one line instead."""
+        """Say in one line what a library raises, a server that is away for example: it is no defect of ours."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""What is said of samples that have one class each, images or shapes: scores as sums and counts, and rows of the most
+"""Scores of samples that have one class each, images or shapes, as sums and counts, and rows of the most
 probable classes."""
 
 from collections.abc import Callable, Sequence

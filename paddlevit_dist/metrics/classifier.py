@@ -1,5 +1,5 @@
-"""What tasks share that give each sample, an image or a shape, one class: scores, what their figures need to know of
-each sample (48 bytes), and rows of predictions."""
+"""Common parts of tasks that give each sample, an image or a shape, one class: scores, what their figures need to know
+of each sample (48 bytes), and rows of predictions."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -14,7 +14,7 @@ _SHOWN = 12  # samples of a gallery
 
 
 class Evaluated:
-    """What the model said of each sample.
+    """The model's answers for each sample.
 
     Args:
         indices: int64 (samples,), in the dataset.

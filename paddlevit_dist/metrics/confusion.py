@@ -36,7 +36,7 @@ class ConfusionMetrics(Metrics):
         self.class_names = list(class_names)
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """What ``intervals.confusion_scores`` gives of all samples together; means of nothing are 0."""
+        """Compute ``intervals.confusion_scores`` of all samples together; means of nothing are 0."""
         statistics = statistics_of(np.asarray(state[CONFUSION], np.int64))
         return self.scores(statistics[None])
 

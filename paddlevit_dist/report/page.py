@@ -139,7 +139,7 @@ def _summary(runs: Sequence[Run]) -> list[Part]:
 
 
 def _groups(runs: Sequence[Run]) -> list[Part]:
-    """What the best scores of each group of seeds are together."""
+    """Summarise the best scores of each group of seeds."""
     best: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         if run.group and run.metrics.best is not None:
@@ -169,7 +169,7 @@ def _name_run(line: Any, run: Run, runs: Sequence[Run]) -> str:
 
 
 def _data(runs: Sequence[Run]) -> list[Part]:
-    """What each split holds, and what was found in it: held out, left out, unreadable, identical."""
+    """List what each split holds, and what was found in it: held out, left out, unreadable, identical."""
     rows, notes = [], []
     for run in runs:
         for split, about in run.data.items():

@@ -1,4 +1,4 @@
-"""What a run's folder holds, read as far as it can be: a run may go on, have been killed, or have damaged files."""
+"""Contents of a run's folder, read as far as they can be: a run may go on, have been killed, or have damaged files."""
 
 import math
 import os
@@ -176,7 +176,7 @@ def _advice(folder: Path) -> str:
 
 
 def _data_of(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the run has noted of each split: what it holds, number of classes, notes."""
+    """Read what the run has noted of each split: what it holds, number of classes, notes."""
     data = facts.get("data")
     return {one_line(k): v for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
 

@@ -34,7 +34,7 @@ _ORDER_BITS = 10  # an axis; finer than that, the order of points does not matte
 
 
 class Stored(NamedTuple):
-    """What is in the file.
+    """Contents of the file.
 
     Attributes:
         about: plain values about the evaluation that the figures are of.

@@ -22,7 +22,7 @@ _FOLLOW_AT_O2 = {"softmax", "layer_norm", "group_norm"}
 
 
 def options(dtype: str, level: str) -> dict[str, Any]:
-    """What ``paddle.amp.auto_cast`` takes to compute in ``dtype``, "float16" or "bfloat16", at "O1" or "O2".
+    """Return what ``paddle.amp.auto_cast`` takes to compute in ``dtype``, "float16" or "bfloat16", at "O1" or "O2".
 
     At O2 float32 is kept where it comes in, as at O1. Paddle can also cast it down, but boxes, distances in metres and
     heatmaps come in as float32 because half precision counts no pixels.
@@ -40,7 +40,7 @@ def off() -> AbstractContextManager:
 
 @paddle.jit.not_to_static
 def product_dtype() -> Any:
-    """What products are computed in, ``paddle.float16`` or ``paddle.bfloat16``; None outside of mixed precision."""
+    """Return what products are computed in, ``paddle.float16`` or ``paddle.bfloat16``; None without mixed precision."""
     tracer = paddle.base.framework._dygraph_tracer()
     is_on = tracer is not None and tracer._amp_level != paddle.base.core.AmpLevel.O0
     return getattr(paddle, tracer._amp_dtype) if is_on else None

@@ -47,7 +47,7 @@ _TEMPORARY = re.compile(r"\.?.+\.\d+\.[0-9a-f]{8}\.tmp")
 
 
 def why_not_written(error: OSError) -> str:
-    """What the file system reported, and what to do about it: ``No space left on device; free space``."""
+    """Say what the file system reported, and what to do about it: ``No space left on device; free space``."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{reason}; {_ADVICE.get(error.errno or 0, 'choose another folder')}"
 
@@ -101,7 +101,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 class NotAFile(OSError):
-    """What a path leads to is not a file; ``strerror`` says what it is."""
+    """A path leads to something else than a file; ``strerror`` says to what."""
 
 
 _KINDS = {

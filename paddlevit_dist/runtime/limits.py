@@ -1,4 +1,4 @@
-"""What the shell or the system lets a process have: memory and open files. Needs nothing but Python."""
+"""Limits of the shell or the system for a process: memory and open files. Needs nothing but Python."""
 
 import errno
 import resource

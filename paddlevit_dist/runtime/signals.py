@@ -1,4 +1,4 @@
-"""What signals ask of this process, and how it ends: at once while it starts, at a good moment once it trains.
+"""Requests of signals to this process, and how it ends: at once while it starts, at a good moment once it trains.
 
 A handler raises ``Interrupted`` until ``note_only`` is called; from then on requests are only noted, and whoever works
 looks at ``asked``. Needs nothing but Python, so that an entry can use it before anything else is imported.
@@ -36,7 +36,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _State:
-    """What has happened so far in this process."""
+    """Everything that has happened so far in this process."""
 
     def __init__(self) -> None:
         self.installed = False
@@ -122,7 +122,7 @@ def expect(training: bool) -> None:
 
 
 def is_training() -> bool:
-    """What ``expect`` was told last."""
+    """Return what ``expect`` was told last."""
     return _state.is_training
 
 

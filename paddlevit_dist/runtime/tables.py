@@ -59,7 +59,7 @@ def _open(path: str) -> Iterator[TextIO]:
 
 
 def separator_of(path: str) -> str:
-    """What stands most often between the quoted parts of the first line; a space where nothing else does."""
+    """Find what stands most often between the quoted parts of the first line; a space where nothing else does."""
     with _open(path) as stream:
         line = next((line for line in stream if line.strip()), "")
     if "\0" in line:  # UTF-16 without a mark

@@ -1,4 +1,4 @@
-"""What must fit together among values that are individually valid: task, dataset and model; keys and the task
+"""Checks of values that are individually valid and must fit together: task, dataset and model; keys and the task
 that should read them; and what each table checks itself."""
 
 from collections.abc import Iterator

@@ -84,7 +84,7 @@ _GONE = {"replay": "a run that ends because updates are not finite names the lay
 
 @dataclass
 class CommandLine:
-    """What the command line asks for; ``settings`` in the order in which later ones win; ``argv`` is all of it."""
+    """Requests of the command line; ``settings`` in the order in which later ones win; ``argv`` is all of it."""
 
     cfg: str | None = None
     show: bool = False
@@ -193,7 +193,7 @@ def without(argv: Sequence[str], dropped: Sequence[str]) -> list[str]:
 
 
 def meaning_of(flag: Flag) -> str:
-    """What the flag does, in one line."""
+    """Say what the flag does, in one line."""
     return flag.meaning or keys()[flag.key or ""].meaning
 
 

@@ -1,4 +1,4 @@
-"""What ``-h`` prints of the commands that take the main flags, and after ``-h keys`` the keys of a task."""
+"""Pages that ``-h`` prints of the commands that take the main flags, and after ``-h keys`` of the keys of a task."""
 
 from collections.abc import Sequence
 
@@ -43,8 +43,8 @@ ABOUT = {
 
 
 def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
-    """What ``-h`` prints of a command that takes the main flags; with ``-h keys`` the keys of the task that the other
-    words name, and those of every run; with ``-h all`` those of other tasks, too."""
+    """Write what ``-h`` prints of a command that takes the main flags; with ``-h keys`` the keys of the task that the
+    other words name, and those of every run; with ``-h all`` those of other tasks, too."""
     after = {following for word, following in zip(argv, argv[1:]) if word in HELP}
     if after & {"keys", "all"}:
         words = [word for word in argv if word not in (*HELP, "keys", "all")]

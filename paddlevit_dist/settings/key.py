@@ -104,7 +104,7 @@ class Key:
     or_many: bool = False
 
     def expected(self) -> str:
-        """What the key may hold, in words that follow "expected "."""
+        """Say what the key may hold, in words that follow "expected "."""
         one, several = KINDS[self.kind]
         if self.choices:
             words = f"one of {', '.join(_word(choice) for choice in self.choices)}"

@@ -140,7 +140,7 @@ def _load(
 
 
 def _find_implied(known: dict[str, Setting]) -> list[Setting]:
-    """What goes without saying in the file that is named, and nobody says otherwise."""
+    """Find what goes without saying in the file that is named, and nobody says otherwise."""
     of_files = {name: setting for name, setting in known.items() if setting.source != COMMAND_LINE}
     place = next((setting.source for setting in of_files.values()), "")
     return [

@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)*")
 
 
 def read_declared(target: Any) -> Any:
-    """What a class declares as its attribute ``keys``, or None."""
+    """Return what a class declares as its attribute ``keys``, or None."""
     keys = getattr(target, "keys", None) if isinstance(target, type) else None
     is_meant = isinstance(keys, (Key, Table)) or (
         isinstance(keys, (list, tuple)) and any(isinstance(item, (Key, Table)) for item in keys)

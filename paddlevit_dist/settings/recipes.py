@@ -77,7 +77,7 @@ def base(name: str) -> str | None:
 
 
 def missing(path: str) -> str:
-    """What to say of a YAML file that is not there; the message names the closest one beside it."""
+    """Make the error of a YAML file that is not there; the message names the closest one beside it."""
     if os.path.isdir(path):
         return f"{os.path.normpath(path)} is a folder: expected a YAML file"
     beside, file = os.path.split(path)

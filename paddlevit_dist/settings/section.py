@@ -119,7 +119,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _sequence(member: Any) -> tuple[Any, int | None] | None:
-    """What a list or tuple is of, and its length; None for anything else."""
+    """Return what a list or tuple is of, and its length; None for anything else."""
     plain, length = get_args(member) if get_origin(member) is Annotated else (member, None)
     items = get_args(plain)
     if get_origin(plain) is tuple:

@@ -1,4 +1,4 @@
-"""What packages may ask of one another. Everything else about an object is private.
+"""Contracts: all that packages may ask of one another. Everything else about an object is private.
 
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``Samples``)
 - ``model``: a network with its variants, key maps and ordered layers

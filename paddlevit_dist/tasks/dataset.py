@@ -1,4 +1,4 @@
-"""What a dataset tells the task that reads it, and what a loader process reads of the task."""
+"""The contract between a dataset and the task that reads it, and what a loader process reads of the task."""
 
 import hashlib
 import os
@@ -71,7 +71,7 @@ class Dataset:
         raise NotImplementedError
 
     def identity(self, index: int) -> str:
-        """What tells sample ``index`` from all others, wherever the dataset is stored and whatever is added to it: the
+        """Tell sample ``index`` from all others, wherever the dataset is stored and whatever is added to it: the
         part of its description that is relative to ``root``. A file outside of ``root`` has its absolute path, and is
         another one where it is moved; one that is listed twice has one identity."""
         described = self.describe(index)
@@ -84,8 +84,8 @@ class Dataset:
         return digests(map(self.identity, range(len(self))))
 
     def listed(self) -> dict[str, Iterable[Any]]:
-        """What is known of the samples without reading one, wherever they are stored: buffers by what they are, such as
-        "names", "sizes" and "labels". Machines that train together compare digests of these, so a dataset of many
+        """List what is known of the samples without reading one, wherever they are stored: buffers by what they are,
+        such as "names", "sizes" and "labels". Machines that train together compare digests of these, so one of many
         files gives what it has, and does not ask for each."""
         names = map(self.identity, range(len(self)))
         found: dict[str, Iterable[Any]] = {"names": (_placeless(name) for name in names)}
@@ -126,7 +126,7 @@ class Samples:
         return None if is_path and not self.is_share else dataset.identities()
 
     def name(self, index: int) -> str:
-        """What tells a sample from all others wherever the data are stored, or else its description."""
+        """Return what tells a sample from all others wherever the data are stored, or else its description."""
         dataset = self._dataset()
         return self.describe(index) if dataset is None else dataset.identity(index)
 

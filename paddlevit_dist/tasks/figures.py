@@ -1,4 +1,4 @@
-"""What tasks hand to a report: tables, images and point sets as plain values, without a word about their layout.
+"""Figures that tasks hand to a report: tables, images and point sets as plain values, without any layout.
 
 Without Paddle. Whoever makes a figure checks nothing: the report tells of one that it cannot lay out, and lays out the
 others. All text is taken as it is; markup in it is shown, not obeyed.

@@ -1,4 +1,4 @@
-"""What a task's scores are to the engine: sums that ranks add up, and what intervals and tables need of each sample."""
+"""A task's scores as the engine sees them: sums that ranks add up, and what intervals and tables need of samples."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -45,8 +45,8 @@ class Metrics:
         raise NotImplementedError
 
     def per_sample(self) -> Sequence[np.ndarray] | None:
-        """What ``resampled`` needs of this rank's samples: arrays (samples, ...) in the order in which they were added,
-        small enough to be gathered from all ranks, of any dtype, also of objects. None: there are no intervals.
+        """Return what ``resampled`` needs of this rank's samples: arrays (samples, ...) in the order in which they were
+        added, small enough to be gathered from all ranks, of any dtype, also of objects. None: there are no intervals.
 
         Called on each rank, once, after ``compute``: it may wait for the device, which ``update`` should not.
         """
@@ -72,8 +72,8 @@ class Metrics:
         return None
 
     def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
-        """What a table for people says of each sample, by column, in the order of ``table``: numbers (an empty cell
-        where one is not finite), booleans or texts; by default the values of the sample alone. Called in the main
+        """Return what a table for people says of each sample, by column, in the order of ``table``: numbers (an empty
+        cell where one is not finite), booleans or texts; by default the values of the sample alone. Called in the main
         process only, after ``compute``."""
         rows = [[column[row : row + 1] for column in table] for row in range(len(table[0]))]
         alone = [self.resampled(row, np.ones((1, 1))) for row in rows]

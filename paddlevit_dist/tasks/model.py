@@ -48,7 +48,7 @@ class Model(nn.Layer):
 
     @classmethod
     def options(cls) -> dict[str, Any]:
-        """What ``build`` can set, besides the number of classes and the image size, with its default."""
+        """Return what ``build`` can set, besides the number of classes and the image size, with its default."""
         parameters = inspect.signature(cls).parameters.values()
         return {p.name: p.default for p in parameters if p.name not in ("num_classes", "image_size")}
 
@@ -117,11 +117,11 @@ class Model(nn.Layer):
         return outputs
 
     def notices_of_resized(self, names: Sequence[str]) -> list[str]:
-        """What a user should know of the parameters ``names``, all that ``resize_parameter`` made to fit."""
+        """Say what a user should know of the parameters ``names``, all that ``resize_parameter`` made to fit."""
         return []
 
     def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
-        """What a user should know of weights that ``key_maps[owner]`` renamed to ``state``."""
+        """Say what a user should know of weights that ``key_maps[owner]`` renamed to ``state``."""
         return []
 
     def no_weight_decay(self) -> tuple[str, ...]:
@@ -165,8 +165,8 @@ class _Undeclared(Model):
 
 
 def contract_of(layer: nn.Layer) -> Model:
-    """What a network declares of itself: itself, if it is a ``Model``; else the defaults, for programs that bring a
-    layer of another kind.
+    """Return what a network declares of itself: itself, if it is a ``Model``; else the defaults, for programs that
+    bring a layer of another kind.
 
     Raises:
         UserError: it declares something, and is no ``Model``.

@@ -1,4 +1,4 @@
-"""What a task tells the predictor: the inputs it was given, what is known of its weights, what it writes."""
+"""The contract between a task and the predictor: inputs, what is known of the weights, what is written."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ Row = dict[str, Any]  # plain values by the name of their column; the first, "in
 
 
 class TrainedMeta(NamedTuple):
-    """What is known of weights without the data that they were trained on.
+    """Facts about weights that are known without the data that they were trained on.
 
     Attributes:
         num_classes: outputs of the model; None: unknown.
@@ -58,7 +58,7 @@ class InputSamples(Samples):
 
 
 class Entry(NamedTuple):
-    """What became of one input, or of one sample of an evaluation.
+    """Outcome of one input, or of one sample of an evaluation.
 
     Attributes:
         index: of the input.
@@ -97,7 +97,7 @@ class PredictionWriter:
         return {}
 
     def kept(self, index: int, prediction: Any, truth: Any = None) -> Any:
-        """What ``finish`` needs to know of the sample, as JSON can hold it."""
+        """Return what ``finish`` needs to know of the sample, as JSON can hold it."""
         return None
 
     def finish(self, entries: Iterable[Entry]) -> list[str]:
@@ -111,7 +111,7 @@ class PredictionWriter:
 
 
 def output_names(stems: Sequence[str]) -> list[str]:
-    """What the files of each input are called: its stem; of several with one stem the second is ``stem_2``, and so on.
+    """Name the files of each input: by its stem; of several with one stem the second is ``stem_2``, and so on.
     No two are equal where file names differ by more than upper and lower case."""
     taken: dict[str, int] = {}
     names = []
@@ -148,7 +148,7 @@ def find_inputs(
     what: str,
     expected: str,
 ) -> tuple[list[Item], list[tuple[str, str]]]:
-    """What paths hold, in their order; and the paths that hold nothing of the kind, with reasons.
+    """List what paths hold, in their order; and the paths that hold nothing of the kind, with reasons.
 
     Args:
         of_folder: all that is below a folder, in order.

@@ -1,4 +1,4 @@
-"""What every sample must fulfil before it is computed with: numbers that are finite, and labels that exist.
+"""Conditions that every sample must fulfil before it is computed with: finite numbers, and labels that exist.
 
 Called in the loader process for each sample, so that a bad one is named when it is read, and not when the loss is.
 """

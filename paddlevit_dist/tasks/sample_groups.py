@@ -110,7 +110,7 @@ def _of_name(pattern: str, name: str) -> str:
 
 
 def _read(file: str, column: str | None, names: Sequence[str], source: str) -> tuple[str, str, dict[int, str]]:
-    """What a group is, the file, and the group of each of the samples that are in it, by its position."""
+    """Read what a group is, the file, and the group of each of the samples that are in it, by its position."""
     rows = _rows(file)
     first = next(rows, Row(0, []))
     heading = [cell.strip() for cell in first.cells]

@@ -1,4 +1,4 @@
-"""What a subject (images, points, volumes) tells the engine: the only thing the two know of each other."""
+"""The contract between a subject (images, points, volumes) and the engine: all that the two know of each other."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class Step(NamedTuple):
 
 
 class EvaluationStep(NamedTuple):
-    """What an evaluation accumulates its batches into.
+    """The sums that an evaluation accumulates its batches into.
 
     Attributes:
         metrics: what ``build_metrics`` has made on this rank.
@@ -76,7 +76,7 @@ class EvaluationStep(NamedTuple):
 
 
 class ExportParts(NamedTuple):
-    """What an exported model needs besides its weights. Values are plain: they are written beside the model.
+    """The parts of an exported model besides its weights. Values are plain: they are written beside the model.
 
     Attributes:
         channels: of its input, float32 (batch, channels, ...).
@@ -191,8 +191,8 @@ class Task:
         return f"{len(samples):,} {self.sample_name}"
 
     def reading_advice(self, samples: Any) -> Sequence[str]:
-        """What makes these training samples come faster, besides more loader processes: parts of a sentence that say
-        what to set or to call. Shown once in a run that waits for its data."""
+        """Say what makes these training samples come faster, besides more loader processes: parts of a sentence that
+        say what to set or to call. Shown once in a run that waits for its data."""
         return ()
 
     def classes_of(self, samples: Any) -> np.ndarray | None:
@@ -205,18 +205,18 @@ class Task:
         return None
 
     def about_data(self, samples: Any) -> dict[str, Any]:
-        """What identifies the samples of a split, wherever stored, as plain YAML values by name: "samples" (how many),
-        "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where it is
+        """Return what identifies the samples of a split, wherever stored, as plain YAML values by name: "samples" (how
+        many), "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where
         known. It is kept in each checkpoint; a resumed training with others runs differently, an evaluation must
         have the classes."""
         return {"samples": len(samples)}
 
     def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labelled]:
-        """What the model sees of a collated batch of training samples, for ``inspect data``."""
+        """Draw what the model sees of a collated batch of training samples, for ``inspect data``."""
         raise NotImplementedError
 
     def image_legend(self) -> Sequence[tuple[str, tuple[int, int, int]]]:
-        """What the colours in these images mean: names with red, green and blue. Asked for once data are open."""
+        """Say what the colours in these images mean: names with red, green and blue. Asked for once data are open."""
         return ()
 
     def about_samples(self, samples: Any) -> Iterable[str]:
@@ -241,7 +241,7 @@ class Task:
         raise NotImplementedError
 
     def check_model(self) -> list[str]:
-        """What can be said about the configured model without data, weights or memory: lines about what a run still
+        """Say what is known about the configured model without data, weights or memory: lines about what a run still
         needs. Called by -show_config.
 
         Raises:
@@ -256,7 +256,7 @@ class Task:
         return {}
 
     def remedy_for_input(self, name: str, theirs: Any) -> str:
-        """What to do where weights were trained with the value ``theirs`` of what ``about_input`` calls ``name``."""
+        """Say what to do where weights were trained with the value ``theirs`` of ``name`` in ``about_input``."""
         return "use the same settings"
 
     # ---- training ------------------------------------------------------------------------------------------------
@@ -280,8 +280,8 @@ class Task:
         raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; leave it out")
 
     def expected_losses(self) -> dict[str, float]:
-        """What terms of the loss are for a model that prefers no class, as it should be before it is trained; for
-        ``doctor``."""
+        """Return what terms of the loss are for a model that prefers no class, as it should be before it is trained;
+        for ``doctor``."""
         return {}
 
     def finish_epoch(self) -> list[str]:
@@ -308,8 +308,8 @@ class Task:
         raise NotImplementedError
 
     def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[Any]) -> Sequence[Any]:
-        """What the figures need to know of each sample of a batch: one small picklable record per sample, in its order;
-        None where nothing needs to be kept. Those of a whole split are gathered on the main process and should stay
+        """Return what the figures need to know of each sample of a batch: one small picklable record per sample, in its
+        order; None where nothing is to be kept. Those of a whole split are gathered on the main process and should stay
         below 50 MB: for images a few numbers each, for scenes only those that will be shown.
 
         Called on each rank, in the evaluation that figures are made of, for batches of which ``eval_step`` returns
@@ -345,7 +345,7 @@ class Task:
         data that they were trained on. Called once, in the parent process, before anything else."""
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """What there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
+        """Open what there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
 
         Called after ``set_up_from``. Inputs that are missing or cannot be listed are in its ``unreadable``.
 
@@ -359,8 +359,8 @@ class Task:
         raise UserError(f"predict: task {self.config.TASK} does not predict; use -eval with SAVE_PREDICTIONS true")
 
     def prediction_rows(self, prediction: Any) -> list[Row]:
-        """What the tables say of one input: usually one row. All rows of a task have the same names, and values that
-        JSON and CSV can hold; the input's name is added before them.
+        """Return what the tables say of one input: usually one row. All rows of a task have the same names, and values
+        that JSON and CSV can hold; the input's name is added before them.
 
         Args:
             prediction: what ``predict_step`` returned for it.
@@ -370,8 +370,8 @@ class Task:
         raise NotImplementedError
 
     def prediction_writer(self, folder: Path, samples: Samples) -> PredictionWriter:
-        """What writes more than the rows of ``predict``, and the predictions of an evaluation (SAVE_PREDICTIONS); by
-        default nothing. Made on each rank, and in the main process at the end.
+        """Make what writes more than the rows of ``predict``, and the predictions of an evaluation (SAVE_PREDICTIONS);
+        by default nothing. Made on each rank, and in the main process at the end.
 
         Args:
             folder: for the files; exists.
@@ -382,7 +382,7 @@ class Task:
     # ---- export --------------------------------------------------------------------------------------------------
 
     def export_parts(self) -> ExportParts:
-        """What an exported model needs besides its weights. Called after ``set_up_from``.
+        """Return what an exported model needs besides its weights. Called after ``set_up_from``.
 
         Raises:
             UserError: its models cannot be exported.

@@ -1,4 +1,4 @@
-"""What the arrays of scored samples (``metrics.SampleTable``, ``scored.Scored``) hold of the truth, by their
+"""The truth in the arrays of scored samples (``metrics.SampleTable``, ``scored.Scored``), by their
 kind. Needs no Paddle."""
 
 from collections.abc import Callable, Mapping, Sequence

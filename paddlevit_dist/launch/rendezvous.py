@@ -58,7 +58,7 @@ class Connection:
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Return what has come since the last call, once something has; None: the other side has gone, or is none of us."""
+        """Return what has come since the last call, once it has; None: the other side has gone, or is not ours."""
         if self.unread:
             unread, self.unread = self.unread, []
             return unread

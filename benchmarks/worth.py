@@ -1,6 +1,5 @@
 """What each speed-up of our own is worth end to end on a CPU: with it over without it, interleaved, on one core.
 
-- restart markers: images/s from shards whose JPEGs have them, decoding only a crop's part, over decoding up to its end
 - pages: images/s from shards of decoded images over shards of JPEGs of the same size
 - RandAugment's loops (rand-m9-mstd0.5-inc1): images/s over Pillow's operations
 - fused branches: training steps/s of ViT-Ti/16, Swin-T and PVTv2-B0 over the same fast layers one by one
@@ -59,7 +58,6 @@ def loaders(folder: Path) -> dict[str, tuple[Callable[[], float], Callable[[], f
     decoded = image_pipeline.our_round(pages, cache, 0, dataset="tar")
     augmented = image_pipeline.our_round(photos, cache, 0, *augment)
     return {
-        "restart markers": (jpegs, without(jpegs, parts, _between_restarts=lambda *_: None)),
         "pages": (decoded, jpegs),
         "RandAugment's loops": (
             augmented,

@@ -37,9 +37,7 @@ def folder_of(path, files) -> ClassFolders:
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @pytest.mark.parametrize("subsampling", [0, 1, 2])
-@pytest.mark.parametrize(
-    "restarts", [{}, {"rows": 1}, {"rows": 2}, {"blocks": 1}, {"blocks": 5}, {"blocks": 2}, {"blocks": 7}]
-)
+@pytest.mark.parametrize("restarts", [{}, {"rows": 2}, {"blocks": 7}])  # markers that other programs write
 def test_parts_of_jpegs_have_the_pixels_of_the_whole(mode, subsampling, restarts):
     options = {f"restart_marker_{name}": value for name, value in restarts.items()}
     encoded = jpeg(mode, subsampling=subsampling, **options)
@@ -50,21 +48,11 @@ def test_parts_of_jpegs_have_the_pixels_of_the_whole(mode, subsampling, restarts
     boxes += [
         (left, top, right, bottom) for (left, right), (top, bottom) in zip(*corners) if left < right and top < bottom
     ]
-    for left, top, right, bottom in boxes:
-        part, x, y = part_of_jpeg(encoded, read_layout(encoded), (left, top, right, bottom))
-        pixels = np.asarray(Image.open(io.BytesIO(part)))
-        np.testing.assert_array_equal(
-            pixels[top - y : bottom - y, left - x : right - x],
-            whole[top:bottom, left:right],
-            str((left, top, right, bottom)),
-        )
-
-
-def test_restart_markers_leave_out_what_is_beside_the_crop():
-    encoded = jpeg(restart_marker_blocks=2)
-    part, x, y = part_of_jpeg(encoded, read_layout(encoded), (70, 50, 90, 60))
-    assert Image.open(io.BytesIO(part)).size == (32, 16) and (x, y) == (64, 48)
-    assert len(part) < len(jpeg()) / 2
+    for box in boxes:
+        left, top, right, bottom = box
+        pixels = np.asarray(Image.open(io.BytesIO(part_of_jpeg(encoded, read_layout(encoded), box))))
+        assert len(pixels) <= bottom + 17  # two rows more, and the rest of their blocks
+        np.testing.assert_array_equal(pixels[top:bottom, left:right], whole[top:bottom, left:right], str(box))
 
 
 @pytest.mark.parametrize(
@@ -87,8 +75,7 @@ def test_cut_and_changed_headers_are_not_believed():
         layout = read_layout(bytes(changed))
         if layout is not None:
             right, bottom = min(20, layout.width), min(20, layout.height)
-            part, x, y = part_of_jpeg(bytes(changed), layout, (0, 0, right, bottom))
-            assert part[:2] == b"\xff\xd8" and x == y == 0
+            assert part_of_jpeg(bytes(changed), layout, (0, 0, right, bottom))[:2] == b"\xff\xd8"
 
 
 def test_a_training_sample_is_the_same_from_parts_and_from_the_whole(tmp_path):

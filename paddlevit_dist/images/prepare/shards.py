@@ -3,8 +3,7 @@ interruption.
 
 Next to the tar files are ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
 ``quarantine.tsv`` where images were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
-its label and the path of its source. JPEGs are written with restart markers, between which a crop's part can be taken
-out; a page is a PPM or PGM file, of which a crop's rows are read (``data/parts.py``).
+its label and the path of its source. A page is a PPM or PGM file, of which a crop's rows are read (``data/parts.py``).
 """
 
 import contextlib
@@ -29,7 +28,6 @@ from ..data.quarantine import QUARANTINE_FILE, Unreadable, read_quarantine, writ
 from ..data.reading import Reading, UnreadableImage, naming_damage, open_image, orientation
 
 JPEG, PAGES = STORED = "jpeg", "pages"
-_RESTART_BLOCKS = 4  # 64 pixels where colour is halved: parts fit a crop well, and files are 1 % larger
 
 
 class Settings(NamedTuple):
@@ -166,22 +164,8 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
     exif = Image.Exif()
     if turned != 1:  # the pixels stay as they are, so what turns them must stay with them
         exif[0x0112] = turned
-    kept.save(
-        out,
-        "JPEG",
-        quality=settings.quality,
-        exif=exif.tobytes() if turned != 1 else b"",
-        restart_marker_blocks=_restart_blocks(kept),  # Pillow before 10.2 ignores it
-    )
+    kept.save(out, "JPEG", quality=settings.quality, exif=exif.tobytes() if turned != 1 else b"")
     return ".jpg", out.getvalue()
-
-
-def _restart_blocks(image: Image.Image) -> int:
-    """Blocks between two restart markers: about _RESTART_BLOCKS of 16 pixels, and a whole number of times in a row."""
-    side = 8 if image.mode == "L" else 16  # Pillow halves colour both ways
-    across = -(-image.width // side)
-    wanted = _RESTART_BLOCKS * 16 // side
-    return max(number for number in range(1, wanted + 1) if across % number == 0)
 
 
 def _gather_bad(output: Path, names: list[str]) -> int:

@@ -47,7 +47,6 @@ def without(measure: Callable[[], float], owner: Any, **others: Any) -> Callable
 def loaders(folder: Path) -> dict[str, tuple[Callable[[], float], Callable[[], float]]]:
     """Speed-up -> images/s with it and without."""
     from paddlevit_dist.cpu_kernels.transforms import CompiledTrainingTransform
-    from paddlevit_dist.images.data import parts
     from paddlevit_dist.images.transforms.crops import TrainingTransform
 
     photos, shards, pages, cache = (folder / name for name in ("photos", "shards", "pages", "cache"))

@@ -1,4 +1,4 @@
-"""What tasks share whose network stands on the backbone of a classifier: detection and segmentation."""
+"""Common parts of tasks whose network stands on the backbone of a classifier: detection and segmentation."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,14 +103,14 @@ class BackboneTask(Task):
         return bool(configured)
 
     def new_images(self, inputs: Sequence[Any], cache_folder: Path, transform: Any) -> InputSamples:
-        """What ``open_inputs`` returns, with a transform as ``Images`` takes it."""
+        """Open what ``open_inputs`` returns, with a transform as ``Images`` takes it."""
         from .data.inputs import image_inputs
 
         reading = Reading(self.turns, self.config.DATA.MAX_PIXELS)
         return image_inputs(inputs, cache_folder, transform, "RGB", reading)
 
     def predict_again(self, samples: Any, index: int, model: paddle.nn.Layer) -> Any:
-        """What ``predict_step`` gives for a sample, which is read once more."""
+        """Compute what ``predict_step`` gives for a sample, which is read once more."""
         batch = self.collate([samples.sample(index, np.random.default_rng(0))])
         tensors = {name: to_device(one) if isinstance(one, np.ndarray) else one for name, one in batch.items()}
         return self.predict_step(model, tensors)[0]

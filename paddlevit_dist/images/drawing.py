@@ -24,7 +24,7 @@ def fit_image(image: np.ndarray) -> np.ndarray:
 
 
 def in_square(drawn: np.ndarray) -> np.ndarray:
-    """What is at most ``CELL_PX`` high and wide in a white square of this size."""
+    """Draw what is at most ``CELL_PX`` high and wide in a white square of this size."""
     square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
     square[: drawn.shape[0], : drawn.shape[1]] = drawn
     return square

@@ -31,8 +31,8 @@ def weights_of(values: CfgNode) -> Published | None:
 
 
 def input_of(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
-    """What the weights of this configuration expect, and who says so: published weights by their name, the files of
-    timm and Hugging Face beside weights, or the model's variant. None: nobody does.
+    """Find what the weights of this configuration expect, and who says so: published weights by their name, the files
+    of timm and Hugging Face beside weights, or the model's variant. None: nobody does.
 
     Args:
         is_hub_asked: for those files of weights that are kept at Hugging Face, where no copies are here.
@@ -82,7 +82,7 @@ def not_known(values: CfgNode, found: tuple[ExpectedInput, str] | None) -> str |
 def _describe(
     source: Any, model: str, otherwise: ExpectedInput, is_hub_asked: bool
 ) -> tuple[ExpectedInput, str] | None:
-    """What timm's or Hugging Face's file beside weights says; None without one, or where it is of another model."""
+    """Read what timm's or Hugging Face's file beside weights says; None without one, or if it is of another model."""
     file = _beside(source, _TIMM, is_hub_asked)
     if file is not None:
         content = _read(file)

@@ -111,8 +111,8 @@ class InputScenes(SceneDataset):
         return self._read(index)[0]
 
     def remarks(self) -> list[str]:
-        """What ``prepare`` says of such scenes: units and coordinates that networks do not expect. As many are looked
-        at as time allows; those that cannot be read are told when they are predicted."""
+        """Say what ``prepare`` says of such scenes: units and coordinates that networks do not expect. As many are
+        looked at as time allows; those that cannot be read are told when they are predicted."""
         lines: list[str] = []
         headers: dict[str, dict[str, Any]] = {}  # of each kind, by path
         end = time.monotonic() + _SECONDS

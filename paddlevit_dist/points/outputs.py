@@ -1,4 +1,4 @@
-"""What the point cloud tasks write of scenes, in an evaluation and by ``predict``."""
+"""Files that the point cloud tasks write of scenes, in an evaluation and by ``predict``."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

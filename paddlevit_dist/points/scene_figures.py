@@ -36,7 +36,7 @@ def semantic_tables(
 
 
 def short_name(described: str) -> str:
-    """What a scene is called in a table: its file without folder and suffix."""
+    """Say what a scene is called in a table: its file without folder and suffix."""
     return os.path.splitext(os.path.basename(described))[0] if os.sep in described else described
 
 

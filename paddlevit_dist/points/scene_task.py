@@ -124,7 +124,7 @@ class SceneTask(Task):
         return [*semantic_tables([confusion for _, confusion in confusions], names, self.class_names), *made]
 
     def layers_of(self, scene: Scene, prediction: Any) -> Layers:
-        """What a scene is coloured by, truth beside ``prediction``, and the legends."""
+        """Return what a scene is coloured by, truth beside ``prediction``, and the legends."""
         raise NotImplementedError
 
     # ---- prediction --------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class SceneTask(Task):
 
 
 def outputs_of(model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, each: str) -> paddle.Tensor:
-    """What a network gives for the voxels of a batch, float32 (rows, classes).
+    """Compute what a network gives for the voxels of a batch, float32 (rows, classes).
 
     Args:
         name: MODEL.NAME.

@@ -222,7 +222,7 @@ _Content = bytes | mmap.mmap
 
 
 def find_wrong_length(file: str) -> str | None:
-    """What is wrong with the first element whose length cannot be right; None if all can be.
+    """Say what is wrong with the first element whose length cannot be right; None if all can be.
 
     Raises:
         OSError: it cannot be read.

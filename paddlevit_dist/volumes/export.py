@@ -1,4 +1,4 @@
-"""What somebody without this package needs to find landmarks with an exported network."""
+"""Needs of somebody without this package who finds landmarks with an exported network."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What of a volume is not zero, where around a head or a body everything was set to 0: as nnU-Net crops to it, and
+"""The part of a volume that is not zero, where around a head or a body all was set to 0: as nnU-Net crops to it, and
 normalises within it.
 
 Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, and its ``cropping.py``, ``fingerprint_extractor.py``,
@@ -53,7 +53,7 @@ def evenly(number: int) -> list[int]:
 
 
 def decision(shares: Iterable[float]) -> str:
-    """What z_score is of, ``MASK`` or ``BOX``, with training volumes of whose voxels the boxes have these shares."""
+    """Decide what z_score is of, ``MASK`` or ``BOX``, with training volumes whose boxes have these shares of voxels."""
     return MASK if float(np.median(list(shares))) < _SMALL_SHARE else BOX
 
 
@@ -86,12 +86,12 @@ def settle(task: Any, dataset: Any, kinds: Sequence[str], is_training: bool) -> 
 
 
 def per_channel(within: str, kinds: Sequence[str]) -> list[str]:
-    """What the moments of each channel are of."""
+    """Return what the moments of each channel are of."""
     return [within if kind == "z_score" else VOLUME for kind in kinds]
 
 
 def recorded(known: Mapping[str, Any]) -> str:
-    """What z_score is of by what weights say of their input; older ones say nothing."""
+    """Read what z_score is of by what weights say of their input; older ones say nothing."""
     return str(known.get("z_score", VOLUME))
 
 

@@ -52,7 +52,7 @@ class Phantom(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What is random of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from its own frame to the volume's
+    """The random part of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from its own frame to the volume's
     around its middle; ``noise`` float64 of the volume's shape, HU; ``world`` as a phantom has it."""
 
     parts: list[_Part]
@@ -81,7 +81,7 @@ def paint(head: Head) -> tuple[Phantom, np.ndarray]:
 
 
 def seeded(split: str, index: int) -> np.random.Generator:
-    """What draws phantom ``index`` of a split."""
+    """Return what draws phantom ``index`` of a split."""
     return np.random.default_rng([20_240_601, _STREAMS[split], index])
 
 

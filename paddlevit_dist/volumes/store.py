@@ -73,7 +73,7 @@ class DecodedStore:
         return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high), (mean, deviation))
 
     def _read_kept(self, file: str, *within: str) -> tuple[dict[str, Any], np.ndarray]:
-        """What is known of a decoded volume, and its voxels."""
+        """Read what is known of a decoded volume, and its voxels."""
         stem = self.folder / self._key(file, *within)
         facts, array = stem.with_suffix(".json"), stem.with_suffix(".npy")
         if stem.name not in self._verified and not _belong_together(facts, array):
@@ -160,7 +160,7 @@ def at_spacing(
     max_voxels: int,
     are_labels: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What ``read_stored`` returns at another spacing, contiguous; arguments as of ``read_upright``."""
+    """Return what ``read_stored`` returns at another spacing, contiguous; arguments as of ``read_upright``."""
     if spacing_mm is not None:
         spacing = np.array(spacing_mm, dtype=np.float64)
         why = f" at the spacing of {' x '.join(f'{length:g}' for length in spacing)} mm (VOLUMES.SPACING_MM)"

@@ -1,4 +1,4 @@
-"""What somebody without this package needs to use an exported classifier: how images are prepared, an example, and
+"""Needs of somebody without this package who uses an exported classifier: how images are prepared, an example, and
 PaddleX's description of the same."""
 
 import math

@@ -1,4 +1,4 @@
-"""What a classifier says of images without labels."""
+"""Predictions of a classifier for images without labels."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

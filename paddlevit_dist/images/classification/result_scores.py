@@ -21,7 +21,7 @@ _SMALLEST = 1e-15  # a probability below it counts as it: one sure mistake would
 
 
 class Answers(NamedTuple):
-    """What a table says of the images, in the order of the truth.
+    """A table's answers for the images, in the order of the truth.
 
     Attributes:
         places: int32 (images,), how many classes are preferred to the true one.

@@ -65,7 +65,7 @@ def dataset_of(config: ClassificationSettings) -> type[ImageDataset]:
 
 
 def evaluation_transform(data: Data, kind: str) -> EvaluationTransform | GlyphTransform:
-    """What an evaluation makes of images.
+    """Return what an evaluation makes of images.
 
     Args:
         data: the configuration's DATA.

@@ -38,7 +38,7 @@ def image_names(folder: str) -> list[str]:
 
 @contextlib.contextmanager
 def readable(file: str) -> Iterator[None]:
-    """What says that a file cannot be read, in words for users.
+    """Say what says that a file cannot be read, in words for users.
 
     Raises:
         UserError: in place of what says that ``file`` cannot be read, or holds something else.

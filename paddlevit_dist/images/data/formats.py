@@ -130,7 +130,7 @@ def files_below(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[o
 
 
 def entries_in(folder: str, may_be_absent: bool = False, most: int | None = None) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder, in no order, without what is hidden.
+    """List what is in a folder, in no order, without what is hidden.
 
     Args:
         may_be_absent: nothing is in a folder that is not there, or cannot be listed.
@@ -159,7 +159,7 @@ def folder_paths(folder: str, may_be_absent: bool = True, most: int | None = Non
 
 
 def stems(names: Iterable[str]) -> list[str]:
-    """What files are called, without their folder and suffix."""
+    """List what files are called, without their folder and suffix."""
     return [os.path.splitext(os.path.basename(name))[0] for name in names]
 
 
@@ -171,7 +171,7 @@ def suffix_of(name: bytes) -> bytes:
 
 
 def hint_of(suffix: str) -> str | None:
-    """What to do about an image with this suffix that cannot be opened; None if it is not an image suffix."""
+    """Say what to do about an image with this suffix that cannot be opened; None if it is not an image suffix."""
     return _IMAGE_HINTS.get(suffix)
 
 
@@ -246,7 +246,7 @@ class LeftOut:
         return sum(self.images.values())
 
     def lines(self) -> list[str]:
-        """What to report, one line per finding."""
+        """Say what to report, one line per finding."""
         said = []
         if self.counts:
             said.append(self.summary())

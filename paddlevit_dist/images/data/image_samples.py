@@ -44,7 +44,7 @@ class ImageSamples(Samples):
         return self.read_sample(index, generator)
 
     def read_sample(self, index: int, generator: np.random.Generator) -> Any:
-        """What ``sample`` returns where no other takes its place."""
+        """Return what ``sample`` returns where no other takes its place."""
         raise NotImplementedError
 
 

@@ -53,7 +53,7 @@ class Images(InputSamples):
         self._transform, self._mode, self._reading = transform, mode, reading
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """What the transform makes of image ``index``.
+        """Return what the transform makes of image ``index``.
 
         Raises:
             UnreadableImage: it cannot be decoded.
@@ -191,7 +191,7 @@ class AnnotatedImages:
         self._names: list[str] | None = None
 
     def name(self, index: int) -> str:
-        """What the files of a sample are called; no two are equal."""
+        """Say what the files of a sample are called; no two are equal."""
         if self._names is None:
             samples = self._samples
             names = samples.names if isinstance(samples, InputSamples) else map(samples.name, range(len(samples)))

@@ -96,7 +96,7 @@ class Opened(NamedTuple):
         raise UserError(f"{bad[0]}{others}; {remedy}")
 
     def findings(self) -> list[str]:
-        """What to report about the images, one line per finding."""
+        """Say what to report about the images, one line per finding."""
         said, bad, dataset = f"opened {self.amount} images of {self.split}", self.bad, self.dataset
         if bad:
             number = f"{len(bad):,}" if len(bad) > 1 else "one"

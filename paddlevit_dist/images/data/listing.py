@@ -1,4 +1,4 @@
-"""What files, folders, tar files and videos hold, in an order that people expect."""
+"""Contents of files, folders, tar files and videos, in an order that people expect."""
 
 import hashlib
 import os

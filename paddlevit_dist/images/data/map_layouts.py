@@ -220,7 +220,7 @@ def find_label_maps(root: str, shown: str) -> list[Guess]:
 
 
 def find_layout(root: str, dataset: str | None = None) -> Found | None:
-    """What lies in a folder, or one or two folders below it.
+    """Find what lies in a folder, or one or two folders below it.
 
     Args:
         dataset: registered name of what must be there; None: anything.
@@ -393,7 +393,7 @@ def _files(folder: str, end: str | None) -> dict[str, str]:
 
 
 def _end_of_own(images: Mapping[str, str], labels: Mapping[str, str], is_shared: bool) -> str:
-    """What names of label maps have behind those of their images: what fits most."""
+    """Find what names of label maps have behind those of their images: what fits most."""
     fitting = {end: sum(f"{stem}{end}" in labels for stem in images) for end in ("", *_ENDS)}
     if is_shared:
         del fitting[""]

@@ -1,4 +1,4 @@
-"""What is odd in data and yet no error: a line for each kind, with how often it occurs and where first."""
+"""Oddities in data that are no errors: a line for each kind, with how often it occurs and where first."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What a file says of one image: its shapes in the order in which they are drawn, and its height and width, if
+    """A file's words on one image: its shapes in the order in which they are drawn, and its height and width, if
     the file says them."""
 
     shapes: list[Shape]
@@ -62,7 +62,7 @@ class _LabelmeShape(msgspec.Struct):
 
 
 class Labelme(msgspec.Struct, rename="camel"):
-    """What is read of a file of Labelme's."""
+    """The part of a file of Labelme's that is read."""
 
     shapes: list[_LabelmeShape]
     image_path: str | None = None
@@ -185,7 +185,7 @@ def _area(corners: np.ndarray) -> float:
 
 
 class Outlines(NamedTuple):
-    """What lists the outlines of a split.
+    """A list of the outlines of a split.
 
     Attributes:
         images: their files.

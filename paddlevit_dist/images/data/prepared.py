@@ -41,7 +41,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     stored: str = "jpeg"
 
     def note(self, root: str) -> str:
-        """What a run on these files reports about them."""
+        """Say what a run on these files reports about them."""
         missing = f", {self.left_out} unreadable images left out" if self.left_out else ""
         form = f"JPEG quality {self.quality}" if self.stored == "jpeg" else "as pages of pixels"
         return (

@@ -87,7 +87,7 @@ class Replacements:
             raise UserError(f"cannot write {folder}: {error.strerror}; free space or choose another -output") from error
 
     def collect(self) -> list[Unreadable]:
-        """What all processes sharing the folder have recorded so far, each image once, sorted."""
+        """Collect what all processes sharing the folder have recorded so far, each image once, sorted."""
         parts = sorted(Path(self.folder, _PARTS_FOLDER).glob("*.tsv"))
         return sorted({found for part in parts for found in read_quarantine(part)})
 

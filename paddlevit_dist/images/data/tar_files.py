@@ -1,4 +1,4 @@
-"""What is in tar files, listed once; stretches of files, read in place; and the images of one split in tar files, with
+"""Contents of tar files, listed once; stretches of files, read in place; and the images of one split in tar files, with
 the labels or the class names that the archives give them.
 """
 

@@ -19,7 +19,7 @@ LAYOUT = (
 
 
 class Described(NamedTuple):
-    """What a data.yaml says.
+    """Contents of a data.yaml.
 
     Attributes:
         file: the YAML file.
@@ -46,7 +46,7 @@ def labels_of(image: str) -> str:
 
 
 def description_of(root: str) -> Described | None:
-    """What the data.yaml of a folder says; None: there is none.
+    """Read what the data.yaml of a folder says; None: there is none.
 
     Raises:
         UserError: it cannot be read, or lacks names; or there are several.

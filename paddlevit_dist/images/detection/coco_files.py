@@ -91,7 +91,7 @@ def _address(content: Any) -> int:
 
 
 class Category(msgspec.Struct, gc=False):
-    """What a file says of a category."""
+    """A category as a file has it."""
 
     of: ClassVar[str] = "categories"
     id: Any = None
@@ -99,7 +99,7 @@ class Category(msgspec.Struct, gc=False):
 
 
 class Image(msgspec.Struct, gc=False):
-    """What a file says of an image; the last three are LVIS's."""
+    """An image as a file has it; the last three are LVIS's."""
 
     of: ClassVar[str] = "images"
     id: Any = None
@@ -112,7 +112,7 @@ class Image(msgspec.Struct, gc=False):
 
 
 class Annotation(msgspec.Struct, gc=False):
-    """What a file says of an object."""
+    """An object as a file has it."""
 
     of: ClassVar[str] = "annotations"
     id: Any = None
@@ -193,7 +193,7 @@ class CocoFile:
         return [one.id for one in self.images if one.neg_category_ids or one.not_exhaustive_category_ids]
 
     def error(self, number: int, entry: Any, name: str, expected: str) -> UserError:
-        """What is wrong with an entry, by its position in its list, or with what it has of that name."""
+        """Say what is wrong with an entry, by its position in its list, or with what it has of that name."""
         value = getattr(entry, name) if name else None
         shown = "" if not name else f" has no {name}" if value is None else f" has {name} {short(value)}"
         known = f" (id {short(entry.id)})" if entry.id is not None and name != "id" else ""

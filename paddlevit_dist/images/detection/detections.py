@@ -1,4 +1,4 @@
-"""What a network says of one image."""
+"""A network's answers for one image."""
 
 from typing import Any, NamedTuple
 

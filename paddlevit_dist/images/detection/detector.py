@@ -1,4 +1,4 @@
-"""What a network that finds objects in images is to the task that trains it; what its layers begin with; and images
+"""The contract between a network that finds objects in images and its task; what its layers begin with; and images
 of different sizes in one batch."""
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class Criterion:
         raise NotImplementedError
 
     def epoch_lines(self) -> list[str]:
-        """What the log should say of the terms that this process has formed since the last call."""
+        """Say what the log should say of the terms that this process has formed since the last call."""
         return []
 
 
@@ -128,7 +128,7 @@ class Detector(Model):
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
     ) -> Outputs:
-        """What the network says of a batch, for ``decode`` and for the criterion.
+        """Compute what the network says of a batch, for ``decode`` and for the criterion.
 
         Args:
             images: float32 (N, 3, H, W), normalised, zeros where padded, which is at the right and the bottom.

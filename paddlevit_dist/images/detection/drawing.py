@@ -70,7 +70,7 @@ def in_cell(
     masks: Any | None = None,
     scores: np.ndarray | None = None,
 ) -> np.ndarray:
-    """What ``draw_boxes`` draws, in a white square of ``CELL_PX``, so that images of all sizes go on one sheet.
+    """Draw what ``draw_boxes`` draws, in a white square of ``CELL_PX``, so that images of all sizes go on one sheet.
 
     Args:
         masks: None, or uint8 (n, height, width).

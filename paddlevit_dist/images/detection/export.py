@@ -1,4 +1,4 @@
-"""What somebody without this package needs to use an exported detector: a network of one input and one output, how
+"""Needs of somebody without this package who uses an exported detector: a network of one input and one output, how
 images are prepared, and what the output means."""
 
 import numpy as np

@@ -31,7 +31,7 @@ _OVERLAP = 0.5
 
 
 class DetectionRecord(NamedTuple):
-    """What is kept of an image: about 9 bytes for each detection, and 700 besides, without areas.
+    """The record of an image: about 9 bytes for each detection, and 700 besides, without areas.
 
     Attributes:
         labels: uint16 (d,).
@@ -50,7 +50,7 @@ class DetectionRecord(NamedTuple):
 
     @classmethod
     def of(cls, table: MatchTable, truth: Any, detections: Detections, least_score: float) -> "DetectionRecord":
-        """What is kept of one image.
+        """Return what is kept of one image.
 
         Args:
             table: of this image alone.
@@ -170,7 +170,7 @@ def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> 
 
 
 def _choice(table: MatchTable, least_score: float) -> list[Figure]:
-    """What another least score would give."""
+    """Say what another least score would give."""
     lines: list[tuple[float, float, float]] = []
     for score in _THRESHOLDS:
         went = quality(table, float(score))
@@ -194,7 +194,7 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
 
 
 def pairs(truth: Any, detections: Detections, num_classes: int, least_score: float) -> np.ndarray:
-    """What was taken for what in one image, whatever the classes: of all annotations and detections that overlap
+    """Find what was taken for what in one image, whatever the classes: of all annotations and detections that overlap
     enough those with the largest IoU belong together, then those with the next, and so on.
 
     Args:

@@ -114,7 +114,7 @@ def _seems_published(ours: Mapping[str, Any]) -> bool:
 
 
 def notices_of_torchvision(ours: Mapping[str, Any]) -> list[str]:
-    """What the names ``_from_torchvision`` has made do not say: which epsilon was taken for their batch norms."""
+    """Say what the names ``_from_torchvision`` has made do not say: which epsilon was taken for their batch norms."""
     if not _seems_published(ours) or not any(name.endswith("._variance") for name in ours):
         return []
     return [

@@ -1,4 +1,4 @@
-"""What a detector says of images, in tables, drawn and as files in COCO's format."""
+"""Predictions of a detector for images, in tables, drawn and as files in COCO's format."""
 
 import contextlib
 import json
@@ -131,8 +131,8 @@ class DetectionWriter(PredictionWriter):
 
 
 def results_of(image_id: int, found: Detections, category_ids: Sequence[int], kind: str) -> list[dict[str, Any]]:
-    """What COCO's format says of one image. Numbers are exact, so that scores are those of the network; what is not
-    finite, and labels that stand for no category, are left out.
+    """Return what COCO's format says of one image. Numbers are exact, so that scores are those of the network; what is
+    not finite, and labels that stand for no category, are left out.
 
     Args:
         category_ids: of the labels from 0.

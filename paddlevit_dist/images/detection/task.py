@@ -158,7 +158,7 @@ class Detection(BackboneTask):
         return collate(samples, self._padded_side if samples[0].is_training else 0)
 
     def finish_epoch(self) -> list[str]:
-        """What the losses say of the epoch; and merge the unreadable images found by all ranks into one list. Every
+        """Say what the losses say of the epoch; and merge the unreadable images found by all ranks into one list. Every
         rank must call this."""
         return [*self.criterion.epoch_lines(), *super().finish_epoch()]
 
@@ -287,7 +287,7 @@ class Detection(BackboneTask):
         return DetectionWriter(folder, samples, self.class_names, self.category_ids, least)
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Detections]:
-        """What is found in each image, in its own pixels, best first."""
+        """Find what is found in each image, in its own pixels, best first."""
         facts = host_facts(batch)
         found: list[Any] = [None] * len(facts["sizes"])
         outputs: list[tuple[list[int], Outputs]] = []

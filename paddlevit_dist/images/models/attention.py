@@ -32,7 +32,7 @@ def head_dim(name: str, dim: int, num_heads: int) -> int:
 
 
 class MultiHeadAttention(nn.Layer):
-    """What ``attend`` takes, for a subclass with the projections.
+    """Heads as ``attend`` takes them, for a subclass with the projections.
 
     Args:
         dropout: rate after the last projection.

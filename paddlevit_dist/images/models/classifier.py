@@ -1,4 +1,4 @@
-"""What the families of classifiers have in common: their last layers, and the stages of a pyramid."""
+"""Common parts of the families of classifiers: their last layers, and the stages of a pyramid."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, multiply-accumulates and the activations that its backward pass needs."""
+"""Cost of a model: parameters, multiply-accumulates and the activations that its backward pass needs."""
 
 import math
 from collections.abc import Iterable

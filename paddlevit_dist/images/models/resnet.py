@@ -67,7 +67,7 @@ def _mask(x, mask: paddle.Tensor | None):
 
 
 class _Block(nn.Layer):
-    """What came in, added to a branch of convolutions that a subclass has."""
+    """The input, added to a branch of convolutions that a subclass has."""
 
     expansion = 1  # channels that leave the block to ``channels``
 

@@ -1,4 +1,4 @@
-"""What a network that labels the pixels of images is to the task that trains it; parts that such networks share."""
+"""The contract between a network that labels pixels of images and its task; parts that such networks share."""
 
 import functools
 import math
@@ -71,7 +71,7 @@ class Segmenter(Model):
             setattr(owner, last, pixel_classifier(getattr(owner, last).weight.shape[1], num_classes))
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """What the backbone can resize."""
+        """Resize what the backbone can resize."""
         if not name.startswith(BACKBONE):
             return None
         return self.backbone.resize_parameter(name[len(BACKBONE) :], value)

@@ -172,7 +172,7 @@ class UPerNet(Segmenter):
         return (logits, self.auxiliary_head(maps[self.auxiliary_map])) if self.training else logits
 
     def maps(self, images: paddle.Tensor) -> list[paddle.Tensor]:
-        """What the heads see: four maps (N, channels, height, width), from fine to coarse."""
+        """Compute what the heads see: four maps (N, channels, height, width), from fine to coarse."""
         maps = self.backbone.features(images)[-4:]
         norms = list(self.norms) or [None] * 3 + [self.backbone.norm if self.has_last_norm else None]
         maps = [x if norm is None else _over_channels(norm, x) for norm, x in zip(norms, maps)]

@@ -10,7 +10,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class ExpectedInput(NamedTuple):
-    """What weights of a classifier were trained and evaluated on.
+    """The input that weights of a classifier were trained and evaluated on.
 
     Attributes:
         mean, std: per channel, of pixels from 0 to 1.
@@ -223,8 +223,8 @@ _OTHER_CROPS = {"convnext_tiny": 0.95, "convnext_small": 0.95}
 
 
 def expected_input(model: str) -> ExpectedInput | None:
-    """What the published weights of a registered classifier expect; None for other models, and for "vit", which names
-    no variant."""
+    """Return what the published weights of a registered classifier expect; None for other models, and for "vit", which
+    names no variant."""
     for family, expected in _INPUTS:
         if model in family and model != "vit":
             size = family[model].get("image_size", expected.image_size)

@@ -1,1 +1,1 @@
-"""What ``prepare images`` does: ``source`` (find the images and read all), ``shards`` (pack them as tar files)."""
+"""Work of ``prepare images``: ``source`` (find the images and read all), ``shards`` (pack them as tar files)."""

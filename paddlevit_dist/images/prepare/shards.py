@@ -31,7 +31,7 @@ JPEG, PAGES = STORED = "jpeg", "pages"
 
 
 class Settings(NamedTuple):
-    """What decides the tar files: pixels, JPEG quality, images in each, whether unreadable ones are left out, and the
+    """Settings of the tar files: pixels, JPEG quality, images in each, whether unreadable ones are left out, and the
     form (of STORED) in which pixels are stored."""
 
     shorter_side: int

@@ -207,14 +207,14 @@ class ImageSegmentation(BackboneTask):
 
     @property
     def protocol(self) -> Protocol:
-        """What SEGMENTATION says of evaluations."""
+        """Return what SEGMENTATION says of evaluations."""
         keys, crop = self.config.SEGMENTATION, self.crop
         stride = tuple(keys.STRIDE or (max(1, 2 * side // 3) for side in crop))
         more = tuple(keys.SCALES), keys.FLIP, keys.LOGITS_BY == "stored", self.config.DATA.EVAL_DIVISOR
         return Protocol(crop if keys.PROTOCOL == "slide" else None, stride, *more)
 
     def protocol_line(self) -> str:
-        """What a score depends on besides the weights and the data."""
+        """Say what a score depends on besides the weights and the data."""
         data, said = self.config.DATA, "stored size"
         if data.EVAL_SHORTEST_SIDE is not None:
             said = f"shorter side {data.EVAL_SHORTEST_SIDE}"

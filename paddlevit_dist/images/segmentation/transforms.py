@@ -1,4 +1,4 @@
-"""What training and evaluation do to images and their label maps, together; everything random comes from the sample's
+"""Transforms of images and label maps together in training and evaluation; everything random comes from the sample's
 generator.
 
 The course is mmsegmentation's for ADE20K and Cityscapes (configs/_base_/datasets/ade20k.py, version 1.2.2): resize to a
@@ -121,7 +121,7 @@ def _take(labels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarr
 
 
 def training_transform(data: Data) -> TrainingTransform:
-    """What the keys below DATA describe.
+    """Make what the keys below DATA describe.
 
     Raises:
         UserError: a transform of that name is not registered.
@@ -143,7 +143,7 @@ def training_transform(data: Data) -> TrainingTransform:
 
 
 def evaluation_transform(data: Data) -> EvaluationTransform:
-    """What the keys below DATA describe."""
+    """Make what the keys below DATA describe."""
     return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_DIVISOR, data.RESIZE)
 
 

@@ -104,7 +104,7 @@ class TrainingTransform:
         return self.augment(in_colour(image, self.channels), generator)
 
     def prepare(self) -> None:
-        """What is done once in a process before those that load samples are forked from it: nothing here."""
+        """Prepare a process once, before those that load samples are forked from it: nothing here."""
 
     def draw_box(self, size: tuple[int, int], generator: np.random.Generator) -> Box:
         """A box of random area fraction, width to height ratio and place; central if ten draws do not fit."""

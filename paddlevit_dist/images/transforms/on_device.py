@@ -1,4 +1,4 @@
-"""What is done to whole batches on the device: pixels become what networks take, boxes are erased (drawn with the
+"""Transforms of whole batches on the device: pixels become what networks take, boxes are erased (drawn with the
 sample in its loader process), and mixup and cutmix mix a batch with itself in reverse order, with the labels that
 belong to it.
 
@@ -100,7 +100,7 @@ class RandomErasing:
     aspect: tuple[float, float] = (0.3, 1 / 0.3)
 
     def draw(self, shape: tuple[int, int, int], generator: np.random.Generator) -> dict[str, np.ndarray]:
-        """What to erase from an image of ``shape`` (channels, height, width).
+        """Draw what to erase from an image of ``shape`` (channels, height, width).
 
         Returns:
             boxes int32 (max_count, 4): top, left, bottom, right, zeros where there is none; with "rand" also colours

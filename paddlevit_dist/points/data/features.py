@@ -1,4 +1,4 @@
-"""What the network sees of a point, named by POINTS.FEATURES: its colours, position and height, and whatever channels
+"""Features of a point, named by POINTS.FEATURES: its colours, position and height, and whatever channels
 its scene has, such as normals and intensity."""
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What every point cloud dataset returns."""
+"""The value that every point cloud dataset returns."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

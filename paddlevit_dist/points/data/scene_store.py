@@ -245,7 +245,7 @@ def _check(path: Path, scene: Scene) -> None:
 
 
 def _pack_names(channels: tuple[str, ...]) -> bytes:
-    """What stands between header and points, nothing without channels."""
+    """Pack what stands between header and points, nothing without channels."""
     if not channels:
         return b""
     names = "".join(f"{name}\n" for name in channels).encode("utf-8", "surrogateescape")

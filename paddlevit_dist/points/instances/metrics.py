@@ -269,7 +269,7 @@ class InstanceMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """What the semantic metrics keep, and a ``MatchTable``, for each scene."""
+        """Return what the semantic metrics keep, and a ``MatchTable``, for each scene."""
         tables = np.empty(len(self.tables) - 1, object)
         tables[:] = self.tables[1:]
         return [*self.semantic.per_sample(), tables]

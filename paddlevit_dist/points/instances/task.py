@@ -267,7 +267,7 @@ class InstanceSegmentation(SceneTask):
 
 
 class _Points:
-    """What clustering needs to know of a batch's points, on the host; fetched when it is asked for, or from ``begin``
+    """Facts that clustering needs of a batch's points, on the host; fetched when asked for, or from ``begin``
     on, while the device goes on with what it is given.
 
     Attributes:

@@ -147,7 +147,7 @@ def _find_most_overlapped(truth: np.ndarray, points: np.ndarray, otherwise: int)
 
 
 class InstanceRecord(NamedTuple):
-    """What is kept of a scene: its points' confusion, int64 (classes, classes), and its contribution to AP."""
+    """The record of a scene: its points' confusion, int64 (classes, classes), and its contribution to AP."""
 
     confusion: np.ndarray
     matches: MatchTable

@@ -29,7 +29,7 @@ class RawScene(NamedTuple):
 
 @dataclass(frozen=True)
 class Choices:
-    """What a user may say about scenes; the values here: nothing.
+    """Choices of a user about scenes; the values here: none.
 
     Attributes:
         class_names: None: as many classes as the labels imply, named by their numbers, unless the format has its own.
@@ -86,7 +86,7 @@ class SceneReader:
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """What the prepared scenes depend on besides their files."""
+        """Return what the prepared scenes depend on besides their files."""
         chosen = self.choices
         named = chosen.label, chosen.instance, chosen.ignore_label, chosen.grey, chosen.channels, chosen.columns
         return self.class_names and len(self.class_names), *named

@@ -24,7 +24,7 @@ Columns = dict[str, np.ndarray]
 
 
 class TableFormat(NamedTuple):
-    """What files end in, and what reads them: columns by name, (points,) each, or without names (points, columns)."""
+    """A format: ends of its files, and what reads them: columns by name, (points,) each, or else (points, columns)."""
 
     suffixes: tuple[str, ...]  # in lower case
     read: Callable[[str], Columns | np.ndarray]

@@ -91,7 +91,7 @@ def _is_number(word: str) -> bool:
 
 
 def _why_no_table(error: ValueError, skipped: int) -> str:
-    """What ``numpy.loadtxt`` says of a file, with the line that it means, if ``skipped`` lines came before."""
+    """Say what ``numpy.loadtxt`` says of a file, with the line that it means, if ``skipped`` lines came before."""
     reason = " ".join(str(error).split("; ")[0].split())
     first = 0 if "columns changed" in reason else 1  # numpy counts those rows from 1, others from 0
     return re.sub(r"at row (\d+)", lambda row: f"in line {int(row[1]) + skipped + first}", reason)

@@ -238,7 +238,7 @@ class SemanticSegmentation(SceneTask):
         return [classes[part] for part in slices_of(batch)]
 
     def figure_records(self, batch: Mapping[str, Any], predictions: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """What each scene's points are and are taken for, int64 (classes, classes)."""
+        """Return what each scene's points are and are taken for, int64 (classes, classes)."""
         true, ends = np.asarray(batch["labels"]), np.asarray(batch["offsets"]).tolist()
         parts = zip(ends[:-1], ends[1:], predictions)
         return [confusion_of(true[first:end], found, len(self.class_names)) for first, end, found in parts]

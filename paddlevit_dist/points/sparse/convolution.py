@@ -145,7 +145,7 @@ def _receive(
     sum_dtype: Any,
     outer: _OuterProducts | None = None,
 ) -> paddle.Tensor | None:
-    """What each of ``rows`` rows receives from the rows of ``source``, (rows, C_out); None without ``matrices``.
+    """Sum what each of ``rows`` rows receives from the rows of ``source``, (rows, C_out); None without ``matrices``.
 
     It is summed in ``sum_dtype`` and then has the dtype of ``source``.
     With ``outer``, also accumulate its sums from the same gathered rows.

@@ -58,7 +58,7 @@ class MapKey(NamedTuple):
 
 
 class PlanSpec(NamedTuple):
-    """What a network requires of each batch's plan.
+    """Requirements of a network on each batch's plan.
 
     Attributes:
         maps: kernel maps, in the order of their first use.
@@ -354,7 +354,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
 
 
 class PackedPlan(NamedTuple):
-    """What ``build_plan`` has packed.
+    """A plan as ``build_plan`` has packed it.
 
     Attributes:
         dimension: spatial axes, 1 to 4.

@@ -227,7 +227,7 @@ class Plan:
         return KernelMap(False, len(offsets), *(direction_of(_on_device(one)) for one in lists))
 
     def asked_for(self, block_rows: int | None) -> PlanSpec:
-        """What parts of this plan have been used so far."""
+        """Return what parts of this plan have been used so far."""
         return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
 
 

@@ -318,7 +318,7 @@ class SparseNetwork(Model):
         return self.spec_of("whole", self, self.in_channels)
 
     def spec_of(self, name: str, part: Callable[[SparseTensor], Any], channels: int) -> PlanSpec:
-        """What a part of the network requires of a plan, found by a forward pass of one voxel.
+        """Find what a part of the network requires of a plan, found by a forward pass of one voxel.
 
         Args:
             name: the part's; it is run once.

@@ -179,8 +179,8 @@ def summed(
     has_centre: bool,
     scales: Sequence[paddle.Tensor] | None = None,
 ) -> paddle.Tensor:
-    """What each of ``rows`` rows receives: the sum of the giving rows (n, C), and of itself if the map has a centre,
-    each times the ``scales`` (C,) of its kernel offset."""
+    """Sum what each of ``rows`` rows receives: the sum of the giving rows (n, C), and of itself if the map has a
+    centre, each times the ``scales`` (C,) of its kernel offset."""
     if has_centre and rows:  # some kernels reject no rows
         received = source.clone() if scales is None else source * scales[len(scales) // 2]
     else:

@@ -179,7 +179,7 @@ def _case(
 
 
 def _space(source: str, stated: str | None, convention: str, options: Options) -> str:
-    """What the coordinates of a landmark file are: "ras" or "lps" millimetres, or "ijk", voxels."""
+    """Return what the coordinates of a landmark file are: "ras" or "lps" millimetres, or "ijk", voxels."""
     if stated == "unknown":
         if options.world == "file":
             raise UserError(
@@ -193,7 +193,7 @@ def _space(source: str, stated: str | None, convention: str, options: Options) -
 
 
 def _advice(position: np.ndarray, space: str, header: Header, is_stated: bool) -> str:
-    """What may be wrong with a position outside; ``space`` and ``position`` as ``_case`` uses them."""
+    """Say what may be wrong with a position outside; ``space`` and ``position`` as ``_case`` uses them."""
     other = {"ras": "lps", "lps": "ras"}.get(space)
     turned = other and header.geometry.contains(header.geometry.voxels(convert(position, other)))
     if is_stated:

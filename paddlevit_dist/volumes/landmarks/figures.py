@@ -15,7 +15,7 @@ _MOST_ROWS = 1_000
 
 
 class LandmarkRecord(NamedTuple):
-    """What is kept of a volume.
+    """The record of a volume.
 
     Attributes:
         errors: float32 (landmarks,), millimetres; NaN where the truth is unknown.

@@ -65,7 +65,7 @@ def mirror_order(names: Sequence[str], pairs: Sequence[str]) -> list[int]:
 
 
 def choices(names: Sequence[str]) -> str:
-    """What to set if these landmarks' pairs are not specified, as typed in a shell."""
+    """Say what to set if these landmarks' pairs are not specified, as typed in a shell."""
     proposed = propose_pairs(names)
     choice = f"{_type(proposed)} (proposed by the names, check them)" if proposed else "[left_name:right_name]"
     return (

@@ -45,7 +45,7 @@ class FoundLandmarks(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What is known of a volume that is evaluated.
+    """The truth about a volume that is evaluated.
 
     Attributes:
         errors: float64 (landmarks,), millimetres; NaN where the truth is unknown.

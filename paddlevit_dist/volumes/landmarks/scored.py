@@ -171,7 +171,7 @@ def score(
 
 
 class _Compared(NamedTuple):
-    """What was found of all volumes.
+    """Findings of all volumes.
 
     Attributes:
         errors: float64 (volumes, landmarks), millimetres; NaN where the truth has no position.

@@ -172,7 +172,7 @@ class LandmarkDetection(Task):
         return np.array(volumes.SIGMA_MM) / self.spacing
 
     def cost_of_nothing(self) -> float:
-        """What a map of zeros costs for a landmark inside, so that the loss does not depend on deviation and size.
+        """Compute what a map of zeros costs for a landmark inside, so that the loss depends on no deviation and size.
 
         The integral of a Gaussian's k-th power is (2 pi / k)^(3/2) times the product of its deviations.
         """

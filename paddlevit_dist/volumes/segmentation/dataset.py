@@ -1,4 +1,4 @@
-"""What a dataset of volumes with label maps is, and where decoded label maps are kept."""
+"""The contract of a dataset of volumes with label maps, and where decoded label maps are kept."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

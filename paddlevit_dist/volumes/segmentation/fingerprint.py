@@ -1,4 +1,4 @@
-"""What volumes with label maps hold: numbers to choose keys by, as nnU-Net's fingerprint of a dataset has them."""
+"""Numbers of volumes with label maps to choose keys by, as nnU-Net's fingerprint of a dataset has them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat

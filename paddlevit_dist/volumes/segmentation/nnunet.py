@@ -29,7 +29,7 @@ _LAYOUT = "nnU-Net's: dataset.json, imagesTr/NAME_0000.nii.gz (one file for each
 
 
 class Description(NamedTuple):
-    """What ``dataset.json`` says.
+    """Contents of ``dataset.json``.
 
     Attributes:
         channels: their names, in order.
@@ -131,7 +131,7 @@ def _names(folder: str) -> list[str]:
 
 
 def read_description(file: str) -> Description:
-    """What a ``dataset.json`` says.
+    """Read what a ``dataset.json`` says.
 
     Raises:
         UserError: it cannot be read or says it otherwise than nnU-Net does.

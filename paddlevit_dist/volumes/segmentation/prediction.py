@@ -1,4 +1,4 @@
-"""What a network that segments volumes says of new ones: label maps as NIfTI, where the volumes lie."""
+"""Predictions of a network that segments volumes for new ones: label maps as NIfTI, where the volumes lie."""
 
 import gzip
 import os

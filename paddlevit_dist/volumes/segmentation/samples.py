@@ -16,7 +16,7 @@ _SPREAD = 0.25  # of a crop's size: how far the voxel that it is drawn around ma
 
 
 class Place(NamedTuple):
-    """What an evaluation knows of a volume on the host.
+    """An evaluation's knowledge of a volume on the host.
 
     Attributes:
         index: of the sample.

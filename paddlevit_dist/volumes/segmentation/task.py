@@ -200,7 +200,7 @@ class VolumeSegmentation(Task):
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def protocol_line(self) -> str:
-        """What a score depends on besides the weights and the data."""
+        """Say what a score depends on besides the weights and the data."""
         volumes = self.config.VOLUMES
         size = " x ".join(map(str, volumes.CROP_SIZE))
         mirroring = f", mean of {2 ** len(self._choose_mirrored())} mirror images" if self._choose_mirrored() else ""

@@ -1,4 +1,4 @@
-"""What a dataset of images with boxes is: the image and everything annotated in it, nothing filtered."""
+"""The contract of a dataset of images with boxes: the image and everything annotated in it, nothing filtered."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from ...data.odd_data import count
 
 
 class Annotations(NamedTuple):
-    """What is annotated in an image: n objects in the file's order, those that nobody can learn from included.
+    """Annotations of an image: n objects in the file's order, those that nobody can learn from included.
 
     Attributes:
         boxes: float64 (n, 4), x and y of the upper left corner, width and height, in pixels of the stored image.
@@ -58,7 +58,7 @@ class DetectionDataset(ImageDataset):
         raise NotImplementedError
 
     def annotations(self, index: int) -> Annotations:
-        """What is annotated in image ``index``, where possible without opening it."""
+        """Return what is annotated in image ``index``, where possible without opening it."""
         return self.read(index)[1]
 
     def size(self, index: int) -> tuple[int, int]:
@@ -93,7 +93,7 @@ class DetectionDataset(ImageDataset):
         return np.array([self.annotations(index).is_learnable.any() for index in range(len(self))], dtype=bool)
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
-        """What it holds in words: images, boxes, how many of each category, crowds, images without boxes.
+        """Say what it holds in words: images, boxes, how many of each category, crowds, images without boxes.
 
         Args:
             chosen: int64, of these images only.

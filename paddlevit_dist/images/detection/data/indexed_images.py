@@ -41,7 +41,7 @@ OBJECT = np.dtype(
 
 
 class About(NamedTuple):
-    """What is known of a source as a whole.
+    """Facts about a source as a whole.
 
     Attributes:
         class_names, category_ids: of the categories, by ascending number.
@@ -60,7 +60,7 @@ class About(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a source holds, ready to be written.
+    """Contents of a source, ready to be written.
 
     Attributes:
         paths: of P images, as the file system spells them, relative to their folder.
@@ -101,7 +101,7 @@ class Source(NamedTuple):
 
 
 class AnnotationIndex:
-    """What ``ensure_annotation_index`` has opened. Its pickle is the beginning of the files' names.
+    """An index that ``ensure_annotation_index`` has opened. Its pickle is the beginning of the files' names.
 
     Attributes:
         paths: the file of each image.

@@ -241,7 +241,7 @@ def collate(samples: Sequence[DetectionSample], side: int = 0) -> dict[str, Any]
 
 
 def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What a step knows without asking the device: ``sizes``, in training ``box_counts``, else ``indices`` and
+    """Return what a step knows without asking the device: ``sizes``, in training ``box_counts``, else ``indices`` and
     ``original_sizes``, as ``collate`` has them."""
     return {name: np.array(value, dtype=np.int64) for name, value in batch[HOST].items()}
 

@@ -1,4 +1,4 @@
-"""What training and evaluation do to images with boxes, resized, cropped and mirrored together; everything random
+"""Transforms of images with boxes in training and evaluation, resized, cropped and mirrored together; everything random
 comes from the sample's generator.
 
 The recipe is that of DETR's authors (N. Carion et al., "End-to-End Object Detection with Transformers", 2020, section
@@ -215,7 +215,7 @@ class TrainingTransform:
 
 
 def training_transform(data: Data) -> TrainingTransform:
-    """What the keys below DATA describe."""
+    """Make what the keys below DATA describe."""
     return TrainingTransform(
         shortest=tuple(data.SHORTEST_SIDES),
         longest=data.LONGEST_SIDE,
@@ -228,7 +228,7 @@ def training_transform(data: Data) -> TrainingTransform:
 
 
 def evaluation_transform(config: DetectionSettings) -> EvaluationTransform:
-    """What the keys below DATA and DETECTION describe."""
+    """Make what the keys below DATA and DETECTION describe."""
     data = config.DATA
     size = export_size(config) if config.DETECTION.EVALUATE_AS == ONE_SIZE else None
     return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE, size)

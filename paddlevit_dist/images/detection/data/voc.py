@@ -115,7 +115,7 @@ class Voc(IndexedImages):
 
 
 def parts_of(root: str) -> list[Part]:
-    """What lies below a folder: one part, or one for each year or split."""
+    """List what lies below a folder: one part, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
         found = [_part(folder, "")] if _part(folder, "") else []
         inner = ((path, os.path.basename(path)) for path in folder_paths(folder))
@@ -185,7 +185,7 @@ def _read_list(file: str) -> list[str]:
 
 
 def _stem(name: str) -> str:
-    """What a list calls an image, without folder and suffix, which some lists have."""
+    """Return what a list calls an image, without folder and suffix, which some lists have."""
     name = os.path.basename(name.replace("\\", "/"))
     return os.path.splitext(name)[0] if suffix_of(os.fsencode(name)) in readable_suffixes() else name
 

@@ -238,7 +238,7 @@ def match(
 def pair_costs(
     logits: paddle.Tensor, boxes: paddle.Tensor, labels: paddle.Tensor, targets: paddle.Tensor, weights: CostWeights
 ) -> paddle.Tensor:
-    """What each pair of a query and an object costs, (L, N, Q, M); arguments as of ``match``."""
+    """Compute what each pair of a query and an object costs, (L, N, Q, M); arguments as of ``match``."""
     chosen = paddle.nn.functional.one_hot(paddle.clip(labels, min=0), logits.shape[-1])  # (N, M, classes + 1)
     # A product with ones and zeros, as a gather that broadcasts.
     with autocast.off():

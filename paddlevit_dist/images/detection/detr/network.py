@@ -193,7 +193,7 @@ class Detr(Detector):
 
 
 def _precision_of(x: paddle.Tensor) -> str:
-    """What positions are computed in: half precision counts no cells."""
+    """Return what positions are computed in: half precision counts no cells."""
     return "float64" if x.dtype == paddle.float64 else "float32"
 
 

@@ -117,7 +117,7 @@ class Anchors(nn.Layer):
         self.register_buffer("points", paddle.to_tensor(grid_points(number), dtype=paddle.get_default_dtype()))
 
     def start(self, memory: paddle.Tensor, cells: Cells) -> paddle.Tensor:
-        """What the encoder's output (batch, cells, dim) holds at the points of each image, (batch, queries, dim)."""
+        """Gather what the encoder's output (batch, cells, dim) holds at each image's points, (batch, queries, dim)."""
         width = cells.columns.shape[1]
         down, across = (side.astype(self.points.dtype).sum(axis=1, keepdim=True) for side in cells)  # (N or 1, 1)
         rows = paddle.floor(self.points[:, 0] * down)  # (N or 1, queries)
@@ -177,7 +177,7 @@ def _add_bias(weights, bias: paddle.Tensor):
 
 
 class _Layer(nn.Layer):
-    """What the layers of encoder and decoder share: self-attention and an MLP with a ReLU."""
+    """Common parts of the layers of encoder and decoder: self-attention and an MLP with a ReLU."""
 
     def __init__(self, dim: int, num_heads: int, feedforward: int, dropout: float):
         super().__init__()

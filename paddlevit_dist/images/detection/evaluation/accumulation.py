@@ -1,4 +1,4 @@
-"""What is kept of evaluated images, small enough to gather from all ranks; precision and recall of them, and the
+"""Tables of evaluated images, small enough to gather from all ranks; precision and recall of them, and the
 twelve numbers that COCO reports.
 
 Each number is formed as pycocotools forms it, in the same order of operations: they are equal to the last digit.
@@ -94,7 +94,7 @@ class MatchTable(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: bytes) -> "MatchTable":
-        """What ``packed`` was made of."""
+        """Make again what ``packed`` was made of."""
         with np.load(io.BytesIO(packed), allow_pickle=False) as columns:
             return cls(*columns.values())
 

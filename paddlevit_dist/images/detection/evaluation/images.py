@@ -1,4 +1,4 @@
-"""What is told of each image of a table for itself: how many objects were found and missed, and its own AP."""
+"""Words on each image of a table for itself: how many objects were found and missed, and its own AP."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

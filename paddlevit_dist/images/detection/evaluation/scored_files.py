@@ -268,7 +268,7 @@ def _id(refused: str, name: str, value: Any) -> Id:
 
 
 def _hint(own: Id, known: Iterable[Id]) -> str:
-    """What to say of an unknown id where ids are of another kind."""
+    """Say what to say of an unknown id where ids are of another kind."""
     example = next(iter(known))
     if isinstance(own, str) == isinstance(example, str):
         return ""

@@ -32,7 +32,7 @@ _EXPECTED = "expected class x y width height confidence, shares of the image fro
 
 
 def annotations_of(dataset: DetectionDataset, source: str, kind: str = BOXES) -> AnnotationFile:
-    """What is annotated in the images of a data set.
+    """Return what is annotated in the images of a data set.
 
     Args:
         source: what it is called, for messages.

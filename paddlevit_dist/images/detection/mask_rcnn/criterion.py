@@ -1,4 +1,4 @@
-"""What Mask R-CNN learns: the regions of a training step with their targets, and the losses."""
+"""Training of Mask R-CNN: the regions of a training step with their targets, and the losses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

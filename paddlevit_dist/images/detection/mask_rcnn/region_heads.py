@@ -1,4 +1,4 @@
-"""What is in a region: its class, its exact box, and its mask.
+"""Contents of a region: its class, its exact box, and its mask.
 
 Source: He et al., Mask R-CNN, 2017, section 3; layers and first values are torchvision's.
 """

@@ -24,7 +24,7 @@ _BELOW_1 = 1 - 2.0**-20  # in float32 they may be rounded to 1
 
 
 class Matches(NamedTuple):
-    """What n boxes are to learn.
+    """Targets that n boxes are to learn.
 
     Attributes:
         objects: int64 (n,), the object that each overlaps most, the first where several are equal.

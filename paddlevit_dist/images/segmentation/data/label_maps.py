@@ -42,7 +42,7 @@ _MOST_UNLISTED = 200  # classes that nobody has listed
 
 
 class Choices(NamedTuple):
-    """What the configuration says about labels: DATA.CLASS_LIST, REDUCE_ZERO_LABEL, UNLABELLED and EXIF_ROTATE."""
+    """The configuration's words on labels: DATA.CLASS_LIST, REDUCE_ZERO_LABEL, UNLABELLED and EXIF_ROTATE."""
 
     class_list: str | None = None
     reduce_zero_label: bool | None = None
@@ -259,7 +259,7 @@ class LabelMaps(SegmentationDataset):
 
 
 def _classes_of(found: Found, choices: Choices) -> ClassList | None:
-    """What the configuration, the published set or a file in the folder lists; None: nothing does."""
+    """Read what the configuration, the published set or a file in the folder lists; None: nothing does."""
     layout, top = found
     if choices.class_list is not None:
         return read_class_list(os.path.join(top, choices.class_list))
@@ -270,7 +270,7 @@ def _classes_of(found: Found, choices: Choices) -> ClassList | None:
 
 
 def _cache(cache_folder: Path, files: Sequence[str], find: Callable[[Sequence[str]], list[Any]]) -> list[Any]:
-    """What is found in all files, looked for again only after one of them has changed."""
+    """Find what is found in all files, looked for again only after one of them has changed."""
     what = find.__name__
     index = ensure_path_index(cache_folder, what, stamp(what, files), lambda: [make_batch([], 0)], lambda: find(files))
     return list(index.class_names or ())
@@ -308,8 +308,8 @@ class LabelTable(NamedTuple):
         raise UserError(self._unknown(int(values[row, column]), is_colour, path, row, column))
 
     def _of_numbers(self, palette: np.ndarray | None) -> tuple[Mapping[int, int], bool]:
-        """What numbers stand for where classes have colours: those of the palette; where there is none, grey levels if
-        all colours are grey, else the numbers of the list."""
+        """Return what numbers stand for where classes have colours: those of the palette; where there is none, grey
+        levels if all colours are grey, else the numbers of the list."""
         if palette is not None:
             return {at: self.colours[one] for at, one in enumerate(palette.tolist()) if one in self.colours}, False
         if all(one == (one & 255) * 0x010101 for one in self.colours):

@@ -1,4 +1,4 @@
-"""What a dataset of images with label maps is: the image, and the class of each of its pixels as stored."""
+"""The contract of a dataset of images with label maps: the image, and the class of each of its pixels as stored."""
 
 from typing import Any
 

@@ -22,13 +22,13 @@ _EXTENSIONS = "cpu_kernels debug report export compare leakage intervals metrics
 # Lines of Python: the aim, and what nothing may pass meanwhile: it is lowered by whoever cuts, and never raised without
 # something that goes in the same commit.
 LINES = {
-    "driver": (_DRIVER, 17_000, 23_205),
-    "images": ("images", 19_500, 23_060),
+    "driver": (_DRIVER, 17_000, 23_200),
+    "images": ("images", 19_500, 22_970),
     "points": ("points", 10_800, 11_960),
     "volumes": ("volumes", 5_600, 6_320),
-    "extensions, metrics, losses": (_EXTENSIONS, 10_500, 13_360),
+    "extensions, metrics, losses": (_EXTENSIONS, 10_500, 13_050),
 }
-PACKAGE_LINES, PACKAGE_FILES = (62_000, 78_175), (380, 467)
+PACKAGE_LINES, PACKAGE_FILES = (62_000, 77_775), (380, 463)
 # Lines above a bar, each with its reason.
 EXCEPTIONS = {
     "lines: driver": [
@@ -38,7 +38,10 @@ EXCEPTIONS = {
     ],
     "lines: extensions, metrics, losses": [(205, "each extension is a class with typed methods, no table of strings")],
     "lines: package": [(220, "types of keys and of extensions, less what they and other cuts made shorter")],
-    "lines: tests": [(160, "annotations of keys and the rows that follow; names of before; a signal amid a meeting")],
+    "lines: tests": [
+        (160, "annotations of keys and the rows that follow; names of before; a signal amid a meeting"),
+        (20, "a damaged figure among others; a report without the library that fills it"),
+    ],
 }
 # What stands between a size and its aim: what people would lose, and where it is. Its lines are counted (--names).
 STANDS = {

@@ -147,7 +147,7 @@ GUARDED = """
 import multiprocessing
 import sys
 from paddlevit_dist import UserError, register_model
-from paddlevit_dist.launch.payload import Payload
+from paddlevit_dist.launch.spawn import Payload
 from paddlevit_dist.registry import resolve
 
 class Outside:

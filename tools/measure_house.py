@@ -122,8 +122,10 @@ TEST_LINES = (43_000, 56_480)
 PAGES_KB = (260, 345)  # English, written by hand
 WAYS = {
     "files that a DETR process imports": 130,
-    "files that a batch of images passes": 25,
-    "files that weights pass": 9,
+    "from an image to the step": 25,
+    "from a score to its line": 25,
+    "from a key to its use": 10,
+    "from a file of weights to the model": 9,
 }
 
 # Programs, each in a process of its own, that end with numbers of files in lines of stderr.
@@ -148,8 +150,12 @@ trainer_of("-cfg=detr_shapes", "REPORT", "False").prepare_training()
 print(sum(name.startswith("paddlevit_dist") for name in sys.modules), file=sys.stderr)
 """
 _PASSED = """
+import contextlib
+
 import paddle
 from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.engine.steps import accumulation_groups
+from paddlevit_dist.tasks.task import Step
 
 
 def files_in(function):
@@ -162,8 +168,16 @@ def files_in(function):
     return len({name for name in seen if name.startswith(package)})
 
 
+def update():
+    with contextlib.closing(images.loader.epochs(1, 1)) as batches:
+        images.updater(next(accumulation_groups(batches, 1, 1)), Step(1, 0, 10), 0.1)
+
+
 images = trainer_of("-cfg=vit_digits")
+images.prepare_training()
+print(files_in(update), file=sys.stderr)
 print(files_in(lambda: images.evaluation("evaluation")), file=sys.stderr)
+print(files_in(lambda: settings.load(["-cfg=vit_digits", f"-output={folder}"])), file=sys.stderr)
 paddle.save(images.model.state_dict(), str(folder / "weights.pdparams"))
 print(files_in(lambda: load_weights(images.model, str(folder / "weights.pdparams"))), file=sys.stderr)
 """

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from .. import __version__
 from ..runtime.files import atomic_file
@@ -26,8 +25,10 @@ def write_page(
     Raises:
         UserError, OSError: it cannot be written.
     """
-    folder = FileSystemLoader(Path(__file__).parent)
-    pages = Environment(loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only now: most comparisons write none
+
+    folder = Path(__file__).parent
+    pages = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     images = {name: _image(pixels, name) for name, pixels in shown.drawn.items()}
     content = pages.get_template("page.html.j2").render(
         title="Comparison: " + ", ".join(telling.one_line(table.run) for table in tables),

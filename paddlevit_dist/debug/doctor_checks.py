@@ -6,8 +6,10 @@ import importlib
 import json
 import math
 import os
+import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +19,11 @@ import numpy as np
 import paddle
 
 from ..launch import devices, failures, gpu, tuning
+from ..logging.heartbeat import Heartbeat
+from ..logging.progress import Progress, write_line
 from ..runtime import limits
+from ..runtime.errors import UserError, WorkerFailure
+from ..runtime.printing import block, one_line
 from ..settings.every_run import RunSettings
 from ..tasks.task import Step, make_task
 from .settings import change_settings
@@ -89,6 +95,36 @@ class Check(NamedTuple):
     name: str
     function: Callable[[Checkup], Finding]
     needs: tuple[str, ...] = ()
+
+
+def carry_out(checkup: Checkup, checks: Sequence[Check]) -> None:
+    """Make these checks, one after another, each a line; ``checkup.found`` has them."""
+    bar = Progress(len(checks), "doctor", shown=True)
+    with contextlib.closing(bar), Heartbeat(write_line) as heartbeat:
+        for check in checks:
+            bar.note(check.name, at_once=True)
+            heartbeat.at(f"at the check '{check.name}'")
+            finding = checkup.found[check.name] = try_check(check, checkup)
+            bar.step()
+            mend = f" -> {finding.mend}" if finding.mend else ""
+            write_line(one_line(f"{finding.status:8} {check.name:15} {finding.text}{mend}"))
+
+
+def try_check(check: Check, checkup: Checkup) -> Finding:
+    """Make a check: what it raises is a failure."""
+    lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]
+    if lacking:
+        return Finding(SKIPPED, f"not looked at: '{lacking[0]}' has to be right first")
+    try:
+        return check.function(checkup)
+    except UserError as error:
+        return Finding(FAILURE, str(error))
+    except WorkerFailure as error:
+        trace, text = error.traceback, str(error)
+    except Exception as error:  # code of a user's may raise anything
+        trace, text = traceback.format_exc(), f"{type(error).__name__}: {error}".strip()
+    print(block(trace), end="", file=sys.stderr)
+    return Finding(FAILURE, text.partition("\n")[0])
 
 
 def versions(checkup: Checkup) -> Finding:

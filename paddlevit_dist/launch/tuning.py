@@ -37,7 +37,7 @@ _OPENMP, _MKL = re.compile(r"/lib[gi]omp[^/]*$"), re.compile(r"/lib(mklml_intel|
 
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
 
-_PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"  # 1: the fast layers of cpu/ compute nothing
+_PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"  # 1: the fast layers of cpu_kernels/ compute nothing
 
 # Of a product's largest deviation to its largest entry. Rounding normally distributed factors to the nearest of the 11
 # significant bits of TF32 changes each by 0.42 x 2**-11 of itself (root mean square), and the sums of products by 0.60

@@ -11,8 +11,7 @@ from support.runs import PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_checks
-from paddlevit_dist.debug.doctor import carry_out, try_check
-from paddlevit_dist.debug.doctor_checks import Check, Checkup, memory_of_machine
+from paddlevit_dist.debug.doctor_checks import Check, Checkup, carry_out, memory_of_machine, try_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.launch import devices, plan_processes
 

@@ -187,6 +187,11 @@ def length(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").splitlines())
 
 
+def english_pages() -> list[Path]:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    return [page for page in pages if page.stem not in ("CHANGELOG", "README_cn")]
+
+
 def sizes() -> list[tuple[str, int, int, int]]:
     """Name, size, aim and bar of all that is measured."""
     lengths = {file.relative_to(PACKAGE).as_posix(): length(file) for file in PACKAGE.rglob("*.py")}
@@ -195,8 +200,7 @@ def sizes() -> list[tuple[str, int, int, int]]:
         own = [lines for file, lines in lengths.items() if file.split("/")[0] in places.split()]
         rows.append((f"lines: {name}", sum(own), *limits))
     small = [lines for file, lines in lengths.items() if lines < 60 and not file.endswith("__init__.py")]
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
-    kilobytes = sum(page.stat().st_size for page in pages if page.stem not in ("CHANGELOG", "README_cn")) // 1000
+    kilobytes = sum(page.stat().st_size for page in english_pages()) // 1000
     rows += [
         ("lines: package", sum(lengths.values()), *PACKAGE_LINES),
         ("files: package", len(lengths), *PACKAGE_FILES),
@@ -233,6 +237,10 @@ def names() -> None:
         counts = {child.name: list(child.rglob("*.py")) for child in folder.iterdir() if child.is_dir()}
         told = (f"{name} {len(files)} ({sum(map(length, files)):,})" for name, files in sorted(counts.items()) if files)
         print(f"\nfiles (lines) of {folder.name}: {', '.join(told)}")
+    longest = sorted(((length(file), file) for file in (ROOT / "tests").rglob("test_*.py")), reverse=True)[:40]
+    print(f"\nlongest tests: {', '.join(f'{file.stem} {lines}' for lines, file in longest)}")
+    largest = sorted(((page.stat().st_size / 1000, page) for page in english_pages()), reverse=True)
+    print(f"\nkB of pages: {', '.join(f'{page.stem} {size:.1f}' for size, page in largest)}")
 
 
 def ways() -> None:

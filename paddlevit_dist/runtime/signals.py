@@ -287,10 +287,12 @@ def _note(number: int) -> None:
             os.kill(_state.parent, number)
     elif number in _STOPPING:
         _state.interrupts += number == signal.SIGINT
+        if _state.ends_workers and number == signal.SIGINT:
+            _state.number = number  # a terminal's, even if a worker that had it first was quicker to pass it on
         if _state.number is None:
             _state.number = number
             if _state.parent is not None:
-                # A terminal's SIGINT has reached the parent already, where it counts.
+                # A terminal's SIGINT reaches the parent, too, where it counts.
                 os.kill(_state.parent, signal.SIGTERM if number == signal.SIGINT else number)
         if _state.interrupts > 1 and not _state.ends_workers:
             _state.leave(number, True)

@@ -189,6 +189,25 @@ def test_ctrl_c_in_the_terminal_ends_cleanly(tmp_path):
     assert "Traceback" not in ended.err
 
 
+def test_ctrl_c_is_told_as_such_where_a_worker_passes_it_on_first(tmp_path):
+    process, workers = start_endless(tmp_path)
+    os.kill(process.pid, signal.SIGSTOP)
+    wait_until(lambda: "(stopped)" in Path(f"/proc/{process.pid}/status").read_text(), "it has not stopped")
+    os.kill(workers[0], signal.SIGINT)
+    wait_until(lambda: _is_pending(process.pid, signal.SIGTERM), "the worker has not passed it on")
+    os.kill(process.pid, signal.SIGCONT)
+    wait_until(lambda: not _is_pending(process.pid, signal.SIGTERM), "the parent has not taken it")
+    os.kill(process.pid, signal.SIGINT)
+    assert ended_by_itself(process, LIMIT_SECONDS).code == 130
+
+
+def _is_pending(process: int, number: int) -> bool:
+    """Whether the signal was sent to the process and waits there (proc(5))."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    waiting = next(line for line in lines if line.startswith("ShdPnd"))
+    return bool(int(waiting.split()[1], 16) >> (number - 1) & 1)
+
+
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_to_the_parent_alone_ends_its_workers(tmp_path, number, code):
     process, _ = start_endless(tmp_path)

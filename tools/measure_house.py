@@ -35,12 +35,18 @@ EXCEPTIONS = {
         (65, "former names of packages, classes and a task's methods, which go on until the next release"),
         (140, "the keys of every run are typed classes, and so is what makes their rows: settings/section.py"),
         (100, "what an extension may add is a class with types: extension.py"),
+        (250, "on GPUs a step is queued before the host knows whether it counts: engine/queued_step.py, steps.py"),
     ],
-    "lines: extensions, metrics, losses": [(205, "each extension is a class with typed methods, no table of strings")],
-    "lines: package": [(220, "types of keys and of extensions, less what they and other cuts made shorter")],
+    "lines: extensions, metrics, losses": [(210, "each extension is a class with typed methods, no table of strings")],
+    "lines: package": [
+        (220, "types of keys and of extensions, less what they and other cuts made shorter"),
+        (250, "on GPUs a step is queued before the host knows whether it counts: engine/queued_step.py, steps.py"),
+    ],
+    "files: package": [(1, "engine/queued_step.py")],
     "lines: tests": [
         (160, "annotations of keys and the rows that follow; names of before; a signal amid a meeting"),
         (20, "a damaged figure among others; a report without the library that fills it"),
+        (130, "steps that a device makes or leaves out are those that the host does, bit for bit; Ctrl-C of a terminal"),
     ],
 }
 # What stands between a size and its aim: what people would lose, and where it is. Its lines are counted (--names).

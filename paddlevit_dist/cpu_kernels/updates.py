@@ -107,10 +107,16 @@ class MovingAverages(multi_tensor.MovingAverages):
         self._begins = np.cumsum(self._sizes) - self._sizes  # (tensors,)
         self._places = Places()
 
-    def __call__(self, flat: paddle.Tensor, tensors: Sequence[paddle.Tensor], share: float) -> None:
-        values = self._places.addresses(tensors)
+    def __call__(
+        self,
+        flat: paddle.Tensor,
+        tensors: Sequence[paddle.Tensor],
+        share: float,
+        is_bad: paddle.Tensor | None = None,
+    ) -> None:
+        values = self._places.addresses(tensors) if is_bad is None else None
         if values is None:
-            return super().__call__(flat, tensors, share)
+            return super().__call__(flat, tensors, share, is_bad)
         from .update_kernels import approach
 
         begins = flat.data_ptr() + flat.element_size() * self._begins

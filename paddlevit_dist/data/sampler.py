@@ -62,6 +62,7 @@ class TrainingSampler(DistributedBatchSampler):
         self.seed = seed
         self.repeats = repeats
         self.consumed = 0  # samples over all ranks that this epoch's updates have used
+        self.consumed_before = 0  # in its epoch, the update that was counted last
         self.global_batch_size = batch_size * world_size * accumulation_steps
         if self.global_batch_size > len(dataset):
             raise UserError(
@@ -100,6 +101,7 @@ class TrainingSampler(DistributedBatchSampler):
 
     def count_update(self) -> None:
         """Note that one more update was made. An epoch's last one leads to the beginning of the next."""
+        self.consumed_before = self.consumed
         self.load_state_dict({"epoch": self.epoch - 1, "consumed": self.consumed + self.global_batch_size})
 
     def state_dict(self) -> dict[str, int]:

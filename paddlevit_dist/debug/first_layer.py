@@ -11,7 +11,7 @@ import paddle
 
 from ..checkpoint.store import host_values
 from ..data.loader import Loader, describe_sample
-from ..data.sampler import SampleKey, TrainingSampler
+from ..data.sampler import SampleKey
 from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
 from ..engine.multi_tensor import gradients_of
 from ..engine.nan_guard import TensorCopies, not_finite
@@ -45,7 +45,7 @@ class FirstLayer:
     one.
 
     Called with what the update was computed of: micro-batches, step and normalisers, on every rank, before anything
-    else has changed weights, sampler or precision. Returns lines about what is found.
+    else has changed weights or precision. Returns lines about what is found.
     """
 
     def __init__(self, run: Run) -> None:
@@ -63,7 +63,7 @@ class FirstLayer:
         found: list[NotFinite] = []
         try:
             with _as_written():
-                keys = keys_of_update(self._run.sampler, step.epoch)
+                keys = self._keys(step)
                 for micro, (batch, micro_keys) in enumerate(zip(batches, keys)):
                     this = self._look(batch, micro_keys, step._replace(micro=micro), counts)
                     found += [] if this is None else [this]
@@ -79,6 +79,14 @@ class FirstLayer:
             return others[:1] or ["everything is finite when it is computed again: an operation is not repeatable"]
         gathered.sort(key=lambda item: (item.micro, item.finding.order, item.rank))
         return [*self._tell(gathered[0]), *(f"also in {_place(item)}: {item.finding.what}" for item in gathered[1:])]
+
+    def _keys(self, step: Step) -> list[list[SampleKey]]:
+        """Which readings this rank's micro-batches of the update are of. It is judged before it is counted or, on a
+        GPU, before the next one is."""
+        sampler = self._run.sampler
+        is_counted = self._run.schedule.update > step.update
+        readings = copy.copy(sampler).batches(step.epoch, sampler.consumed_before if is_counted else sampler.consumed)
+        return list(itertools.islice(readings, sampler.accumulation_steps))
 
     def _look(
         self, batch: dict[str, Any], keys: list[SampleKey], step: Step, counts: dict[str, Any]
@@ -169,12 +177,3 @@ def _as_written() -> Iterator[None]:
         yield
     finally:
         paddle.jit.enable_to_static(True)
-
-
-def keys_of_update(sampler: TrainingSampler, epoch: int) -> list[list[SampleKey]]:
-    """Which readings this rank's micro-batches of the update at hand are of, which ``sampler`` has not counted yet.
-
-    Args:
-        epoch: from 1.
-    """
-    return list(itertools.islice(copy.copy(sampler).batches(epoch, sampler.consumed), sampler.accumulation_steps))

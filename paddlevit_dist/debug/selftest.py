@@ -126,9 +126,9 @@ def _make_updates(
     gradients: Arrays = {}
 
     def look() -> None:
-        if not gradients:  # of the first update: from the second on, weights may differ already
-            found = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
-            gradients.update({f"gradient of '{name}' in update 1": gradient.numpy() for name, gradient in found})
+        found = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
+        gradients.update({f"gradient of '{name}' in update 1": gradient.numpy() for name, gradient in found})
+        updater.before_clipping = None  # from the second update on, weights may differ already
 
     updater.before_clipping = look
     before = _state(model)

@@ -2,7 +2,8 @@
 
 - ``run``: all that a run is made of; ``loop``: epochs, updates, evaluations, checkpoints, and when it ends early;
   ``reports``, ``gpu_memory``: callbacks of it
-- ``steps``: one update; ``evaluation``; ``nan_guard``: what is not finite changes nothing
+- ``steps``: one update; ``queued_step``: how a GPU ends it while the host goes on; ``evaluation``; ``nan_guard``: what
+  is not finite changes nothing
 - ``checkpointer``, ``resume``: what is saved, without waiting for it, and restored; ``compatibility``: whether the run
   fits a checkpoint and the other machines
 - ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: rules of their keys

@@ -36,7 +36,7 @@ class Rule(NamedTuple):
     options: tuple[tuple[str, float], ...]
 
 
-class _Fused:
+class Fused:
     """Of an optimizer: a step for all parameters at once.
 
     Args:
@@ -64,12 +64,17 @@ class _Fused:
 
     def step(self) -> None:
         """Update the parameters that have a gradient."""
+        at_once = self.at_once()
+        if not (at_once and at_once(self.get_lr(), [p._grad_ivar() for p in self._trained])):  # type: ignore
+            super().step()  # type: ignore[misc]
+
+    def at_once(self) -> Step | None:
+        """Return what makes the step, None if Paddle does."""
         if self._at_once is None:
             groups = self._param_groups  # type: ignore[attr-defined]
             self._trained = [p for group in groups for p in group["params"] if not p.stop_gradient]
             self._at_once = self._choose() or False
-        if not (self._at_once and self._at_once(self.get_lr(), [p._grad_ivar() for p in self._trained])):  # type: ignore
-            super().step()  # type: ignore[misc]
+        return self._at_once or None
 
     def _choose(self) -> Step | None:
         parameters = self._trained
@@ -86,15 +91,15 @@ class _Fused:
         return maker(parameters, columns, factors, [self._decays[p.name] for p in parameters])
 
 
-class FusedAdam(_Fused, paddle.optimizer.Adam):
+class FusedAdam(Fused, paddle.optimizer.Adam):
     """``paddle.optimizer.Adam``; on GPUs it is Paddle's own."""
 
 
-class FusedAdamW(_Fused, paddle.optimizer.AdamW):
+class FusedAdamW(Fused, paddle.optimizer.AdamW):
     """``paddle.optimizer.AdamW``."""
 
 
-class FusedMomentum(_Fused, paddle.optimizer.Momentum):
+class FusedMomentum(Fused, paddle.optimizer.Momentum):
     """``paddle.optimizer.Momentum``."""
 
     COLUMNS, OPTIONS = ("velocity",), ("momentum",)

@@ -1,8 +1,10 @@
 """The loop of a training: epochs, updates, evaluations, checkpoints. ``run`` says what it computes with,
 ``logging.callbacks`` who is told of it."""
 
+import collections
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..distributed import LeftEarly, broadcast_object, broadcast_statistics, is_main, stops, world_size
@@ -15,7 +17,7 @@ from ..tasks.task import Step
 from .gpu_memory import EmptyingCache
 from .reports import Reports, require_finite
 from .startup_log import introduce
-from .steps import accumulation_groups
+from .steps import Made, accumulation_groups
 
 if TYPE_CHECKING:
     from .run import Run
@@ -31,10 +33,10 @@ class Loop:
     def __init__(self, run: "Run") -> None:
         self._run = run
         self._update_saved = run.schedule.update  # the last one that a checkpoint holds, or that is not worth one
+        self._begun: collections.deque[Callable[..., Update]] = collections.deque()  # updates that are not known yet
         run.reports = Reports(run)
         run.callbacks.put_first(
             [
-                *([] if run.ema is None else [run.ema]),
                 EmptyingCache(run.task.empty_cache_freq),
                 run.reports,
                 *([EarlyStopping(run)] if run.config.TRAIN.PATIENCE else []),
@@ -113,23 +115,33 @@ class Loop:
                 step = Step(epoch, run.schedule.update, run.schedule.total_updates)
                 rate = run.schedule.learning_rate
                 tell("update_started", step, group)
-                terms = run.updater(group, step, rate)
-                run.sampler.count_update()
-                run.schedule.count_update()
                 made += 1
                 is_last = made == run.updates_per_epoch
-                tell("update_done", Update(step, terms, run.updater.finite, rate, made, is_last))
+                self._begun.append(functools.partial(Update, step=step, learning_rate=rate, made=made, is_last=is_last))
+                self._tell_made(run.updater.begin(group, step, rate))
+                run.sampler.count_update()
+                run.schedule.count_update()
                 is_due = run.checkpointer.is_due()
+                stops = run.checkpointer.agreement.stops_at(run.schedule.update)
+                if is_last or is_due or stops:
+                    self._tell_made(run.updater.settle())
                 if is_due and not is_last:
                     self._save_update(evaluation_due=False)
-                stops = run.checkpointer.agreement.stops_at(run.schedule.update)
                 if stops and not is_last:  # after the last, the epoch is saved
                     self._stop()
+        except LeftEarly:
+            self._tell_made(run.updater.settle())
+            raise
         finally:
             tell("epoch_left")
         tell("epoch_done", epoch)
         if is_due:  # once the epoch's means are told, which no checkpoint behind it holds
             self._save_update(evaluation_due=run.evaluates(epoch))
+
+    def _tell_made(self, updates: list[Made]) -> None:
+        """Those that were begun first, and are known now."""
+        for made in updates:
+            self._run.callbacks.tell("update_done", self._begun.popleft()(**made._asdict()))
 
     def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[list[Any]]:
         """The batches of so many updates. Before the first, ranks wait for one another, and leave if one is asked to

@@ -8,11 +8,10 @@ import numpy as np
 import paddle
 
 from ..extension import make
-from ..logging.callbacks import Callback, Update
 from .multi_tensor import MovingAverages
 
 
-class ModelEma(Callback):
+class ModelEma:
     """After every update: ``average = decay * average + (1 - decay) * weights`` (Polyak and Juditsky, 1992).
 
     It covers everything in the model's state: parameters and floating buffers are averaged, integers copied. It lives
@@ -22,8 +21,6 @@ class ModelEma(Callback):
         model: the inner model, whose current weights initialise the average.
         decay: share that is kept; an average over about the last 1 / (1 - decay) updates.
     """
-
-    on_every_rank = True
 
     def __init__(self, model: paddle.nn.Layer, decay: float) -> None:
         self.model = model
@@ -42,23 +39,28 @@ class ModelEma(Callback):
         self._move = make(lambda one: one.averages(self._flat, sizes), lambda: MovingAverages(self._flat, sizes))
         self._read: Callable[[], list[paddle.Tensor]] | None = None
 
-    def update_done(self, update: Update) -> None:
-        if update.is_finite:
-            self.update()
-
     @paddle.no_grad()
-    def update(self) -> None:
-        """Include the weights of one more update."""
+    def update(self, is_bad: paddle.Tensor | None = None) -> None:
+        """Include the weights of one more update.
+
+        Args:
+            is_bad: bool (1,): nothing is to change, if it is true; None: it is not.
+        """
         if self._read is None:
             self._read = _reader(self.model, [*self._shapes, *self._others])
         tensors = self._read()
         if self._shapes:
-            self._move(self._flat, tensors[: len(self._shapes)], 1.0 - self.decay)
+            self._move(self._flat, tensors[: len(self._shapes)], 1.0 - self.decay, is_bad)
         for average, tensor in zip(self._others.values(), tensors[len(self._shapes) :]):
             if average.dtype == paddle.float64:
                 average.add_((tensor - average).scale_(1.0 - self.decay))
             else:
                 paddle.assign(tensor, output=average)
+
+    @property
+    def is_of_one_type(self) -> bool:
+        """Whether ``update`` takes ``is_bad``."""
+        return not self._others
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:

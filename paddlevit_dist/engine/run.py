@@ -250,6 +250,7 @@ class Run:
             accumulation_steps=train.ACCUM_ITER,
             gradient_clip=train.GRAD_CLIP,
             skipped=self.skipped,
+            average=self.ema,
         )
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -21,9 +21,12 @@ from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
 from ..tasks.task import Number, Step, Task, Term
-from .multi_tensor import clipping_factor, gradients_of
+from .fused_optimizers import Fused
+from .model_ema import ModelEma
+from .multi_tensor import ListStep, clipping_factor, gradients_of
 from .nan_guard import SkippedUpdates, TensorCopies
 from .precision import Precision
+from .queued_step import QueuedStep
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
 
@@ -42,23 +45,51 @@ class CountingCollate:
         return batch
 
 
+class Made(NamedTuple):
+    """An update of which the host knows what became of it.
+
+    Attributes:
+        terms: of the loss, one dictionary for each micro-batch.
+        is_finite: it has changed the weights.
+    """
+
+    terms: list[dict[str, Term]]
+    is_finite: bool
+
+
+class _Begun(NamedTuple):
+    """An update of which the host does not know yet what becomes of it.
+
+    Attributes:
+        buffers: running statistics from before it.
+    """
+
+    batches: list[dict[str, paddle.Tensor]]
+    step: Step
+    counts: dict[str, Number]
+    terms: list[dict[str, Term]]
+    buffers: TensorCopies
+
+
 class Updater:
     """Turns the micro-batches of one update into new weights.
 
-    An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers: it
-    is skipped. What says so is the norm of all gradients, the one number for which the host waits in an update. Norm,
-    clipping, step and average are queued in few operations, for a GPU has nothing else to do then.
+    An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers nor
+    their average: it is skipped. What says so is the norm of all gradients, the one number of an update that the host
+    waits for. On a GPU it does so when the next passes are queued, which are begun again if it is bad. Norm, clipping,
+    step and average are queued in few operations, for a GPU has nothing else to do then.
 
     Args:
         model: the data-parallel wrapper, or the bare model of a single process.
         samples_per_update: over all processes and micro-batches.
         skipped: counts what is skipped; None: the first ends the run.
         on_host: the model is in the host's memory; None: ask Paddle.
+        average: of the weights, moved by each update.
 
     Attributes:
-        finite: whether the last update has changed anything.
-        gradient_norm: of the last update, before clipping; equal on all ranks.
-        before_clipping: called when the gradients are there, if they are finite.
+        finite: whether the last update that is known has changed anything.
+        gradient_norm: of that update, before clipping; equal on all ranks.
+        before_clipping: called when the gradients are there, if they are finite: the host waits for that.
     """
 
     def __init__(
@@ -74,6 +105,7 @@ class Updater:
         gradient_clip: float | None,
         skipped: SkippedUpdates | None = None,
         on_host: bool | None = None,
+        average: ModelEma | None = None,
     ) -> None:
         self.task = task
         self.model = model
@@ -86,6 +118,7 @@ class Updater:
         self.buffers = running_statistics(model)
         self.on_host = not is_on_gpu() if on_host is None else on_host
         self.gradient_clip = gradient_clip
+        self.average = average
         self._gradients = gradients_of(self.parameters)
         self.skipped = SkippedUpdates() if skipped is None else skipped
         self._forward_communicates = communicates_in_forward(model)
@@ -94,16 +127,55 @@ class Updater:
         self._waits_in_forward = exchanges and not self.on_host
         self.finite = True
         self.gradient_norm = 0.0
-        self.before_clipping: Callable[[], None] = lambda: None
+        self.before_clipping: Callable[[], None] | None = None
+        self._queued: tuple[QueuedStep, _Begun] | None = None
+        self._scale_used = precision.scale  # by the last passes
 
     def __call__(self, batches: list[dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> list[dict]:
-        """Run one update and return the terms of its micro-batches. Every rank must call this.
+        """Run one update, wait for it and return the terms of its micro-batches; see ``begin``."""
+        return [*self.begin(batches, step, learning_rate), *self.settle()][-1].terms
+
+    def begin(self, batches: list[dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> list[Made]:
+        """Run one update and return what is known of it now: on a CPU itself, on a GPU the one before, if any. Every
+        rank must call this.
 
         Raises:
             UserError: it was one too many in a row that is not finite; it has changed nothing.
         """
-        before = TensorCopies(self.buffers)
         counts = self._global_counts(batches)
+        begun = self._passes(batches, step, counts)
+        made = self.settle()
+        if made and (not made[0].is_finite or self._scale_used != self.precision.scale):
+            self.optimizer.clear_grad(False)
+            begun = self._passes(batches, step, counts)
+        queued = self._queue_step(learning_rate)
+        if queued is not None:
+            self._queued = queued, begun
+        else:
+            with contextlib.nullcontext() if self.on_host else status.waiting_for_device():
+                norm = self._gradients.norm() / np.float32(self.precision.scale)
+            if math.isfinite(norm):
+                self._step(norm, learning_rate)
+            made.append(self._judge(norm, begun))
+        self.optimizer.clear_grad(False)
+        return made
+
+    def settle(self) -> list[Made]:
+        """Wait for the update that was begun last, if it is not known yet. Every rank must call this.
+
+        Raises:
+            UserError: as ``begin``.
+        """
+        if self._queued is None:
+            return []
+        (queued, begun), self._queued = self._queued, None
+        with status.waiting_for_device():
+            norm = queued.wait()
+        return [self._judge(norm, begun)]
+
+    def _passes(self, batches: list[dict[str, paddle.Tensor]], step: Step, counts: dict[str, Number]) -> _Begun:
+        """Forward and backward."""
+        before = TensorCopies(self.buffers)
         outputs = []
         for micro, batch in enumerate(batches):
             # Dropout and the like depend only on this, so no generator's state needs to be saved.
@@ -119,20 +191,35 @@ class Updater:
                 self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
+        self._scale_used = self.precision.scale
         status.detail("in its optimizer step")
-        with contextlib.nullcontext() if self.on_host else status.waiting_for_device():
-            norm = self._gradients.norm() / np.float32(self.precision.scale)
+        return _Begun(batches, step, counts, outputs, before)
+
+    def _queue_step(self, learning_rate: float) -> QueuedStep | None:
+        """Queue the step behind the gradients; None where the host has to look at them first."""
+        if self.on_host or self.before_clipping or not (self.average is None or self.average.is_of_one_type):
+            return None
+        at_once = self.optimizer.at_once() if isinstance(self.optimizer, Fused) else None
+        if not isinstance(at_once, ListStep) or not at_once.takes(at_once.gradients()):
+            return None
+        return QueuedStep(
+            self._gradients,
+            at_once,
+            scale=self.precision.scale,
+            clip=self.gradient_clip,
+            learning_rate=learning_rate,
+            average=self.average,
+        )
+
+    def _judge(self, norm: np.float32, begun: _Begun) -> Made:
+        """Take note of an update that has changed parameters, or nothing but running statistics."""
         self.gradient_norm, self.finite = float(norm), math.isfinite(norm)
-        if self.finite:
-            self.before_clipping()
-            self._step(norm, learning_rate)
-        else:
-            before.put_back()
+        if not self.finite:
+            begun.buffers.put_back()
             paddle_versions.create_accumulators(self.optimizer)  # a step has made none yet, but they are saved
-        self.skipped.count(self.finite, step, batches, counts)
+        self.skipped.count(self.finite, begun.step, begun.batches, begun.counts)
         self.precision.update(self.finite)
-        self.optimizer.clear_grad(False)
-        return outputs
+        return Made(begun.terms, self.finite)
 
     def _meet(self, communicates: bool) -> None:
         """On CPUs, be here together before what communicates: gloo ends a run that waits for more than 30 s in it."""
@@ -140,12 +227,16 @@ class Updater:
             meet()
 
     def _step(self, norm: np.float32, learning_rate: float) -> None:
-        """Change weights and moments by gradients of that norm, which are still multiplied by the loss's scale."""
+        """Change weights, moments and average by gradients of that norm, still multiplied by the loss's scale."""
+        if self.before_clipping:
+            self.before_clipping()
         factor = clipping_factor(norm, self.gradient_clip) / np.float32(self.precision.scale)
         if factor != 1:
             self._gradients.scale(factor)
         self.optimizer.set_lr(learning_rate)
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
 
     def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
         """Normalisers of the whole update over all ranks and micro-batches, 1 in place of 0."""

@@ -14,6 +14,7 @@ from support.runs import DIGITS, events, refused
 from paddlevit_dist import settings as configuration
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, SkippedUpdates, TensorCopies
+from paddlevit_dist.engine.queued_step import QueuedStep
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import Step
@@ -34,8 +35,8 @@ def poisoned(updates: set[int]) -> Any:
     return Poisoned
 
 
-def train(output: Path, updates: set[int], *arguments: str, on_host: bool = True) -> Any:
-    trainer = small_runs.build(str(output), *RUN, *arguments, task_class=poisoned(updates))
+def train(output: Path, updates: set[int], *arguments: str, on_host: bool = True, **options: Any) -> Any:
+    trainer = small_runs.build(str(output), *RUN, *arguments, **{"task_class": poisoned(updates), **options})
     trainer.prepare_training()
     trainer.updater.on_host = on_host
     trainer.train()
@@ -82,6 +83,84 @@ def test_a_skipped_update_changes_nothing_is_counted_and_enters_no_mean(tmp_path
     epoch = next(event for event in events(tmp_path) if event["kind"] == "epoch")
     assert epoch["loss"] == pytest.approx(np.mean([event["loss"] for event in told if "loss" in event]))
     assert "2 skipped so far" in (tmp_path / "log.txt").read_text()
+
+
+class Normalised(paddle.nn.Layer):
+    """A model with running statistics; ``scale`` is what its input is multiplied by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = paddle.nn.Conv2D(1, 4, 3, padding=1), paddle.nn.BatchNorm2D(4)
+        self.head, self.scale = paddle.nn.Linear(4 * 256, 10), 1.0
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return self.head(self.norm(self.conv(images * (self.scale if self.training else 1.0))).flatten(1))
+
+
+def blinded(updates: set[int], passes: list[str]) -> Any:
+    """A task whose model has infinite images in these updates, and so statistics that are not finite either."""
+
+    class Blinded(resolve("task", "classification")):
+        def build_model(self) -> paddle.nn.Layer:
+            return Normalised()
+
+        def train_step(self, model: Any, batch: Any, step: Any) -> Any:
+            passes.append(f"passes {step.update + 1}")
+            model.scale = float("inf") if step.update + 1 in updates else 1.0
+            return super().train_step(model, batch, step)
+
+    return Blinded
+
+
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+@pytest.mark.parametrize("every", [0, 3], ids=["no save", "saves"])
+def test_on_a_gpu_the_next_passes_are_queued_before_the_host_looks_and_nothing_else_differs(
+    tmp_path, monkeypatch, optimizer, every
+):
+    arguments = ["TRAIN.OPTIMIZER.NAME", optimizer, "TRAIN.MODEL_EMA", "True", "SAVE_EVERY_UPDATES", str(every)]
+    course: list[str] = []
+    wait = QueuedStep.wait
+    monkeypatch.setattr(QueuedStep, "wait", lambda self: course.append("look") or wait(self))
+    states = []
+    for on_host in (True, False):
+        course.clear()
+        folder = tmp_path / str(on_host)
+        train(folder, set(), *arguments, on_host=on_host, task_class=blinded({2, 3, 7, 10}, course))
+        if on_host:
+            assert course == [f"passes {update}" for update in range(1, 11)]
+        (last,) = (folder / "checkpoints").glob("epoch_*")
+        told = [event for event in events(folder) if event["kind"] in ("training", "epoch", "evaluation")]
+        times = ("time", "seconds", "samples_per_second", "data_wait_fraction", "memory_mib")
+        states.append(
+            (
+                {path.name: paddle.load(str(path)) for path in last.glob("*.pd*")},
+                checkpoints.read(last).optimizer,
+                [{key: value for key, value in event.items() if key not in times} for event in told],
+            )
+        )
+    seen = iter(course)
+    expected = ["passes 1", "passes 2", "look", "passes 3", "look"]  # 2 is bad: what was begun meanwhile is begun again
+    if not every:
+        assert [next(seen) for _ in range(8)] == [*expected, "passes 3", "passes 4", "look"]
+    assert course.count("look") == 10
+    assert_equal(*states)
+
+
+def assert_equal(left: Any, right: Any) -> None:
+    """Bit for bit."""
+    assert type(left) is type(right)
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for name, value in left.items():
+            assert_equal(value, right[name])
+    elif isinstance(left, (list, tuple)):
+        assert len(left) == len(right)
+        for pair in zip(left, right):
+            assert_equal(*pair)
+    elif isinstance(left, paddle.Tensor):
+        assert left.numpy().tobytes() == right.numpy().tobytes()
+    else:
+        np.testing.assert_equal(left, right)
 
 
 def test_several_in_a_row_end_the_run_also_across_a_resume_and_others_do_not(tmp_path):
@@ -141,8 +220,9 @@ def brightness(threshold: float, in_backward: bool) -> Any:
     return OfBrightness
 
 
+@pytest.mark.parametrize("on_host", [True, False], ids=["as on a CPU", "as on a GPU"])
 @pytest.mark.parametrize("in_backward", [False, True], ids=["forward", "backward"])
-def test_the_run_that_ends_names_the_layer_and_the_samples(tmp_path, in_backward):
+def test_the_run_that_ends_names_the_layer_and_the_samples(tmp_path, in_backward, on_host):
     arguments = [*RUN, "TRAIN.MAX_SKIPPED_UPDATES", "1", "-accum_iter=2", "-batch_size=16"]
     seen = small_runs.build(str(tmp_path / "seen"), *arguments)
     seen.prepare_training()
@@ -153,9 +233,9 @@ def test_the_run_that_ends_names_the_layer_and_the_samples(tmp_path, in_backward
     dark = set(order[brightnesses < threshold].tolist())
 
     task = brightness(threshold, in_backward)
-    trainer = small_runs.build(str(tmp_path / "run"), *arguments, task_class=task)
+    arguments += ["SAVE_EVERY_UPDATES", "0"]
     with pytest.raises(UserError) as ended:
-        trainer.train()
+        train(tmp_path / "run", set(), *arguments, on_host=on_host, task_class=task)
     lines = (tmp_path / "run" / "log.txt").read_text().splitlines()
     what = "the gradient of the output of layer 'first' (Conv2D)" if in_backward else "the output of layer 'log'"
     assert what in str(ended.value) and sum(what in line for line in lines) >= 1, lines

@@ -61,16 +61,15 @@ def test_a_profile_longer_than_the_epoch_covers_it(tmp_path, capsys):
 def test_an_interrupted_profile_leaves_nothing_and_another_works(tmp_path):
     trainer = small_runs.build(str(tmp_path), *RUN, "-profile=4")
     trainer.prepare_training()
-    updater, calls = trainer.updater, []
+    begin, calls = trainer.updater.begin, []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return updater(*arguments)
+        return begin(*arguments)
 
-    interrupted.finite, interrupted.gradient_norm = True, 1.0  # type: ignore[attr-defined]
-    trainer.updater = interrupted
+    trainer.updater.begin = interrupted
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     assert not (tmp_path / "profile").exists()

@@ -4,7 +4,8 @@
 
 It is run by the interpreter that has the framework, and needs nothing of this repository but ``clock.py`` for timm.
 Each process connects to the Unix socket ADDRESS, says its rank and device, and answers each request, a number of
-updates, with the seconds that they took and the peak of its device's memory. OPTIONS is a JSON object.
+updates, with the seconds that they took and the peak of its device's memory; to so many below 0, what the profiler has
+seen in them. OPTIONS is a JSON object.
 """
 
 import json
@@ -43,6 +44,8 @@ class Turns:
         address: of the parent's socket.
     """
 
+    _profile: Any = None
+
     def __init__(self, address: str, rank: int, **facts: Any) -> None:
         self._parent = Client(address)
         self._left = 0
@@ -52,12 +55,19 @@ class Turns:
     def update_begins(self) -> None:
         """Call before each update: that is where the one before it, with all its trimmings, has ended."""
         if self._left == 0:
-            if self._started:
+            if self._profile is not None:
+                self._parent.send(self._profile.end())
+            elif self._started:
                 self._parent.send({"seconds": clock.now() - self._started, "peak_bytes": clock.peak_bytes()})
             try:
-                self._left = self._parent.recv()
+                asked = self._parent.recv()
             except EOFError:
                 os._exit(0)  # nothing more is wanted; a group need not be taken down in order
+            self._left, self._profile = abs(asked), None
+            if asked < 0:
+                from gpu_profile import Profile
+
+                self._profile = Profile()
             self._started = clock.now()
         self._left -= 1
 

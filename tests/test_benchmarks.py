@@ -54,18 +54,34 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
         "trainer": program.Cell([2.0, 3.0], 1060),
         "timm": program.Cell([0.97, 2.85], 900),
     }
-    found = program.ratios_of(cells, "float32")
-    assert found["trainer/plain"] == (pytest.approx((0.75, 0.5, 1.0)), 0.97)
-    assert found["plain/timm"] == (pytest.approx((0.96, 0.95, 0.97)), 0.95)
+    found = program.ratios_of(cells)
+    assert found["trainer/plain"] == (pytest.approx((0.75, 0.5, 1.0)), 0.98)
+    assert found["trainer/timm"] == (pytest.approx((0.7175, 0.485, 0.95)), 1.0)
     assert found["memory trainer/plain"][0].median == 1.06
-    assert program.ratios_of(cells, "O1 float16")["plain/timm"][1] == 1.0
+    cells["plain"] = cells["plain"]._replace(profile={"busy_ms": 34.04, "waits": 5.0})
     cells["recipe"] = program.Cell([], None, "out of memory")
     program.show("a column", cells, 6, found)
     said = capsys.readouterr().out
     assert "plain    4.0 [2.0, 6.0]" in said and "recipe stops: out of memory" in said
-    assert "plain/timm 0.96 [0.95, 0.97], goal >= 0.95: kept" in said
+    assert "34.0" in next(line for line in said.splitlines() if "plain    4.0" in line)
+    assert "trainer/timm 0.72 [0.48, 0.95], goal >= 1.0: missed" in said
     assert "memory trainer/plain 1.06 [1.06, 1.06], goal <= 1.05: missed" in said
     assert [program.counts_of(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+
+
+def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_counted():
+    from gpu_profile import busy_and_waits
+
+    def node(children: Any = (), **calls: Any) -> Any:
+        runtime = [
+            SimpleNamespace(name=name, device_node=[SimpleNamespace(start_ns=a, end_ns=b) for a, b in spans])
+            for name, spans in calls.items()
+        ]
+        return SimpleNamespace(children_node=list(children), runtime_node=runtime)
+
+    inner = node(cudaLaunchKernel=[(10, 30), (20, 25)], cudaStreamSynchronize_v3020=[])
+    trees = {1: node([inner], cudaMemcpyAsync=[(28, 40)]), 2: node(cudaMemcpy=[(50, 55)], cudaLaunchKernel=[(35, 38)])}
+    assert busy_and_waits(trees) == {"busy_seconds": pytest.approx(35e-9), "waits": 2}
 
 
 def test_every_precision_is_one_of_the_command_line():

@@ -1,0 +1,48 @@
+"""How long a GPU is busy, and how often the host waits for it, by Paddle's profiler.
+
+A profiler costs the host time in each call, so nothing else is measured meanwhile.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import clock
+
+# Of the CUDA runtime, which return when the device is done; a version may follow the name.
+WAITS = {"cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize", "cudaMemcpy"}
+
+
+class Profile:
+    """Records from its creation to ``end``. Raises what Paddle's profiler does where it does not start."""
+
+    def __init__(self) -> None:
+        from paddle import profiler
+
+        clock.synchronise()
+        targets = [profiler.ProfilerTarget.CPU, profiler.ProfilerTarget.GPU]
+        self._profiler = profiler.Profiler(targets=targets, on_trace_ready=lambda ended: None)
+        self._profiler.start()
+
+    def end(self) -> dict[str, float]:
+        """Return the seconds that the GPU was busy, and the waits but the last, which is this one."""
+        clock.synchronise()
+        self._profiler.stop()
+        return busy_and_waits(self._profiler.profiler_result.get_data())
+
+
+def busy_and_waits(trees: Mapping[Any, Any]) -> dict[str, float]:
+    """``busy_seconds`` and ``waits`` of Paddle's trees of host events, by thread: in each, children, calls of CUDA's
+    runtime, and what these have started on the device, in nanoseconds."""
+    spans, waits = [], 0
+    nodes = list(trees.values())
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children_node
+        for call in node.runtime_node:
+            waits += call.name.split("_")[0] in WAITS
+            spans += [(one.start_ns, one.end_ns) for one in call.device_node]
+    busy, reached = 0, 0
+    for begin, end in sorted(spans):  # of several streams, which overlap
+        busy += max(0, end - max(begin, reached))
+        reached = max(reached, end)
+    return {"busy_seconds": busy / 1e9, "waits": waits}

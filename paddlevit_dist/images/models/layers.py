@@ -6,6 +6,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ...runtime import autocast
 from ...runtime.autocast import like_products
 from ...runtime.errors import UserError
 
@@ -14,7 +15,7 @@ class Linear(nn.Linear):
     """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
 
     def forward(self, x):
-        return nn.functional.linear(x, self.weight, like_products(self.bias))
+        return autocast.linear(x, self.weight, self.bias)
 
 
 class Conv2D(nn.Conv2D):

@@ -72,9 +72,11 @@ def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) 
     multiplies for the weight's. How fast that is depends on the shape, so a GPU is tried once for each. In float32 that
     operation does without TF32, and its GELU is the approximation by tanh: neither is used.
     """
-    if bias is not None and _is_fused(x, weight, bias):
-        return fused_linear(x, weight, bias)
-    return _plain_linear(x, weight, bias)
+    dtype = None if bias is None else product_dtype()
+    if dtype is None:
+        return paddle.nn.functional.linear(x, weight, bias)
+    way = fused_linear if _is_fused(x, weight, bias, dtype) else _plain_linear
+    return way(x, weight, bias)
 
 
 @contextlib.contextmanager
@@ -87,14 +89,14 @@ def epilogues(used: bool) -> Iterator[None]:
         _required.pop()
 
 
-def _plain_linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
+def _plain_linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
     return paddle.nn.functional.linear(x, weight, like_products(bias))
 
 
 @paddle.jit.not_to_static
-def _is_fused(x: Any, weight: Any, bias: Any) -> bool:
+def _is_fused(x: Any, weight: Any, bias: Any, dtype: Any) -> bool:
     # Paddle 2.6 has no gradient for the bias without the weight's, nor for what comes in.
-    if not paddle.in_dynamic_mode() or (dtype := product_dtype()) is None or weight.stop_gradient or x.ndim < 2:
+    if not paddle.in_dynamic_mode() or weight.stop_gradient or x.ndim < 2:
         return False
     if _required:
         return _required[-1]

@@ -191,7 +191,7 @@ def fails(*_: paddle.Tensor) -> paddle.Tensor:
 def test_a_trial_takes_what_is_faster_and_the_same_and_leaves_nothing_behind(
     fused, monkeypatch, plain, candidate, expected
 ):
-    monkeypatch.setattr(autocast, "_plain_linear", plain)
+    monkeypatch.setattr(autocast, "linear", plain)
     monkeypatch.setattr(autocast, "fused_linear", candidate)
     inputs = [
         paddle.to_tensor(np.random.default_rng(0).random(shape).astype("f4") + 1) for shape in ([9, 4], [4, 8], [8])
@@ -206,6 +206,6 @@ def test_a_trial_takes_what_is_faster_and_the_same_and_leaves_nothing_behind(
 
 
 def test_where_results_repeat_no_trial_decides(fused, monkeypatch):
-    monkeypatch.setattr(autocast, "_plain_linear", repeated(60))
+    monkeypatch.setattr(autocast, "linear", repeated(60))
     monkeypatch.setattr(paddle.base.core, "globals", lambda: {"FLAGS_cudnn_deterministic": True})
     assert not autocast._is_faster(paddle.ones([9, 4]), paddle.ones([4, 8]), paddle.ones([8]))

@@ -154,7 +154,7 @@ def test_a_gpu_is_tried_once_for_rows_shape_and_precision(fused, monkeypatch):
 
     def is_fused(rows: int, *shape: int) -> bool:
         weight = SimpleNamespace(shape=shape, stop_gradient=False)
-        x = SimpleNamespace(place=place, ndim=3, shape=[1, rows, shape[0]], size=rows * shape[0])
+        x = SimpleNamespace(place=place, ndim=3, shape=[1, rows, shape[0]])
         return autocast._is_fused(x, weight, None, paddle.float16)
 
     assert [is_fused(*case) for case in ((5, 8, 4), (7, 8, 4), (8, 8, 4), (5, 4, 8), (0, 8, 4))] == [True] * 4 + [False]

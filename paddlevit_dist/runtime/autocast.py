@@ -13,6 +13,7 @@ precision plus a float32 parameter is float32. So layers here give ``like_produc
 
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -99,9 +100,10 @@ def _is_fused(x: Any, weight: Any, bias: Any, dtype: Any) -> bool:
         return False
     if _required:
         return _required[-1]
-    if not x.place.is_gpu_place() or not x.size:
+    rows = math.prod(x.shape[:-1])
+    if not x.place.is_gpu_place() or not rows:
         return False
-    shape = (x.size // x.shape[-1]).bit_length(), *weight.shape, dtype
+    shape = rows.bit_length(), *weight.shape, dtype
     if shape not in _chosen:
         _chosen[shape] = _is_faster(x, weight, bias)
     return _chosen[shape]

@@ -26,7 +26,9 @@ _WORKSPACES = "CUBLAS_WORKSPACE_CONFIG"
 _SEARCH = "FLAGS_cudnn_exhaustive_search"
 _REPEATED: dict[str, Any] = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1}
 _TENSOR_CORES = 8  # major compute capability from which on there is TF32
-_TOLD = (*_REPEATED, _SEARCH, "FLAGS_conv_workspace_size_limit", "FLAGS_cudnn_batchnorm_spatial_persistent")
+_LEGACY_LINEAR = "FLAGS_use_legacy_linear"
+_TOLD = [*_REPEATED, _SEARCH, _LEGACY_LINEAR, "FLAGS_conv_workspace_size_limit"]
+_TOLD.append("FLAGS_cudnn_batchnorm_spatial_persistent")
 
 
 def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
@@ -60,6 +62,8 @@ def _use_tf32(allowed: bool) -> None:
     for switch in ("set_cublas_switch", "set_cudnn_switch"):
         if hasattr(core, switch):
             getattr(core, switch)(allowed)
+    # The way of 3.3 otherwise, by cuBLASLt, multiplies float32 without TF32 whatever the switches say.
+    _set_flags({_LEGACY_LINEAR: allowed})
 
 
 def _set_flags(flags: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from support.plain_layers import plain_layers
 from support.processes import run_command
 
+from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
 from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, applies, is_possible
 from paddlevit_dist.engine.run import build_model
 from paddlevit_dist.images.models import layers
@@ -138,6 +139,13 @@ def made(case):
     for parameter in layer.parameters():
         parameter.set_value((0.3 * random.standard_normal(parameter.shape) + 0.1).astype(np.float32))
     return layer, random.standard_normal(shape).astype(np.float32)
+
+
+def test_a_model_on_a_gpu_keeps_its_classes(monkeypatch):
+    monkeypatch.setattr(accelerate_module, "is_on_gpu", lambda: True)
+    layer = Mlp(8, 16)
+    accelerate(layer)
+    assert type(layer) is Mlp and type(layer.fc1) is layers.Linear
 
 
 def computed(layer, values, transposed=False):

@@ -54,7 +54,8 @@ def test_the_product_of_the_cpu_is_computed_there_wherever_a_run_computes(monkey
 
 
 SEARCH = "FLAGS_cudnn_exhaustive_search"
-FLAGS = (SEARCH, "FLAGS_cudnn_deterministic", "FLAGS_embedding_deterministic")
+LEGACY_LINEAR = "FLAGS_use_legacy_linear"  # since 3.3; without it products with a bias do without TF32
+FLAGS = (SEARCH, "FLAGS_cudnn_deterministic", "FLAGS_embedding_deterministic", LEGACY_LINEAR)
 
 
 @pytest.fixture()
@@ -88,10 +89,11 @@ def test_tf32_is_set_either_way_and_a_cpu_is_left_alone(as_before, monkeypatch):
         gpu.prepare(allowed, deterministic=False, fixed_shapes=False)
         assert (core.get_cublas_switch(), core.get_cudnn_switch()) == (allowed, allowed)
         assert os.environ.pop("NVIDIA_TF32_OVERRIDE", None) == (None if allowed else "0")
+        assert in_force().get(LEGACY_LINEAR, allowed) == allowed
     monkeypatch.setattr(gpu, "is_on_gpu", lambda: False)
     gpu.prepare(False, deterministic=True, fixed_shapes=True)
     assert core.get_cublas_switch() and "NVIDIA_TF32_OVERRIDE" not in os.environ
-    assert in_force() == expected(False, False, 0)
+    assert in_force() == expected(False, False, 0, True)
 
 
 @pytest.mark.parametrize(
@@ -107,14 +109,14 @@ def test_tf32_needs_a_gpu_that_has_it_and_nobody_who_forbids_it(as_before, monke
 
 def test_algorithms_are_looked_for_where_shapes_are_few_unless_runs_are_to_repeat(as_before, monkeypatch):
     gpu.prepare(True, deterministic=False, fixed_shapes=True)
-    assert in_force() == expected(True, False, 0) and "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    assert in_force() == expected(True, False, 0, True) and "CUBLAS_WORKSPACE_CONFIG" not in os.environ
     gpu.prepare(True, deterministic=False, fixed_shapes=False)
-    assert in_force() == expected(False, False, 0)
+    assert in_force() == expected(False, False, 0, True)
     monkeypatch.setenv(SEARCH, "0")
     gpu.prepare(True, deterministic=False, fixed_shapes=True)
-    assert in_force() == expected(False, False, 0)
+    assert in_force() == expected(False, False, 0, True)
     gpu.prepare(True, deterministic=True, fixed_shapes=True)
-    assert in_force() == expected(False, True, 1) and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert in_force() == expected(False, True, 1, True) and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
 def test_what_is_in_force_is_recorded(as_before, monkeypatch):
@@ -124,7 +126,7 @@ def test_what_is_in_force_is_recorded(as_before, monkeypatch):
     monkeypatch.setattr(gpu, "is_on_gpu", lambda: False)
     assert gpu.settings() is None
     assert recorded["tf32"] is True and recorded["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    assert {name: recorded[name] for name in in_force()} == expected(False, True, 1)
+    assert {name: recorded[name] for name in in_force()} == expected(False, True, 1, True)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ...runtime import autocast
 from ...runtime.autocast import like_products
 from ...runtime.errors import UserError
 
@@ -14,7 +15,7 @@ class Linear(nn.Linear):
     """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
 
     def forward(self, x):
-        return nn.functional.linear(x, self.weight, like_products(self.bias))
+        return autocast.linear(x, self.weight, self.bias)
 
 
 class Conv2D(nn.Conv2D):
@@ -90,9 +91,9 @@ class GELU(nn.GELU):
 def _is_scaled_apart(norm: nn.LayerNorm, x: Any) -> bool:
     """Whether Paddle's layer norm would give ``x`` a gradient as if all weights were 1: on a CPU (2.6 and 3.3) it does
     where the weight itself asks for none."""
-    if not paddle.in_dynamic_mode() or norm.weight is None or norm.bias is None:
+    if not paddle.in_dynamic_mode() or x.stop_gradient or not x.place.is_cpu_place():
         return False
-    return norm.weight.stop_gradient and not x.stop_gradient and x.place.is_cpu_place()
+    return norm.weight is not None and norm.weight.stop_gradient and norm.bias is not None
 
 
 def as_pair(size: int | tuple[int, int]) -> tuple[int, int]:

@@ -217,7 +217,11 @@ class RunSettings(Section):
     AMP_LEVEL: Literal["O1", "O2"] = key(
         "O1", "O1: products, and what follows from them alone, in half precision; O2: softmax and norms as well"
     )
-    TO_STATIC: bool = key(False, "compile the model's passes with paddle.jit.to_static, in training and evaluation")
+    TO_STATIC: bool | None = key(
+        None,
+        "compile the model's passes with paddle.jit.to_static, in training and evaluation; None: in trainings on one "
+        "GPU in float32, of classifiers that a test has found to learn the same that way",
+    )
     NGPUS: int = key(-1, "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,)))
     WATCHDOG_SECONDS: float = key(
         300.0,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+from paddle.jit.dy2static import utils as to_static_utils
 from support.plain_layers import plain_layers
 from support.processes import run_workers, succeeded
 
@@ -156,6 +157,12 @@ def test_half_precision_that_paddle_would_compile_as_another_is_refused(monkeypa
     else:
         with pytest.raises(UserError, match=f"this is {dtype} at level {level}: leave TO_STATIC out"):
             told(monkeypatch, *words)
+
+
+def test_programs_are_made_of_the_kernels_that_were_compared(monkeypatch):
+    """Paddle 3.x would let CINN write others, on GPUs only."""
+    monkeypatch.setattr(to_static_utils, "cinn_is_available", lambda: True, raising=False)
+    assert "CINN" not in str(compiled("mixer_s16_224").forward._kwargs["backend"])
 
 
 def repeated(name: str) -> dict[str, Any]:

@@ -56,7 +56,8 @@ class LossScale:
 class Precision:
     """Forward in half precision and, with float16, scaled gradients on a GPU; plain float32 otherwise.
 
-    Weights, their averages and the optimizer's state stay float32 at either level, so checkpoints do not depend on it.
+    Weights, their gradients and averages and the optimizer's state stay float32 at either level, unlike with
+    ``paddle.amp.decorate``, so checkpoints do not depend on it.
     Paddle's CPU build accepts autocast and scaler but computes in float32: ``notice`` says so.
 
     Args:

@@ -215,7 +215,9 @@ class RunSettings(Section):
     )
     AMP_DTYPE: Literal["float16", "bfloat16"] = key("float16", "half precision that AMP and EVAL_AMP compute in")
     AMP_LEVEL: Literal["O1", "O2"] = key(
-        "O1", "O1: products, and what follows from them alone, in half precision; O2: softmax and norms as well"
+        "O1",
+        "O1: products, and what follows from them alone, in half precision; O2: also softmax and norms that get half "
+        "precision, which in a ViT with fused attention none does; weights and their gradients are float32 at either",
     )
     TO_STATIC: bool | None = key(
         None,

@@ -134,7 +134,7 @@ def test_a_gpu_compiles_by_default_and_says_so(monkeypatch):
         (["-amp"], {}, "half precision"),
         (["EVAL_AMP", "True", "-eval", "-pretrained=x"], {}, "an evaluation"),
         (
-            ["TASK=image_segmentation"],
+            ["TASK=image_segmentation", "MODEL.NAME=segformer_b0"],
             {"name": "segformer_b0"},
             "no test has compared a compiled SegFo",
         ),

@@ -3,12 +3,15 @@
 Everything compiled runs in a separate process: the threads of Paddle's executor live as long as the process.
 """
 
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
 import pytest
 from paddle.jit.dy2static import utils as to_static_utils
+from support import small_runs
 from support.plain_layers import plain_layers
 from support.processes import run_workers, succeeded
 
@@ -157,6 +160,28 @@ def test_half_precision_that_paddle_would_compile_as_another_is_refused(monkeypa
     else:
         with pytest.raises(UserError, match=f"this is {dtype} at level {level}: leave TO_STATIC out"):
             told(monkeypatch, *words)
+
+
+def trainings(folder: str) -> dict[str, Any]:
+    """Trainings that take the device for a GPU: as it is by default, uncompiled, and at O2."""
+    words = ["-epochs=2", "-batch_size=16", "MODEL.DROPPATH=0.3", "TRAIN.MODEL_EMA=True", "-accum_iter=2"]
+    ways = {"default": [], "plain": ["TO_STATIC=False"], "O2": ["-amp", "AMP_LEVEL=O2"]}
+    is_gpu = {"is_on_gpu": lambda: True, "_check_capability": lambda dtype: None}
+    with plain_layers(), mock.patch.multiple(precision, **is_gpu):
+        found = {name: small_runs.train(f"{folder}/{name}", [*words, *own], 160) for name, own in ways.items()}
+    return {name: {**result, "log": Path(folder, name, "log.txt").read_text()} for name, result in found.items()}
+
+
+def test_a_training_that_is_compiled_by_default_gives_the_plain_one(tmp_path):
+    (found,) = succeeded(run_workers("images.test_compiled_models:trainings", str(tmp_path), processes=1)).results
+    default, plain = found["default"], found["plain"]
+    np.testing.assert_allclose(default["losses"], plain["losses"], rtol=1e-5)
+    for name, value in plain["weights"].items():
+        np.testing.assert_allclose(default["weights"][name], value, atol=1e-5, err_msg=name)
+    assert default["evaluation"]["loss"] == pytest.approx(plain["evaluation"]["loss"], rel=1e-5)
+    assert COMPILED in default["log"] and "passes: one operation after the other (TO_STATIC)" in plain["log"]
+    assert "half precision would be cast elsewhere" in found["O2"]["log"]
+    assert "weights and gradients are float32, as at O1" in found["O2"]["log"] and "level O2:" not in plain["log"]
 
 
 def test_programs_are_made_of_the_kernels_that_were_compared(monkeypatch):

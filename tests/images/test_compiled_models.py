@@ -18,6 +18,7 @@ from support.processes import run_workers, succeeded
 from paddlevit_dist import settings
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.precision import compile_model, compile_passes
+from paddlevit_dist.images.classification.figures import roll_out
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.models import create_model
 from paddlevit_dist.registry import resolve
@@ -65,8 +66,9 @@ def outputs(model: paddle.nn.Layer) -> dict[str, Any]:
     model.eval()
     with paddle.no_grad():
         logits = [model(paddle.to_tensor(IMAGES[:batch])).numpy() for batch in (4, 3)]
+    attention = roll_out(model, paddle.to_tensor(IMAGES))
     model.train()
-    result = {"logits": logits, "gradients": gradients(model), "class": type(model).__name__}
+    result = {"logits": logits, "attention": attention, "gradients": gradients(model), "class": type(model).__name__}
     model.clear_gradients()
     return {**result, "losses": losses(model)}
 
@@ -95,6 +97,12 @@ def test_evaluation_and_gradients_are_those_of_the_model(results, name):
     if name not in WITH_DROPOUT:  # which draws its numbers in another order
         for parameter, value in plain["gradients"].items():
             np.testing.assert_array_equal(traced["gradients"][parameter], value, err_msg=parameter)
+
+
+@pytest.mark.parametrize("name", WITH_DROPOUT)
+def test_attention_is_seen_in_a_compiled_model_too(results, name):
+    plain, traced = results[name]
+    np.testing.assert_array_equal(traced["attention"], plain["attention"])
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -85,6 +85,10 @@ def test_o2_computes_norms_and_softmax_in_half_precision_where_nothing_else_came
     assert seen["O2"]["pvt"]["half"]["layer_norm"] == 30
 
 
+def test_a_vit_with_fused_attention_computes_the_same_at_both_levels(seen):
+    assert seen["O2"]["fused attention"] == seen["O1"]["fused attention"]
+
+
 @pytest.mark.parametrize("level", ["O1", "O2"])
 def test_images_are_normalised_in_float32_and_losses_are_float32(seen, level):
     for network in ("vit", "swin", "convnext", "resnet", "frozen", "pvt"):

@@ -1,9 +1,8 @@
 """Which layer of a run that is about to end was the first that is not finite, and of which samples."""
 
-import contextlib
 import copy
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..engine.multi_tensor import gradients_of
 from ..engine.nan_guard import TensorCopies, not_finite
 from ..engine.run import Run
 from ..engine.steps import COUNTS, CountingCollate, loss_of, step_seed
+from ..runtime.paddle_versions import as_written
 from ..runtime.printing import one_line
 from ..tasks.task import Step
 from .layer_watch import BadTensor, LayerWatch, first_operation
@@ -62,7 +62,7 @@ class FirstLayer:
         statistics = TensorCopies(running_statistics(model))
         found: list[NotFinite] = []
         try:
-            with _as_written():
+            with as_written():
                 keys = self._keys(step)
                 for micro, (batch, micro_keys) in enumerate(zip(batches, keys)):
                     this = self._look(batch, micro_keys, step._replace(micro=micro), counts)
@@ -167,13 +167,3 @@ class FirstLayer:
 
 def _place(found: NotFinite) -> str:
     return f"rank {found.rank}, micro-batch {found.micro}"
-
-
-@contextlib.contextmanager
-def _as_written() -> Iterator[None]:
-    """Compiled models compute as they are written, so that their layers are there to be looked at."""
-    paddle.jit.enable_to_static(False)
-    try:
-        yield
-    finally:
-        paddle.jit.enable_to_static(True)

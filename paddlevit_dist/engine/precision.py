@@ -7,7 +7,8 @@ from typing import Any
 
 import paddle
 
-from ..runtime import autocast
+from ..distributed import world_size
+from ..runtime import autocast, paddle_versions
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
@@ -55,7 +56,8 @@ class LossScale:
 class Precision:
     """Forward in half precision and, with float16, scaled gradients on a GPU; plain float32 otherwise.
 
-    Weights, their averages and the optimizer's state stay float32 at either level, so checkpoints do not depend on it.
+    Weights, their gradients and averages and the optimizer's state stay float32 at either level, unlike with
+    ``paddle.amp.decorate``, so checkpoints do not depend on it.
     Paddle's CPU build accepts autocast and scaler but computes in float32: ``notice`` says so.
 
     Args:
@@ -167,16 +169,39 @@ def _check_capability(dtype: str) -> None:
         )
 
 
-def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> None:
-    """Compile the model's passes where TO_STATIC is true.
+def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> str:
+    """Compile the model's passes where TO_STATIC is true, or not set and nothing speaks against it.
+
+    Returns:
+        A line that tells which way they go; empty on a CPU where nothing was asked for.
 
     Raises:
-        UserError: the task's models cannot be compiled.
+        UserError: the task's models cannot be compiled, or not in the precision that is asked for.
     """
+    in_half = is_on_gpu() and (config.EVAL_AMP or (config.AMP and not config.EVAL))
     if config.TO_STATIC and not task.compiles:
         raise UserError(f"TO_STATIC: task {config.TASK} cannot be compiled; leave it out")
-    if config.TO_STATIC:
-        compile_passes(model)
+    if config.TO_STATIC and in_half and not paddle_versions.compiles_half(config.AMP_DTYPE, config.AMP_LEVEL):
+        raise UserError(
+            f"TO_STATIC: Paddle {paddle.__version__} compiles half precision only as float16 at level O1, this is "
+            f"{config.AMP_DTYPE} at level {config.AMP_LEVEL}: leave TO_STATIC out"
+        )
+    known = type(model).__module__.startswith("paddlevit_dist.") and type(model).__name__ in task.compiled_by_default
+    against = {
+        "on a CPU": not is_on_gpu(),
+        "TO_STATIC": config.TO_STATIC is False,
+        "TRAIN.RECOMPUTE": config.TRAIN.RECOMPUTE,
+        "an evaluation is over before compiling pays": config.EVAL,
+        f"no test has compared a compiled {type(model).__name__}": not known,
+        # By lists of Paddle's own: GELU is float32 then, and with 3.x also what a bias is added to.
+        "compiled, half precision would be cast elsewhere and attention not be fused": in_half,
+        "compiled, devices would exchange gradients only behind the backward pass": world_size() > 1,
+    }
+    reason = "" if config.TO_STATIC else next((why for why, holds in against.items() if holds), "")
+    if reason:
+        return f"passes: one operation after the other ({reason})" if is_on_gpu() else ""
+    compile_passes(model)
+    return "passes: compiled (TO_STATIC), anew for each shape of a batch"
 
 
 def compile_passes(model: paddle.nn.Layer) -> None:
@@ -184,4 +209,5 @@ def compile_passes(model: paddle.nn.Layer) -> None:
     # In the order of the program: side by side, dropout and stochastic depth would draw from the generator in an order
     # that differs from step to step, and no step could be repeated.
     paddle.set_flags({"FLAGS_new_executor_serial_run": True})
-    paddle.jit.to_static(model, full_graph=True)
+    # Without CINN, which Paddle 3.x takes on GPUs otherwise: its kernels round and draw in other ways.
+    paddle.jit.to_static(model, full_graph=True, backend=None)

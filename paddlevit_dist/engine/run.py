@@ -229,14 +229,15 @@ class Run:
         return schedule
 
     def _prepare_model(self) -> None:
-        train = self.config.TRAIN
+        train, record = self.config.TRAIN, self.record
         frozen = freeze(self.model, train.FREEZE)
         if frozen:
-            self.record.say(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+            record.say(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
         if train.RECOMPUTE:
             number = recompute_layers(self.task.recomputed_layers(self.model))
-            self.record.say(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
-        compile_model(self.config, self.task, self.model)
+            record.say(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
+        if said := compile_model(self.config, self.task, self.model):
+            record.say(said)
 
     def _updater(self) -> Updater:
         train = self.config.TRAIN

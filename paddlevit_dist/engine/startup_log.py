@@ -121,3 +121,5 @@ def introduce(run: "Run") -> None:
     record.say(describe_training(config, run.task, run.model, run.sampler))
     if run.precision.notice:
         record.say(run.precision.notice)
+    if run.precision.enabled and config.AMP_LEVEL == "O2":
+        record.say("level O2: softmax and norms follow what they get; weights and gradients are float32, as at O1")

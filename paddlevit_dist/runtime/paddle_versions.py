@@ -16,6 +16,22 @@ def has_lists_in_functions() -> bool:
     return _IS_3
 
 
+def compiles_half(dtype: str, level: str) -> bool:
+    """Whether ``paddle.jit.to_static`` writes programs of that precision and level. 2.6 casts to float16 for bfloat16
+    too, which is then not scaled, and at O2 takes the parameters themselves to be float16."""
+    return _IS_3 or (dtype, level) == ("float16", "O1")
+
+
+@contextlib.contextmanager
+def as_written() -> Iterator[None]:
+    """Compiled models compute as they are written, so that their layers are there to be looked at."""
+    paddle.jit.enable_to_static(False)
+    try:
+        yield
+    finally:
+        paddle.jit.enable_to_static(True)
+
+
 def squared_norm(tensor: paddle.Tensor) -> paddle.Tensor:
     """Sum of the squares of all elements, (1,). Takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; Paddle
     has no public function for it."""

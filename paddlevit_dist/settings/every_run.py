@@ -215,9 +215,15 @@ class RunSettings(Section):
     )
     AMP_DTYPE: Literal["float16", "bfloat16"] = key("float16", "half precision that AMP and EVAL_AMP compute in")
     AMP_LEVEL: Literal["O1", "O2"] = key(
-        "O1", "O1: products, and what follows from them alone, in half precision; O2: softmax and norms as well"
+        "O1",
+        "O1: products, and what follows from them alone, in half precision; O2: also softmax and norms that get half "
+        "precision, which in a ViT with fused attention none does; weights and their gradients are float32 at either",
     )
-    TO_STATIC: bool = key(False, "compile the model's passes with paddle.jit.to_static, in training and evaluation")
+    TO_STATIC: bool | None = key(
+        None,
+        "compile the model's passes with paddle.jit.to_static, in training and evaluation; None: in trainings on one "
+        "GPU in float32, of classifiers that a test has found to learn the same that way",
+    )
     NGPUS: int = key(-1, "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,)))
     WATCHDOG_SECONDS: float = key(
         300.0,

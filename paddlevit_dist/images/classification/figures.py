@@ -17,6 +17,7 @@ from PIL import Image
 
 from ...metrics.classifier_figures import Evaluated, galleries, surest_mistakes, tables
 from ...runtime.errors import UserError
+from ...runtime.paddle_versions import as_written
 from ...tasks.dataset import Samples
 from ...tasks.figures import Figure, Gallery
 from ..models.attention import attention
@@ -35,7 +36,7 @@ def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None
     Args:
         images: normalised, (batch, channels, height, width).
     Returns:
-        None for a model without global attention, or whose attention cannot be seen: a compiled one.
+        None for a model without global attention, or whose attention cannot be seen.
     """
     if not isinstance(model, (VisionTransformer, CaiT)):
         return None
@@ -43,7 +44,7 @@ def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None
     watched = [(block.attn, of_patches) for block in model.blocks]
     if isinstance(model, CaiT):
         watched += [(block.attn, of_token) for block in model.blocks_token_only]
-    with _watch_attention(watched), attention(fused=False), paddle.no_grad():
+    with _watch_attention(watched), attention(fused=False), as_written(), paddle.no_grad():
         model(images)
     if of_patches.layers + of_token.layers != len(watched):
         return None

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 from paddle.nn import functional as F
-from paddle.vision.ops import roi_align
 
 from ....runtime.transfers import read, to_device, to_device_together
 from ....tasks.task import Term
 from ..boxes import offsets, overlaps
 from ..detector import Criterion, Outputs, Targets
 from ..variants import Rules
-from .region_heads import Regions, levels_of, stand_in
+from .region_heads import Regions, levels_of, roi_align, stand_in
 from .region_proposals import match, sample
 
 NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
@@ -221,12 +220,11 @@ def _masks_of(masks: paddle.Tensor, regions: Regions, objects: np.ndarray, side:
     needed, counts = np.unique(of_batch, return_counts=True)
     images, starts = np.unique(needed // most, return_index=True)
     needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each image
-    arrays = [order, np.argsort(order, kind="stable"), *needed, *counts]
+    arrays = [order, np.argsort(order, kind="stable"), *needed]
     by_object, back, *there = to_device_together(*(array.astype(np.int32) for array in arrays))
     boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
     parts: list[paddle.Tensor] = []
-    for place, image in enumerate(images.tolist()):
-        chosen, numbers = there[place], there[len(images) + place]
+    for image, chosen, own, numbers in zip(images.tolist(), there, boxes, counts):
         of_objects = paddle.gather(masks[image], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)
-        parts.append(roi_align(of_objects, boxes[place], numbers, side, 1.0, -1, aligned=False))
+        parts.append(roi_align(of_objects, own, numbers, side, 1.0, -1))
     return paddle.gather(paddle.concat(parts).squeeze(1), back)

@@ -80,7 +80,7 @@ def cut_out(
 def roi_align(
     x: paddle.Tensor, boxes: paddle.Tensor, numbers: np.ndarray, size: int, scale: float, samples: int
 ) -> paddle.Tensor:
-    """Paddle's operator, (n, channels, size, size) of ``x`` (N, channels, height, width), without a wait for the device.
+    """Paddle's operator, (n, channels, size, size) of ``x`` (N, channels, height, width), no wait for the device.
 
     Where ``numbers``, the boxes of each image, are a tensor, the host copies them back from a GPU, forward and backward
     (``roi_align_kernel.cu``); the kernels do without where the boxes themselves know them.

@@ -159,12 +159,20 @@ def _counting_index(waits: Waits, original: Any) -> Any:
             kind = "copy"
         if any(isinstance(part, paddle.Tensor) and part.dtype == paddle.bool for part in parts):
             kind = "nonzero"
-        if any(isinstance(part, slice) and _has_tensor(part) for part in parts):
+        # slice_utils.h takes the numbers of a slice, and a number that is a tensor without axes, to the host.
+        if any(
+            isinstance(part, slice) and _has_tensor(part) or _is_number(part)
+            for part in parts[: len(parts) - len(value)]
+        ):
             kind = "read"
         with waits.counting(kind, 1 if kind else 0):
             return original(self, key, *value)
 
     return index
+
+
+def _is_number(part: Any) -> bool:
+    return isinstance(part, paddle.Tensor) and part.ndim == 0 and part.dtype != paddle.bool
 
 
 def _has_tensor(part: slice) -> bool:

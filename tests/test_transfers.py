@@ -137,3 +137,14 @@ def test_the_counter_leaves_nothing_behind():
     paddle.ones([2]).numpy()
     assert len(waits) == 0
     assert {name: getattr(paddle.Tensor, name) for name in before} == before
+
+
+@pytest.mark.parametrize("index, waits_once", [(1, False), ("number", True), ("row", False), (slice(0, 2), False)])
+def test_a_number_on_the_device_that_indexes_is_counted_as_read(index, waits_once):
+    table, number = paddle.arange(6).reshape([3, 2]), paddle.to_tensor(1)
+    tensors = {"number": number, "row": number.reshape([1])}
+    with counted_waits() as waits:
+        found = table[tensors[index] if isinstance(index, str) else index]
+        table[0] = number
+    assert [wait.kind for wait in waits.list] == ["read"] * waits_once, str(waits)
+    assert found.flatten()[-1].item() == 3

@@ -23,6 +23,7 @@ from ..launch.failures import PeerGone
 from ..launch.secret import key_name
 from ..runtime import signals
 from ..runtime.errors import UserError
+from ..runtime.transfers import read, to_device
 from . import world
 
 Message = bytes | memoryview
@@ -165,15 +166,16 @@ class Network:
             parts = self._gather(message, max(lengths))
         return [read(rank, part[:length]) for rank, (part, length) in enumerate(zip(parts, lengths, strict=True))]
 
-    @staticmethod
-    def _gather(content: Message, size: int) -> list[np.ndarray]:
-        """Every rank's bytes, padded to ``size``, as uint8 arrays ``(size,)``."""
+    def _gather(self, content: Message, size: int) -> list[np.ndarray]:
+        """Every rank's bytes, padded to ``size``, as uint8 arrays ``(size,)``; the host waits once for a GPU."""
         payload = np.frombuffer(content, dtype=np.uint8)
         if len(content) < size:
             payload = np.concatenate([payload, np.zeros(size - len(content), dtype=np.uint8)])
         gathered: list[paddle.Tensor] = []
-        dist.all_gather(gathered, paddle.to_tensor(payload))
-        return [tensor.numpy() for tensor in gathered]
+        dist.all_gather(gathered, to_device(payload))
+        del gathered[self._rank]  # is here already
+        others = read(*gathered)
+        return [*others[: self._rank], payload, *others[self._rank :]]
 
 
 def _this_process() -> str:

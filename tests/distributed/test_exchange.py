@@ -2,14 +2,17 @@
 
 import json
 import os
+import pickle
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from support.processes import run_command, run_workers, succeeded
+from support.waits import counted_waits
 
 import paddlevit_dist
 from paddlevit_dist.distributed import Agreement
@@ -143,3 +146,22 @@ def test_a_signal_amid_a_meeting_ends_nothing():
     """Paddle's store takes an interrupted system call for the loss of its connection."""
     came = succeeded(run_workers("distributed.test_exchange:meet_amid_signals", 100, processes=2, timeout=60)).results
     assert len(came) == 2 and min(came) > 20
+
+
+def gather_as_on_a_gpu(size: int):
+    """What a gather of ``size`` bytes, other ones of each rank, gives; and what it makes of them on the way."""
+    data = bytes([1 + paddlevit_dist.rank()]) * size
+    paddlevit_dist.all_gather(None)  # creates the channel
+    dump, load = mock.patch("pickle.dump", wraps=pickle.dump), mock.patch("pickle.loads", wraps=pickle.loads)
+    with dump as dumps, load as loads, counted_waits() as waits:
+        gathered = paddlevit_dist.all_gather(data)
+    found = [(len(part), part[:1], part[-1:]) for part in gathered]
+    return found, [wait.kind for wait in waits.list], waits.transfers, dumps.call_count, loads.call_count
+
+
+@pytest.mark.parametrize("size, gathers", [(100, 1), (10_000_000, 2)])
+def test_an_object_crosses_to_a_gpu_and_back_by_pinned_memory_and_is_pickled_once(size, gathers):
+    """Short ones are in the frames that tell how long the others are."""
+    ended = succeeded(run_workers("distributed.test_exchange:gather_as_on_a_gpu", size, processes=2, timeout=60))
+    expected = [(size, bytes([1 + rank]), bytes([1 + rank])) for rank in range(2)]
+    assert ended.results == [(expected, ["read"] * gathers, gathers, 1, 2)] * 2

@@ -1,5 +1,6 @@
 """Signatures of messages, and the secret's sources."""
 
+import hashlib
 import os
 import pickle
 
@@ -63,6 +64,22 @@ def test_nothing_of_a_stranger_is_unpickled(tmp_path):
         with pytest.raises(UserError, match="not signed"):
             received(message)
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_long_message_is_refused_wherever_it_was_altered():
+    secret.use(bytes(32))
+    data = os.urandom(2_500_000)
+    message, part = sent(data), secret._PART_BYTES
+    assert received(message) == data
+    head, body = message[: secret.SIGNATURE_BYTES], message[secret.SIGNATURE_BYTES :]
+    flipped = [
+        body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :] for at in (0, part - 1, part, 2 * part, len(body) - 1)
+    ]
+    swapped = body[part : 2 * part] + body[:part] + body[2 * part :]
+    digests = b"".join(hashlib.sha256(body[at : at + part]).digest() for at in range(0, len(body), part))
+    for other in (*flipped, swapped, body[: 2 * part], body[part:], body + b"0", digests):
+        with pytest.raises(UserError, match="not signed"):
+            received(head + other)
 
 
 def test_a_message_of_another_session_with_the_same_secret_is_refused():

@@ -38,7 +38,7 @@ _OPERATORS = {
     "unique": 1,
     "unique_consecutive": 1,
     "nms": 1,  # the table of overlaps goes to the host, which chooses
-    "roi_align": 1,  # reads ``boxes_num``
+    "roi_align": 1,  # reads ``boxes_num``, if that is a tensor: roi_align_kernel.cu; so in the next two
     "roi_pool": 1,
     "psroi_pool": 1,
     "bincount": 1,  # reads the largest value
@@ -48,7 +48,7 @@ _OPERATORS = {
 # Of a tensor that is one row: Thrust, by which Paddle then sorts and adds up, waits for the stream (all of 2.6, and 3.x
 # until it took CUB). ``topk`` never does.
 _OF_ONE_ROW = ("argsort", "cumsum")
-_WITH_GRADIENT_TOO = ("roi_align", "roi_pool", "psroi_pool")
+_BY_NUMBERS = ("roi_align", "roi_pool", "psroi_pool")
 
 
 class Wait(NamedTuple):
@@ -159,12 +159,20 @@ def _counting_index(waits: Waits, original: Any) -> Any:
             kind = "copy"
         if any(isinstance(part, paddle.Tensor) and part.dtype == paddle.bool for part in parts):
             kind = "nonzero"
-        if any(isinstance(part, slice) and _has_tensor(part) for part in parts):
+        # slice_utils.h takes the numbers of a slice, and a number that is a tensor without axes, to the host.
+        if any(
+            isinstance(part, slice) and _has_tensor(part) or _is_number(part)
+            for part in parts[: len(parts) - len(value)]
+        ):
             kind = "read"
         with waits.counting(kind, 1 if kind else 0):
             return original(self, key, *value)
 
     return index
+
+
+def _is_number(part: Any) -> bool:
+    return isinstance(part, paddle.Tensor) and part.ndim == 0 and part.dtype != paddle.bool
 
 
 def _has_tensor(part: slice) -> bool:
@@ -206,7 +214,9 @@ def _counting_operator(waits: Waits, name: str, number: int, original: Any) -> A
         shape = tensors[0].shape if tensors else [0]
         if 0 in shape or (name in _OF_ONE_ROW and math.prod(shape) != max(shape, default=0)):
             return original(*arguments, **options)
-        has_gradient = name in _WITH_GRADIENT_TOO and paddle.is_grad_enabled() and not tensors[0].stop_gradient
+        if name in _BY_NUMBERS and arguments[2] is None:
+            return original(*arguments, **options)
+        has_gradient = name in _BY_NUMBERS and paddle.is_grad_enabled() and not tensors[0].stop_gradient
         with waits.counting(name, number * (1 + has_gradient)):
             return original(*arguments, **options)
 

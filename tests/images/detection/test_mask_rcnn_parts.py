@@ -6,7 +6,7 @@ import pytest
 from images.detection import mask_rcnn_peers as peers
 
 from paddlevit_dist.images.detection.boxes import inside, move_boxes, offsets, overlaps
-from paddlevit_dist.images.detection.mask_rcnn.region_heads import cut_out, levels_of, paste
+from paddlevit_dist.images.detection.mask_rcnn.region_heads import cut_out, levels_of, paste, roi_align
 from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (
     anchors_at_origin,
     anchors_of_level,
@@ -161,6 +161,18 @@ def test_a_region_is_cut_out_one_level_coarser_for_each_doubling_of_its_side():
     boxes = tensor([[0, 0, side, side] for side in sides], "float32")
     assert levels_of(boxes, 4, 224).numpy().tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
     assert levels_of(boxes[1:2], 4, 4).numpy().tolist() == [2]
+
+
+@pytest.mark.parametrize("numbers", [[3, 0, 4], [0, 0, 7], [7, 0, 0]])
+def test_numbers_on_the_host_give_the_same_bits_as_numbers_in_a_tensor(numbers):
+    rng = np.random.default_rng(3)
+    values, boxes = rng.normal(size=(3, 2, 9, 11)), tensor(peers.boxes(rng, 7, side=40), "float32")
+    first, second = (paddle.to_tensor(values.astype(np.float32), stop_gradient=False) for _ in range(2))
+    ours = roi_align(first, boxes[:], np.array(numbers), 5, 0.25, 2)
+    theirs = paddle.vision.ops.roi_align(second, boxes, tensor(numbers, "int32"), 5, 0.25, 2, aligned=False)
+    for found in (ours, theirs):
+        (found**2).sum().backward()
+    assert np.array_equal(ours.numpy(), theirs.numpy()) and np.array_equal(first.grad.numpy(), second.grad.numpy())
 
 
 @pytest.mark.parametrize("samples, aligned", [(2, False), (-1, False), (2, True), (-1, True)])

@@ -13,7 +13,7 @@ from paddle.nn import functional as F
 
 from ....runtime import autocast
 from ....runtime.errors import UserError
-from ....runtime.transfers import read, to_device
+from ....runtime.transfers import read, to_device_together
 from ....tasks.task import Term
 from ..boxes import corners, generalised_iou, relative
 from ..detector import Criterion, Outputs, Targets
@@ -137,17 +137,18 @@ class SetCriterion(Criterion):
             boxes: (L, N, Q, 4), centre, width and height as shares of the image.
         """
         labels, wanted = targets.labels, relative(targets.boxes.astype(boxes.dtype), targets.sizes)
-        matches = match(logits, boxes, labels, wanted, self.cost)
-        classes = self._classes(labels, matches)
+        matches = match(logits, boxes, labels, wanted, self.cost, targets.box_counts)
+        objects, queries, share = self._on_device(matches, boxes.shape[2])
+        classes = self._classes(labels, objects).reshape(list(matches.object_of.shape))
         weights = paddle.where(
             classes == self.num_classes,
             paddle.full_like(classes, self.no_object_weight, dtype=logits.dtype),
             paddle.ones_like(classes, dtype=logits.dtype),
         )
         entropy = F.cross_entropy(logits, classes.unsqueeze(-1), reduction="none").squeeze(-1)  # (L, N, Q)
-        found = self._matched_boxes(boxes, matches)  # (L, N, M, 4)
+        found = paddle.gather(boxes.reshape([-1, 4]), queries).reshape([*matches.query_of.shape, 4])  # (L, N, M, 4)
         # An object without a query counts 0, but stays in the graph: every parameter gets a gradient on every rank.
-        share = to_device(matches.weight_of).astype(boxes.dtype)  # (L, N, M)
+        share = share.astype(boxes.dtype).reshape(list(matches.weight_of.shape))  # (L, N, M)
         distance = (found - wanted).abs().sum(axis=-1)
         overlap = generalised_iou(corners(found), corners(wanted))
         return LayerLosses(
@@ -158,21 +159,22 @@ class SetCriterion(Criterion):
             matches=matches,
         )
 
-    def _classes(self, labels: paddle.Tensor, matches: "Matches") -> paddle.Tensor:
-        """The class that each query is to have, int64 (L, N, Q)."""
-        images = labels.shape[0]
-        nothing = paddle.full([images, 1], self.num_classes, dtype=labels.dtype)
-        table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
-        places = matches.object_of + np.arange(images)[:, None] * table.shape[1]
-        return paddle.gather(table.flatten(), to_device(places.ravel())).reshape(list(places.shape))
-
     @staticmethod
-    def _matched_boxes(boxes: paddle.Tensor, matches: "Matches") -> paddle.Tensor:
-        """The box of each object's query, (L, N, M, 4)."""
-        layers, images, queries, _ = boxes.shape
-        places = matches.query_of + np.arange(layers * images).reshape(layers, images, 1) * queries
-        flat = paddle.gather(boxes.reshape([-1, 4]), to_device(places.ravel()))
-        return flat.reshape([*places.shape, 4])
+    def _on_device(matches: "Matches", queries: int) -> list[paddle.Tensor]:
+        """What was matched, in one transfer: the objects' places among the labels of all images, one more than M of
+        each, int64 (L * N * Q,); the queries' among the boxes of all layers, int64, and the weights, (L * N * M,)."""
+        layers, images, most = matches.query_of.shape
+        objects = matches.object_of + np.arange(images)[:, None] * (most + 1)
+        rows = matches.query_of + np.arange(layers * images).reshape(layers, images, 1) * queries
+        arrays = (array.ravel().astype(np.float64) for array in (objects, rows, matches.weight_of))  # exact
+        *places, weights = to_device_together(*arrays)
+        return [*(place.astype("int64") for place in places), weights]
+
+    def _classes(self, labels: paddle.Tensor, objects: paddle.Tensor) -> paddle.Tensor:
+        """The class that each query is to have, int64, in the order of its object's place."""
+        nothing = paddle.full([labels.shape[0], 1], self.num_classes, dtype=labels.dtype)
+        table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
+        return paddle.gather(table.flatten(), objects)
 
 
 class CostWeights(NamedTuple):
@@ -202,7 +204,12 @@ class Matches(NamedTuple):
 
 @paddle.no_grad()
 def match(
-    logits: paddle.Tensor, boxes: paddle.Tensor, labels: paddle.Tensor, targets: paddle.Tensor, weights: CostWeights
+    logits: paddle.Tensor,
+    boxes: paddle.Tensor,
+    labels: paddle.Tensor,
+    targets: paddle.Tensor,
+    weights: CostWeights,
+    counts: np.ndarray | None = None,
 ) -> Matches:
     """Match queries with objects, each image and each layer by itself. The host waits for the device once, for the
     costs of all layers.
@@ -212,14 +219,17 @@ def match(
     Args:
         logits: (L, N, Q, classes + 1); boxes: (L, N, Q, 4), centre, width and height as shares of the image.
         labels: int64 (N, M), -1 where an image has fewer objects; targets: (N, M, 4), as ``boxes``.
+        counts: int64 (N,), the objects of each image; None: as ``labels`` say.
 
     Raises:
         UserError: SciPy is not installed.
     """
     assign = solver()
-    costs, counts = read(
-        pair_costs(logits, boxes, labels, targets, weights), (labels >= 0).astype("int64").sum(axis=1)
-    )  # (L, N, Q, M), (N,)
+    of_pairs = pair_costs(logits, boxes, labels, targets, weights)  # (L, N, Q, M)
+    if counts is None:
+        costs, counts = read(of_pairs, (labels >= 0).astype("int64").sum(axis=1))
+    else:
+        (costs,) = read(of_pairs)
     layers, images, queries, most = costs.shape
     query_of = np.zeros((layers, images, most), dtype=np.int64)
     weight_of = np.zeros((layers, images, most), dtype=np.float32)

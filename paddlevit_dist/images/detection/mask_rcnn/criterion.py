@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 from paddle.nn import functional as F
-from paddle.vision.ops import roi_align
 
-from ....runtime.transfers import read, to_device, to_device_together
+from ....runtime.transfers import read, to_device_together
 from ....tasks.task import Term
 from ..boxes import offsets, overlaps
 from ..detector import Criterion, Outputs, Targets
 from ..variants import Rules
-from .region_heads import Regions, levels_of, stand_in
+from .region_heads import Regions, levels_of, roi_align, stand_in
 from .region_proposals import match, sample
 
 NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
@@ -138,9 +137,8 @@ def region_targets(proposals: Sequence[paddle.Tensor], targets: Targets, levels:
     images, of_level, (_, is_positive, objects) = images[used], of_level[used], known[used].T
     counts = np.bincount(images, minlength=len(drawn))
     positive = np.flatnonzero(is_positive)
-    places = to_device(used)
+    places, shares = _with_shares(used, counts[images], boxes)
     boxes, labels, wanted = (paddle.gather(part, places) for part in (boxes, labels, wanted))
-    shares = to_device(1.0 / counts[images]).astype(boxes.dtype)
     return RegionTargets(Regions(boxes, images, of_level), labels, wanted, shares, positive, objects[positive])
 
 
@@ -166,6 +164,12 @@ def _draw(
     wanted = paddle.where(is_positive.unsqueeze(1), wanted, paddle.zeros_like(wanted))
     states = paddle.stack([is_used.astype("int64"), is_positive.astype("int64"), of_object.astype("int64")], axis=1)
     return boxes, labels, wanted, states
+
+
+def _with_shares(places: np.ndarray, counts: np.ndarray, like: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Rows of a table, and one over the counts, on the device after one transfer."""
+    rows, shares = to_device_together(places.astype(np.float64), 1.0 / counts)  # a row's number is exact
+    return rows.astype("int64"), shares.astype(like.dtype)
 
 
 def _nothing(like: paddle.Tensor) -> RegionTargets:
@@ -204,9 +208,9 @@ def mask_targets(of_boxes: RegionTargets, targets: Targets, side: int) -> MaskTa
         none = paddle.zeros([1, side, side], dtype=kind)
         return MaskTargets(stand_in(of_boxes.shares), paddle.ones([1], dtype="int64"), none, none[:, 0, 0])
     chosen, everything = of_boxes.positive, of_boxes.regions
-    places, images = to_device(chosen), everything.images[chosen]
+    images = everything.images[chosen]
+    places, shares = _with_shares(chosen, np.bincount(images)[images], of_boxes.shares)
     regions = Regions(paddle.gather(everything.boxes, places), images, everything.levels[chosen])
-    shares = to_device(1.0 / np.bincount(images)[images]).astype(kind)
     masks = _masks_of(targets.masks, regions, of_boxes.objects, side)
     return MaskTargets(regions, paddle.gather(of_boxes.labels, places), masks, shares)
 
@@ -221,12 +225,11 @@ def _masks_of(masks: paddle.Tensor, regions: Regions, objects: np.ndarray, side:
     needed, counts = np.unique(of_batch, return_counts=True)
     images, starts = np.unique(needed // most, return_index=True)
     needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each image
-    arrays = [order, np.argsort(order, kind="stable"), *needed, *counts]
+    arrays = [order, np.argsort(order, kind="stable"), *needed]
     by_object, back, *there = to_device_together(*(array.astype(np.int32) for array in arrays))
     boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
     parts: list[paddle.Tensor] = []
-    for place, image in enumerate(images.tolist()):
-        chosen, numbers = there[place], there[len(images) + place]
+    for image, chosen, own, numbers in zip(images.tolist(), there, boxes, counts):
         of_objects = paddle.gather(masks[image], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)
-        parts.append(roi_align(of_objects, boxes[place], numbers, side, 1.0, -1, aligned=False))
+        parts.append(roi_align(of_objects, own, numbers, side, 1.0, -1))
     return paddle.gather(paddle.concat(parts).squeeze(1), back)

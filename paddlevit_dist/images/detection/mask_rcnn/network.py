@@ -119,9 +119,7 @@ class MaskRCNN(Detector):
     """Finds boxes, classes and masks of objects.
 
     In training the host waits for the device once for each image, to suppress proposals, and twice for all of them:
-    for how many proposals they have, and for which regions were drawn. Besides Paddle's RoIAlign asks the device how
-    many boxes each image has, forward and backward: for each level of the pyramid that has regions, twice, and for
-    the masks of each image. What is drawn comes from Paddle's generator.
+    for how many proposals they have, and for which regions were drawn. What is drawn comes from Paddle's generator.
 
     Args:
         num_classes: without the background.

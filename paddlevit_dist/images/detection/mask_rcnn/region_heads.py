@@ -11,7 +11,6 @@ import numpy as np
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
-from paddle.vision.ops import roi_align
 
 from ....runtime.transfers import constant, read, to_device_together
 from ...models.layers import Conv2D, Conv2DTranspose
@@ -49,7 +48,7 @@ def cut_out(
 
     Each bin of a box is the mean of bilinear samples. A box narrower than a position of its map is widened to one, at
     the right or the bottom; so it is with ``aligned`` too, where the authors leave it narrow: Paddle's gradients for
-    such boxes are wrong on CPUs. Paddle's operator waits for the device to read how many boxes each image has.
+    such boxes are wrong on CPUs.
 
     Args:
         maps: (N, channels, height, width) of each level, all of one type.
@@ -65,17 +64,33 @@ def cut_out(
     used, starts = np.unique(levels[order], return_index=True)
     of_levels = np.split(order, starts[1:])  # the boxes of each level
     counts = [np.bincount(images[chosen], minlength=maps[0].shape[0]) for chosen in of_levels]
-    by_level, back, *numbers = to_device_together(
-        *(array.astype(np.int32) for array in (order, np.argsort(order, kind="stable"), *counts))
+    by_level, back = to_device_together(
+        *(array.astype(np.int32) for array in (order, np.argsort(order, kind="stable")))
     )
     boxes = paddle.gather(boxes, by_level).astype(maps[0].dtype)
     parts: list[paddle.Tensor] = []
-    for level, start, chosen, number in zip(used.tolist(), starts.tolist(), of_levels, numbers):
+    for level, start, chosen, number in zip(used.tolist(), starts.tolist(), of_levels, counts):
         of_level, stride = boxes[start : start + len(chosen)], strides[level]
         if aligned:
             of_level = of_level - 0.5 * stride
-        parts.append(roi_align(maps[level], of_level, number, size, 1.0 / stride, samples, aligned=False))
+        parts.append(roi_align(maps[level], of_level, number, size, 1.0 / stride, samples))
     return paddle.gather(paddle.concat(parts), back) if len(parts) > 1 else parts[0]
+
+
+def roi_align(
+    x: paddle.Tensor, boxes: paddle.Tensor, numbers: np.ndarray, size: int, scale: float, samples: int
+) -> paddle.Tensor:
+    """Paddle's operator, (n, channels, size, size) of ``x`` (N, channels, height, width), no wait for the device.
+
+    Where ``numbers``, the boxes of each image, are a tensor, the host copies them back from a GPU, forward and backward
+    (``roi_align_kernel.cu``); the kernels do without where the boxes themselves know them.
+
+    Args:
+        boxes: (n, 4), ascending by image; they get to know their numbers.
+        scale, samples: ``spatial_scale`` and ``sampling_ratio`` of ``paddle.vision.ops.roi_align``.
+    """
+    boxes.value().get_tensor().set_lod([[0, *np.cumsum(numbers).tolist()]])
+    return paddle._C_ops.roi_align(x, boxes, None, size, size, scale, samples, False)
 
 
 def paste(mask: np.ndarray, box: np.ndarray, size: tuple[int, int]) -> np.ndarray:

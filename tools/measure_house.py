@@ -36,11 +36,13 @@ EXCEPTIONS = {
         (140, "the keys of every run are typed classes, and so is what makes their rows: settings/section.py"),
         (100, "what an extension may add is a class with types: extension.py"),
         (250, "on GPUs a step is queued before the host knows whether it counts: engine/queued_step.py, steps.py"),
+        (150, "what a GPU is tried for or compiles by default: runtime/autocast.py, engine/precision.py"),
     ],
+    "lines: images": [(30, "RoiAlign and assignments that wait less for a GPU")],
     "lines: extensions, metrics, losses": [(210, "each extension is a class with typed methods, no table of strings")],
     "lines: package": [
         (220, "types of keys and of extensions, less what they and other cuts made shorter"),
-        (250, "on GPUs a step is queued before the host knows whether it counts: engine/queued_step.py, steps.py"),
+        (430, "for GPUs, as above: steps that are queued, biases, compiled passes, fewer waits"),
     ],
     "files: package": [(1, "engine/queued_step.py")],
     "lines: tests": [

@@ -1,6 +1,6 @@
 """One contender of ``gpu_throughput.py``: as many processes as devices, which make updates when they are asked to.
 
-    python benchmarks/gpu_throughput_worker.py {plain,trainer,recipe,timm} ADDRESS PRECISION OPTIONS
+    python benchmarks/gpu_throughput_worker.py KIND ADDRESS PRECISION OPTIONS
 
 It is run by the interpreter that has the framework, and needs nothing of this repository but ``clock.py`` for timm.
 Each process connects to the Unix socket ADDRESS, says its rank and device, and answers each request, a number of
@@ -19,6 +19,7 @@ from typing import Any
 import clock
 
 PLAIN, TRAINER, RECIPE, TIMM = "plain", "trainer", "recipe", "timm"
+AS_WRITTEN, PLAIN_BIASES = "trainer as written", "trainer, plain biases"  # what is compiled or fused by default is not
 # Level and type of each way to compute; a way without a type is float32.
 PRECISIONS = {
     "float32": ("", ""),
@@ -97,9 +98,15 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
     from paddlevit_dist import rank, settings
     from paddlevit_dist.launch import gpu
     from paddlevit_dist.logging.record import make_folder
+    from paddlevit_dist.runtime import autocast
     from paddlevit_dist.runtime.transfers import is_on_gpu
 
-    values = settings.load([*words_of(options, precision, kind == RECIPE), f"-output={folder}"]).values
+    words = words_of(options, precision, kind == RECIPE)
+    if kind == AS_WRITTEN:
+        words += ["TO_STATIC", "False"]
+    if kind == PLAIN_BIASES:
+        autocast.epilogues(False).__enter__()  # for as long as this process lives
+    values = settings.load([*words, f"-output={folder}"]).values
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
     run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)

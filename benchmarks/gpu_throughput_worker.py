@@ -8,6 +8,7 @@ updates, with the seconds that they took and the peak of its device's memory; to
 seen in them. OPTIONS is a JSON object.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -104,12 +105,11 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
     words = words_of(options, precision, kind == RECIPE)
     if kind == AS_WRITTEN:
         words += ["TO_STATIC", "False"]
-    if kind == PLAIN_BIASES:
-        autocast.epilogues(False).__enter__()  # for as long as this process lives
     values = settings.load([*words, f"-output={folder}"]).values
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
-    run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
+    with autocast.epilogues(False) if kind == PLAIN_BIASES else contextlib.nullcontext():
+        run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
 
 
 def samples_of(values: Any, task: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Profile:
         self._profiler.start()
 
     def end(self) -> dict[str, float]:
-        """Return the seconds that the GPU was busy, and the waits but the last, which is this one."""
+        """Return the seconds that the GPU was busy, and the waits, of which one is the first line's."""
         clock.synchronise()
         self._profiler.stop()
         return busy_and_waits(self._profiler.profiler_result.get_data())

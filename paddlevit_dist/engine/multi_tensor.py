@@ -10,6 +10,7 @@ All have kernels for CPUs too, where the tests compare them with Paddle's own op
 them that are too small for anything compiled.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -114,9 +115,15 @@ def _by_type(tensors: Sequence[paddle.Tensor]) -> list[list[paddle.Tensor]]:
 
 def zero_where(is_bad: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:
     """Fill tensors of one type with zeros if ``is_bad``, bool (1,), is true; else they are not even read."""
-    one, none = paddle.ones([1]), paddle.zeros([1], "int32")
-    # A loss scaler's operation: it lets a scale of its own follow, here by factors of 1.
-    paddle._C_ops.update_loss_scaling_(tensors, is_bad, one, none, none.clone(), 1, 1, 1.0, 1.0, False)
+    # A loss scaler's operation: it lets a scale of its own follow, here by factors of 1 after each.
+    state = _scaler_state(paddle.get_device())
+    paddle._C_ops.update_loss_scaling_(tensors, is_bad, *state, 1, 1, 1.0, 1.0, False)
+
+
+@functools.lru_cache(maxsize=8)
+def _scaler_state(device: str) -> list[paddle.Tensor]:
+    """Scale, good and bad steps in a row, which always return to 1, 0 and 0: made once, not in each update."""
+    return [paddle.ones([1]), paddle.zeros([1], "int32"), paddle.zeros([1], "int32")]
 
 
 class MovingAverages:
@@ -201,17 +208,20 @@ class ListStep:
         self._grouped: list[bool] | None = None  # which parameters had a gradient when the groups were made
         self._groups: list[tuple[float, float, list[int]]] = []  # factor, decay, numbers of parameters
 
+    def __call__(self, rate: float, gradients: Sequence[paddle.Tensor | None]) -> bool:
+        """Make a step, or nothing if a gradient is not plain; returns whether it was made."""
+        if not self.takes(gradients):
+            return False
+        self.make(rate, gradients)
+        return True
+
     @paddle.no_grad()
-    def __call__(
-        self, rate: float, gradients: Sequence[paddle.Tensor | None], share: paddle.Tensor | None = None
-    ) -> bool:
-        """Make a step, or nothing if a gradient is not plain; returns whether it was made.
+    def make(self, rate: float, gradients: Sequence[paddle.Tensor | None], share: paddle.Tensor | None = None) -> None:
+        """Make a step with gradients that it ``takes``.
 
         Args:
             share: of the rate, float32 (1,): 1, or 0 for a step that changes moments only.
         """
-        if not self.takes(gradients):
-            return False
         self._group(gradients)
         for factor, decay, numbers in self._groups:
             factor = float(np.float32(rate) * np.float32(factor))
@@ -222,7 +232,6 @@ class ListStep:
                 decay,
                 [[column[n] for n in numbers] for column in self._columns],
             )
-        return True
 
     def gradients(self) -> list[paddle.Tensor | None]:
         """What ``__call__`` takes, as the parameters have them."""

@@ -54,7 +54,7 @@ class QueuedStep:
         zero_where(is_bad, present)
         own = step.gradients()
         self._put_back = step.copies(own)
-        step(learning_rate, own, is_finite.astype("float32"))
+        step.make(learning_rate, own, is_finite.astype("float32"))
         if average is not None:
             average.update(is_bad)
 

@@ -62,6 +62,7 @@ class _Begun(NamedTuple):
 
     Attributes:
         buffers: running statistics from before it.
+        scale: of its loss.
     """
 
     batches: list[dict[str, paddle.Tensor]]
@@ -69,6 +70,7 @@ class _Begun(NamedTuple):
     counts: dict[str, Number]
     terms: list[dict[str, Term]]
     buffers: TensorCopies
+    scale: float
 
 
 class Updater:
@@ -129,7 +131,6 @@ class Updater:
         self.gradient_norm = 0.0
         self.before_clipping: Callable[[], None] | None = None
         self._queued: tuple[QueuedStep, _Begun] | None = None
-        self._scale_used = precision.scale  # by the last passes
 
     def __call__(self, batches: list[dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> list[dict]:
         """Run one update, wait for it and return the terms of its micro-batches; see ``begin``."""
@@ -145,7 +146,7 @@ class Updater:
         counts = self._global_counts(batches)
         begun = self._passes(batches, step, counts)
         made = self.settle()
-        if made and (not made[0].is_finite or self._scale_used != self.precision.scale):
+        if made and (not made[0].is_finite or begun.scale != self.precision.scale):
             self.optimizer.clear_grad(False)
             begun = self._passes(batches, step, counts)
         queued = self._queue_step(learning_rate)
@@ -191,9 +192,8 @@ class Updater:
                 self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
-        self._scale_used = self.precision.scale
         status.detail("in its optimizer step")
-        return _Begun(batches, step, counts, outputs, before)
+        return _Begun(batches, step, counts, outputs, before, self.precision.scale)
 
     def _queue_step(self, learning_rate: float) -> QueuedStep | None:
         """Queue the step behind the gradients; None where the host has to look at them first."""

@@ -41,11 +41,7 @@ class ModelEma:
 
     @paddle.no_grad()
     def update(self, is_bad: paddle.Tensor | None = None) -> None:
-        """Include the weights of one more update.
-
-        Args:
-            is_bad: bool (1,): nothing is to change, if it is true; None: it is not.
-        """
+        """Include the weights of one more update, unless ``is_bad``, bool (1,), is true."""
         if self._read is None:
             self._read = _reader(self.model, [*self._shapes, *self._others])
         tensors = self._read()

@@ -41,7 +41,7 @@ class QueuedStep:
     ) -> None:
         present = gradients.present()
         squares = gradients.squares(present)  # (1,)
-        is_finite = paddle.less_than(squares, constant(_infinity))  # NaN is not either
+        is_finite = paddle.less_than(squares, constant(np.full, 1, np.inf, "float32"))  # NaN is not either
         is_bad = paddle.logical_not(is_finite)
         self._scale = scale
         self._read = read_later(squares)
@@ -65,7 +65,3 @@ class QueuedStep:
         if not math.isfinite(norm):
             self._put_back()
         return norm
-
-
-def _infinity() -> np.ndarray:
-    return np.full([1], np.inf, np.float32)

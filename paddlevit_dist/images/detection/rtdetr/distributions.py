@@ -38,8 +38,8 @@ class Bins(NamedTuple):
         return np.concatenate([[-2 * bound], -steps[::-1], [0.0], steps, [2 * bound]])
 
     def target(self, references: paddle.Tensor, wanted: paddle.Tensor) -> paddle.Tensor:
-        """The distribution with weight on two neighbouring bins whose mean is the distance of each side, (..., 4, number
-        + 1); a distance beyond the last bin has all its weight there.
+        """The distribution of each side with weight on two neighbouring bins whose mean is its distance; one beyond
+        the last bin has all its weight there: (..., 4, number + 1).
 
         Args:
             references, wanted: boxes (..., 4), centre, width and height.

@@ -46,7 +46,7 @@ class FineCriterion(VarifocalCriterion):
 
     Args:
         fine_weight, distill_weight: of the terms in the loss.
-        bins: of the distributions.
+        bins: of the distributions; None: the authors'.
         options: as ``VarifocalCriterion`` takes them.
     """
 
@@ -58,12 +58,12 @@ class FineCriterion(VarifocalCriterion):
         normaliser: str = "global",
         fine_weight: float = 0.15,
         distill_weight: float = 1.5,
-        bins: Bins = Bins(),
+        bins: Bins | None = None,
         **options: Any,
     ):
         super().__init__(num_classes, queries, layers, normaliser, **options)
         self.weights.update(fine=fine_weight, distill=distill_weight)
-        self.bins = bins
+        self.bins = bins or Bins()
         known = [f"class{suffix}" for suffix in self.suffixes]
         of_noise = [f"{name}{DENOISING}" for name in _SUMMED] if self.noise else []
         self.count_names = (*known, *of_noise)
@@ -97,8 +97,8 @@ class FineCriterion(VarifocalCriterion):
     def layer_sums(
         self, outputs: Outputs, heads: Judged, targets: Targets, matches: Matches, union: np.ndarray | None = None
     ) -> Sums:
-        """As ``VarifocalCriterion``, with ``fine`` (layers,), and ``distill`` (layers - 1,), which is divided already; and
-        ``pairs``, of the union on an average device. Every rank must call this.
+        """As ``VarifocalCriterion``, with ``fine`` (layers,), and ``distill`` (layers - 1,), which is divided already;
+        and ``pairs``, of the union on an average device. Every rank must call this.
 
         Args:
             union: int64 (N, Q), the object of each query in the union, M for none; None: ``union_of`` the matches.

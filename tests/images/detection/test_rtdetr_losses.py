@@ -386,10 +386,7 @@ def test_groups_see_the_ordinary_queries_and_themselves():
     number = groups.shape[1]
     assert blocked.shape == (4, number + QUERIES, number + QUERIES)
     for image, row, column in np.ndindex(*blocked.shape):
-        if column >= number:
-            expected = 0
-        else:
-            expected = row >= number or groups[image, row] != groups[image, column]
+        expected = 0 if column >= number else row >= number or groups[image, row] != groups[image, column]
         assert blocked[image, row, column] == expected
     assert [len(set(groups[image])) for image in range(4)] == [3, 1, 2, 6]
     positives = (batch["denoising_objects"] < 3).sum(axis=1)

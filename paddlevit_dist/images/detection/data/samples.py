@@ -268,6 +268,8 @@ def largest_side(data: Data, sizes: np.ndarray) -> int:
         data: the configuration's DATA.
         sizes: int64 (samples, 2), of the stored images.
     """
+    if data.SQUARE:
+        return max(data.SHORTEST_SIDES)
     if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
         return int(data.LONGEST_SIDE)
     widest = float((sizes.max(axis=1) / np.maximum(sizes.min(axis=1), 1)).max())

@@ -6,59 +6,19 @@ import pickle
 import numpy as np
 import paddle
 import pytest
+from support.waits import counted_waits
 
 from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
 from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.boxes import relative
-from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
-from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
+from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.rtdetr.distributions import Bins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion, union_of
 
+from .rtdetr_batches import BINS, LAYERS, NOISE, SIZES, batch_of, index_of, outputs_of, targets_of
 from .small_detr import CLASSES, QUERIES, objects_of
-
-SIZES = [(40, 32), (24, 40), (40, 40), (9, 30)]
-LAYERS = 3
-NOISE = ContrastiveNoise(CLASSES, queries=6)
-BINS = Bins(8, 0.5, 4.0)
-
-
-def batch_of(numbers, noise=NOISE):
-    """Boxes, labels and denoising arrays as they are collated."""
-    boxes, labels = objects_of(numbers, SIZES)
-    drawn = [
-        noise.draw(boxes[row, :number], labels[row, :number], SIZES[row], np.random.default_rng(row))
-        for row, number in enumerate(numbers)
-    ]
-    return {"boxes": boxes, "labels": labels, **noise.collate(drawn, list(numbers), labels.shape[1])}
-
-
-def targets_of(batch, rows=slice(None)):
-    tensors = {name: paddle.to_tensor(array[rows]) for name, array in batch.items()}
-    sizes = paddle.to_tensor(np.array(SIZES)[rows])
-    return Targets(tensors["boxes"], tensors["labels"], sizes, denoising=DenoisingQueries.of(tensors))
-
-
-def outputs_of(denoising, seed=0, images=4):
-    """What a D-FINE returns in training, float64, for that many denoising queries; an RT-DETR returns a part of it."""
-    random = np.random.default_rng(seed)
-
-    def head(shape):
-        logits = random.standard_normal((*shape, CLASSES)) * 2
-        boxes = np.concatenate([random.uniform(0.2, 0.8, (*shape, 2)), random.uniform(-0.05, 0.6, (*shape, 2))], -1)
-        return {"logits": logits, "boxes": boxes}
-
-    arrays = {}
-    for prefix, queries in (("", QUERIES), ("denoising_", denoising)):
-        for part, shape in (("layer", (LAYERS, images, queries)), ("first", (images, queries))):
-            arrays.update({f"{prefix}{part}_{name}": array for name, array in head(shape).items()})
-        arrays[f"{prefix}layer_corners"] = random.standard_normal((LAYERS, images, queries, 4 * (BINS.number + 1)))
-        references = random.uniform(0.2, 0.5, (images, queries, 4))
-        arrays[f"{prefix}references"] = references
-    arrays.update({f"encoder_{name}": array for name, array in head((images, QUERIES)).items()})
-    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 
 def ends_of(box):
@@ -313,10 +273,6 @@ def loss_in_parts(kind, groups, normaliser="global"):
     return gradients
 
 
-def index_of(rows, name):
-    return (slice(None), rows) if "layer_" in name else (rows,)
-
-
 def part_of(value, rows, name):
     return paddle.to_tensor(value.numpy()[index_of(rows, name)])
 
@@ -327,6 +283,22 @@ def test_gradients_of_rtdetr_do_not_depend_on_micro_batches():
     for groups in ([[0, 1], [2, 3]], [[3], [1], [0, 2]]):
         for name, gradient in loss_in_parts(VarifocalCriterion, groups).items():
             assert np.abs(gradient - whole[name]).max() < 1e-12 and np.abs(gradient).max() > 0, name
+
+
+@pytest.mark.parametrize("kind", [VarifocalCriterion, FineCriterion])
+def test_the_assignments_of_all_layers_are_the_one_thing_that_is_waited_for(kind):
+    batch = batch_of((3, 0, 1, 6))
+    outputs, bins = outputs_of(batch["denoising_labels"].shape[1]), {"bins": BINS} if kind is FineCriterion else {}
+    for tensor in outputs.values():
+        tensor.stop_gradient = False
+    targets = targets_of(batch)._replace(box_counts=np.array([3, 0, 1, 6]))
+    criterion = kind(CLASSES, QUERIES, LAYERS, noise=NOISE, **bins)
+    for _ in range(2):  # the first makes constants
+        with counted_waits() as waits:
+            terms = criterion.terms(outputs, targets)
+            sum(term.sum for term in terms.values()).backward()
+        assert len(terms) >= 10
+    assert len(waits) == 1 and waits.transfers == 1, str(waits)
 
 
 @pytest.mark.parametrize("kind", [VarifocalCriterion, FineCriterion])

@@ -112,7 +112,8 @@ class FineCriterion(VarifocalCriterion):
         wanted, shared_wanted = truth.of(own_rows.reshape(own.shape)), truth.of(shared_rows.reshape(shared.shape))
         queries = queries_of(targets) if self.noise else None
         sizes = self._sizes(pairs, shared.size, queries, truth)
-        sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, shared_wanted), "pairs": sizes.pairs}
+        sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, shared_wanted)}
+        sums["pairs"] = sizes.pairs.astype(heads.boxes.dtype)
         layers = outputs["layer_logits"].shape[0]
         decoder = Judged(heads.logits[:layers], heads.boxes[:layers])
         sums.update(self._side_sums(outputs, decoder, shared_wanted, sizes.shares))

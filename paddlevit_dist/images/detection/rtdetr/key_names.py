@@ -12,6 +12,21 @@ from typing import Any
 import numpy as np
 
 from ...models.key_names import rename
+from ..key_names import rows_of_categories
+
+# Outputs of classifiers trained on Objects365, whose categories count from 1; and those of the 80 that COCO has too,
+# in COCO's order, without the first. Source: ``obj365_ids`` of Peterande/D-FINE.
+_OBJECTS365_OUTPUTS = 366
+_IN_OBJECTS365 = (
+    "0 46 5 58 114 55 116 65 21 40 176 127 249 24 56 139 92 78 99 96 144 295 178 180 38 39 13 43 120 219 148 173 165 "
+    "154 137 113 145 146 204 8 35 10 88 84 93 26 112 82 265 104 141 152 234 143 150 97 2 50 25 75 98 153 37 73 115 132 "
+    "106 61 163 134 277 81 133 18 94 30 169 70 328 226"
+)
+_OBJECTS365_ROWS = [int(number) + 1 for number in _IN_OBJECTS365.split()]
+OBJECTS365_TAKEN = (
+    f"of the classifiers' {_OBJECTS365_OUTPUTS} outputs for Objects365, those of the {len(_OBJECTS365_ROWS)} categories "
+    "that COCO has were taken, in COCO's order"
+)
 
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 _BACKBONE = "model.backbone.model."
@@ -136,3 +151,17 @@ def _split(state: Mapping[str, Any]) -> dict[str, Any]:
         parts = np.split(value, len(_PROJECTIONS), axis=int(np.argmax(value.shape)))
         result.update({f"{found[1]}.{part}.{found[2]}": own for part, own in zip(_PROJECTIONS, parts)})
     return result
+
+
+def rows_of_objects365(value: np.ndarray, num_classes: int, is_embedding: bool = False) -> np.ndarray | None:
+    """A classifier's weights or bias for Objects365 as those for COCO's 80 categories; None for any other.
+
+    Args:
+        value: outputs along the last axis.
+        is_embedding: it is the embedding of classes instead, (366 + 1, channels), with padding as its last row.
+    """
+    if is_embedding:
+        rows, outputs, axis = [*_OBJECTS365_ROWS, _OBJECTS365_OUTPUTS], _OBJECTS365_OUTPUTS + 1, 0
+    else:
+        rows, outputs, axis = _OBJECTS365_ROWS, _OBJECTS365_OUTPUTS, -1
+    return rows_of_categories(value, num_classes, outputs, rows, axis)

@@ -24,8 +24,8 @@ _IN_OBJECTS365 = (
 )
 _OBJECTS365_ROWS = [int(number) + 1 for number in _IN_OBJECTS365.split()]
 OBJECTS365_TAKEN = (
-    f"of the classifiers' {_OBJECTS365_OUTPUTS} outputs for Objects365, those of the {len(_OBJECTS365_ROWS)} categories "
-    "that COCO has were taken, in COCO's order"
+    f"of {_OBJECTS365_OUTPUTS} outputs for Objects365 those of the {len(_OBJECTS365_ROWS)} categories that COCO has "
+    "were taken, in COCO's order"
 )
 
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj")

@@ -56,6 +56,7 @@ _FAMILIES = {
     },
     "paddlevit_dist.images.detection": {
         "detr.network:Detr": "DETR",
+        "rtdetr.network:RtDetr": "RTDETR",
         "mask_rcnn.network:MaskRCNN": "MASK_RCNN",
         "mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
     },

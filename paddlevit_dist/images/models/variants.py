@@ -174,6 +174,7 @@ RESNET: Variants = {
     "resnet50": {"depths": (3, 4, 6, 3), "is_bottleneck": True},
     "resnet101": {"depths": (3, 4, 23, 3), "is_bottleneck": True},
 }
+RESNET.update({f"{name}d": {**own, "is_vd": True} for name, own in RESNET.items()})  # ResNet-vd, as timm calls it
 
 # UPerNet, Xiao et al., 2018, as the authors of its backbones have it: Liu et al., Swin Transformer, 2021, appendix
 # A2.3; Liu et al., ConvNeXt, 2022, appendix A.3; mmsegmentation's configs/vit. Norms of maps add Swin's epsilon or

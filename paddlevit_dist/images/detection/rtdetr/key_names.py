@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ....checkpoint.load import from_torch_names
+from ....tasks.model import KeyMap
 from ...models.key_names import rename
 from ..key_names import rows_of_categories
 
@@ -140,6 +142,42 @@ def from_paddle_detection(state: Mapping[str, Any]) -> dict[str, Any]:
     return ours
 
 
+_EMBEDDER = re.escape(_BACKBONE) + r"embedder\.embedder\."
+_STAGE = re.escape(_BACKBONE) + r"encoder\.stages\.(\d+)\.layers\.(\d+)\."
+_OURS = (
+    (rf"^{_EMBEDDER}2\.normalization\.", "backbone.bn1."),
+    (
+        rf"^{_EMBEDDER}(\d)\.(convolution|normalization)\.",
+        lambda m: f"backbone.conv1.{3 * int(m[1]) + (m[2] == 'normalization')}.",
+    ),
+    (
+        rf"^{_STAGE}layer\.(\d)\.(convolution|normalization)\.",
+        lambda m: f"backbone.layer{int(m[1]) + 1}.{m[2]}.{'conv' if m[4] == 'convolution' else 'bn'}{int(m[3]) + 1}.",
+    ),
+    (
+        rf"^{_STAGE}shortcut\.(?:1\.)?(convolution|normalization)\.",
+        lambda m: f"backbone.layer{int(m[1]) + 1}.{m[2]}.downsample.{1 if m[3] == 'convolution' else 2}.",
+    ),
+    (r"^model\.", ""),
+)
+_OPTIONS = (".decoder.up", ".decoder.reg_scale")  # which D-FINE's authors keep beside its parameters
+
+
+def _with_model(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The names with the ``model.`` that was taken off where all began so."""
+    if any(name.startswith("model.") for name in state):
+        return state
+    return {f"model.{name}": value for name, value in state.items()}
+
+
+def _to_ours(owner: KeyMap) -> KeyMap:
+    def to_our_names(state: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in owner(state).items() if not name.endswith(_OPTIONS)}
+        return from_torch_names(rename(kept, _OURS))
+
+    return to_our_names
+
+
 def _split(state: Mapping[str, Any]) -> dict[str, Any]:
     """The joint projection of queries, keys and values as three: (3 d, d) of PyTorch, (d, 3 d) of Paddle."""
     result = {}
@@ -165,3 +203,10 @@ def rows_of_objects365(value: np.ndarray, num_classes: int, is_embedding: bool =
     else:
         rows, outputs, axis = _OBJECTS365_ROWS, _OBJECTS365_OUTPUTS, -1
     return rows_of_categories(value, num_classes, outputs, rows, axis)
+
+
+RTDETR: dict[str, KeyMap] = {
+    "Hugging Face": _to_ours(lambda state: from_huggingface(_with_model(state))),
+    "the authors'": _to_ours(from_authors),
+    "PaddleDetection": _to_ours(from_paddle_detection),
+}

@@ -137,7 +137,7 @@ class RtDetr(Detector):
         blocked, extra, begin, content = None, 0, starts.detach(), content.detach()
         if denoising is not None:
             extra, blocked = denoising.labels.shape[1], denoising.blocked(self.num_queries).astype(starts.dtype)
-            own = F.embedding(denoising.labels, self.denoising_class_embed.weight)
+            own = self.denoising_class_embed(denoising.labels)
             content = paddle.concat([own.astype(content.dtype), content], axis=1)
             begin = paddle.concat([denoising.boxes.astype(starts.dtype), begin], axis=1)
         found = self.decoder(content, begin, memory, grids, blocked)

@@ -49,6 +49,7 @@ _FAMILIES = {
         "mlp_mixer:MlpMixer": "MLP_MIXER",
         "convnext:ConvNeXt": "CONVNEXT",
         "resnet:ResNet": "RESNET",
+        "hgnetv2:HGNetV2": "HGNETV2",
         "segformer:SegFormer": "SEGFORMER",
         "segformer:MmsegmentationsSegFormer": "MMSEGMENTATIONS_SEGFORMER",
         "upernet:UPerNet": "UPERNET",

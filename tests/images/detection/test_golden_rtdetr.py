@@ -76,9 +76,17 @@ def _backbone(config):
         dims = [width // 4 if is_bottleneck else width for width in own["hidden_sizes"]]
         built = {"depths": own["depths"], "dims": dims, "is_bottleneck": is_bottleneck, "is_vd": True}
         return {"backbone": "resnet18d", "backbone_options": {**built, "first_shortcut": not is_bottleneck}, **options}
-    from .test_golden_hgnetv2 import options_of
-
-    return {"backbone": "hgnetv2_b0", "backbone_options": options_of(own), **options}
+    built = {
+        "stem_dims": own["stem_channels"][1:],
+        "depths": own["stage_num_blocks"],
+        "dims": own["stage_out_channels"],
+        "middle_dims": own["stage_mid_channels"],
+        "kernel_sizes": own["stage_kernel_size"],
+        "light": own["stage_light_block"],
+        "layers": own["stage_numb_of_layers"][0],
+        "use_lab": own["use_learnable_affine_block"],
+    }
+    return {"backbone": "hgnetv2_b0", "backbone_options": built, **options}
 
 
 def network_of(model, dtype):

@@ -158,9 +158,15 @@ _OURS = (
         rf"^{_STAGE}shortcut\.(?:1\.)?(convolution|normalization)\.",
         lambda m: f"backbone.layer{int(m[1]) + 1}.{m[2]}.downsample.{1 if m[3] == 'convolution' else 2}.",
     ),
+    (rf"^{re.escape(_BACKBONE)}(?:embedder|encoder)\.(.*)$", lambda m: _of_hgnet(m[0], m[1])),
     (r"^model\.", ""),
 )
 _OPTIONS = (".decoder.up", ".decoder.reg_scale")  # which D-FINE's authors keep beside its parameters
+
+
+def _of_hgnet(name: str, rest: str) -> str:
+    rest = rest.replace(".convolution.", ".conv.").replace(".normalization.", ".bn.")
+    return f"backbone.{'stem.' if f'{_BACKBONE}embedder' in name else ''}{rest}"
 
 
 def _with_model(state: Mapping[str, Any]) -> Mapping[str, Any]:

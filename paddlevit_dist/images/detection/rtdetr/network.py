@@ -17,7 +17,6 @@ from ....runtime.errors import UserError
 from ....runtime.transfers import constant
 from ....tasks.model import Model
 from ...models.layers import Conv2D, LayerNorm
-from ..boxes import corners
 from ..detections import Detections
 from ..detector import Detector, Outputs, Targets, single_or_double
 from ..detr.criterion import solver
@@ -192,7 +191,9 @@ class RtDetr(Detector):
         scores, places = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
         first = paddle.arange(len(logits), dtype=places.dtype).unsqueeze(1) * logits.shape[1]
         queries = (places // logits.shape[2] + first).flatten()
-        boxes = paddle.gather(corners(outputs["boxes"].astype("float32")).flatten(0, 1), queries)
+        boxes = outputs["boxes"].astype("float32")
+        ends = paddle.concat([boxes[..., :2] - boxes[..., 2:] / 2, boxes[..., :2] + boxes[..., 2:] / 2], axis=-1)
+        boxes = paddle.gather(ends.flatten(0, 1), queries)  # D-FINE's sides may be below 0, and are left so
         parts = [boxes.reshape([*scores.shape, 4]), scores.unsqueeze(-1), (places % logits.shape[2]).unsqueeze(-1)]
         packed = paddle.concat([part.astype("float32") for part in parts], axis=-1).numpy()  # (N, Q, 6)
         found = []

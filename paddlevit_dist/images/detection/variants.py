@@ -103,6 +103,7 @@ _SMALL_RTDETR = {
     "feedforward": 128,
     "decoder_layers": 2,
     "num_queries": 25,
+    "denoising": 12,
     "feature_levels": (-4, -3, -2),
 }
 

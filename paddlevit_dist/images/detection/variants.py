@@ -78,7 +78,13 @@ _OF_DFINE: Variants = {
         "points": (6, 6),
     },
     "dfine_s": {"backbone": "hgnetv2_b0", "backbone_options": _LAB, "blocks": 1, "decoder_layers": 3},
-    "dfine_m": {"backbone": "hgnetv2_b2", "backbone_options": _LAB, "blocks": 2, "decoder_layers": 4},
+    "dfine_m": {
+        "backbone": "hgnetv2_b2",
+        "backbone_options": _LAB,
+        "blocks": 2,
+        "expansion": 1.0,
+        "decoder_layers": 4,
+    },
     "dfine_l": {"backbone": "hgnetv2_b4", "frozen_batch_norm": True, "expansion": 1.0},
     "dfine_x": {
         "backbone": "hgnetv2_b5",

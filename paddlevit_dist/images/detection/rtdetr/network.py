@@ -112,7 +112,7 @@ class RtDetr(Detector):
             raise UserError(f"points {list(numbers)} are of {len(numbers)} maps, and there are {levels}: change them")
         of_decoder = embed_dim, num_heads, feedforward, decoder_layers, Points(numbers, is_discrete=is_discrete), 1
         self.decoder = FineDecoder(*of_decoder, Bins(bins, up, reg_scale)) if is_fine else Decoder(*of_decoder)
-        self.embed_dim, self.num_queries = embed_dim, num_queries
+        self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
 
     @classmethod
@@ -214,7 +214,7 @@ class RtDetr(Detector):
             outputs + 1,
             self.embed_dim,
             padding_idx=outputs,
-            weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0)),
+            weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0), trainable=self.denoising > 0),
         )
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:

@@ -5,6 +5,7 @@
 - ``functions.py``, ``branches.py``, ``image_functions.py``, ``upsampling.py``,
   ``volume_functions.py``: differentiable functions of layers, of whole residual branches, of attention to or of few
   tokens, on images with channels last, of maps that are enlarged, and a convolution of volumes
+- ``sampling.py``: deformable attention's sums over points of maps, with its loops
 - ``row_kernels.py``, ``exponential_kernels.py``, ``image_kernels.py``, ``depthwise_kernels.py``,
   ``upsampling_kernels.py``: their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product
 - ``updates.py``, ``update_kernels.py``: an update of all parameters in one pass

@@ -126,6 +126,33 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
     import_paddle()
 
 
+@contextlib.contextmanager
+def environment_of_call(requested_processes: int, tuned: bool) -> Iterator[list[str]]:
+    """For a program that calls a run: Paddle is imported, and the variables of the environment above are set while the
+    block runs, for what is yet to be loaded and for workers.
+
+    Yields:
+        A line where Paddle was imported without them, so that its kernels or threads are others.
+    """
+    global _is_set_for_calls
+    before = dict(os.environ)
+    added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
+    late = sorted({_COPIES, _THREADS, "MKL_DEBUG_CPU_TYPE"} & added.keys())
+    is_late = late and "paddle" in sys.modules and not _is_set_for_calls
+    _is_set_for_calls = _is_set_for_calls or "paddle" not in sys.modules
+    os.environ.update(added, **{_MARK: before.get(_MARK, ",".join(sorted(added)))})
+    try:
+        import_paddle()
+        notice = "Paddle was imported before this call: slower kernels, and last digits may differ from the command's"
+        yield [f"note: {notice} (import it after the first call, or set {', '.join(late)} before)"] if is_late else []
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+_is_set_for_calls = False
+
+
 def import_paddle() -> None:
     """Import Paddle while signals wait, and NumPy with it, whose threads then leave them to the main one for good."""
     with signals.held():

@@ -282,6 +282,14 @@ def _end_loader_processes() -> None:
             worker.kill()
 
 
+def end_unfinished() -> None:
+    """End the processes, threads and queues of loaders that nobody reads any more, in a process that goes on."""
+    for batches in list(_unfinished):
+        batches._try_shutdown_all()
+        for queue in getattr(batches, "_indices_queues", ()):
+            queue.close()
+
+
 # Before Python joins its children, in the main process and in workers alike: ``atexit`` would come after that in these.
 multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
 

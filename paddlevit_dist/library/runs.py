@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .. import plugins
 from .. import settings as configuration
 from ..commands.train import carry_out
+from ..extension import extensions
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..settings.command_line import FLAGS
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ..tasks.prediction import Row
 
 PathLike = str | os.PathLike[str]
-_NOT_OF_CALLS = ("h", "version", "show_config", "eval", "cfg", "ngpus", "seeds", "selftest")
+_NOT_OF_CALLS = ("h", "version", "show_config", "eval", "cfg", "ngpus")
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,9 @@ def _run(words: Sequence[str], training: bool) -> Path:
 
     plugins.refuse_to_start_in_a_worker()
     run = configuration.load(words, configuration.EXAMPLE)
+    job = next((one.job_key for one in extensions() if one.job_key and run.values[one.job_key]), None)
+    if job is not None:
+        raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
     devices.require_sound_variables(run.values.NGPUS)
     with tuning.environment_of_call(run.values.NGPUS, run.values.CPU_TUNING) as notices, _as_before(training):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
@@ -195,6 +199,8 @@ def _as_before(training: bool) -> Iterator[None]:
     and device as they were."""
     import paddle
 
+    from ..data.loader import end_unfinished
+
     device = paddle.get_device()
     try:
         with signals.installed(), paddle.utils.unique_name.guard():
@@ -205,6 +211,7 @@ def _as_before(training: bool) -> Iterator[None]:
             raise
         raise KeyboardInterrupt(str(stop)) from None
     finally:
+        end_unfinished()
         paddle.set_device(device)
 
 

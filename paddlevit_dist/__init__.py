@@ -40,6 +40,8 @@ _NAMES = {
     "load_config": "library.runs",
     "load_weights": "checkpoint.load",
     "MeanIoU": "library.meters",
+    "EvaluationSampler": "data.sampler",
+    "open_dataset": "library.data",
     "predict": "library.runs",
     "RadialError": "library.meters",
     "ScanNetAP": "library.meters",
@@ -57,6 +59,7 @@ _NAMES = {
     "Stopped": "runtime.errors",
     "train": "library.runs",
     "TrainedRun": "library.runs",
+    "TrainingSampler": "data.sampler",
     "world_size": "distributed",
 }
 # Former name -> the one of today, both in the same module.

@@ -33,6 +33,7 @@ from ..launch.watchdog import Process
 from ..runtime import ending, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..tasks.dataset import reading_generator
 from ..tasks.sample_checks import BadSample
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -48,13 +49,8 @@ class SampleFailure(RuntimeError):
 
 
 def sample_generator(seed: int, key: SampleKey) -> np.random.Generator:
-    """The generator of everything random about one reading of one sample.
-
-    Philox is a counter-based generator (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"): streams of
-    different keys are independent, so seed, epoch, index and repeat are the key, and no hash of them is needed.
-    """
-    words = [seed << 32 | key.epoch, key.index << 16 | key.repeat]
-    return np.random.Generator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
+    """The generator of everything random about one reading of one sample."""
+    return reading_generator(seed, key.epoch, key.index, key.repeat)
 
 
 class _Readings(paddle.io.Dataset):

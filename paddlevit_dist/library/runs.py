@@ -1,6 +1,6 @@
 """Train, evaluate and predict from a program or a notebook: the commands as functions, with the same numbers.
 
-Everything happens in the calling process, or in workers that it starts; afterwards its signal handlers, environment and
+Nothing here imports Paddle before the environment of a run is there. Everything happens in the calling process, or in workers that it starts; afterwards its signal handlers, environment and
 device are what they were.
 """
 

@@ -13,6 +13,8 @@ from ..launch import gpu, tuning
 from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import package_of
+from ..runtime import paddle_versions
+from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
@@ -41,6 +43,11 @@ def first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> li
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")
+    if not has_numba():
+        lines.append(
+            "without numba the plain layers, updates and transforms compute, slower on CPUs: pip install numba"
+        )
+    lines.extend(paddle_versions.notes())
     return lines
 
 

@@ -56,7 +56,7 @@ def prepare(model: Any) -> Any:
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """All registered names that fit the shell's ``pattern``, such as "vit*", in alphabetical order; imports no model."""
+    """All registered names that fit the shell's ``pattern``, such as "vit*", in alphabetical order."""
     return fnmatch.filter(sorted(MODELS), pattern)
 
 

@@ -12,7 +12,7 @@ from ..tasks.dataset import Samples
 
 
 class SampleKey(int):
-    """Identifies one reading of one sample; all its randomness follows from epoch, index and repeat, and the run's seed.
+    """Identifies one reading of one sample; all its randomness follows from its three numbers and the run's seed.
 
     It is the index, so that any data set can be asked for it: ``dataset[key]``. Two are equal if all three are.
     """
@@ -194,9 +194,7 @@ class EvaluationSampler(DistributedBatchSampler):
     have different numbers of batches. Paddle's own sampler pads with repeated samples, which changes the result.
     """
 
-    def __init__(
-        self, dataset, batch_size: int, *, rank: int | None = None, world_size: int | None = None
-    ) -> None:
+    def __init__(self, dataset, batch_size: int, *, rank: int | None = None, world_size: int | None = None) -> None:
         rank, world_size = _place(rank, world_size)
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
 

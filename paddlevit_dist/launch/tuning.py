@@ -147,7 +147,9 @@ def environment_of_call(requested_processes: int, tuned: bool) -> Iterator[list[
         views = paddle.get_flags([_COPIES])
         if is_late and _COPIES in added:
             paddle.set_flags({_COPIES: False})
-        told = "note: Paddle was imported before this call: if it has computed, it keeps its threads and kernels, and last"
+        told = (
+            "note: Paddle was imported before this call: if it has computed, it keeps its threads and kernels, and last"
+        )
         try:
             yield [f"{told} digits may differ from the command's: import it afterwards"] if late else []
         finally:

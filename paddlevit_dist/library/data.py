@@ -4,11 +4,11 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paddle
 
 from ..tasks.dataset import Samples
 from ..tasks.task import Task, make_task
@@ -42,7 +42,7 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
     return opened
 
 
-class OpenedSamples(Samples):
+class OpenedSamples(Samples, paddle.io.Dataset):
     """The samples of one split, and what their task makes a batch of.
 
     Args:
@@ -67,9 +67,9 @@ class OpenedSamples(Samples):
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         return self.samples.draw_order(generator)
 
-    def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
-        """A batch of samples as the task's model takes it: arrays by name, and what stays on the host."""
-        return self.task.collate(samples)
+    def collate(self, batch: Any) -> Any:
+        """Samples of a batch as the task's model takes them: arrays by name, and what stays on the host."""
+        return self.task.collate(batch)
 
 
 def _remove(folder: str, owner: int) -> None:

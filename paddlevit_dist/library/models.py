@@ -65,7 +65,9 @@ def create_model(
         model.made_of = str(name), None
     elif pretrained is True and _is_place(os.fspath(name)):
         if options or image_size is not None:
-            raise UserError(f"create_model: {name} says how its model is built: leave out {_names({**shape, **options})}")
+            raise UserError(
+                f"create_model: {name} says how its model is built: leave out {_names({**shape, **options})}"
+            )
         model = load_trained(os.fspath(name), num_classes)
     else:
         model = _pretrained(os.fspath(name), pretrained, num_classes, image_size, options)
@@ -86,7 +88,9 @@ class FeatureMaps(nn.Layer):
         super().__init__()
         if not isinstance(body, Model) or not body.feature_strides:
             kind = type(body).__name__
-            raise UserError(f"features_only: {kind} has no feature maps; take another, such as resnet50 or vit_*, swin_*")
+            raise UserError(
+                f"features_only: {kind} has no feature maps; take another, such as resnet50 or vit_*, swin_*"
+            )
         body.reset_classifier(0)
         self.body = body
         self.feature_channels, self.feature_strides = body.feature_channels, body.feature_strides
@@ -179,7 +183,9 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
     made_of: RunSettings | tuple[str, str | None] | None = getattr(body, "made_of", None)
     if made_of is None:
         kind = type(body).__name__
-        raise UserError(f"create_transform: it is not known what {kind} expects: take a model of create_model, or weights")
+        raise UserError(
+            f"create_transform: it is not known what {kind} expects: take a model of create_model, or weights"
+        )
     config = _settings_of(*made_of, _side(body)) if isinstance(made_of, tuple) else made_of
     return ImageTransform(config, training)
 

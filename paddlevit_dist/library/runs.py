@@ -1,7 +1,7 @@
 """Train, evaluate and predict from a program or a notebook: the commands as functions, with the same numbers.
 
-Nothing here imports Paddle before the environment of a run is there. Everything happens in the calling process, or in workers that it starts; afterwards its signal handlers, environment and
-device are what they were.
+Nothing here imports Paddle before the environment of a run is there. All of it happens in the calling process, or in
+workers that it starts; afterwards its signal handlers, environment and device are what they were.
 """
 
 import contextlib
@@ -57,18 +57,18 @@ class TrainedRun:
 
 def train(
     config: PathLike,
-    *,
-    epochs: int | None = None,
-    data_path: PathLike | None = None,
-    devices: int = 1,
-    output: PathLike | None = None,
+    *,  # Any: type checkers take a dictionary of keys for these, too
+    epochs: Any = None,
+    data_path: Any = None,
+    devices: Any = 1,
+    output: Any = None,
     **keys: Any,
 ) -> TrainedRun:
     """Train as ``paddlevit-dist train -cfg=CONFIG`` does, with its numbers.
 
     Args:
         config: YAML file, or the name of a recipe.
-        epochs, data_path, output: as the flags of these names; None: as the command has it without them.
+        epochs (int), data_path, output (paths): as the flags of these names; None: as the command has it without them.
         devices: GPUs, or processes on the CPU; 1: this process. Workers import what they run from files: classes of a
             notebook's cells that are registered are not known to them, which a UserError says.
         **keys: the other flags by their names (``batch_size=8``), and keys: ``**{"TRAIN.BASE_LR": 1e-3}``.
@@ -88,9 +88,9 @@ def evaluate(
     weights: PathLike,
     config: PathLike | None = None,
     *,
-    data_path: PathLike | None = None,
-    devices: int = 1,
-    output: PathLike | None = None,
+    data_path: Any = None,
+    devices: Any = 1,
+    output: Any = None,
     **keys: Any,
 ) -> TrainedRun:
     """Evaluate weights once as ``paddlevit-dist evaluate -cfg=CONFIG -pretrained=WEIGHTS`` does.

@@ -170,8 +170,8 @@ class Samples:
         return len(self.dataset)
 
     def __getitem__(self, key: int) -> Any:
-        """``sample``, for programs that index. A ``SampleKey`` of our samplers is read as a training with ``seed`` reads
-        it, a number as in epoch 0.
+        """``sample``, for programs that index. What our samplers give is read as a training with ``seed`` reads it, a
+        number as in epoch 0.
 
         Raises:
             IndexError: there are not so many.

@@ -5,13 +5,14 @@ workers that it starts; afterwards its signal handlers, environment and device a
 """
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from .. import plugins
 from .. import settings as configuration
@@ -161,8 +162,8 @@ def _words(config: PathLike, devices: int, given: Mapping[str, Any]) -> list[str
 
 def _text(value: Any) -> str:
     """As it is typed."""
-    if isinstance(value, (bool, list, tuple, dict)):
-        return json.dumps(value)
+    if isinstance(value, (list, tuple)):
+        return yaml.safe_dump(list(value), default_flow_style=True, width=10**6).strip()
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 

@@ -35,6 +35,9 @@ class SampleKey(int):
             return (self.epoch, int(self), self.repeat) == (other.epoch, int(other), other.repeat)
         return int(self) == other
 
+    def __ne__(self, other: object) -> bool:  # which int has of its own
+        return not self == other
+
     __hash__ = int.__hash__
 
     def __reduce__(self) -> Any:

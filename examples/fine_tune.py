@@ -6,7 +6,7 @@ from pathlib import Path
 
 import paddlevit_dist as pv
 
-TINY = {"MODEL.DEPTH": 2, "MODEL.EMBED_DIM": 48, "TRAIN.WARMUP_EPOCHS": 0, "batch_size": 64}
+TINY = {"MODEL.DEPTH": 2, "MODEL.EMBED_DIM": 64, "TRAIN.WARMUP_EPOCHS": 0, "batch_size": 32}
 
 
 def write_images(folder: Path) -> None:
@@ -23,11 +23,11 @@ def write_images(folder: Path) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        digits = pv.train("vit_digits", epochs=3, output=folder / "digits", **TINY)
+        digits = pv.train("vit_digits", epochs=8, output=folder / "digits", **TINY)
         write_images(folder / "images")
         run = pv.train(
             "vit_digits",
-            epochs=3,
+            epochs=5,
             dataset="folder",
             data_path=folder / "images",
             pretrained=digits.folder,

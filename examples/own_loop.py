@@ -6,8 +6,17 @@ import sys
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-from paddlevit_dist import Accuracy, EvaluationSampler, TrainingSampler, create_model, is_main, open_dataset, reduce_dict
-from paddlevit_dist import world_size
+
+from paddlevit_dist import (
+    Accuracy,
+    EvaluationSampler,
+    TrainingSampler,
+    create_model,
+    is_main,
+    open_dataset,
+    reduce_dict,
+    world_size,
+)
 from paddlevit_dist.launch import launch_workers, plan_processes
 
 EPOCHS, GLOBAL_BATCH = 2, 64  # images of one update, of all processes together

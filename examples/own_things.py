@@ -5,11 +5,12 @@ import tempfile
 
 import numpy as np
 import paddle
-import paddlevit_dist as pv
 from paddle import nn
+from PIL import Image
+
+import paddlevit_dist as pv
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.tasks.model import Model
-from PIL import Image
 
 
 class Stripes(ImageDataset):
@@ -27,7 +28,9 @@ class Stripes(ImageDataset):
     def read(self, index):
         generator = np.random.default_rng([index, self.split == "train"])
         pixels = np.tile(np.repeat([0, 150], 2), 2)[:, None] + generator.integers(0, 100, (8, 8))
-        return Image.fromarray((pixels if self.labels[index] == 0 else pixels.T).astype(np.uint8)), int(self.labels[index])
+        return Image.fromarray((pixels if self.labels[index] == 0 else pixels.T).astype(np.uint8)), int(
+            self.labels[index]
+        )
 
     def describe(self, index):
         return f"stripes {self.split} {index}"

@@ -12,7 +12,7 @@ LIMIT_SECONDS = 20.0  # on two cores; several times what they take
 
 # What a script prints last: its figure has to be above what guessing gives.
 SCRIPTS = {
-    "fine_tune.py": (r"^even or odd: ([\d.]+) % \[", 70.0),
+    "fine_tune.py": (r"^even or odd: ([\d.]+) % \[", 60.0),
     "own_loop.py": (r"^top-1 ([\d.]+) \[[\d., ]+\] of 360$", 15.0),
     "own_things.py": (r"^stripes: ([\d.]+) %, 2514 parameters$", 90.0),
     "sparse_network.py": (r"^ball or box: ([\d.]+) % of 120$", 80.0),

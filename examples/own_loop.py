@@ -4,9 +4,6 @@ The scores are the same for any number of processes."""
 import sys
 
 import numpy as np
-import paddle
-import paddle.nn.functional as F
-
 from paddlevit_dist import (
     Accuracy,
     EvaluationSampler,
@@ -18,6 +15,10 @@ from paddlevit_dist import (
     world_size,
 )
 from paddlevit_dist.launch import launch_workers, plan_processes
+
+import paddle
+import paddle.nn.functional as F
+
 
 EPOCHS, GLOBAL_BATCH = 2, 64  # images of one update, of all processes together
 

@@ -4,13 +4,13 @@ paddlevit-dist train -import=examples/own_things.py -cfg=vit_digits -dataset=str
 import tempfile
 
 import numpy as np
-import paddle
-from paddle import nn
-from PIL import Image
-
 import paddlevit_dist as pv
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.tasks.model import Model
+
+import paddle
+from paddle import nn
+from PIL import Image
 
 
 class Stripes(ImageDataset):

@@ -1,12 +1,13 @@
 """A sparse convolutional network in a loop of one's own: is it a ball or a box, of points on its surface?"""
 
 import numpy as np
+from paddlevit_dist import Accuracy
+from paddlevit_dist.points.sparse import BatchNorm, Convolution, GlobalPooling, PointFeatures, Pointwise
+
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from paddlevit_dist import Accuracy
-from paddlevit_dist.points.sparse import BatchNorm, Convolution, GlobalPooling, PointFeatures, Pointwise
 
 VOXEL, CLASSES = 0.1, ["ball", "box"]
 

@@ -125,11 +125,12 @@ IN_TEXT = {
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.
-EXPLAINING = {"docs/architecture.md", "docs/library.md", "docs/faults.md", "tests/golden/README.md"}
+EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
 
 _SESSIONS = tuple(
     f"docs/{name}.md"
-    for name in "own_pictures own_loop own_code machines detection segmentation leaks compare evaluate_anything".split()
+    for name in "own_pictures library own_loop own_code machines detection segmentation leaks compare "
+    "evaluate_anything".split()
 )
 
 # Pages whose commands another test runs, or that are about programs of hours.

@@ -75,7 +75,7 @@ def test_the_programs_of_the_library_run_in_their_order(tmp_path):
     assert model == "['vit_tiny_patch16_224', 'vit_tiny_patch16_384']"
     value, low, high = map(float, scores.split())
     assert low < value < high
-    assert batch == "[64, 1, 16, 16] [64] 1437 0" and types.startswith("0.002 swin_base_")
+    assert batch == "[64, 1, 16, 16] [64] 1437 1" and types.startswith("0.002 swin_base_")
 
 
 @pytest.mark.long

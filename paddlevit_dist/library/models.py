@@ -1,7 +1,6 @@
 """Models by name with their weights, their feature maps, and the transform of images that fits the weights."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -56,21 +55,16 @@ def create_model(
     Raises:
         UserError: unknown name or option, dimensions that do not fit, or no such weights.
     """
-    if features_only:
-        num_classes = 0 if num_classes is None and not pretrained else num_classes
-    shape = {"num_classes": num_classes, "image_size": image_size}
+    given = os.fspath(name)
     if not pretrained:
-        given = _NUM_CLASSES if num_classes is None else num_classes
-        model = models.create_model(str(name), given, image_size, **options)
-        model.made_of = str(name), None
-    elif pretrained is True and _is_place(os.fspath(name)):
+        model = models.create_model(given, _NUM_CLASSES if num_classes is None else num_classes, image_size, **options)
+        model.made_of = given, None
+    elif pretrained is True and os.path.exists(given):
         if options or image_size is not None:
-            raise UserError(
-                f"create_model: {name} says how its model is built: leave out {_names({**shape, **options})}"
-            )
-        model = load_trained(os.fspath(name), num_classes)
+            raise UserError(f"create_model: {name} says how its model is built: leave out image_size and other options")
+        model = load_trained(given, num_classes)
     else:
-        model = _pretrained(os.fspath(name), pretrained, num_classes, image_size, options)
+        model = _pretrained(given, pretrained, num_classes, image_size, options)
     return FeatureMaps(model) if features_only else model
 
 
@@ -157,14 +151,6 @@ def _settings_of(name: str, source: str | None, size: int | None) -> RunSettings
 def _side(model: Any) -> int | None:
     sides = getattr(model, "image_size", None)
     return sides[0] if isinstance(sides, tuple) else None
-
-
-def _is_place(name: str) -> bool:
-    return os.path.exists(name) or Path(f"{name}.pdparams").exists()
-
-
-def _names(given: dict[str, Any]) -> str:
-    return ", ".join(key for key, value in given.items() if value is not None and key != "num_classes")
 
 
 def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = False) -> "ImageTransform":

@@ -168,14 +168,11 @@ def _text(value: Any) -> str:
 
 
 def _config_of(source: str) -> str:
-    found = next((one for one in (Path(source), *Path(source).absolute().parents[:2]) if _is_run(one)), None)
+    folders = Path(source), *Path(source).absolute().parents[:2]  # also of a checkpoint
+    found = next((one / "config.yaml" for one in folders if (one / "config.yaml").is_file()), None)
     if found is None:
         raise UserError(f"evaluate: no config.yaml of a run is beside {source}: give config, a recipe or YAML file")
-    return str(found / "config.yaml")
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / "config.yaml").is_file()
+    return str(found)
 
 
 def _run(words: Sequence[str], training: bool) -> Path:
@@ -188,21 +185,26 @@ def _run(words: Sequence[str], training: bool) -> Path:
     if job is not None:
         raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
     devices.require_sound_variables(run.values.NGPUS)
-    with tuning.environment_of_call(run.values.NGPUS, run.values.CPU_TUNING) as notices, _as_before(training):
+    processes = run.values.NGPUS
+    with tuning.environment_of_call(processes, run.values.CPU_TUNING) as notices, _as_before(training, processes == 1):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
     assert folder is not None  # -show_config is refused
     return folder
 
 
 @contextlib.contextmanager
-def _as_before(training: bool) -> Iterator[None]:
+def _as_before(training: bool, computes: bool) -> Iterator[None]:
     """Context of a run whose parameters are named as if they were the first of the process, and that leaves handlers
-    and device as they were."""
+    and device as they were.
+
+    Args:
+        computes: this process does; one that only starts workers asks for no device, which would be held.
+    """
     import paddle
 
     from ..data.loader import end_unfinished
 
-    device = paddle.get_device()
+    device = paddle.get_device() if computes else ""
     try:
         with signals.installed(), paddle.utils.unique_name.guard():
             signals.expect(training)
@@ -213,7 +215,8 @@ def _as_before(training: bool) -> Iterator[None]:
         raise KeyboardInterrupt(str(stop)) from None
     finally:
         end_unfinished()
-        paddle.set_device(device)
+        if computes and paddle.get_device() != device:
+            paddle.set_device(device)
 
 
 def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[float, float]], str]:

@@ -4,7 +4,7 @@ import contextlib
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,15 @@ def run(arguments: list[str]) -> None:
     if other is not None and not run.show:
         other.run_job(run)
         return
+    carry_out(run, stale)
 
+
+def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Path | None:
+    """Train or evaluate in a process whose environment is made; its output folder, None where it was only shown.
+
+    Args:
+        stale: lines about what the environment had from other runs.
+    """
     from ..launch import plan_processes
     from ..launch.lock import own
     from ..launch.rendezvous import tell_failures
@@ -56,13 +64,14 @@ def run(arguments: list[str]) -> None:
     run, is_numbered = _with_output(run, plan.launched)
     if run.show:
         _show(run, plan)
-        return
+        return None
     told = tell_failures(run.values.WATCHDOG_SECONDS)
     with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
         with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
             _carry_out(run, plan, folder)
+    return folder
 
 
 def _offer(missing: configuration.RecipeMissing) -> None:

@@ -75,7 +75,7 @@ def _run_workers(
     with leftovers.temporary_folder("ends") as name:
         folder = Path(name)
         signals.supervise()
-        pages = status.new_pages(plan.processes)
+        pages, others = status.new_pages(plan.processes), multiprocessing.active_children()
         try:
             # Keep a reference to the context: it owns the queues that workers open.
             context = _start(worker, arguments, plan, folder, pages)
@@ -86,7 +86,7 @@ def _run_workers(
             _end_all([process for rank, process in enumerate(context.processes) if rank not in failed_ranks])
             watchdog.kill(failed)
         finally:
-            _end_all(multiprocessing.active_children())
+            _end_all([process for process in multiprocessing.active_children() if process not in others])
         if failed:
             _raise(failures.root_cause(failed))
 
@@ -388,6 +388,11 @@ def _register(entry: _Registered) -> None:
 
 
 def _explanation(what: str) -> str:
+    if not hasattr(sys.modules.get("__main__"), "__file__"):
+        return (
+            f"{what}: worker processes do not run the cells of a notebook, nor what is typed: put it into a file, "
+            "my_things.py, and name it with IMPORTS=['my_things.py'] (-import=my_things.py)"
+        )
     return (
         f"{what}: worker processes do not run what {_main()} has inside `{_GUARD}`: define and register it at the top "
         "level of that file, or in a module that -import=MODULE names"

@@ -126,6 +126,42 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
     import_paddle()
 
 
+@contextlib.contextmanager
+def environment_of_call(requested_processes: int, tuned: bool) -> Iterator[list[str]]:
+    """For a program that calls a run: Paddle is imported, and the environment above is there while the block runs.
+
+    Yields:
+        A line where Paddle was imported without it, so that its threads or kernels may be others by now.
+    """
+    global _is_set_for_calls
+    before = dict(os.environ)
+    added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
+    is_late = "paddle" in sys.modules
+    _is_set_for_calls = _is_set_for_calls or not is_late
+    late = [] if _is_set_for_calls else sorted({_THREADS, "MKL_DEBUG_CPU_TYPE"} & added.keys())
+    os.environ.update(added, **{_MARK: before.get(_MARK, ",".join(sorted(added)))})
+    try:
+        import_paddle()
+        import paddle
+
+        views = paddle.get_flags([_COPIES])
+        if is_late and _COPIES in added:
+            paddle.set_flags({_COPIES: False})
+        told = (
+            "note: Paddle was imported before this call: if it has computed, it keeps its threads and kernels, and last"
+        )
+        try:
+            yield [f"{told} digits may differ from the command's: import it afterwards"] if late else []
+        finally:
+            paddle.set_flags(views)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+_is_set_for_calls = False
+
+
 def import_paddle() -> None:
     """Import Paddle while signals wait, and NumPy with it, whose threads then leave them to the main one for good."""
     with signals.held():

@@ -129,7 +129,8 @@ EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"
 
 _SESSIONS = tuple(
     f"docs/{name}.md"
-    for name in "own_pictures own_loop own_code machines detection segmentation leaks compare evaluate_anything".split()
+    for name in "own_pictures library own_loop own_code machines detection segmentation leaks compare "
+    "evaluate_anything".split()
 )
 
 # Pages whose commands another test runs, or that are about programs of hours.

@@ -25,6 +25,7 @@ PAGES = [
     "docs/instances.md",
     "docs/volumes.md",
     "docs/machines.md",
+    "docs/library.md",
     "docs/own_loop.md",
     "docs/own_code.md",
     "docs/coming_from.md",

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import paddle
-import paddle.distributed as dist
 import paddle.nn.functional as F
 
+from ..runtime import device_kinds
 from ..runtime.transfers import is_on_gpu, read
 from . import world
-from .collectives import all_reduce_sum, broadcast_object
+from .collectives import all_reduce_sum, broadcast_object, gather_float64
 
 _SINGLE = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
 _THIS_PACKAGE = __name__.partition(".")[0] + "."
@@ -193,8 +193,7 @@ class _Statistics:
         own = _own_moments(x)  # (1 + 2 channels,)
         gathered: list[paddle.Tensor] = [own]
         if exchanges:
-            gathered = []
-            dist.all_gather(gathered, own)
+            gathered = gather_float64(own)
         table = paddle.stack(gathered)  # (ranks, 1 + 2 channels)
         channels = x.shape[1]
         rows, means, squares = table[:, :1], table[:, 1 : 1 + channels], table[:, 1 + channels :]
@@ -285,7 +284,7 @@ class _Normalise(paddle.autograd.PyLayer):
             of_bias, of_weight = own[:channels].astype(mean.dtype), own[channels:].astype(mean.dtype)
             total = own.clone()
             if ctx.exchanges:
-                dist.all_reduce(total)
+                all_reduce_sum(total)
             of_x = paddle.zeros(x.shape, dtype=x.dtype)
             if has_rows and ctx.needed[0]:
                 total = (total / paddle.clip(rows, min=1.0)).astype(mean.dtype)
@@ -364,7 +363,7 @@ def native_synchronises() -> bool:
     a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
     """
     size = world.world_size()
-    if size == 1 or not is_on_gpu():
+    if size == 1 or not (is_on_gpu() or device_kinds.current().native_batch_norm):
         return False
     all_reduce_sum(paddle.zeros([1]))
     layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)

@@ -8,13 +8,14 @@ import paddle
 
 from ..distributed import rank
 from ..logging.callbacks import Callback, Update
+from ..runtime import device_kinds
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
 
 # Of Paddle's allocators, 2.6 and 3.x; "GPU Virtual Memory" in one of them.
 _ALLOCATION = re.compile(
-    r"Out of memory error on GPU.*? (?P<gpu>\d+)\.\s+Cannot allocate (?P<asked>\S+) memory on GPU.*?, "
+    r"Out of memory error on GPU.*? (?P<number>\d+)\.\s+Cannot allocate (?P<asked>\S+) memory on GPU.*?, "
     r"(?P<used>\S+) memory has\s+been allocated and\s+available memory is only (?P<free>[\d.]+\w+)",
     re.DOTALL,
 )
@@ -59,7 +60,7 @@ def out_of_memory(text: str) -> str | None:
         if own is not None and used - own > _OF_OTHERS:
             of_others = f", {_size(used - own)} of them not by this process (see nvidia-smi)"
         return (
-            f"out of memory on GPU {found['gpu']} (rank {rank()}): {_size(asked)} were asked for, {_size(used)} are in "
+            f"out of memory on GPU {found['number']} (rank {rank()}): {_size(asked)} were asked for, {_size(used)} are in "
             f"use{of_others} and {_size(free)} free"
         )
     named = _OF_LIBRARIES.search(text)
@@ -111,7 +112,7 @@ class EmptyingCache(Callback):
 
 def _own_bytes() -> int | None:
     """Count what this process has taken from its GPU, in bytes; None without one."""
-    return paddle.device.cuda.memory_reserved() if is_on_gpu() else None
+    return device_kinds.reserved_bytes()
 
 
 def _bytes(text: str) -> float:

@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import plugins
 from ..registry import OWN, UNREACHABLE, list_names, register_dataset, register_model, register_task
@@ -30,6 +30,9 @@ from ..runtime.errors import Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
 from .watchdog import Watchdog, answer_with_stacks
+
+if TYPE_CHECKING:
+    from ..runtime.device_kinds import DeviceKind
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
@@ -104,7 +107,7 @@ def _run_in_place(
     signals.watch()
 
     def join() -> None:
-        rendezvous.join_group(plan.uses_gpu, spawned=False)
+        rendezvous.join_group(plan.device, spawned=False)
 
     if plan.total_processes > 1:
         ending.note_group()
@@ -119,8 +122,11 @@ def _run_in_place(
 def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Any) -> Any:
     import paddle.distributed as dist
 
+    from ..runtime import device_kinds
+
     payload = Payload.pack(worker, arguments)
-    _prepare_rendezvous()
+    kind = device_kinds.kind_of(plan.device)
+    _prepare_rendezvous(kind)
     tuning.hide_threads()
     # Paddle logs INFO lines to the root logger while choosing ports.
     root_logger = logging.getLogger()
@@ -133,10 +139,10 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
             with plugins.folders_hidden(), _package_before_paddle():
                 context = dist.spawn(
                     _worker_entry,
-                    args=(payload, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages),
+                    args=(payload, str(folder), os.getpid(), plan.device, secret.for_workers(), pages),
                     nprocs=plan.processes,
                     join=False,
-                    backend="nccl" if plan.uses_gpu else "gloo",
+                    backend=kind.backend,
                 )
     finally:
         root_logger.setLevel(previous_level)
@@ -162,7 +168,9 @@ def _package_before_paddle() -> Iterator[None]:
         main.__spec__ = before
 
 
-def _prepare_rendezvous() -> None:
+def _prepare_rendezvous(kind: "DeviceKind") -> None:
+    if kind.backend == "xccl":  # as Paddle's launcher sets it
+        os.environ["PADDLE_XCCL_BACKEND"] = kind.name
     # The plan has already reported that this run uses the CPU.
     warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
     if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):
@@ -171,7 +179,7 @@ def _prepare_rendezvous() -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"].replace(" ", "")
 
 
-def _worker_entry(payload: "Payload", folder: str, parent: int, uses_gpu: bool, of_run: bytes, pages: Any) -> None:
+def _worker_entry(payload: "Payload", folder: str, parent: int, device: str, of_run: bytes, pages: Any) -> None:
     """Run in a spawned process: join the group, work, record how it ended."""
     printing.never_fail()
     faulthandler.enable()
@@ -198,7 +206,7 @@ def _worker_entry(payload: "Payload", folder: str, parent: int, uses_gpu: bool, 
         worker, arguments = payload.unpack()
         status.note("joining the group")
         with status.waiting_for_ranks():
-            rendezvous.join_group(uses_gpu, spawned=True)
+            rendezvous.join_group(device, spawned=True)
         status.note("at work")
         worker(*arguments)
         status.note(status.AT_END)

@@ -5,7 +5,7 @@
 # make audit      known vulnerabilities of what is installed
 # make bench      a figure of each benchmark, 25 minutes       make bench-all   all benchmarks in full, hours
 # make bench-gpu  images/s and memory on GPUs, 4 minutes       make accept-gpu  what has to work on GPUs, 10 minutes
-# make dist       source archive and wheel of this commit, in dist/
+# make dist       source archive and wheel of this commit, in dist/, checked as a registry would
 # make reference  write the pages of keys and commands         make site        all pages as a site with a search, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -77,7 +77,9 @@ audit: $(VENV)/.ready
 	$(VENV)-audit/bin/python tools/audit.py $(VENV)/lib/python3*/site-packages
 
 dist: $(VENV)/.ready
+	test -x $(VENV)-dist/bin/twine || { $(PYTHON) -m venv $(VENV)-dist && $(VENV)-dist/bin/pip install -q twine; }
 	$(BIN)/python tools/release.py
+	$(VENV)-dist/bin/twine check --strict dist/*
 
 reference: $(VENV)/.ready
 	$(BIN)/python tools/reference.py

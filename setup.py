@@ -37,38 +37,45 @@ CORE = [
     "huggingface_hub>=0.25,<3",  # fetches weights by name: tokens, mirrors, the cache of timm and transformers
     "msgspec>=0.18,<1",  # reads COCO's files of hundreds of megabytes, 7 times as fast as json
     "jinja2>=3.1,<4",  # fills the pages of reports and comparisons, and escapes what stands in them
-    "numba>=0.57,<1",  # compiles loops over points and voxels: 2 to 15 times as fast as numpy and SciPy
 ]
+NUMBA = "numba>=0.57,<1"  # compiles loops over points, voxels and results, and layers on CPUs: 2 to 100 times as fast
+FAST = "opencv-python-headless>=4.11,<6"
+LIDAR = "laspy[lazrs]>=2.4,<3"
+VOLUMES = [
+    "nibabel>=5.0,<6",  # reads NIfTI volumes
+    "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
+    "scipy>=1.7,<2",  # distances between surfaces of label maps: exact, in C, for whole volumes
+]
+ONNX = [  # export -format=onnx; paddle2onnx and the onnx that it allows have no wheels for Python 3.13
+    "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
+    "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
+    "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu takes its place on a GPU
+]
+DETECTION = ["scipy>=1.7,<2"]  # assigns predicted to true boxes (DETR's matching), C++ behind one function
 
+# Paddle itself comes with cpu or gpu alone: somebody's own build, for Ascend or Kunlun, stays what it is. A newer
+# Paddle than was tried is no refusal, but a line when a run begins.
 EXTRAS = {
-    "cpu": ["paddlepaddle>=2.6.2,<3.4"],  # Paddle's CPU build: every path runs, with gloo between processes
+    "cpu": ["paddlepaddle>=2.6.2", NUMBA],  # Paddle's CPU build: every path runs, with gloo between processes
     "gpu": [
-        "paddlepaddle-gpu>=2.6.2,<3.4",  # Paddle's CUDA build; needs NVIDIA's libraries beside it
+        "paddlepaddle-gpu>=2.6.2",  # Paddle's CUDA build; needs NVIDIA's libraries beside it
         "numpy>=1.21,<2",  # 2.6.2 was built against numpy 1
+        NUMBA,
     ],
-    "fast": ["opencv-python-headless>=4.11,<6"],  # DATA.DECODER fast; from 5 on, letters of many scripts
+    "fast": [FAST],  # DATA.DECODER fast; from 5 on, letters of many scripts
     "tensorboard": ["tensorboard>=2.12,<3"],  # -log_to=tensorboard: its own writer, without TensorFlow or torch
     "visualdl": ["visualdl>=2.5,<3"],  # -log_to=visualdl
     "wandb": ["wandb>=0.19,<1"],  # -log_to=wandb
     "mlflow": ["mlflow-skinny>=2.14,<4"],  # -log_to=mlflow: its client, without server and database
-    "volumes": [
-        "nibabel>=5.0,<6",  # reads NIfTI volumes
-        "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
-        "scipy>=1.7,<2",  # distances between surfaces of label maps: exact, in C, for whole volumes
-    ],
-    "lidar": ["laspy[lazrs]>=2.4,<3"],  # reads and writes LAS and LAZ point clouds, in Python and Rust
-    "detection": ["scipy>=1.7,<2"],  # assigns predicted to true boxes (DETR's matching), C++ behind one function
-    "onnx": [  # export -format=onnx; paddle2onnx and the onnx that it allows have no wheels for Python 3.13
-        "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
-        "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
-        "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu takes its place on a GPU
-    ],
+    "points": [NUMBA, LIDAR],  # point clouds; reads and writes LAS and LAZ, too, in Python and Rust
+    "volumes": [NUMBA, *VOLUMES],
+    "lidar": [LIDAR],
+    "detection": [NUMBA, *DETECTION],
+    "onnx": ONNX,
+    "all": [NUMBA, FAST, LIDAR, *VOLUMES, *ONNX, "tensorboard>=2.12,<3"],  # all but Paddle and the services
     "dev": [
-        "opencv-python-headless>=4.11,<6",  # the same, for its tests
-        "nibabel>=5.0,<6",  # the same, for the tests of volumes
-        "SimpleITK>=2.2,<3",  # likewise
-        "laspy[lazrs]>=2.4,<3",  # the same, for the tests of point clouds
-        "scipy>=1.7,<2",  # the same as for detection and volumes
+        *(NUMBA, FAST, LIDAR, *VOLUMES, *ONNX[:2]),  # the same, for their tests
+        "onnxruntime>=1.19,<2; python_version < '3.13'",  # likewise
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test
         "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
@@ -76,9 +83,6 @@ EXTRAS = {
         "tensorboard>=2.12,<3",  # reads in tests what was written for it
         "wandb>=0.19,<1",  # the same as for its extra, for tests that it keeps offline
         "mlflow-skinny>=2.14,<4",  # likewise
-        "paddle2onnx>=2.1,<3; python_version < '3.13'",  # the same as for onnx, for the tests of exported models
-        "onnx>=1.16,<2; python_version < '3.13'",  # likewise
-        "onnxruntime>=1.19,<2; python_version < '3.13'",  # likewise
         "pytest>=7.4,<10",  # runs the tests
         "pytest-xdist>=3.5,<4",  # on several cores
         "ruff>=0.6,<1",  # formats and lints
@@ -95,6 +99,22 @@ setup(
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords=[
+        *("PaddlePaddle", "computer vision", "image classification", "object detection", "segmentation"),
+        *("point clouds", "medical images", "distributed training", "evaluation"),
+    ],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Environment :: GPU :: NVIDIA CUDA",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Scientific/Engineering :: Image Recognition",
+        "Typing :: Typed",
+    ],
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
         "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],

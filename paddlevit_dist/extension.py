@@ -59,6 +59,8 @@ class Extension:
 
     # ---- command line and keys ---------------------------------------------------------------------------------
 
+    #: modules without which the extension is left out, as if its folder were not there
+    needs: Sequence[str] = ()
     #: commands, each with what it does
     commands: Mapping[str, str] = {}
     #: the help of those that take the main flags
@@ -158,11 +160,12 @@ def find_evaluated(config: RunSettings) -> Extension | None:
 
 @functools.cache
 def extensions() -> tuple[Extension, ...]:
-    """Those whose folders are there."""
+    """Those whose folders, and what they need, are there."""
     beside = [os.path.dirname(__file__)]  # and nowhere else, as where another copy is installed
     specs = [PathFinder.find_spec(f"{__package__}.{folder}", beside) for folder in FOLDERS]
     there = [spec.name for spec in specs if spec is not None and spec.origin is not None]
-    return tuple(importlib.import_module(name).EXTENSION for name in there)
+    found = [importlib.import_module(name).EXTENSION for name in there]
+    return tuple(one for one in found if all(importlib.util.find_spec(module) for module in one.needs))
 
 
 def make(better: Callable[[Extension], Made | None], plain: Callable[[], Made]) -> Made:

@@ -10,8 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from support.clones import copy_of_repository
-from support.processes import run_command
+from support.processes import ROOT, run_command
 from support.runs import last_line, well
 
 from paddlevit_dist import __version__
@@ -75,6 +76,11 @@ def test_nothing_is_built_of_a_commit_whose_tag_says_something_else(clone, tmp_p
         subprocess.run([*GIT, "tag", "-d", tag], cwd=clone, stdout=subprocess.DEVNULL, check=True)
     assert ended.returncode == 1 and ended.stderr.startswith(f"error: {said}"), ended.stderr
     assert not (tmp_path / "dist").exists()
+
+
+def test_a_citation_names_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == __version__ and citation["license"] == "Apache-2.0"
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ OUTSIDE = {  # page of the repository -> its place on the site
     "RELEASING.md": "releasing.md",
     **{f"benchmarks/results/{path.name}": f"measured/{path.name}" for path in ROOT.glob("benchmarks/results/*.md")},
 }
-_LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 

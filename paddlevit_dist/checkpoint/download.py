@@ -88,17 +88,27 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
         if not path.is_file():
             raise UserError(f"{address}: there is no file {path}")
         return Copy(path, _compare(fingerprint(path)["sha256"], address, expected))
-    folder = cache_folder() / "weights" / hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    path = folder / _file_name(parts.path)
+    path = _place(address)
     found = fingerprint(path)["sha256"] if path.is_file() else None
     if found is None or expected not in (None, found):
         say(f"fetching {without_credentials(address)} to {path}")
-        with told_if_not_written(folder, f" ({CACHE_VARIABLE} names another folder)"):
-            folder.mkdir(parents=True, exist_ok=True)
+        with told_if_not_written(path.parent, f" ({CACHE_VARIABLE} names another folder)"):
+            path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as target:
                 found = _fetch(address, target, has_checksum=expected is not None)
                 _compare(found, address, expected)
     return Copy(path, _compare(found, address, expected))
+
+
+def _place(address: str) -> Path:
+    folder = hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return cache_folder() / "weights" / folder / _file_name(urllib.parse.urlsplit(address).path)
+
+
+def kept_copy(address: str) -> Path | None:
+    """The copy of the content of an address that ``local_copy`` has made; None without one."""
+    path = _place(address)
+    return path if path.is_file() else None
 
 
 def from_hub(

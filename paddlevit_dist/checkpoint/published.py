@@ -1,8 +1,9 @@
 """Weights by name: those that their authors published and timm's owner keeps at Hugging Face.
 
 A name is timm's, ``vit_small_patch16_224.augreg_in21k_ft_in1k``; ``hf:OWNER/REPOSITORY`` means any other repository
-there that holds a ``model.safetensors``. A path that exists wins. A model's name alone is a path, as it is to
-PaddleViT's users, whose own weights are often called so: what is not there must not be replaced by somebody else's.
+there that holds a ``model.safetensors``, and ``ms:OWNER/REPOSITORY`` one at ModelScope. A path that exists wins. A
+model's name alone is a path, as it is to PaddleViT's users, whose own weights are often called so: what is not there
+must not be replaced by somebody else's.
 """
 
 import difflib
@@ -14,12 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
-from .download import Copy, find_kept, from_hub, local_copy, silent, small_of_hub
+from .download import Copy, find_kept, from_hub, kept_copy, local_copy, silent, small_of_hub
 
 ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
 _ENDPOINT = "https://huggingface.co"
 _FILE = "model.safetensors"
 _REPOSITORY = re.compile(r"hf(?:-hub)?:([\w.\-]+/[\w.\-]+)")
+_MODELSCOPE_VARIABLE = "MODELSCOPE_ENDPOINT"  # ModelScope's own
+_MODELSCOPE = "https://www.modelscope.cn"
+_OF_MODELSCOPE = re.compile(r"ms:([\w.\-]+/[\w.\-]+)")
 
 _HALF = (0.5, 0.5, 0.5)
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -108,16 +112,24 @@ def _repository(source: Any) -> str | None:
 
 
 def address_of(source: Any) -> str | None:
-    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` if that is set; None if it is not a name."""
-    repository = _repository(source)
-    if repository is None:
+    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` or ``$MODELSCOPE_ENDPOINT`` if that is set;
+    None if it is not a name."""
+    repository, at_modelscope = _repository(source), _at_modelscope(source, _FILE)
+    if repository is None and at_modelscope is None:
         return None
     _, mark, checksum = source.partition("#")
-    return f"{_endpoint()}/{repository}/resolve/main/{_FILE}{mark}{checksum}"
+    return (at_modelscope or f"{_endpoint()}/{repository}/resolve/main/{_FILE}") + mark + checksum
 
 
 def _endpoint() -> str:
     return (os.environ.get(ENDPOINT_VARIABLE) or _ENDPOINT).rstrip("/")
+
+
+def _at_modelscope(source: Any, file: str) -> str | None:
+    """The address of a file of the repository at ModelScope that ``source`` names; None if it names none."""
+    found = _OF_MODELSCOPE.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
+    endpoint = (os.environ.get(_MODELSCOPE_VARIABLE) or _MODELSCOPE).rstrip("/")
+    return f"{endpoint}/models/{found[1]}/resolve/master/{file}" if found else None
 
 
 def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], None] = silent) -> Copy | None:
@@ -130,8 +142,9 @@ def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], N
     Raises:
         UserError: as ``local_copy`` and ``from_hub``.
     """
-    if is_address(source):
-        return local_copy(source, sha256, say=say)
+    at_modelscope = address_of(source) if _at_modelscope(source, _FILE) else None
+    if at_modelscope or is_address(source):
+        return local_copy(at_modelscope or source, sha256, say=say)
     repository = _repository(source)
     if repository is None:
         return None
@@ -140,13 +153,16 @@ def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], N
 
 
 def file_beside(source: Any, name: str, is_asked: bool) -> tuple[Path | None, str]:
-    """A small file of the repository at Hugging Face that holds the weights called ``source``.
+    """A small file of the repository at Hugging Face or ModelScope that holds the weights called ``source``.
 
     Args:
         is_asked: the hub is, where no copy of the file is kept.
     Returns:
         Where its copy is, None without one; and why it is not known whether there is such a file, empty otherwise.
     """
+    address = _at_modelscope(source, name)
+    if address is not None:
+        return _fetch_once(address) if is_asked else (kept_copy(address), "")
     repository = _repository(source)
     if repository is None:
         return None, ""
@@ -154,9 +170,10 @@ def file_beside(source: Any, name: str, is_asked: bool) -> tuple[Path | None, st
 
 
 @functools.cache  # where nobody answers that takes its time
-def _fetch_once(repository: str, name: str) -> tuple[Path | None, str]:
+def _fetch_once(place: str, name: str | None = None) -> tuple[Path | None, str]:
+    """A file of a repository of Hugging Face's, or what is at an address."""
     try:
-        return small_of_hub(repository, name, _endpoint()), ""
+        return (local_copy(place).path if name is None else small_of_hub(place, name, _endpoint())), ""
     except UserError as error:
         return None, str(error)
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class CpuKernels(Extension):
     """Faster models, updates, losses and transforms."""
 
+    needs = ("numba",)
+
     def prepare_model(self, model: Any) -> None:
         from .accelerate import accelerate
 

@@ -21,7 +21,8 @@ import paddle
 from ..launch import devices, failures, gpu, tuning
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import Progress, write_line
-from ..runtime import device_kinds, limits
+from ..runtime import device_kinds, limits, paddle_versions
+from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import block, one_line
 from ..settings.every_run import RunSettings
@@ -139,12 +140,15 @@ def versions(checkup: Checkup) -> Finding:
         text = f"Paddle {paddle.__version__} was built for NumPy 1, and this is {np.__version__}"
         return Finding(FAILURE, text, "python -m pip install 'numpy<2'")
     try:
-        found = {**recorded(), "numba": importlib.import_module("numba").__version__}
+        numba = importlib.import_module("numba").__version__ if has_numba() else "not installed, so slower on CPUs"
     except Exception as error:  # whatever it does not like about the others
         return Finding(FAILURE, f"numba cannot be imported: {error}", "python -m pip install -U numba")
+    found = {**recorded(), "numba": numba}
     if device_kinds.is_built_for_cuda():
         found.update(cuda=paddle.version.cuda(), cudnn=paddle.version.cudnn())
-    return Finding(OK, ", ".join(f"{name} {value}" for name, value in found.items() if value))
+    known = ", ".join(f"{name} {value}" for name, value in found.items() if value)
+    newer = paddle_versions.notes()
+    return Finding(WARNING if newer else OK, "; ".join([known, *newer]))
 
 
 def gpus(checkup: Checkup) -> Finding:

@@ -83,8 +83,9 @@ def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
 
 
 def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
-    """Sum a float32, float64 or int64 tensor over all ranks in place, without checks and without blocking the host
-    (but for float64 on a device whose collectives have none): for use inside a training step, where every rank is known to call it. Every rank must call this."""
+    """Sum a float32, float64 or int64 tensor over all ranks in place, without checks and, but for float64 on a device
+    whose collectives have none, without blocking the host: for use inside a training step, where every rank is known to
+    call it. Every rank must call this."""
     if world.world_size() == 1:
         return tensor
     if tensor.dtype == paddle.float64 and not device_kinds.current().exchanges_float64:
@@ -95,8 +96,8 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
 
 
 def gather_float64(tensor: paddle.Tensor) -> list[paddle.Tensor]:
-    """Every rank's float64 tensor, all of one shape, in rank order; on a device whose collectives have no float64 by way
-    of the host. Every rank must call this."""
+    """Every rank's float64 tensor, all of one shape, in rank order; by way of the host where the device's collectives
+    have no float64. Every rank must call this."""
     if not device_kinds.current().exchanges_float64:
         return [paddle.to_tensor(values) for values in all_gather(tensor.numpy())]
     gathered: list[paddle.Tensor] = []

@@ -60,8 +60,8 @@ def out_of_memory(text: str) -> str | None:
         if own is not None and used - own > _OF_OTHERS:
             of_others = f", {_size(used - own)} of them not by this process (see nvidia-smi)"
         return (
-            f"out of memory on GPU {found['number']} (rank {rank()}): {_size(asked)} were asked for, {_size(used)} are in "
-            f"use{of_others} and {_size(free)} free"
+            f"out of memory on GPU {found['number']} (rank {rank()}): {_size(asked)} were asked for, {_size(used)} are "
+            f"in use{of_others} and {_size(free)} free"
         )
     named = _OF_LIBRARIES.search(text)
     if named is None:

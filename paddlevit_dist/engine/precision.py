@@ -54,7 +54,7 @@ class LossScale:
 
 
 class Precision:
-    """Forward in half precision and, with float16, scaled gradients on a GPU or what else has it; plain float32 otherwise.
+    """Forward in half precision and, with float16, scaled gradients on a device that has it; plain float32 otherwise.
 
     Weights, their gradients and averages and the optimizer's state stay float32 at either level, unlike with
     ``paddle.amp.decorate``, so checkpoints do not depend on it.

@@ -13,7 +13,8 @@ from ..launch import gpu, tuning
 from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import package_of
-from ..runtime import device_kinds
+from ..runtime import device_kinds, paddle_versions
+from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
@@ -44,6 +45,11 @@ def first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> li
         kind = device_kinds.current()
         where = "a CPU" if kind.name == device_kinds.CPU else f"device {kind.name}"
         lines.append(f"DETERMINISTIC sets nothing on {where}: there a run repeats with the same processes and threads")
+    if not has_numba():
+        lines.append(
+            "without numba the plain layers, updates and transforms compute, slower on CPUs: pip install numba"
+        )
+    lines.extend(paddle_versions.notes())
     return lines
 
 

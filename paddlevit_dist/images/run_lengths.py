@@ -269,7 +269,7 @@ def _of_polygon(corners: np.ndarray, height: int, width: int) -> Runs:
     return Runs(height, width, edges[::2], ends)
 
 
-@compiled(error_model="numpy")
+@compiled(needs_numba=False, error_model="numpy")
 def _crossings(corners, height, width, pixels):
     """Where an outline crosses the middle of a column, as numbers of pixels at which it changes between outside and
     inside; returns how many. Written to ``pixels`` unless that has no room at all."""
@@ -308,7 +308,7 @@ def _crossings(corners, height, width, pixels):
     return number
 
 
-@compiled
+@compiled(needs_numba=False)
 def _compress(counts):
     """The characters of COCO's compressed form, uint8: from the fourth number on differences to the one two before, 5
     bits a character, low bits first."""
@@ -333,7 +333,7 @@ def _lengths_of(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return _lengths(np.frombuffer(b"".join(texts), np.uint8), ends)
 
 
-@compiled
+@compiled(needs_numba=False)
 def _lengths(texts, ends):
     lengths, first, number = np.empty(len(texts), np.int64), np.zeros(len(ends), np.int64), 0
     for text in range(len(ends) - 1):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..extension import About, Extension, Flag
+from ..runtime.compiled import has_numba
 
 if TYPE_CHECKING:
     from ..engine.run import Run
@@ -52,9 +53,12 @@ class Leakage(Extension):
         return (WithoutLeaks(run),)
 
     def data_inspected(self, config: RunSettings, task: Task, train: Any, folder: Path) -> None:
-        from .telling import show
+        if has_numba():
+            from .telling import show
 
-        show(config, task, train, folder)
+            show(config, task, train, folder)
+        else:
+            print("leaks: not looked for without numba (pip install numba)")
 
     def evaluation_prepared(self, config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
         from .evaluation import find_in_training

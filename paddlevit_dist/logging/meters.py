@@ -114,8 +114,8 @@ class Meters:
 
 
 def memory_mib() -> float | None:
-    """On a GPU or another accelerator the most that Paddle has had allocated on this process's device at a time; else the resident memory of
-    this machine's processes of the run, their loader processes included. None where the system does not tell.
+    """On an accelerator the most that Paddle has had allocated on this process's device at a time; else the resident
+    memory of this machine's processes of the run, their loader processes included. None where the system does not tell.
 
     Asks the host only, and waits for no device.
     """

@@ -1,6 +1,7 @@
 """Loops that numpy cannot express, compiled by numba on first call."""
 
 import functools
+import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 being_compiled: list[str] = []  # the functions that numba compiles at this moment, each called by the one before
 
 
-def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callable[..., Any]:
+def compiled(plain: Callable[..., Any] | None = None, needs_numba: bool = True, **options: Any) -> Callable[..., Any]:
     """Compile a function of arrays and numbers with numba, for the argument types it is called with.
 
-    A decorator, also with ``options`` for ``numba.njit`` in brackets.
+    A decorator, also with ``options`` for ``numba.njit`` in brackets. A function that ``needs_numba`` no more than for
+    speed is called as it is where numba is not installed, and a note says so once.
 
     The compiled code is cached next to the source for the next process; a damaged cache is removed and made again. Call
     the function once before forking, so that child processes share numba instead of loading it themselves.
@@ -20,10 +22,12 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
     The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types.
     """
     if plain is None:
-        return functools.partial(compiled, **options)
+        return functools.partial(compiled, needs_numba=needs_numba, **options)
 
     @functools.cache
     def compile_once() -> Callable[..., Any]:
+        if not needs_numba and not has_numba():
+            return _as_python(plain)
         numba = _numba()
         try:
             return numba.njit(cache=True, nogil=True, **options)(plain)
@@ -33,7 +37,7 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
     @functools.cache
     def recompile() -> Callable[..., Any] | None:
         """The function without what was cached; None if nothing was."""
-        cached = _cached_files(compile_once(), plain)
+        cached = _cached_files(compile_once(), plain) if has_numba() else []
         if not cached:
             return None
         removed = [_remove(file) for file in cached]
@@ -60,6 +64,24 @@ def compiled(plain: Callable[..., Any] | None = None, **options: Any) -> Callabl
 
     call.dispatcher = current  # type: ignore[attr-defined]
     return call
+
+
+@functools.cache
+def has_numba() -> bool:
+    return importlib.util.find_spec("numba") is not None
+
+
+def _as_python(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, in which numpy divides by zero as silently as a compiled one does."""
+    import numpy as np
+
+    _note_python()
+    return np.errstate(all="ignore")(plain)
+
+
+@functools.cache
+def _note_python() -> None:
+    print("note: without numba loops run in Python, about 100 times slower: pip install numba", file=sys.stderr)
 
 
 @functools.cache

@@ -11,6 +11,17 @@ _IS_3 = int(paddle.__version__.split(".")[0]) >= 3
 _VALUES_PER_BLOCK = 65536  # of a GPU's fused update
 
 
+_NEWEST = (3, 3)  # that the tests have run on
+
+
+def notes() -> list[str]:
+    """What to say of a Paddle that this package was not tried with."""
+    numbers = paddle.__version__.split(".")[:2]
+    if not all(number.isdigit() for number in numbers) or tuple(map(int, numbers)) <= _NEWEST:
+        return []
+    return [f"Paddle {paddle.__version__} is newer than the last that was tried with paddlevit_dist: 3.3"]
+
+
 def has_lists_in_functions() -> bool:
     """Whether a ``PyLayer`` takes a list of tensors and gives each its gradient; 2.6 gives one all of them."""
     return _IS_3

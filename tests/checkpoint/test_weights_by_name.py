@@ -11,11 +11,11 @@ from pathlib import Path
 import huggingface_hub.constants
 import numpy as np
 import pytest
-from support.servers import Server
+from support.servers import Server, send
 
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, find_published
+from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, address_of, file_beside, find_published
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.export.command import load_trained
 from paddlevit_dist.images.classification.task import Classification
@@ -245,3 +245,34 @@ def test_a_mistyped_name_gets_the_one_that_was_meant(tmp_path, monkeypatch):
     for command in (read_weights, lambda source: open_source(source, "predict")):
         with pytest.raises(UserError, match=f"weights that have such a name: {NAME}"):
             command(NAME.replace("in1k", "in2k"))
+
+
+def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, monkeypatch):
+    """At /models/OWNER/NAME/resolve/REVISION/FILE, which may lead to another store."""
+    content = weights.read_bytes()
+    files = {"/stored/1": content, "/models/AI/vit/resolve/master/config.json": b'{"architecture": "vit"}'}
+
+    def answer(handler):
+        if handler.path == "/models/AI/vit/resolve/master/model.safetensors":
+            handler.send_response(302)
+            handler.send_header("Location", "/stored/1")
+            return handler.end_headers()
+        found = files.get(handler.path)
+        return handler.send_error(404) if found is None else send(handler, found, found)
+
+    monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Server() as server:
+        server.answer = answer
+        monkeypatch.setenv("MODELSCOPE_ENDPOINT", server.address(""))
+        for _ in range(2):  # fetched once
+            found = read_weights(f"ms:AI/vit#sha256={digest(weights)}")
+            np.testing.assert_array_equal(found.state["a"], np.arange(50_000.0))
+        assert server.requests == ["/models/AI/vit/resolve/master/model.safetensors", "/stored/1"]
+        assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (None, "")
+        beside, _ = file_beside("ms:AI/vit", "config.json", is_asked=True)
+        assert json.loads(beside.read_text()) == {"architecture": "vit"}
+        assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (beside, "")
+        with pytest.raises(UserError, match="ms-none/resolve/master/model.safetensors cannot be fetched: .*404"):
+            read_weights("ms:AI/ms-none")
+    assert address_of("ms:AI/vit").endswith("/models/AI/vit/resolve/master/model.safetensors")

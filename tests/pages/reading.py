@@ -7,6 +7,7 @@ from support.processes import ROOT
 # In the order in which the README leads to them; Chinese pages have the commands of the English ones.
 PAGES = [
     "README.md",
+    "docs/installing.md",
     "docs/own_pictures.md",
     "docs/running.md",
     "docs/images.md",

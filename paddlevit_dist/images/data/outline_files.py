@@ -115,7 +115,7 @@ def draw(drawing: Drawing, size: tuple[int, int], labels: Mapping[str, int], unl
     return np.array(Image.fromarray(columns.reshape(width, height)).transpose(Image.Transpose.TRANSPOSE))
 
 
-@compiled
+@compiled(needs_numba=False)
 def _fill(values, starts, ends, value):
     for run in range(len(starts)):
         for place in range(starts[run], ends[run]):

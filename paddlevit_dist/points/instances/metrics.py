@@ -359,7 +359,7 @@ def resampled_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarr
     return result
 
 
-@compiled(error_model="numpy")
+@compiled(needs_numba=False, error_model="numpy")
 def _areas(weights, scenes, is_right, is_last, bounds, missed, areas):
     """Area under each curve of precision over recall, by trapezoids from precision 1 at recall 0 on: the benchmark's
     sum, in another order."""

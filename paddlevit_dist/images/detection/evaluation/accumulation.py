@@ -210,7 +210,7 @@ def ranks_of(table: MatchTable) -> np.ndarray:
     return np.arange(len(labels)) - np.repeat(first, np.diff(np.append(first, len(labels))))
 
 
-@compiled(error_model="numpy")
+@compiled(needs_numba=False, error_model="numpy")
 def _sample(found, ignored, ranks, limits, totals, recalls, precision, recall):
     """Precision at each recall for one class, written to (thresholds, recalls, areas, limits)."""
     steps, _, areas, _ = precision.shape

@@ -161,7 +161,7 @@ def _groups(labels: np.ndarray, true_labels: np.ndarray, num_classes: int) -> np
     return groups[(groups[:, 1] < groups[:, 2]) | (groups[:, 3] < groups[:, 4])]
 
 
-@compiled(error_model="numpy")
+@compiled(needs_numba=False, error_model="numpy")
 def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
     """Fill in the IoU of each detection with each annotation of its class, group by group; for a crowd the share of the
     detection that lies in it."""
@@ -181,7 +181,7 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
                 position += 1
 
 
-@compiled(error_model="numpy")
+@compiled(needs_numba=False, error_model="numpy")
 def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, totals):
     """Bits of true positives and of ignored detections, uint64 (d,) each; adds to ``totals``."""
     found, ignored = np.zeros(len(areas), np.uint64), np.zeros(len(areas), np.uint64)
@@ -231,7 +231,7 @@ def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, t
     return found, ignored
 
 
-@compiled
+@compiled(needs_numba=False)
 def _mask_overlaps(
     starts,
     ends,

@@ -95,7 +95,7 @@ def named_scores(
     return values
 
 
-@compiled
+@compiled(needs_numba=False)
 def _count(found, ignored, bounds, areas, steps, groups, curves):
     """Bounds of groups and curves."""
     one = np.uint64(1)
@@ -118,7 +118,7 @@ def _count(found, ignored, bounds, areas, steps, groups, curves):
         curves[curve + 1] += curves[curve]
 
 
-@compiled
+@compiled(needs_numba=False)
 def _fill(found, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds):
     """Rows of each group, places and kinds of each curve."""
     one = np.uint64(1)
@@ -142,7 +142,7 @@ def _fill(found, ignored, limit, bounds, areas, steps, groups, curves, chosen, p
                 place += 1
 
 
-@compiled(error_model="numpy")
+@compiled(needs_numba=False, error_model="numpy")
 def _score(
     weights,
     images,

@@ -229,6 +229,8 @@ def try_device(tf32: bool, deterministic: bool, target: str) -> None:
         properties = paddle.device.cuda.get_device_properties()
         name = f"{properties.name} {properties.total_memory / GIB:.1f} GiB{' in TF32' * gpu.rounds_to_tf32()}"
         product = gpu.check_product(2048)
+    elif (name := paddle.get_device()) != "cpu":
+        product = gpu.check_product(1024)
     else:
         tuning.check_copies()
         name, product = str(tuning.processor()["model"] or "unknown"), tuning.check_product()

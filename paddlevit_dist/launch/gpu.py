@@ -79,9 +79,11 @@ def rounds_to_tf32() -> bool:
 
 
 def check_product(size: int = 512) -> dict[str, float]:
-    """``tuning.check_product`` on this process's GPU, in the precision that is allowed there."""
-    limit = tuning.TF32_LIMIT if rounds_to_tf32() else tuning.FLOAT32_LIMIT
-    return tuning.check_product(size, paddle.get_device(), limit)
+    """``tuning.check_product`` on this process's device, in the precision that is allowed there: cards of other makers
+    than NVIDIA have modes like TF32 that only their own libraries know of."""
+    device = paddle.get_device()
+    rounds = rounds_to_tf32() if is_on_gpu() else device != "cpu"
+    return tuning.check_product(size, device, tuning.TF32_LIMIT if rounds else tuning.FLOAT32_LIMIT)
 
 
 def settings() -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import plugins
 from ..registry import OWN, UNREACHABLE, list_names, register_dataset, register_model, register_task
 from ..runtime import ending, printing, signals
-from ..runtime.errors import Stopped, UserError, WorkerFailure
+from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
 from .watchdog import Watchdog, answer_with_stacks
@@ -306,7 +306,8 @@ def _end_all(processes: list[Any]) -> None:
 
 def _raise(cause: dict[str, Any]) -> None:
     if cause["kind"] == failures.USER_ERROR:
-        raise UserError(cause["message"])
+        kind = DeviceFailure if cause.get("exit_code") == DeviceFailure.exit_code else UserError
+        raise kind(cause["message"])
     if cause["kind"] == failures.STOPPED:
         raise Stopped(signals.asked() or cause["reason"], cause["saved"])
     if cause["kind"] == failures.INTERRUPTED:

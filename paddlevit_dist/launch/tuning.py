@@ -252,7 +252,7 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
     error = float(np.abs(product - exact).max() / np.abs(exact).max())
     if not error < limit:
         mend = "run with CPU_TUNING False and report this processor"
-        mend = mend if is_on_cpu else "report this GPU, its driver and its libraries of CUDA"
+        mend = mend if is_on_cpu else "report this device, its driver and its libraries"
         raise RuntimeError(
             f"a {size}x{size} float32 product is off by {error:.1e} on {device} (at most {limit:.1e}) with "
             f"{settings()}; {mend}"

@@ -4,7 +4,8 @@
 //
 //   HOST_DEVICE_COUNT     devices that there are, 1 unless said
 //   HOST_DEVICE_MEMORY    bytes that a process may have on one, 4 GiB unless said
-//   HOST_DEVICE_COPIES    so many copies to the device succeed, and the next one fails, as a device that is gone
+//   HOST_DEVICE_COPIES    so many copies to the device succeed, and from then on all fail: it is gone
+//   HOST_DEVICE_WAITS     so many waits for a stream succeed, and then one reports that a kernel has failed
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -68,6 +69,10 @@ C_Status destroy_stream(const C_Device, C_Stream stream) {
   return C_SUCCESS;
 }
 C_Status on_stream(const C_Device, C_Stream) { return C_SUCCESS; }
+C_Status wait_for(const C_Device, C_Stream) {
+  static size_t waits = 0;
+  return ++waits > setting("HOST_DEVICE_WAITS", ~size_t{0}) ? C_INTERNAL_ERROR : C_SUCCESS;
+}
 C_Status call_back(const C_Device device, C_Stream stream, C_Callback callback, void* data) {
   C_Status status = C_SUCCESS;
   callback(device, stream, data, &status);
@@ -282,7 +287,8 @@ extern "C" void InitPlugin(CustomRuntimeParams* params) {
 
   i->create_stream = create_stream;
   i->destroy_stream = destroy_stream;
-  i->query_stream = i->synchronize_stream = on_stream;
+  i->query_stream = on_stream;
+  i->synchronize_stream = wait_for;
   i->stream_add_callback = call_back;
   i->create_event = create_event;
   i->destroy_event = destroy_event;

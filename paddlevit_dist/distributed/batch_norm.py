@@ -5,6 +5,7 @@ every device supports. ``convert_batch_norm`` decides which of the two a layer b
 """
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -219,9 +220,18 @@ def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
 def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
     """Whether the variance that ``F.batch_norm`` stores for ``x`` is the biased one: on CPUs, and by Paddle's own
     kernels on GPUs, which take over from cuDNN from that many rows on where there are two or three axes. cuDNN divides
-    by rows - 1.
+    by rows - 1. What another device does is tried once.
     """
-    return not is_on_gpu() or (x.ndim <= 3 and x.shape[0] >= _NATIVE_ROWS)
+    if not is_on_gpu():
+        return x.place.is_cpu_place() or _divides_by_rows()
+    return x.ndim <= 3 and x.shape[0] >= _NATIVE_ROWS
+
+
+@functools.cache
+def _divides_by_rows() -> bool:
+    mean, variance = (paddle.zeros([1]) for _ in range(2))
+    F.batch_norm(paddle.to_tensor([[0.0], [2.0]]), mean, variance, training=True, momentum=0.0)
+    return variance.item() < 1.5  # 1 by rows, 2 by rows - 1
 
 
 def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:

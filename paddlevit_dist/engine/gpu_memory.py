@@ -86,8 +86,8 @@ def _failure(text: str) -> str:
     found = _OF_PLUGINS.search(text)
     assert found is not None
     return (
-        f"device {paddle.get_device()} (rank {rank()}) has failed, in a kernel or as a whole: its plug-in reports status "
-        f"{found['code']} to Paddle (device_ext.h); its driver's log says more, and -resume=auto goes on from what is saved"
+        f"device {paddle.get_device()} (rank {rank()}) has failed, in a kernel or as a whole: its plug-in reports "
+        f"status {found['code']} to Paddle; its driver's log says more, and -resume=auto goes on from a checkpoint"
     )
 
 

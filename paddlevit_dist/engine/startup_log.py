@@ -59,7 +59,7 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
         return
     tuned = None
     if config.CPU_TUNING:
-        tuned = gpu.check_product()
+        tuned = tuning.check_product() if paddle.get_device() == "cpu" else gpu.check_product()
         tuning.check_copies()
     facts = {
         "processes": world_size(),

@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import plugins
 from ..registry import OWN, UNREACHABLE, list_names, register_dataset, register_model, register_task
@@ -30,9 +30,6 @@ from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
 from .watchdog import Watchdog, answer_with_stacks
-
-if TYPE_CHECKING:
-    from ..runtime.device_kinds import DeviceKind
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
@@ -126,7 +123,9 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
 
     payload = Payload.pack(worker, arguments)
     kind = device_kinds.kind_of(plan.device)
-    _prepare_rendezvous(kind)
+    _prepare_rendezvous()
+    if kind.backend == "xccl":  # as Paddle's launcher sets it
+        os.environ["PADDLE_XCCL_BACKEND"] = kind.name
     tuning.hide_threads()
     # Paddle logs INFO lines to the root logger while choosing ports.
     root_logger = logging.getLogger()
@@ -168,9 +167,7 @@ def _package_before_paddle() -> Iterator[None]:
         main.__spec__ = before
 
 
-def _prepare_rendezvous(kind: "DeviceKind") -> None:
-    if kind.backend == "xccl":  # as Paddle's launcher sets it
-        os.environ["PADDLE_XCCL_BACKEND"] = kind.name
+def _prepare_rendezvous() -> None:
     # The plan has already reported that this run uses the CPU.
     warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
     if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):

@@ -20,7 +20,7 @@ _CROPS = ["-batch_size=16", "VOLUMES.OVERLAP", "0", "VOLUMES.UNET_WIDTH", "2", "
 TASKS = {
     "boxes": ["-cfg=detr_shapes", *_SHAPES],
     "masks": ["-cfg=mask_rcnn_shapes", *_SHAPES],
-    "areas": ["-cfg=segformer_b0_shapes", *_SHAPES, "DATA.IMAGE_SIZE", "64"],
+    "areas": ["-cfg=segformer_b0_shapes", *_SHAPES],
     "rooms": ["-cfg=minkunet14_synthetic_rooms", *_POINTS, "DATA.VOXEL_SIZE_M", "0.2"],
     "organs": ["-cfg=volume_unet3d_phantoms", *_CROPS],
 }

@@ -40,7 +40,7 @@ _FLAGS = (
     Flag("recompute", None, "TRAIN.RECOMPUTE", "training", "less memory for more time in the backward pass"),
     Flag("log_to", "NAMES", "LOG_TO", "training", "such as tensorboard, or your own callbacks"),
     Flag("ngpus", "N", "NGPUS", "machine", "devices, on CPUs processes; -1: all visible"),
-    Flag("device", "KIND", "DEVICE", "machine", "gpu, cpu, npu, ...; auto: an accelerator, if any"),
+    Flag("device", "KIND", "DEVICE", "machine", "gpu, cpu, npu, ...; auto: an accelerator if any"),
     Flag("seed", "N", "SEED", "machine"),
     Flag("show_config", None, None, "help", "print all values and where each comes from"),
     Flag("h", None, None, "help", "-h keys: the keys of -cfg's task; -h all: all"),

@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> None:
     from ..launch import devices, tuning
 
     devices.require_sound_variables(run.values.NGPUS)
-    tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
+    tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
     if other is not None and not run.show:
@@ -59,7 +59,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
-    plan = plan_processes(run.values.NGPUS)
+    plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
     plan.notices.extend(stale)
     run, is_numbered = _with_output(run, plan.launched)
     if run.show:

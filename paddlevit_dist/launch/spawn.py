@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from .. import plugins
 from ..registry import OWN, UNREACHABLE, list_names, register_dataset, register_model, register_task
 from ..runtime import ending, printing, signals
-from ..runtime.errors import Stopped, UserError, WorkerFailure
+from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, leftovers, secret, status, tuning
 from .devices import ProcessPlan
 from .watchdog import Watchdog, answer_with_stacks
@@ -104,7 +104,7 @@ def _run_in_place(
     signals.watch()
 
     def join() -> None:
-        rendezvous.join_group(plan.uses_gpu, spawned=False)
+        rendezvous.join_group(plan.device, spawned=False)
 
     if plan.total_processes > 1:
         ending.note_group()
@@ -119,8 +119,13 @@ def _run_in_place(
 def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Any) -> Any:
     import paddle.distributed as dist
 
+    from ..runtime import device_kinds
+
     payload = Payload.pack(worker, arguments)
+    kind = device_kinds.kind_of(plan.device)
     _prepare_rendezvous()
+    if kind.backend == "xccl":  # as Paddle's launcher sets it
+        os.environ["PADDLE_XCCL_BACKEND"] = kind.name
     tuning.hide_threads()
     # Paddle logs INFO lines to the root logger while choosing ports.
     root_logger = logging.getLogger()
@@ -133,10 +138,10 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
             with plugins.folders_hidden(), _package_before_paddle():
                 context = dist.spawn(
                     _worker_entry,
-                    args=(payload, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages),
+                    args=(payload, str(folder), os.getpid(), plan.device, secret.for_workers(), pages),
                     nprocs=plan.processes,
                     join=False,
-                    backend="nccl" if plan.uses_gpu else "gloo",
+                    backend=kind.backend,
                 )
     finally:
         root_logger.setLevel(previous_level)
@@ -171,7 +176,7 @@ def _prepare_rendezvous() -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"].replace(" ", "")
 
 
-def _worker_entry(payload: "Payload", folder: str, parent: int, uses_gpu: bool, of_run: bytes, pages: Any) -> None:
+def _worker_entry(payload: "Payload", folder: str, parent: int, device: str, of_run: bytes, pages: Any) -> None:
     """Run in a spawned process: join the group, work, record how it ended."""
     printing.never_fail()
     faulthandler.enable()
@@ -198,7 +203,7 @@ def _worker_entry(payload: "Payload", folder: str, parent: int, uses_gpu: bool, 
         worker, arguments = payload.unpack()
         status.note("joining the group")
         with status.waiting_for_ranks():
-            rendezvous.join_group(uses_gpu, spawned=True)
+            rendezvous.join_group(device, spawned=True)
         status.note("at work")
         worker(*arguments)
         status.note(status.AT_END)
@@ -298,7 +303,8 @@ def _end_all(processes: list[Any]) -> None:
 
 def _raise(cause: dict[str, Any]) -> None:
     if cause["kind"] == failures.USER_ERROR:
-        raise UserError(cause["message"])
+        kind = DeviceFailure if cause.get("exit_code") == DeviceFailure.exit_code else UserError
+        raise kind(cause["message"])
     if cause["kind"] == failures.STOPPED:
         raise Stopped(signals.asked() or cause["reason"], cause["saved"])
     if cause["kind"] == failures.INTERRUPTED:

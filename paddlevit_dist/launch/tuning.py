@@ -114,9 +114,10 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
     return {name: value for name, value in wanted.items() if name not in current}
 
 
-def restart_with_environment(requested_processes: int, tuned: bool) -> None:
+def restart_with_environment(requested_processes: int, tuned: bool, device: str = "auto") -> None:
     """Give this process, once, the environment above, and import Paddle. Where something that has read these variables
     is imported already, the process is replaced with the same command."""
+    devices.hide_gpus(device)
     if _MARK not in os.environ:
         added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
         os.environ.update(added)
@@ -265,10 +266,12 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
     import numpy as np
     import paddle
 
+    from ..runtime import device_kinds
+
     is_on_cpu = device == "cpu"
     generator = np.random.default_rng(0)
     left, right = (generator.standard_normal((size, size)).astype(np.float32) for _ in range(2))
-    place = paddle.CPUPlace() if is_on_cpu else paddle.CUDAPlace(int(device.partition(":")[2] or 0))
+    place = device_kinds.place_of(device)
     a, b = paddle.to_tensor(left, place=place), paddle.to_tensor(right, place=place)
     seconds, products = [], []
     for _ in range(6):  # the first loads the kernels
@@ -285,7 +288,7 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
     error = float(np.abs(product - exact).max() / np.abs(exact).max())
     if not error < limit:
         mend = "run with CPU_TUNING False and report this processor"
-        mend = mend if is_on_cpu else "report this GPU, its driver and its libraries of CUDA"
+        mend = mend if is_on_cpu else "report this device, its driver and its libraries"
         raise RuntimeError(
             f"a {size}x{size} float32 product is off by {error:.1e} on {device} (at most {limit:.1e}) with "
             f"{settings()}; {mend}"

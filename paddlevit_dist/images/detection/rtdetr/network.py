@@ -25,7 +25,7 @@ from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
 from .decoder import Decoder, Found, HeadMlp, Points, classifier
-from .denoising import BATCH_PREFIX, ContrastiveNoise, DenoisingQueries
+from .denoising import BATCH_PREFIX, ContrastiveNoise
 from .distributions import Bins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion

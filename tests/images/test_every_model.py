@@ -80,6 +80,16 @@ PUBLISHED = {
     "resnet34": 21_797_672,
     "resnet50": 25_557_032,
     "resnet101": 44_549_160,
+    "resnet18d": 11.71,
+    "resnet34d": 21.82,
+    "resnet50d": 25.58,
+    "resnet101d": 44.57,
+    "hgnetv2_b0": 6.00,
+    "hgnetv2_b1": 6.34,
+    "hgnetv2_b2": 11.22,
+    "hgnetv2_b3": 16.29,
+    "hgnetv2_b4": 19.80,
+    "hgnetv2_b5": 39.57,
 }
 
 
@@ -115,7 +125,8 @@ def reduced(name):
         return {"depths": (2, 2, 1, 1), "embed_dim": 8 * heads[0]}
     if name.startswith(("pvt", "mit")):
         return {"depths": (1, 2, 1, 1), "embed_dims": tuple(8 * number for number in heads)}
-    return {"depths": (1, 2, 1, 1), "dims": (8, 16, 24, 32)}
+    middle = {"middle_dims": (8, 8, 8, 8)} if name.startswith("hgnetv2") else {}
+    return {"depths": (1, 2, 1, 1), "dims": (8, 16, 24, 32), **middle}
 
 
 def image_size(name):
@@ -212,6 +223,8 @@ ONE_OF_EACH_FAMILY = [
     "mixer_s16_224",
     "convnext_tiny",
     "resnet50",
+    "resnet18d",
+    "hgnetv2_b0",
 ]
 
 
@@ -253,7 +266,7 @@ def test_other_channels_and_unknown_options(name):
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout", "drop_path"])
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_each_regularisation_is_random_in_training_and_absent_in_evaluation(name, option):
-    if option == "attention_dropout" and name.startswith(("mixer", "convnext", "resnet")):
+    if option == "attention_dropout" and name.startswith(("mixer", "convnext", "resnet", "hgnetv2")):
         pytest.skip("it has no attention")
     plain, model = (far_from_the_start(small_model(name, **rates)) for rates in ({}, {option: 0.5}))
     x = images(name, batch=8)

@@ -137,7 +137,7 @@ class Attention(MultiHeadAttention):
         self.o_proj = xavier(dim, dim)
 
     def forward(self, x, position, blocked: paddle.Tensor | None = None):
-        """(batch, tokens, dim) of the same; ``blocked`` (batch, tokens, tokens), 1 where a row must not see a column."""
+        """(batch, tokens, dim) of such; ``blocked`` (batch, tokens, tokens): 1 where a row must not see a column."""
         placed = x + position
         parts = [self.heads(part) for part in (self.q_proj(placed), self.k_proj(placed), self.v_proj(x))]
         if blocked is None:

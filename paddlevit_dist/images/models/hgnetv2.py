@@ -173,8 +173,8 @@ class HGNetV2(Classifier):
         kernel_sizes, light: of these, see ``Block``; layers: of each block.
         use_lab: a learnt scale and shift after each ReLU.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed.
-        frozen_stages: how many parts do not learn: 1 is the stem, 2 the first stage too, and so on; their batch norms are
-            fixed.
+        frozen_stages: how many parts do not learn: 1 is the stem, 2 the first stage too, and so on; their batch norms
+            are fixed.
     """
 
     variants = HGNETV2

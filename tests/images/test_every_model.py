@@ -112,6 +112,9 @@ for _size, (_width, _first, _second) in {
     )
 
 CLASSES, BATCH = 7, 3
+# Equal shifts of all keys' products leave a softmax as it is, and those of all inputs of a point-wise convolution the
+# batch norm after it.
+WITHOUT_GRADIENT = (".k.bias", ".aggregation.0.lab.bias", ".stem3.lab.bias")
 
 
 def reduced(name):
@@ -192,8 +195,7 @@ def test_forward_backward_and_state(name, tmp_path):
     for parameter_name, parameter in learning(model):
         gradient = parameter.grad.numpy()
         assert np.isfinite(gradient).all(), parameter_name
-        # Equal shifts of all keys' products leave a softmax as it is: the keys' bias alone has no gradient.
-        assert np.abs(gradient).max() > 0 or parameter_name.endswith(".k.bias"), parameter_name
+        assert np.abs(gradient).max() > 0 or parameter_name.endswith(WITHOUT_GRADIENT), parameter_name
 
     model.eval()
     with paddle.no_grad():
@@ -235,7 +237,7 @@ def test_the_first_step_has_distinct_logits_and_a_gradient_in_every_parameter(na
     paddle.nn.functional.cross_entropy(logits, paddle.to_tensor([0, 3, 6])).backward()
     assert len(np.unique(logits.numpy().round(7))) == BATCH * CLASSES
     for parameter_name, parameter in learning(model):
-        assert np.abs(parameter.grad.numpy()).max() > 0 or parameter_name.endswith(".k.bias"), parameter_name
+        assert np.abs(parameter.grad.numpy()).max() > 0 or parameter_name.endswith(WITHOUT_GRADIENT), parameter_name
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
@@ -268,6 +270,8 @@ def test_other_channels_and_unknown_options(name):
 def test_each_regularisation_is_random_in_training_and_absent_in_evaluation(name, option):
     if option == "attention_dropout" and name.startswith(("mixer", "convnext", "resnet", "hgnetv2")):
         pytest.skip("it has no attention")
+    if option == "drop_path" and name.startswith("hgnetv2"):
+        pytest.skip("few of its blocks have an identity beside them")
     plain, model = (far_from_the_start(small_model(name, **rates)) for rates in ({}, {option: 0.5}))
     x = images(name, batch=8)
     plain.eval()

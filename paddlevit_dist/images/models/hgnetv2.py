@@ -173,8 +173,8 @@ class HGNetV2(Classifier):
         kernel_sizes, light: of these, see ``Block``; layers: of each block.
         use_lab: a learnt scale and shift after each ReLU.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed.
-        frozen_stages: how many parts do not learn: 1 is the stem, 2 the first stage too, and so on; their batch norms are
-            fixed.
+        frozen_stages: how many parts do not learn: 1 is the stem, 2 the first stage too, and so on; their batch norms
+            are fixed.
     """
 
     variants = HGNETV2
@@ -243,12 +243,17 @@ class HGNetV2(Classifier):
         return x if self.num_classes == 0 else self.head.fc(self.head.dropout(x))
 
     def reset_classifier(self, num_classes: int) -> None:
-        self.num_classes, self.head = num_classes, nn.Layer()
+        self.num_classes = num_classes
         self.embed_dim = _HEAD if num_classes else self._width
-        if num_classes:
+        if not num_classes:
+            self.head = nn.Layer()
+            return
+        if not hasattr(self, "head") or not self.head.sublayers():
             scales = [AffineScale()] if self._style.scales else []
+            self.head = nn.Layer()
             self.head.last_conv = nn.Sequential(nn.Conv2D(self._width, _HEAD, 1, bias_attr=False), nn.ReLU(), *scales)
-            self.head.dropout, self.head.fc = nn.Dropout(self._dropout), self.new_classifier(num_classes)
+            self.head.dropout = nn.Dropout(self._dropout)
+        self.head.fc = self.new_classifier(num_classes)
 
     def recomputed_layers(self) -> list[nn.Layer]:
         """The blocks, if all batch norms are fixed; one that learns would count each batch twice."""

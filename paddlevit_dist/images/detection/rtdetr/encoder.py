@@ -142,7 +142,7 @@ class Attention(MultiHeadAttention):
         parts = [self.heads(part) for part in (self.q_proj(placed), self.k_proj(placed), self.v_proj(x))]
         if blocked is None:
             return self.o_proj(attend(self, *parts))
-        bias = -1e9 * blocked.unsqueeze(1)  # exp(-1e9) is 0 in every precision
+        bias = -1e4 * blocked.unsqueeze(1)  # float16 has it, and its exponential is 0 in every precision
         return self.o_proj(attend(self, *parts, before=lambda weights: weights.astype(bias.dtype) + bias))
 
 

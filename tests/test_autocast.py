@@ -31,6 +31,13 @@ PRODUCTS = {
     "segformer": {"conv2d": 4 + 2 * 3 + 1, "depthwise_conv2d": 8, "matmul_v2": 8 * 7 + 4 + 2 * 4},
     "upernet": {"conv2d": 4 + 2 * 3 + 4 + 1 + 3 + 3 + 1 + 1 + 2, "depthwise_conv2d": 8, "matmul_v2": 8 * 7},
     "detr": {"conv2d": 7, "matmul_v2": 6 + 2 * 2 * (4 + 2) + 10},
+    # Attention to cells has 8 products, the choice of queries 5; convolutions: backbone, projections, both ways of fusing.
+    "rtdetr": {"conv2d": 11 + 2 * 2 + (1 + 5) * 2, "matmul_v2": 8 + 5 + 2 * (6 + 4 + 2 + 2 + 1 + 3)},
+    "dfine": {
+        "conv2d": 11 + 2 + (1 + 12) * 2,
+        "depthwise_conv2d": 1,
+        "matmul_v2": 8 + 5 + 2 * (6 + 2 + 1 + 2 + 2 + 1 + 3 + 2) + 4,
+    },
     "mask_rcnn": {"conv2d": 38, "conv2d_transpose": 1, "matmul_v2": 4},
     "minkunet": {"matmul": 1, "bmm": 3, "matmul_v2": 1},
     "pointgroup": {"matmul": 27, "bmm": 29, "matmul_v2": 9},
@@ -97,7 +104,7 @@ def test_images_are_normalised_in_float32_and_losses_are_float32(seen, level):
         assert seen[level][network]["float32"]["batch_norm"] == 1  # the normaliser
     for network in ("segformer", "upernet"):  # their task makes logits float32 before it enlarges them
         assert set(seen[level][network]["results"]) == {"float16"}
-    for network in ("detr", "mask_rcnn", "landmarks"):
+    for network in ("detr", "rtdetr", "dfine", "mask_rcnn", "landmarks"):
         assert set(seen[level][network]["results"]) == {"float32"}
 
 

@@ -71,8 +71,8 @@ class _Sampling(PyLayer):
 
 @numba.njit(**FAST)
 def _corners(across, down, level, is_discrete, cells, shares):
-    """Fill cells and shares of the four cells around a point; one outside of the map has the cell -1. Tell the shares of
-    the right ones and the lower ones."""
+    """Fill cells and shares of the four cells around a point; one outside of the map has the cell -1. Return the shares
+    of the right ones and the lower ones."""
     height, width, first = level[0], level[1], level[2]
     x, y = across * f32(width), down * f32(height)
     cells[:] = -1

@@ -24,6 +24,8 @@ def reduced(name: str) -> list[str]:
         return [*size, "MODEL.EMBED_DIM", "[8, 16, 40, 64]", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
     if name.startswith(("convnext", "resnet")):
         return [*size, "MODEL.DIMS", "[8, 16, 24, 32]", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
+    if name.startswith("hgnet"):
+        return size
     return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTH", "2"]
 
 

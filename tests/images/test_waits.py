@@ -27,6 +27,7 @@ _CASES = {
     "convnext": ("convnext_tiny", _MIXED),
     "mixer": ("mixer_s16_224", _MIXED),
     "resnet": ("resnet18", []),
+    "hgnet": ("hgnetv2_b0", []),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import paddle
-from images.detection import mask_rcnn_batches, small_detr
+from images.detection import mask_rcnn_batches, rtdetr_batches, small_detr
 from paddle.nn import functional as F
 
 from paddlevit_dist import create_model
@@ -70,6 +70,17 @@ def _detr(start: Callable) -> list[paddle.Tensor]:
     return [term.sum for term in terms.values()]
 
 
+def _real_time(name: str) -> Callable:
+    def run(start: Callable) -> list[paddle.Tensor]:
+        model = create_model(name, num_classes=rtdetr_batches.CLASSES)
+        targets = rtdetr_batches.targets_of(rtdetr_batches.batch_of((1, 2)))
+        start()
+        found = model(paddle.randn([2, 3, 64, 64]), targets.sizes, targets)
+        return [found["layer_boxes"], found["denoising_layer_boxes"], found["encoder_boxes"]]
+
+    return run
+
+
 def _mask_rcnn(start: Callable) -> list[paddle.Tensor]:
     model = mask_rcnn_batches.model("float32")
     images, targets = mask_rcnn_batches.batch(mask_rcnn_batches.images([2, 1]), dtype="float32")
@@ -116,6 +127,8 @@ NETWORKS: dict[str, Callable] = {
     "segformer": _segmenter("segformer_b0"),
     "upernet": _segmenter("upernet_pvtv2_b0", auxiliary_channels=8),
     "detr": _detr,
+    "rtdetr": _real_time("rtdetr_small"),
+    "dfine": _real_time("dfine_small"),
     "mask_rcnn": _mask_rcnn,
     "minkunet": _on_voxels("minkunet_tutorial"),
     "pointgroup": _on_voxels("pointgroup", width=4, repeats=1),

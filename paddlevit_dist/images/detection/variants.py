@@ -49,13 +49,14 @@ DETR: Variants = {
 # rtdetr_pytorch/configs: the smaller ones have narrower paths and fewer layers in the decoder, and a convolution beside
 # the first block.
 _SMALLER_VD = {"backbone_options": {"first_shortcut": True}, "expansion": 0.5}
+_FIXED = {"frozen_batch_norm": True, "frozen_stages": 1}  # the stem
 _OF_RTDETR: Variants = {
     "r18vd": {"backbone": "resnet18d", "decoder_layers": 3, **_SMALLER_VD},
     "r34vd": {"backbone": "resnet34d", "decoder_layers": 4, **_SMALLER_VD},
-    "r50vd": {"backbone": "resnet50d", "frozen_batch_norm": True},
+    "r50vd": {"backbone": "resnet50d", **_FIXED},
     "r101vd": {
         "backbone": "resnet101d",
-        "frozen_batch_norm": True,
+        **_FIXED,
         "encoder_dim": 384,
         "encoder_feedforward": 2048,
     },
@@ -85,10 +86,10 @@ _OF_DFINE: Variants = {
         "expansion": 1.0,
         "decoder_layers": 4,
     },
-    "dfine_l": {"backbone": "hgnetv2_b4", "frozen_batch_norm": True, "expansion": 1.0},
+    "dfine_l": {"backbone": "hgnetv2_b4", **_FIXED, "expansion": 1.0},
     "dfine_x": {
         "backbone": "hgnetv2_b5",
-        "frozen_batch_norm": True,
+        **_FIXED,
         "encoder_dim": 384,
         "encoder_feedforward": 2048,
         "expansion": 1.0,

@@ -35,7 +35,7 @@ class AffineScale(nn.Layer):
 
 
 class Style(NamedTuple):
-    """What all layers of a network share: ``scales``, an ``AffineScale`` after each ReLU, and ``frozen`` batch norms."""
+    """What all layers share: ``scales``, an ``AffineScale`` after each ReLU, and ``frozen`` batch norms."""
 
     scales: bool
     frozen: bool
@@ -173,6 +173,8 @@ class HGNetV2(Classifier):
         kernel_sizes, light: of these, see ``Block``; layers: of each block.
         use_lab: a learnt scale and shift after each ReLU.
         frozen_batch_norm: statistics, scale and shift of every batch norm are fixed.
+        frozen_stages: how many parts do not learn: 1 is the stem, 2 the first stage too, and so on; their batch norms
+            are fixed.
     """
 
     variants = HGNETV2
@@ -193,6 +195,7 @@ class HGNetV2(Classifier):
         layers: int = 3,
         use_lab: bool = True,
         frozen_batch_norm: bool = False,
+        frozen_stages: int = 0,
         in_channels: int = 3,
         dropout: float = 0.0,
     ):
@@ -203,18 +206,23 @@ class HGNetV2(Classifier):
                 f"HGNetV2: depths {tuple(depths)}, dims {tuple(dims)} and the others have one entry for each stage: "
                 "change them"
             )
-        style = Style(use_lab, frozen_batch_norm)
+        if not 0 <= frozen_stages <= 1 + len(depths):
+            raise UserError(f"HGNetV2: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
+        styles = [Style(use_lab, frozen_batch_norm or part < frozen_stages) for part in range(1 + len(depths))]
         self.image_size, self.in_channels, self.feature_channels = as_pair(image_size), in_channels, tuple(dims)
         self.feature_strides = tuple(4 * 2**index for index in range(len(dims)))
         self.frozen_batch_norm = frozen_batch_norm
-        self.stem = Stem(style, in_channels, *stem_dims)
+        self.stem = Stem(styles[0], in_channels, *stem_dims)
         inputs, stages = stem_dims[1], []
         for index, (depth, outputs, middle, size, is_light) in enumerate(zip(*each)):
-            stages.append(Stage(style, inputs, outputs, depth, index > 0, middle, size, layers, is_light))
+            stages.append(Stage(styles[index + 1], inputs, outputs, depth, index > 0, middle, size, layers, is_light))
             inputs = outputs
         self.stages = nn.LayerList(stages)
-        self._style, self._width, self._dropout = style, inputs, dropout
+        self._style, self._width, self._dropout = styles[-1], inputs, dropout
         self.reset_classifier(num_classes)
+        for part in [self.stem, *stages][:frozen_stages]:
+            for parameter in part.parameters():
+                parameter.stop_gradient = True
 
     def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """The output of each stage, of images (batch, in_channels, height, width)."""
@@ -235,12 +243,17 @@ class HGNetV2(Classifier):
         return x if self.num_classes == 0 else self.head.fc(self.head.dropout(x))
 
     def reset_classifier(self, num_classes: int) -> None:
-        self.num_classes, self.head = num_classes, nn.Layer()
+        self.num_classes = num_classes
         self.embed_dim = _HEAD if num_classes else self._width
-        if num_classes:
+        if not num_classes:
+            self.head = nn.Layer()
+            return
+        if not hasattr(self, "head") or not self.head.sublayers():
             scales = [AffineScale()] if self._style.scales else []
+            self.head = nn.Layer()
             self.head.last_conv = nn.Sequential(nn.Conv2D(self._width, _HEAD, 1, bias_attr=False), nn.ReLU(), *scales)
-            self.head.dropout, self.head.fc = nn.Dropout(self._dropout), self.new_classifier(num_classes)
+            self.head.dropout = nn.Dropout(self._dropout)
+        self.head.fc = self.new_classifier(num_classes)
 
     def recomputed_layers(self) -> list[nn.Layer]:
         """The blocks, if all batch norms are fixed; one that learns would count each batch twice."""

@@ -27,6 +27,7 @@ _EPSILON = 1e-5
 _LEAST = 1e-5  # of a share and of its complement, before the logarithm
 _RARE = 0.01  # how likely a class is to a new classifier
 
+
 class Points(NamedTuple):
     """Where a query looks.
 

@@ -137,12 +137,12 @@ class Attention(MultiHeadAttention):
         self.o_proj = xavier(dim, dim)
 
     def forward(self, x, position, blocked: paddle.Tensor | None = None):
-        """(batch, tokens, dim) of the same; ``blocked`` (batch, tokens, tokens), 1 where a row must not see a column."""
+        """(batch, tokens, dim) of such; ``blocked`` (batch, tokens, tokens): 1 where a row must not see a column."""
         placed = x + position
         parts = [self.heads(part) for part in (self.q_proj(placed), self.k_proj(placed), self.v_proj(x))]
         if blocked is None:
             return self.o_proj(attend(self, *parts))
-        bias = -1e9 * blocked.unsqueeze(1)  # exp(-1e9) is 0 in every precision
+        bias = -1e4 * blocked.unsqueeze(1)  # float16 has it, and its exponential is 0 in every precision
         return self.o_proj(attend(self, *parts, before=lambda weights: weights.astype(bias.dtype) + bias))
 
 

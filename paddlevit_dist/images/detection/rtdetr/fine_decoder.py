@@ -42,7 +42,7 @@ class Quality(nn.Layer):
         self.reg_conf = HeadMlp(4 * (_HIGHEST + 1), _QUALITY_DIM, 1, 2, starts_at_zero=True)
 
     def forward(self, corners):
-        """(..., 1) of (..., 4 * bins)."""
+        """(..., 1) of (..., 4 * bins), float32 or float64."""
         shares = F.softmax(corners.reshape([*corners.shape[:-1], 4, -1]), axis=-1)
         highest = paddle.topk(shares, _HIGHEST, axis=-1)[0]  # (..., 4, 4)
         return self.reg_conf(paddle.concat([highest, highest.mean(-1, keepdim=True)], axis=-1).flatten(-2))
@@ -97,7 +97,7 @@ class FineDecoder(nn.Layer):
                 first_logits, anchors = classify(x), first_boxes.detach()
             corners = single_or_double(refine(x + seen)) + corners
             boxes = self._boxes(anchors, corners)
-            parts.append((classify(x) + judge(corners.astype(x.dtype)), boxes, corners))
+            parts.append((classify(x) + judge(corners), boxes, corners))
             references, seen = boxes.detach(), x.detach()
         logits, boxes, corners = (paddle.stack(part) for part in zip(*parts))
         return Found(logits, boxes, corners, first_logits, first_boxes, anchors)

@@ -1,0 +1,131 @@
+"""What RT-DETR and D-FINE do with images, beside the numbers of the golden file."""
+
+import numpy as np
+import paddle
+import pytest
+from support.updates import waits_of_an_update
+
+from paddlevit_dist import settings
+from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
+from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
+from paddlevit_dist.models import create_model, list_models
+from paddlevit_dist.tasks.task import make_task
+
+from .small_detr import default_dtype, objects_of
+from .test_detection_waits import sample
+
+SMALL = ["rtdetr_small", "dfine_small"]
+CLASSES, SIDE = 3, 64
+# Millions, as the authors' tables round them.
+PUBLISHED = {
+    **{"rtdetr_r18vd": 20, "rtdetr_r34vd": 31, "rtdetr_r50vd": 42, "rtdetr_r101vd": 76},
+    **{"rtdetrv2_r18vd": 20, "rtdetrv2_r34vd": 31, "rtdetrv2_r50vd": 42, "rtdetrv2_r101vd": 76},
+    **{"dfine_n": 4, "dfine_s": 10, "dfine_m": 19, "dfine_l": 31, "dfine_x": 62},
+}
+
+
+def network_of(name, dtype="float64"):
+    """In evaluation, with boxes and points that differ from query to query."""
+    with default_dtype(dtype):
+        paddle.seed(0)
+        network = create_model(name, num_classes=CLASSES)
+    random = np.random.default_rng(0)
+    for parameter_name, parameter in network.named_parameters():
+        if not parameter_name.startswith("backbone.") and parameter.ndim > 1:
+            noise = random.standard_normal(parameter.shape) / np.sqrt(parameter.shape[0])
+            parameter.set_value(noise.astype(dtype))
+    network.eval()
+    return network
+
+
+def images_of(number, dtype="float64"):
+    random = np.random.default_rng(1)
+    return paddle.to_tensor(random.standard_normal((number, 3, SIDE, SIDE)).astype(dtype))
+
+
+def targets_of(numbers, change=None):
+    sizes = [(SIDE, SIDE)] * len(numbers)
+    boxes, labels = objects_of(numbers, sizes, classes=CLASSES)
+    noise = ContrastiveNoise(CLASSES, queries=6)
+    drawn = [
+        noise.draw(boxes[row, :number], labels[row, :number], sizes[row], np.random.default_rng(row))
+        for row, number in enumerate(numbers)
+    ]
+    batch = noise.collate(drawn, list(numbers), labels.shape[1])
+    if change is not None:
+        batch["denoising_boxes"][:, change] += 1.0
+    queries = DenoisingQueries.of({name: paddle.to_tensor(array) for name, array in batch.items()})
+    given = paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(np.array(sizes))
+    return Targets(*given, denoising=queries)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_number_of_parameters_is_the_published_one(name):
+    assert name in list_models()
+    with paddle.LazyGuard():  # shapes only, no memory
+        network = create_model(name, num_classes=80)
+    state = {key: value for key, value in network.state_dict().items() if not key.endswith(("_mean", "_variance"))}
+    millions = sum(int(np.prod(value.shape)) for value in state.values()) / 1e6
+    assert PUBLISHED[name] - 0.5 < millions < PUBLISHED[name] + 1  # the tables round, or cut off
+
+
+def test_convolutions_side_by_side_are_one_in_evaluation():
+    paddle.seed(0)
+    block, random = RepVggBlock(6), np.random.default_rng(0)
+    for name, value in block.state_dict().items():
+        start = 0.5 if name.endswith("_variance") else 0.0
+        value.set_value((start + np.abs(random.standard_normal(value.shape)) * 0.5).astype("float32"))
+    x = paddle.to_tensor(random.standard_normal((2, 6, 5, 7)).astype("float32"))
+    block.eval()
+    apart = paddle.nn.functional.silu(block.conv1(x) + block.conv2(x))
+    assert float(apart.std()) > 0.1
+    np.testing.assert_allclose(block(x).numpy(), apart.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_image_gives_the_same_in_any_company(name):
+    network, images = network_of(name), images_of(4)
+    with paddle.no_grad():
+        together, alone = network(images), network(images[2:3])
+    assert np.ptp(together["boxes"].numpy(), axis=1).min() > 1e-3
+    for part in ("logits", "boxes"):
+        np.testing.assert_allclose(alone[part].numpy()[0], together[part].numpy()[2], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_queries_see_no_denoising_queries_but_their_own_group(name):
+    network, images, numbers = network_of(name), images_of(2), [2, 1]
+    with paddle.no_grad():
+        plain = network(images)
+        first = network(images, targets=targets_of(numbers))
+        changed = network(images, targets=targets_of(numbers, change=4))  # the second group's first one
+    for part in ("layer_logits", "layer_boxes"):
+        for other in (first, changed):
+            np.testing.assert_allclose(other[part].numpy(), plain[part].numpy(), rtol=0, atol=1e-10)
+        apart = np.abs(changed[f"denoising_{part}"].numpy() - first[f"denoising_{part}"].numpy()).max(axis=(0, 3))
+        groups = targets_of(numbers).denoising.groups.numpy()
+        is_same = groups == groups[:, 4:5]
+        assert (apart[is_same] > 1e-9).all() and (apart[~is_same] < 1e-10).all()
+        assert is_same.sum(axis=1).tolist() == [4, 2] and apart.shape[1] == 12
+
+
+@pytest.mark.parametrize("name", ["rtdetr_r50vd", "dfine_l"])
+def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
+    with paddle.LazyGuard():
+        backbone = create_model(name).backbone
+    learning = {key for key, value in backbone.named_parameters() if not value.stop_gradient}
+    assert learning and not any(key.startswith(("conv1.", "bn1.", "stem.")) for key in learning)
+    assert not any(".bn" in key for key in learning)
+
+
+@pytest.mark.parametrize("recipe", ["rtdetr_shapes.yaml", "dfine_shapes.yaml"])
+@pytest.mark.parametrize("images", [1, 4])
+def test_an_update_waits_for_the_assignments_and_for_the_norm(recipe, images):
+    task = make_task(settings.load([f"-cfg=configs/{recipe}", "-num_classes=3"]).values)
+    noise, drawn = task.criterion.noise, []
+    for number in range(images):
+        one = sample(4 * number + 2, 1 + number % 4)  # of 64 x 64 pixels
+        drawn.append(one._replace(noise=noise.draw(one.boxes, one.labels, (SIDE, SIDE), np.random.default_rng(number))))
+    waits = waits_of_an_update(task, task.build_model(), task.collate(drawn), images)
+    assert len(waits) == 2, str(waits)

@@ -1,0 +1,5 @@
+"""RT-DETR, RT-DETRv2 and D-FINE: transformers that find objects in real time.
+
+- ``denoising``: objects with noise, as queries that learn to find them again
+- ``criterion``: RT-DETR's losses; ``fine_criterion``: D-FINE's; ``distributions``: its sides of boxes as distributions
+"""

@@ -49,6 +49,7 @@ _FAMILIES = {
         "mlp_mixer:MlpMixer": "MLP_MIXER",
         "convnext:ConvNeXt": "CONVNEXT",
         "resnet:ResNet": "RESNET",
+        "hgnetv2:HGNetV2": "HGNETV2",
         "segformer:SegFormer": "SEGFORMER",
         "segformer:MmsegmentationsSegFormer": "MMSEGMENTATIONS_SEGFORMER",
         "upernet:UPerNet": "UPERNET",
@@ -56,6 +57,7 @@ _FAMILIES = {
     },
     "paddlevit_dist.images.detection": {
         "detr.network:Detr": "DETR",
+        "rtdetr.network:RtDetr": "RTDETR",
         "mask_rcnn.network:MaskRCNN": "MASK_RCNN",
         "mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
     },

@@ -31,7 +31,8 @@ _IN_DIRECTORY = (  # of one of our checkpoints, of a model as Hugging Face store
     "pytorch_model.bin",
     "pytorch_model.bin" + INDEX_ENDING,
 )
-_WRAPPERS = ("model", "state_dict", "model_ema", "state_dict_ema")
+# The first that is there is taken; who writes "ema", as RT-DETR's and D-FINE's authors, evaluates and publishes that.
+_WRAPPERS = ("ema", "model", "state_dict", "model_ema", "state_dict_ema", "module")
 _PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.")
 _DEPTH = 3  # wrappers and prefixes inside one another; bounded because a damaged file may nest without end
 

@@ -20,11 +20,16 @@ class ModelEma:
     Args:
         model: the inner model, whose current weights initialise the average.
         decay: share that is kept; an average over about the last 1 / (1 - decay) updates.
+        warmup: updates over which the share rises, to 63 % of it after so many: ``decay * (1 - exp(-n / warmup))``, as
+            YOLOv5's, RT-DETR's and D-FINE's authors have it; 0: it is the same from the first.
+        made: how many updates were made before the one that is under way.
     """
 
-    def __init__(self, model: paddle.nn.Layer, decay: float) -> None:
+    def __init__(
+        self, model: paddle.nn.Layer, decay: float, warmup: int = 0, made: Callable[[], int] = lambda: 0
+    ) -> None:
         self.model = model
-        self.decay = decay
+        self.decay, self.warmup, self._made = decay, warmup, made
         self.restart()
 
     def restart(self) -> None:
@@ -45,11 +50,14 @@ class ModelEma:
         if self._read is None:
             self._read = _reader(self.model, [*self._shapes, *self._others])
         tensors = self._read()
+        taken = 1.0 - self.decay
+        if self.warmup:
+            taken = 1.0 + self.decay * math.expm1(-(self._made() + 1) / self.warmup)
         if self._shapes:
-            self._move(self._flat, tensors[: len(self._shapes)], 1.0 - self.decay, is_bad)
+            self._move(self._flat, tensors[: len(self._shapes)], taken, is_bad)
         for average, tensor in zip(self._others.values(), tensors[len(self._shapes) :]):
             if average.dtype == paddle.float64:
-                average.add_((tensor - average).scale_(1.0 - self.decay))
+                average.add_((tensor - average).scale_(taken))
             else:
                 paddle.assign(tensor, output=average)
 

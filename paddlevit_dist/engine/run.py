@@ -191,7 +191,8 @@ class Run:
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
         self.undecayed = find_undecayed(groups, model) if train.WEIGHT_DECAY else []
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
-        self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
+        averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: self.schedule.update
+        self.ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
         explain = [functools.partial(one.explain_not_finite, self) for one in extensions()]
         has_scaler = self.precision.scaler is not None
         self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.say)

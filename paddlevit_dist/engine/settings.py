@@ -139,7 +139,8 @@ def find_unused(given: ConfigView[RunSettings]) -> Iterator[Unused]:
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
         yield Unused(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
     if not train.MODEL_EMA:
-        yield Unused(("TRAIN.MODEL_EMA_DECAY",), "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
+        names = ("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP")
+        yield Unused(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
     if not (values.AMP or values.EVAL_AMP):
         yield Unused(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
 

@@ -139,6 +139,11 @@ class Train(Section):
     LINEAR_SCALED_LR: int | None = key(None, "batch that the learning rates are meant for; None: as given", AT_LEAST_1)
     MODEL_EMA: bool = key(False, "keep an exponential moving average of the weights, and choose the best by it")
     MODEL_EMA_DECAY: float = key(0.99996, "share of the average that an update keeps", SHARE_BELOW_1)
+    MODEL_EMA_WARMUP: int = key(
+        0,
+        "updates over which that share rises, to 63 % of it after so many; 0: it is the same from the first",
+        AT_LEAST_0,
+    )
     LAYER_DECAY: float | None = key(
         None,
         "factor of the learning rate from each block to the one before it; None: the same for all",

@@ -41,6 +41,17 @@ def test_the_average_is_the_weighted_sum_of_all_states():
         np.testing.assert_allclose(average.numpy(), expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+def test_the_share_that_is_kept_rises_with_the_updates_made_wherever_these_began():
+    model = paddle.nn.Linear(1, 1)
+    averaged, expected = ModelEma(model, 0.9, warmup=4, made=lambda: made), model.weight.item()
+    for made in range(3, 8):
+        kept = 0.9 * (1 - np.exp(-(made + 1) / 4))
+        model.weight.set_value(np.full((1, 1), made, np.float32))
+        averaged.update()
+        expected = kept * expected + (1 - kept) * made
+        np.testing.assert_allclose(averaged.state_dict()["weight"].item(), expected, rtol=1e-5)
+
+
 def test_the_model_has_the_average_inside_and_its_own_weights_afterwards():
     model, averaged, states = trained()
     expected = {name: tensor.numpy().copy() for name, tensor in averaged.state_dict().items()}

@@ -13,8 +13,8 @@ _LARGEST_GROWTH = math.log(1000.0 / 16)  # of a side, in one step, as the author
 
 
 def corners(boxes: paddle.Tensor) -> paddle.Tensor:
-    """x0, y0, x1, y1 of boxes (..., 4) given by centre, width and height."""
-    centre, half = boxes[..., :2], boxes[..., 2:] / 2
+    """x0, y0, x1, y1 of boxes (..., 4) given by centre, width and height; sides below 0 count as none."""
+    centre, half = boxes[..., :2], paddle.clip(boxes[..., 2:], min=0.0) / 2
     return paddle.concat([centre - half, centre + half], axis=-1)
 
 
@@ -47,12 +47,21 @@ def generalised_iou(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tenso
 
     Source: Rezatofighi et al., Generalized Intersection over Union, CVPR 2019, arXiv 1902.09630, algorithm 1.
     """
-    inside = _intersection(first, second)
     low, high = paddle.minimum(first[..., :2], second[..., :2]), paddle.maximum(first[..., 2:], second[..., 2:])
     hull = _area(high - low)
+    overlap, union = _iou_and_union(first, second)
+    return overlap - (hull - union) / paddle.clip(hull, min=_LEAST_AREA)
+
+
+def iou(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tensor:
+    """Intersection over union, (...), of boxes (..., 4) whose shapes broadcast."""
+    return _iou_and_union(first, second)[0]
+
+
+def _iou_and_union(first: paddle.Tensor, second: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    inside = _intersection(first, second)
     union = areas(first) + areas(second) - inside
-    iou = inside / paddle.clip(union, min=_LEAST_AREA)
-    return iou - (hull - union) / paddle.clip(hull, min=_LEAST_AREA)
+    return inside / paddle.clip(union, min=_LEAST_AREA), union
 
 
 def _intersection(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tensor:

@@ -2,7 +2,7 @@
 of different sizes in one batch."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import paddle
@@ -14,6 +14,9 @@ from ...tasks.model import Model
 from ...tasks.task import Term
 from ..models.layers import Linear
 from .detections import Detections
+
+if TYPE_CHECKING:
+    from .rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 
 Outputs = dict[str, paddle.Tensor]
 _NORMALISERS = ("global", "reference")
@@ -44,6 +47,7 @@ class Targets(NamedTuple):
         box_counts: int64 (N,) in the host's memory, how many objects each image has; None where nobody has them
             there: ``labels`` says the same.
         masks: uint8 (N, M, H, W) of the padded images, 1 on the object; None for a network without masks.
+        denoising: objects with noise, for a network that learns from them; None for any other.
     """
 
     boxes: paddle.Tensor
@@ -51,6 +55,7 @@ class Targets(NamedTuple):
     sizes: paddle.Tensor
     box_counts: np.ndarray | None = None
     masks: paddle.Tensor | None = None
+    denoising: "DenoisingQueries | None" = None
 
 
 class Criterion:
@@ -61,6 +66,8 @@ class Criterion:
 
     #: names of the normalisers that ``counts`` returns; a term of another name brings its own count
     count_names: tuple[str, ...] = ()
+    #: how the denoising queries of a batch are drawn; None: it has none
+    noise: "ContrastiveNoise | None" = None
 
     def __init__(self, normaliser: str) -> None:
         """Losses are divided by counts of all devices ("global"), or as a model's authors do ("reference").

@@ -22,6 +22,9 @@ class Data(ObjectData):
         "training: each image is resized so that its shorter side is one of these, in pixels",
         SIDE_PX,
     )
+    SQUARE: bool = key(
+        False, "training: each image becomes a square of one of these sides, whatever its proportions, as RT-DETR's"
+    )
     LONGEST_SIDE: int = key(1333, "training: most pixels of the longer side, whatever the shorter one", SIDE_PX)
     CROP_PROBABILITY: float = key(0.5, "training: probability of an image that is cropped first", SHARE)
     CROP_SHORTEST_SIDES: list[int] = key(
@@ -175,6 +178,8 @@ def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[Unused]:
         yield Unused(of_coco, "DATA.DATASET", "it is for coco, and {}")
     if given.values.DATA.VAL_FRACTION is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+    if given.values.DATA.SQUARE:
+        yield Unused(("DATA.LONGEST_SIDE",), "DATA.SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
     if not given.values.DATA.CROP_PROBABILITY:
         yield Unused(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"

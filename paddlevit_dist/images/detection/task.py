@@ -33,6 +33,7 @@ from .data.samples import (
 from .data.transforms import evaluation_transform, export_size
 from .detections import Detections, corners_of
 from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets, choose_images, zero_padding
+from .rtdetr.denoising import DenoisingQueries
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 
 
@@ -107,6 +108,7 @@ class Detection(BackboneTask):
         normaliser, divided = self.config.TRAIN.DETECTION_NORMALISER, "by the counts of all devices and micro-batches"
         divided = self._family.reference_normaliser if normaliser == "reference" else divided
         self._criterion = self.criterion  # what it needs is asked for before processes are started
+        samples.noise = self._criterion.noise
         samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
         self.replace_unreadable(samples)
         return samples
@@ -155,7 +157,9 @@ class Detection(BackboneTask):
         require_labels(sample.labels, self.num_classes, -1, "category")
 
     def collate(self, samples: Sequence[DetectionSample]) -> dict[str, Any]:
-        return collate(samples, self._padded_side if samples[0].is_training else 0)
+        if not samples[0].is_training:
+            return collate(samples)
+        return collate(samples, self._padded_side, self.criterion.noise)
 
     def finish_epoch(self) -> list[str]:
         """Say what the losses say of the epoch; and merge the unreadable images found by all ranks into one list. Every
@@ -236,7 +240,14 @@ class Detection(BackboneTask):
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: Step) -> dict[str, Term]:
         facts = host_facts(batch)
-        targets = Targets(batch["boxes"], batch["labels"], batch["sizes"], facts["box_counts"], batch.get("masks"))
+        targets = Targets(
+            batch["boxes"],
+            batch["labels"],
+            batch["sizes"],
+            facts["box_counts"],
+            batch.get("masks"),
+            DenoisingQueries.of(batch) if self.criterion.noise else None,
+        )
         images = self.normalise(batch["images"], facts["sizes"], batch["sizes"])
         outputs = model(images, batch["sizes"], targets)
         return dict(self.criterion.terms(outputs, targets))

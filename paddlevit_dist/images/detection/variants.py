@@ -45,6 +45,75 @@ DETR: Variants = {
     "detr_small": _SMALL,
 }
 
+# Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, table A, and github.com/lyuwenyu/RT-DETR,
+# rtdetr_pytorch/configs: the smaller ones have narrower paths and fewer layers in the decoder, and a convolution beside
+# the first block.
+_SMALLER_VD = {"backbone_options": {"first_shortcut": True}, "expansion": 0.5}
+_OF_RTDETR: Variants = {
+    "r18vd": {"backbone": "resnet18d", "decoder_layers": 3, **_SMALLER_VD},
+    "r34vd": {"backbone": "resnet34d", "decoder_layers": 4, **_SMALLER_VD},
+    "r50vd": {"backbone": "resnet50d", "frozen_batch_norm": True},
+    "r101vd": {
+        "backbone": "resnet101d",
+        "frozen_batch_norm": True,
+        "encoder_dim": 384,
+        "encoder_feedforward": 2048,
+    },
+}
+# Peng et al., D-FINE, ICLR 2025, table 6, and github.com/Peterande/D-FINE, configs/dfine.
+_FINE = {"is_fine": True, "points": (3, 6, 3), "expansion": 0.5}
+_LAB = {"use_lab": True}
+_OF_DFINE: Variants = {
+    "dfine_n": {
+        "backbone": "hgnetv2_b0",
+        "backbone_options": _LAB,
+        "feature_levels": (-2, -1),
+        "encoder_dim": 128,
+        "encoder_feedforward": 512,
+        "expansion": 0.34,
+        "blocks": 2,
+        "embed_dim": 128,
+        "feedforward": 512,
+        "decoder_layers": 3,
+        "points": (6, 6),
+    },
+    "dfine_s": {"backbone": "hgnetv2_b0", "backbone_options": _LAB, "blocks": 1, "decoder_layers": 3},
+    "dfine_m": {"backbone": "hgnetv2_b2", "backbone_options": _LAB, "blocks": 2, "decoder_layers": 4},
+    "dfine_l": {"backbone": "hgnetv2_b4", "frozen_batch_norm": True, "expansion": 1.0},
+    "dfine_x": {
+        "backbone": "hgnetv2_b5",
+        "frozen_batch_norm": True,
+        "encoder_dim": 384,
+        "encoder_feedforward": 2048,
+        "expansion": 1.0,
+        "reg_scale": 8.0,
+    },
+}
+# for images of 48 to 96 pixels, on CPUs, which learns from nothing
+_SMALL_RTDETR = {
+    "backbone": "resnet18d",
+    "backbone_options": {"depths": (1, 1, 1, 1), "dims": (16, 32, 64, 64)},
+    "encoder_dim": 64,
+    "encoder_heads": 4,
+    "encoder_feedforward": 128,
+    "blocks": 1,
+    "expansion": 0.5,
+    "embed_dim": 64,
+    "num_heads": 4,
+    "feedforward": 128,
+    "decoder_layers": 2,
+    "num_queries": 25,
+    "feature_levels": (-4, -3, -2),
+}
+
+RTDETR: Variants = {
+    "rtdetr": {},  # a start for configurations that give their own dimensions
+    "rtdetr_small": _SMALL_RTDETR,
+    **{f"{name}_{size}": own for name in ("rtdetr", "rtdetrv2") for size, own in _OF_RTDETR.items()},
+    "dfine_small": {**_SMALL_RTDETR, "is_fine": True, "points": (3, 6, 3)},
+    **{name: {**_FINE, **own} for name, own in _OF_DFINE.items()},
+}
+
 MASK_RCNN: Variants = {
     # torchvision's maskrcnn_resnet50_fpn, version 1: stem and layer1 do not learn, batch norms are fixed
     "mask_rcnn_resnet50_fpn": {

@@ -342,3 +342,5 @@ RESNET: dict[str, KeyMap] = {
     "torchvision": from_torch_names,
     "Hugging Face": _resnet_from_huggingface,
 }
+
+HGNETV2: dict[str, KeyMap] = {"PyTorch's": from_torch_names}

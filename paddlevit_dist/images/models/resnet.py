@@ -2,12 +2,13 @@
 
 Source: He et al., Deep Residual Learning for Image Recognition, 2016 (arXiv 1512.03385, table 1), with the stride of a
 bottleneck in its 3 x 3 convolution ("v1.5"), as torchvision and timm have it. Parameter names are theirs; Linear
-weights are (in, out) as Paddle stores them.
+weights are (in, out) as Paddle stores them. ResNet-vd: He et al., Bag of Tricks for Image Classification with
+Convolutional Neural Networks, 2019 (arXiv 1812.01187, figure 2, C and D), with timm's names.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import paddle
 from paddle import nn
@@ -66,17 +67,32 @@ def _mask(x, mask: paddle.Tensor | None):
     return x if mask is None else x * mask.astype(x.dtype)
 
 
+class Shortcut(NamedTuple):
+    """What stands beside a block: where it ``pools``, a mean of 2 x 2 comes before its convolution, as in ResNet-vd;
+    where it ``is_always``, there is a convolution although nothing changes its size."""
+
+    pools: bool = False
+    is_always: bool = False
+
+
+def _shortcut(inputs: int, outputs: int, stride: int, pools: bool, norm: Norm) -> nn.Sequential:
+    if not pools:
+        return nn.Sequential(_convolution(inputs, outputs, 1, stride), norm(outputs))
+    pool = nn.AvgPool2D(2, 2, ceil_mode=True, exclusive=True) if stride > 1 else nn.Identity()
+    return nn.Sequential(pool, _convolution(inputs, outputs, 1), norm(outputs))
+
+
 class _Block(nn.Layer):
     """The input, added to a branch of convolutions that a subclass has."""
 
     expansion = 1  # channels that leave the block to ``channels``
 
-    def __init__(self, inputs: int, channels: int, stride: int, norm: Norm, drop_path: float):
+    def __init__(self, inputs: int, channels: int, stride: int, shortcut: "Shortcut", norm: Norm, drop_path: float):
         super().__init__()
         outputs = channels * self.expansion
         self.downsample = None
-        if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(_convolution(inputs, outputs, 1, stride), norm(outputs))
+        if shortcut.is_always or stride != 1 or inputs != outputs:
+            self.downsample = _shortcut(inputs, outputs, stride, shortcut.pools, norm)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x, before: paddle.Tensor | None = None, after: paddle.Tensor | None = None):
@@ -102,9 +118,16 @@ class BasicBlock(_Block):
     """
 
     def __init__(
-        self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm, drop_path: float
+        self,
+        inputs: int,
+        channels: int,
+        stride: int,
+        dilations: tuple[int, int],
+        shortcut: Shortcut,
+        norm: Norm,
+        drop_path: float,
     ):
-        super().__init__(inputs, channels, stride, norm, drop_path)
+        super().__init__(inputs, channels, stride, shortcut, norm, drop_path)
         self.conv1 = _convolution(inputs, channels, 3, stride, dilations[0])
         self.bn1 = norm(channels)
         self.conv2 = _convolution(channels, channels, 3, 1, dilations[1])
@@ -121,9 +144,16 @@ class Bottleneck(_Block):
     expansion = 4
 
     def __init__(
-        self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm, drop_path: float
+        self,
+        inputs: int,
+        channels: int,
+        stride: int,
+        dilations: tuple[int, int],
+        shortcut: Shortcut,
+        norm: Norm,
+        drop_path: float,
     ):
-        super().__init__(inputs, channels, stride, norm, drop_path)
+        super().__init__(inputs, channels, stride, shortcut, norm, drop_path)
         self.conv1 = _convolution(inputs, channels, 1)
         self.bn1 = norm(channels)
         self.conv2 = _convolution(channels, channels, 3, stride, dilations[0])
@@ -151,6 +181,9 @@ class ResNet(Classifier):
             ``replace_stride_with_dilation``: 1 is DETR's DC5, 2 has an eighth of the image's resolution.
         mask_padding: ``features`` sets padded positions to zero after each layer, so that an image in a padded batch
             gives the numbers of the image alone.
+        is_vd: three convolutions begin it instead of one, and shortcuts pool.
+        first_shortcut: the first block has a convolution beside it, although nothing changes there, as RT-DETR's
+            ResNet-18-vd and -34-vd have.
     """
 
     variants = RESNET
@@ -169,11 +202,15 @@ class ResNet(Classifier):
         frozen_stages: int = 0,
         dilation: int = 0,
         mask_padding: bool = False,
+        is_vd: bool = False,
+        first_shortcut: bool = False,
         in_channels: int = 3,
         dropout: float = 0.0,
         drop_path: float = 0.0,
     ):
         super().__init__()
+        if is_vd and mask_padding:
+            raise UserError("MODEL.MASK_PADDING: a ResNet-vd's shortcuts pool what is padded: use a ResNet")
         if not 0 <= frozen_stages <= 1 + len(depths):
             raise UserError(f"ResNet: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
         if len(dims) != len(depths):
@@ -188,7 +225,7 @@ class ResNet(Classifier):
             )
         self.image_size, self.in_channels = as_pair(image_size), in_channels
         self.frozen_batch_norm, self.frozen_stages, self.mask_padding = frozen_batch_norm, frozen_stages, mask_padding
-        self.conv1 = _convolution(in_channels, dims[0], 7, stride=2)
+        self.conv1 = self._stem(dims[0]) if is_vd else _convolution(in_channels, dims[0], 7, stride=2)
         self.bn1 = self._norm_of(0)(dims[0])
         self.maxpool = nn.MaxPool2D(3, stride=2, padding=1)
         block = Bottleneck if is_bottleneck else BasicBlock
@@ -205,6 +242,7 @@ class ResNet(Classifier):
                     dims[index],
                     stride=stride if number == 0 else 1,
                     dilations=(before if number == 0 else reached, reached),
+                    shortcut=Shortcut(is_vd, first_shortcut and index == number == 0),
                     norm=self._norm_of(index + 1),
                     drop_path=rate,
                 )
@@ -217,6 +255,12 @@ class ResNet(Classifier):
         self.dropout = nn.Dropout(dropout)
         self.reset_classifier(num_classes)
         self._freeze()
+
+    def _stem(self, width: int) -> nn.Sequential:
+        narrow, norm = width // 2, self._norm_of(0)
+        first, second = _convolution(self.in_channels, narrow, 3, stride=2), _convolution(narrow, narrow, 3)
+        last = _convolution(narrow, width, 3)
+        return nn.Sequential(first, norm(narrow), nn.ReLU(), second, norm(narrow), nn.ReLU(), last)
 
     def _norm_of(self, part: int) -> Norm:
         return FrozenBatchNorm if self.frozen_batch_norm or part < self.frozen_stages else _batch_norm

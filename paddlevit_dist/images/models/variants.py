@@ -174,6 +174,43 @@ RESNET: Variants = {
     "resnet50": {"depths": (3, 4, 6, 3), "is_bottleneck": True},
     "resnet101": {"depths": (3, 4, 23, 3), "is_bottleneck": True},
 }
+RESNET.update({f"{name}d": {**own, "is_vd": True} for name, own in RESNET.items()})  # ResNet-vd, as timm calls it
+
+# PaddleClas, ppcls/arch/backbone/legendary_models/pp_hgnet_v2.py.
+HGNETV2: Variants = {
+    "hgnetv2_b0": {},
+    "hgnetv2_b1": {"stem_dims": (24, 32), "dims": (64, 256, 512, 1024), "middle_dims": (32, 48, 96, 192)},
+    "hgnetv2_b2": {
+        "stem_dims": (24, 32),
+        "depths": (1, 1, 3, 1),
+        "dims": (96, 384, 768, 1536),
+        "middle_dims": (32, 64, 128, 256),
+        "layers": 4,
+    },
+    "hgnetv2_b3": {
+        "stem_dims": (24, 32),
+        "depths": (1, 1, 3, 1),
+        "dims": (128, 512, 1024, 2048),
+        "middle_dims": (32, 64, 128, 256),
+        "layers": 5,
+    },
+    "hgnetv2_b4": {
+        "stem_dims": (32, 48),
+        "depths": (1, 1, 3, 1),
+        "dims": (128, 512, 1024, 2048),
+        "middle_dims": (48, 96, 192, 384),
+        "layers": 6,
+        "use_lab": False,
+    },
+    "hgnetv2_b5": {
+        "stem_dims": (32, 64),
+        "depths": (1, 2, 5, 2),
+        "dims": (128, 512, 1024, 2048),
+        "middle_dims": (64, 128, 256, 512),
+        "layers": 6,
+        "use_lab": False,
+    },
+}
 
 # UPerNet, Xiao et al., 2018, as the authors of its backbones have it: Liu et al., Swin Transformer, 2021, appendix
 # A2.3; Liu et al., ConvNeXt, 2022, appendix A.3; mmsegmentation's configs/vit. Norms of maps add Swin's epsilon or
@@ -218,6 +255,7 @@ _INPUTS: tuple[tuple[Variants, ExpectedInput], ...] = (
     (MLP_MIXER, ExpectedInput(HALF, HALF)),
     (CONVNEXT, ExpectedInput()),
     (RESNET, ExpectedInput(crop_pct=0.95)),
+    (HGNETV2, ExpectedInput(crop_pct=0.965)),
 )
 _OTHER_CROPS = {"convnext_tiny": 0.95, "convnext_small": 0.95}
 

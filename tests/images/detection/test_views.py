@@ -5,7 +5,7 @@ import paddle
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.detection.data.samples import collate
+from paddlevit_dist.images.detection.data.samples import collate, largest_side
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import (
     EvaluationTransform,
@@ -17,6 +17,7 @@ from paddlevit_dist.images.detection.data.transforms import (
     flip,
     resize,
     resize_as_torchvision,
+    training_transform,
     whole_view,
 )
 from paddlevit_dist.images.detection.prediction import AsEvaluated
@@ -168,6 +169,22 @@ def test_images_of_one_size_lose_their_proportions():
     transform = evaluation_transform(load([*words, "DETECTION.EXPORT_SIZE", "[30, 50]"]).values)
     image = AsEvaluated(transform)(Image.fromarray(np.zeros((20, 31, 3), np.uint8)), None).image
     assert image.shape == (3, 30, 50)
+
+
+def test_training_images_become_squares_whose_boxes_follow():
+    config = load(["-cfg=detr_shapes", "DATA.SQUARE", "True", "DATA.SHORTEST_SIDES", "[40, 64]"]).values
+    transform = training_transform(config.DATA)
+    stored = SHAPES.size(3)
+    assert stored[0] != stored[1]
+    sides = set()
+    for seed in range(8):
+        view, masks = view_of(3)
+        resized = transform(view, np.random.default_rng(seed))
+        assert resized.size[0] == resized.size[1]
+        sides.add(resized.size[0])
+        for box, which in zip(resized.boxes, resized.objects):
+            assert np.abs(edges(resized.mask(masks[which])) - box).max() <= 2
+    assert sides == {40, 64} and largest_side(config.DATA, np.array([stored])) == 64
 
 
 def test_levels_between_whole_ones_reach_the_batch():

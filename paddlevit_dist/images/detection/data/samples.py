@@ -14,6 +14,7 @@ from ...data.image_samples import ImageSamples, open_dataset
 from ...data.inspection import Inspection
 from ...data.odd_data import count
 from ...run_lengths import decode
+from ..rtdetr.denoising import ContrastiveNoise, DrawnNoise
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, Data, DetectionSettings
 from .detection_dataset import Annotations, DetectionDataset
 from .transforms import Size, View, evaluation_transform, training_transform, whole_view
@@ -132,6 +133,7 @@ class DetectionSample(NamedTuple):
         boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of ``image``.
         labels: int64 (n,).
         masks: uint8 (n, height, width), 1 inside; None: not asked for.
+        noise: denoising queries of the objects; None: not asked for.
     """
 
     index: int
@@ -141,6 +143,7 @@ class DetectionSample(NamedTuple):
     boxes: np.ndarray
     labels: np.ndarray
     masks: np.ndarray | None = None
+    noise: DrawnNoise | None = None
 
 
 class DetectionSamples(ImageSamples):
@@ -150,6 +153,10 @@ class DetectionSamples(ImageSamples):
         is_training: samples carry what is annotated, except crowds and boxes without an area.
         with_masks: they carry masks too.
         group: so many images that follow one another in an epoch have similar shapes; 0: the order is free.
+
+    Attributes:
+        noise: how denoising queries are drawn, once it is known of how many classes; None: there are none.
+
     Raises:
         UserError: masks are asked for, and the dataset has none.
     """
@@ -172,6 +179,7 @@ class DetectionSamples(ImageSamples):
         self.is_training = is_training
         self.with_masks = with_masks and is_training
         self.group = group
+        self.noise: ContrastiveNoise | None = None
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         return draw_grouped_order(self.dataset.sizes, self.group, generator) if self.group else None
@@ -181,14 +189,16 @@ class DetectionSamples(ImageSamples):
         kept = np.flatnonzero(annotations.is_learnable) if self.is_training else np.empty(0, np.int64)
         view = self.transform(whole_view(image, annotations.boxes[kept], kept), generator)
         masks = self._masks(view, annotations, (image.size[1], image.size[0])) if self.with_masks else None
+        labels = annotations.labels[view.objects]
         return DetectionSample(
             index,
             self.is_training,
             np.ascontiguousarray(np.asarray(view.image).transpose(2, 0, 1)),
             (image.size[1], image.size[0]),
             view.boxes.astype(np.float32),
-            annotations.labels[view.objects],
+            labels,
             masks,
+            None if self.noise is None else self.noise.draw(view.boxes, labels, view.size, generator),
         )
 
     def _masks(self, view: View, annotations: Annotations, stored_size: tuple[int, int]) -> np.ndarray:
@@ -204,18 +214,20 @@ class DetectionSamples(ImageSamples):
         return masks
 
 
-def collate(samples: Sequence[DetectionSample], side: int = 0) -> dict[str, Any]:
+def collate(samples: Sequence[DetectionSample], side: int = 0, noise: ContrastiveNoise | None = None) -> dict[str, Any]:
     """A batch of N images, padded at the right and at the bottom, for training or for an evaluation, whichever its
     samples are for; in training with at most M objects each.
 
     Args:
         side: least height and width that they are padded to, in pixels.
+        noise: by which their denoising queries were drawn.
     Returns:
         ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width of each without
         padding. In training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, zeros where there are fewer, M at least 1;
-        ``labels`` int64 (N, M), -1 where there are fewer; ``box_counts`` int64 (N,); with masks ``masks`` uint8
-        (N, M, H, W). In an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64 (N, 2), height
-        and width of the stored images. Whole numbers are in the host's memory as well, see ``host_facts``.
+        ``labels`` int64 (N, M), -1 where there are fewer; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M,
+        H, W); with noise what ``ContrastiveNoise.collate`` returns. In an evaluation ``indices`` int64 (N,) of the
+        samples; ``original_sizes`` int64 (N, 2), height and width of the stored images. Whole numbers are in the host's
+        memory as well, see ``host_facts``.
     """
     number, first = len(samples), samples[0]
     sizes = np.array([sample.image.shape[1:] for sample in samples], dtype=np.int64)
@@ -237,6 +249,9 @@ def collate(samples: Sequence[DetectionSample], side: int = 0) -> dict[str, Any]
             batch["labels"][row, : len(sample.labels)] = sample.labels
         if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
+    if first.is_training and noise is not None:
+        drawn = [sample.noise for sample in samples if sample.noise is not None]
+        batch.update(noise.collate(drawn, batch["box_counts"].tolist(), batch["labels"].shape[1]))
     return {**batch, HOST: {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}}
 
 
@@ -253,6 +268,8 @@ def largest_side(data: Data, sizes: np.ndarray) -> int:
         data: the configuration's DATA.
         sizes: int64 (samples, 2), of the stored images.
     """
+    if data.SQUARE:
+        return max(data.SHORTEST_SIDES)
     if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
         return int(data.LONGEST_SIDE)
     widest = float((sizes.max(axis=1) / np.maximum(sizes.min(axis=1), 1)).max())

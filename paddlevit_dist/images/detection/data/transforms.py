@@ -178,6 +178,7 @@ class TrainingTransform:
         shortest_to_crop: sizes of the shorter side for that.
         crop_sides: smallest and largest height and width of the crop.
         colour_jitter: strength of the change of brightness, contrast and saturation, 0 for none.
+        square: both sides become the one that is drawn for the shorter one.
     """
 
     shortest: tuple[int, ...] = tuple(range(480, 801, 32))
@@ -187,13 +188,15 @@ class TrainingTransform:
     shortest_to_crop: tuple[int, ...] = (400, 500, 600)
     crop_sides: tuple[int, int] = (384, 600)
     colour_jitter: float = 0.0
+    square: bool = False
 
     def __call__(self, view: View, generator: np.random.Generator) -> View:
         if generator.random() < self.flip_probability:
             view = flip(view)
         if generator.random() < self.crop_probability:
             view = self._crop(view, generator)
-        view = resize(view, fitted_size(view.size, _one_of(self.shortest, generator), self.longest))
+        side = _one_of(self.shortest, generator)
+        view = resize(view, (side, side) if self.square else fitted_size(view.size, side, self.longest))
         if self.colour_jitter:
             from ...transforms.policies import ColorJitter
 
@@ -224,6 +227,7 @@ def training_transform(data: Data) -> TrainingTransform:
         shortest_to_crop=tuple(data.CROP_SHORTEST_SIDES),
         crop_sides=tuple(data.CROP_SIDES),
         colour_jitter=data.COLOR_JITTER,
+        square=data.SQUARE,
     )
 
 

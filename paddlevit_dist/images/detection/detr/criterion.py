@@ -137,7 +137,7 @@ class SetCriterion(Criterion):
             boxes: (L, N, Q, 4), centre, width and height as shares of the image.
         """
         labels, wanted = targets.labels, relative(targets.boxes.astype(boxes.dtype), targets.sizes)
-        matches = match(logits, boxes, labels, wanted, self.cost, targets.box_counts)
+        matches = self.match(logits, boxes, labels, wanted, targets.box_counts)
         objects, queries, share = self._on_device(matches, boxes.shape[2])
         classes = self._classes(labels, objects).reshape(list(matches.object_of.shape))
         weights = paddle.where(
@@ -158,6 +158,24 @@ class SetCriterion(Criterion):
             classes=classes,
             matches=matches,
         )
+
+    @paddle.no_grad()
+    def match(
+        self,
+        logits: paddle.Tensor,
+        boxes: paddle.Tensor,
+        labels: paddle.Tensor,
+        wanted: paddle.Tensor,
+        counts: np.ndarray | None,
+    ) -> "Matches":
+        """As the function of this name, with the classes' ``fits`` and this criterion's weights."""
+        with autocast.off():
+            scores = self.fits(logits)
+        return match(scores, boxes, labels, wanted, self.cost, counts)
+
+    def fits(self, logits: paddle.Tensor) -> paddle.Tensor:
+        """How well each class fits a query, for the matching, in the shape of ``logits``: its probability."""
+        return F.softmax(logits, axis=-1)
 
     @staticmethod
     def _on_device(matches: "Matches", queries: int) -> list[paddle.Tensor]:
@@ -204,7 +222,7 @@ class Matches(NamedTuple):
 
 @paddle.no_grad()
 def match(
-    logits: paddle.Tensor,
+    scores: paddle.Tensor,
     boxes: paddle.Tensor,
     labels: paddle.Tensor,
     targets: paddle.Tensor,
@@ -217,7 +235,8 @@ def match(
     Source: DETR, section 3.1, equation 1.
 
     Args:
-        logits: (L, N, Q, classes + 1); boxes: (L, N, Q, 4), centre, width and height as shares of the image.
+        scores: (L, N, Q, classes or more), how well each class fits; boxes: (L, N, Q, 4), centre, width and height
+            as shares of the image.
         labels: int64 (N, M), -1 where an image has fewer objects; targets: (N, M, 4), as ``boxes``.
         counts: int64 (N,), the objects of each image; None: as ``labels`` say.
 
@@ -225,7 +244,7 @@ def match(
         UserError: SciPy is not installed.
     """
     assign = solver()
-    of_pairs = pair_costs(logits, boxes, labels, targets, weights)  # (L, N, Q, M)
+    of_pairs = pair_costs(scores, boxes, labels, targets, weights)  # (L, N, Q, M)
     if counts is None:
         costs, counts = read(of_pairs, (labels >= 0).astype("int64").sum(axis=1))
     else:
@@ -246,14 +265,13 @@ def match(
 
 
 def pair_costs(
-    logits: paddle.Tensor, boxes: paddle.Tensor, labels: paddle.Tensor, targets: paddle.Tensor, weights: CostWeights
+    scores: paddle.Tensor, boxes: paddle.Tensor, labels: paddle.Tensor, targets: paddle.Tensor, weights: CostWeights
 ) -> paddle.Tensor:
     """Compute what each pair of a query and an object costs, (L, N, Q, M); arguments as of ``match``."""
-    chosen = paddle.nn.functional.one_hot(paddle.clip(labels, min=0), logits.shape[-1])  # (N, M, classes + 1)
+    chosen = F.one_hot(paddle.clip(labels, min=0), scores.shape[-1])  # (N, M, classes)
     # A product with ones and zeros, as a gather that broadcasts.
     with autocast.off():
-        scores = paddle.nn.functional.softmax(logits, axis=-1)
-        found = paddle.matmul(scores, chosen.astype(logits.dtype), transpose_y=True)
+        found = paddle.matmul(scores, chosen.astype(scores.dtype), transpose_y=True)
     ours, theirs = boxes.unsqueeze(3), targets.unsqueeze(1)  # (L, N, Q, 1, 4), (N, 1, M, 4)
     distance = (ours - theirs).abs().sum(axis=-1)
     overlap = generalised_iou(corners(ours), corners(theirs))

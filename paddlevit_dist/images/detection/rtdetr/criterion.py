@@ -1,0 +1,237 @@
+"""RT-DETR's losses: varifocal scores of classes, and boxes, of all decoder layers, the encoder's choice and denoising.
+
+Sources: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, section 4.3, with the authors'
+RTDETRCriterion; Zhang et al., VarifocalNet, CVPR 2021, equation 2.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import paddle
+from paddle.nn import functional as F
+
+from ....runtime.transfers import to_device
+from ....tasks.task import Term
+from ..boxes import corners, generalised_iou, iou, relative
+from ..detector import Outputs, Targets, single_or_double
+from ..detr.criterion import Matches, SetCriterion
+from .denoising import ContrastiveNoise, DenoisingQueries
+
+AUXILIARY, DENOISING = "_auxiliary", "_denoising"
+DENOISING_PREFIX = "denoising_"  # of outputs
+_PARTS = ("class", "box", "giou")
+_GAMMA, _MATCHING_ALPHA, _LEAST = 2.0, 0.25, 1e-8  # of the focal cost
+
+Sums = dict[str, paddle.Tensor]  # over a batch, by name
+
+
+class Judged(NamedTuple):
+    """What L heads say of N images, in float32 or float64.
+
+    Attributes:
+        logits: (L, N, Q, classes).
+        boxes: (L, N, Q, 4), centre, width and height as shares of the image.
+    """
+
+    logits: paddle.Tensor
+    boxes: paddle.Tensor
+
+
+def judged(outputs: Outputs, *others: str, prefix: str = "") -> Judged:
+    """What the decoder's layers say, and behind them ``others``; of the outputs whose names begin with ``prefix``."""
+    parts = []
+    for name in Judged._fields:
+        more = [outputs[f"{prefix}{other}_{name}"].unsqueeze(0) for other in others]
+        parts.append(single_or_double(paddle.concat([outputs[f"{prefix}layer_{name}"], *more])))
+    return Judged(*parts)
+
+
+class Truth:
+    """The objects of N images, each with one more that is none.
+
+    Args:
+        labels: int64 (N, M), -1 where there are fewer.
+        boxes: (N, M, 4), centre, width and height as shares of the image.
+        none: the class of no object.
+    """
+
+    def __init__(self, labels: paddle.Tensor, boxes: paddle.Tensor, none: int) -> None:
+        images, most, _ = boxes.shape
+        nothing = paddle.full([images, 1], none, dtype=labels.dtype)
+        self._labels = paddle.concat([labels, nothing], axis=1).flatten()
+        self._boxes = paddle.concat([boxes, paddle.zeros([images, 1, 4], dtype=boxes.dtype)], axis=1).reshape([-1, 4])
+        self._none, self._stride = none, most + 1
+
+    def of(self, rows: paddle.Tensor) -> "Wanted":
+        """What is asked of queries whose objects have these places, int64 (..., N, Q); see ``rows``."""
+        classes = paddle.gather(self._labels, rows.flatten()).reshape(rows.shape)
+        boxes = paddle.gather(self._boxes, rows.flatten()).reshape([*rows.shape, 4])
+        return Wanted(classes, boxes, (classes < self._none).astype(boxes.dtype))
+
+    def rows(self, objects: paddle.Tensor) -> paddle.Tensor:
+        """The places among all images' of the objects, int64 (N, Q), M for none."""
+        return objects + self._stride * paddle.arange(objects.shape[0], dtype=objects.dtype).unsqueeze(1)
+
+    def rows_on_host(self, objects: np.ndarray) -> np.ndarray:
+        """The same of (..., N, Q)."""
+        return objects + self._stride * np.arange(objects.shape[-2])[:, None]
+
+
+class Wanted(NamedTuple):
+    """What is asked of queries (..., N, Q).
+
+    Attributes:
+        classes: int64, the number of classes where a query is to be none.
+        boxes: (..., 4), zeros there.
+        matched: 1 where there is an object, else 0.
+    """
+
+    classes: paddle.Tensor
+    boxes: paddle.Tensor
+    matched: paddle.Tensor
+
+
+class VarifocalCriterion(SetCriterion):
+    """Varifocal loss of classes, L1 distance and generalised IoU of boxes.
+
+    The terms ``class``, ``box`` and ``giou`` are those of the last layer; those with ``_auxiliary`` are summed over the
+    other layers and the encoder's choice, those with ``_denoising`` over all layers of the denoising queries. Each is
+    divided by the objects of all devices and micro-batches; so do the authors, whom "reference" follows where there
+    are not fewer objects than devices. ``iou`` is the mean overlap of matched boxes.
+
+    Args:
+        num_classes: each has an output of its own, there is none for "no object".
+        queries, layers: of the decoder.
+        normaliser: "global" or "reference".
+        class_weight, box_weight, giou_weight: of the terms in the loss.
+        cost_class, cost_box, cost_giou: weights of the matching cost.
+        alpha: weight of a negative's score in the varifocal loss.
+        noise: how denoising queries are drawn; None: there are none.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        queries: int,
+        layers: int,
+        normaliser: str = "global",
+        class_weight: float = 1.0,
+        box_weight: float = 5.0,
+        giou_weight: float = 2.0,
+        cost_class: float = 2.0,
+        cost_box: float = 5.0,
+        cost_giou: float = 2.0,
+        alpha: float = 0.75,
+        noise: ContrastiveNoise | None = None,
+    ):
+        super().__init__(
+            num_classes,
+            queries,
+            layers,
+            normaliser,
+            class_weight=class_weight,
+            box_weight=box_weight,
+            giou_weight=giou_weight,
+            cost_class=cost_class,
+            cost_box=cost_box,
+            cost_giou=cost_giou,
+        )
+        self.alpha, self.noise = alpha, noise
+        self.suffixes = ("", AUXILIARY, *((DENOISING,) if noise else ()))
+        self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in _PARTS)
+
+    def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
+        return dict.fromkeys(self.count_names, int(np.count_nonzero(batch["labels"] >= 0)))
+
+    def fits(self, logits: paddle.Tensor) -> paddle.Tensor:
+        """The gain of focal loss if a query is of a class. Source: Lin et al., Focal Loss for Dense Object Detection,
+        ICCV 2017, equation 5."""
+        score = F.sigmoid(logits)
+        as_none = (1 - _MATCHING_ALPHA) * score**_GAMMA * -paddle.log(1 - score + _LEAST)
+        as_one = _MATCHING_ALPHA * (1 - score) ** _GAMMA * -paddle.log(score + _LEAST)
+        return as_none - as_one
+
+    def terms(self, outputs: Outputs, targets: Targets) -> dict[str, Term]:
+        heads = self.heads(outputs)
+        matches = self.matches(heads, targets)
+        self._note(matches.counts)
+        sums = self.layer_sums(outputs, heads, targets, matches)
+        last, count = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum())
+        terms = {}
+        for name in _PARTS:
+            of_last = sums[name][last]
+            terms[name] = Term(of_last, count, self.weights[name])
+            terms[name + AUXILIARY] = Term(sums[name].sum() - of_last, count, self.weights[name])
+            if self.noise:
+                terms[name + DENOISING] = Term(sums[name + DENOISING].sum(), count, self.weights[name])
+        terms["iou"] = Term(sums["iou"][last], count, 0.0)
+        return terms
+
+    def heads(self, outputs: Outputs) -> Judged:
+        """What is matched with objects: the decoder's layers, then the encoder's choice."""
+        return judged(outputs, "encoder")
+
+    def matches(self, heads: Judged, targets: Targets) -> Matches:
+        """The assignments of all heads; the one time that the host waits for the device."""
+        boxes = relative(targets.boxes.astype(heads.boxes.dtype), targets.sizes)
+        return self.match(heads.logits, heads.boxes, targets.labels, boxes, targets.box_counts)
+
+    def truth(self, targets: Targets, dtype: paddle.dtype) -> Truth:
+        return Truth(targets.labels, relative(targets.boxes.astype(dtype), targets.sizes), self.num_classes)
+
+    def layer_sums(self, outputs: Outputs, heads: Judged, targets: Targets, matches: Matches) -> Sums:
+        """Sums over the batch of each part: ``class``, ``box``, ``giou`` and ``iou`` (heads,), and those with
+        ``_denoising`` (layers,), which are divided by the groups of their images."""
+        truth = self.truth(targets, heads.boxes.dtype)
+        wanted = truth.of(to_device(truth.rows_on_host(matches.object_of)))
+        sums = {**self.class_sums(heads, wanted), **box_sums(heads.boxes, wanted)}
+        if self.noise:
+            sums.update(self.denoising_sums(judged(outputs, prefix=DENOISING_PREFIX), truth, queries_of(targets)))
+        return sums
+
+    def denoising_sums(self, heads: Judged, truth: Truth, queries: DenoisingQueries) -> Sums:
+        wanted, weights = truth.of(truth.rows(queries.objects)), queries.weights.astype(heads.boxes.dtype)
+        sums = {**self.class_sums(heads, wanted, weights), **box_sums(heads.boxes, wanted, weights)}
+        return {name + DENOISING: value for name, value in sums.items()}
+
+    def class_sums(self, heads: Judged, wanted: Wanted, weights: paddle.Tensor | None = None) -> Sums:
+        """``class``, the varifocal loss: a query is to say how well its own box overlaps its object, and 0 for other
+        classes; those count less the surer the query is that they are absent. And ``iou``, the overlaps. Each (L,).
+
+        Args:
+            weights: (N, Q) or (L, N, Q), of the queries.
+        """
+        with paddle.no_grad():
+            quality = iou(corners(heads.boxes), corners(wanted.boxes)) * wanted.matched  # (L, N, Q)
+            of_class = F.one_hot(wanted.classes, self.num_classes + 1)[..., :-1].astype(heads.logits.dtype)
+            score = of_class * quality.unsqueeze(-1)  # (L, N, Q, classes)
+            said = F.sigmoid(heads.logits)
+            strength = self.alpha * said**_GAMMA * (1 - of_class) + score
+        entropy = F.binary_cross_entropy_with_logits(heads.logits, score, reduction="none")
+        of_query = (entropy * strength).sum(axis=-1)
+        of_query = of_query if weights is None else of_query * weights
+        return {"class": of_query.sum(axis=[1, 2]), "iou": quality.sum(axis=[1, 2])}
+
+
+def box_sums(boxes: paddle.Tensor, wanted: Wanted, weights: paddle.Tensor | None = None) -> Sums:
+    """``box``, the L1 distance, and ``giou``, 1 - the generalised IoU, of matched boxes, (L,) each.
+
+    Args:
+        boxes: (L, N, Q, 4); weights: (N, Q), of the queries.
+    """
+    share = wanted.matched if weights is None else wanted.matched * weights
+    distance = (boxes - wanted.boxes).abs().sum(axis=-1) * share  # (L, N, Q)
+    overlap = (1.0 - generalised_iou(corners(boxes), corners(wanted.boxes))) * share
+    return {"box": distance.sum(axis=[1, 2]), "giou": overlap.sum(axis=[1, 2])}
+
+
+def queries_of(targets: Targets) -> DenoisingQueries:
+    """The denoising queries of a batch.
+
+    Raises:
+        ValueError: it was collated without.
+    """
+    if targets.denoising is None:
+        raise ValueError("a batch for a network that learns from denoising queries has none: see Targets.denoising")
+    return targets.denoising

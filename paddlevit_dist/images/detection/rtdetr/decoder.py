@@ -1,0 +1,208 @@
+"""RT-DETR's decoder: queries look at each other and at a few points of the maps, and their boxes move from layer to
+layer.
+
+Sources: Zhu et al., Deformable DETR, ICLR 2021, arXiv 2010.04159, section 4.1 and equation 3; Zhao et al., DETRs Beat
+YOLOs on Real-time Object Detection, CVPR 2024; Lv et al., RT-DETRv2, arXiv 2407.17140, section 2. Names are those of
+transformers 5.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ....runtime.transfers import constant
+from ...models.attention import head_dim
+from ...models.layers import LayerNorm, Linear
+from ..detector import dense, single_or_double, zeros
+from ..detr.transformer import xavier
+from .deformable import sample
+from .encoder import Attention, Mlp
+
+_EPSILON = 1e-5
+_LEAST = 1e-5  # of a share and of its complement, before the logarithm
+_RARE = 0.01  # how likely a class is to a new classifier
+
+Sizes = Sequence[tuple[int, int]]  # height and width of the maps, the finest first
+
+
+class Points(NamedTuple):
+    """Where a query looks.
+
+    Attributes:
+        numbers: of points on each level.
+        scale: of their offsets, in sizes of the box.
+        is_discrete: the nearest cell is taken, without interpolation (RT-DETRv2).
+    """
+
+    numbers: tuple[int, ...]
+    scale: float = 0.5
+    is_discrete: bool = False
+
+
+class HeadMlp(nn.Layer):
+    """Linear layers with ReLUs between them; the last begins at zero if it ``starts_at_zero``."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, layers: int, starts_at_zero: bool = False):
+        super().__init__()
+        dims = [inputs, *[hidden] * (layers - 1), outputs]
+        self.layers = nn.LayerList([dense(before, after) for before, after in zip(dims, dims[1:])])
+        if starts_at_zero:
+            for parameter in self.layers[-1].parameters():
+                nn.initializer.Constant(0.0)(parameter)
+
+    def forward(self, x):
+        for layer in self.layers[:-1]:
+            x = F.relu(layer(x))
+        return self.layers[-1](x)
+
+
+class DeformableAttention(nn.Layer):
+    """Attention of each query to points around its box.
+
+    Args:
+        has_values: values and outputs have layers of their own; D-FINE's have none.
+    """
+
+    def __init__(self, dim: int, num_heads: int, points: Points, has_values: bool = True):
+        super().__init__()
+        head_dim("EMBED_DIM", dim, num_heads)
+        self._heads, self._points, total = num_heads, points, sum(points.numbers)
+        self.sampling_offsets = Linear(
+            dim,
+            num_heads * total * 2,
+            weight_attr=zeros(),
+            bias_attr=paddle.ParamAttr(initializer=nn.initializer.Assign(_stars(num_heads, points.numbers))),
+        )
+        self.attention_weights = Linear(dim, num_heads * total, weight_attr=zeros(), bias_attr=zeros())
+        self.value_proj = xavier(dim, dim) if has_values else nn.Identity()
+        self.output_proj = xavier(dim, dim) if has_values else nn.Identity()
+
+    def forward(self, queries, references, memory, sizes: Sizes):
+        """(batch, queries, dim).
+
+        Args:
+            queries: (batch, queries, dim), with their positions.
+            references: boxes (batch, queries, 4), centre, width and height as shares.
+            memory: (batch, cells of all maps, dim); sizes: of the maps.
+        """
+        batch, number, dim = queries.shape
+        values = self.value_proj(memory).reshape([batch, -1, self._heads, dim // self._heads])
+        per_head = [batch, number, self._heads, sum(self._points.numbers)]
+        offsets = single_or_double(self.sampling_offsets(queries)).reshape([*per_head, 2])
+        weights = F.softmax(single_or_double(self.attention_weights(queries)).reshape(per_head), axis=-1)
+        shares = constant(_shares, self._points).astype(offsets.dtype)  # (points, 1)
+        boxes = references.astype(offsets.dtype).unsqueeze([2, 3])  # (batch, queries, 1, 1, 4)
+        places = boxes[..., :2] + offsets * shares * boxes[..., 2:]
+        found = sample(values, sizes, places, weights, self._points.numbers, self._points.is_discrete)
+        return self.output_proj(found)
+
+
+def _shares(points: Points) -> np.ndarray:
+    numbers = np.repeat(np.array(points.numbers, np.float64), points.numbers)
+    return (points.scale / numbers)[:, None]
+
+
+def _stars(heads: int, numbers: Sequence[int]) -> np.ndarray:
+    """Offsets to begin with, float32 (heads * points * 2,): a direction for each head, farther with each point."""
+    angles = np.arange(heads) * (2 * math.pi / heads)
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    directions /= np.abs(directions).max(axis=1, keepdims=True)
+    steps = np.concatenate([np.arange(1, number + 1) for number in numbers])
+    return (directions[:, None] * steps[None, :, None]).reshape(-1).astype(np.float32)
+
+
+class DecoderLayer(nn.Layer):
+    def __init__(self, dim: int, num_heads: int, feedforward: int, points: Points):
+        super().__init__()
+        self.self_attn = Attention(dim, num_heads)
+        self.self_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
+        self.encoder_attn = DeformableAttention(dim, num_heads, points)
+        self.encoder_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
+        self.mlp = Mlp(dim, feedforward, F.relu)
+        self.final_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
+
+    def forward(self, x, position, references, memory, sizes: Sizes, blocked: paddle.Tensor | None = None):
+        """(batch, queries, dim) of ``x``; see ``Attention`` and ``DeformableAttention``."""
+        x = self.self_attn_layer_norm(x + self.self_attn(x, position, blocked))
+        x = self.encoder_attn_layer_norm(x + self.encoder_attn(x + position, references, memory, sizes))
+        return self.final_layer_norm(x + self.mlp(x))
+
+
+class Found(NamedTuple):
+    """What L layers of a decoder say of the queries (batch, queries); boxes are centre, width and height as shares.
+
+    Attributes:
+        logits: (L, batch, queries, classes).
+        boxes: (L, batch, queries, 4).
+        corners: D-FINE: (L, batch, queries, 4 * bins), of the distances of the sides.
+        first_logits, first_boxes, references: D-FINE: of the first layer's plain head, (batch, queries, ...), and its
+            boxes without gradient.
+    """
+
+    logits: paddle.Tensor
+    boxes: paddle.Tensor
+    corners: paddle.Tensor | None = None
+    first_logits: paddle.Tensor | None = None
+    first_boxes: paddle.Tensor | None = None
+    references: paddle.Tensor | None = None
+
+
+class Decoder(nn.Layer):
+    """RT-DETR's.
+
+    Args:
+        classes: of the classifier of each layer.
+    """
+
+    def __init__(self, dim: int, num_heads: int, feedforward: int, layers: int, points: Points, classes: int):
+        super().__init__()
+        self.layers = nn.LayerList([DecoderLayer(dim, num_heads, feedforward, points) for _ in range(layers)])
+        self.query_pos_head = HeadMlp(4, 2 * dim, dim, 2)
+        self.class_embed = nn.LayerList([classifier(dim, classes) for _ in range(layers)])
+        self.bbox_embed = nn.LayerList([HeadMlp(dim, dim, 4, 3, starts_at_zero=True) for _ in range(layers)])
+
+    def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Found:
+        """Decode queries.
+
+        Args:
+            x: (batch, queries, dim).
+            starts: their boxes before the sigmoid, (batch, queries, 4).
+            memory: (batch, cells, dim); sizes: of the maps.
+            blocked: (batch, queries, queries), see ``Attention``.
+        """
+        references = before = F.sigmoid(single_or_double(starts))
+        logits, boxes = [], []
+        for layer, classify, move in zip(self.layers, self.class_embed, self.bbox_embed):
+            position = self.query_pos_head(references.astype(x.dtype))
+            x = layer(x, position, references, memory, sizes, blocked)
+            step = single_or_double(move(x))
+            # The box that is judged has the gradient of the layer before, too ("look forward twice": Zhang et al.,
+            # DINO, ICLR 2023, section 3.5); the one that the next layer looks around has none.
+            boxes.append(F.sigmoid(step + before_sigmoid(before)))
+            logits.append(classify(x))
+            before = F.sigmoid(step + before_sigmoid(references))
+            references = before.detach()
+        return Found(paddle.stack(logits), paddle.stack(boxes))
+
+    def reset_classifier(self, classes: int) -> None:
+        dim = self.class_embed[0].weight.shape[0]
+        self.class_embed = nn.LayerList([classifier(dim, classes) for _ in self.layers])
+
+
+def classifier(dim: int, classes: int) -> nn.Layer:
+    """A linear layer that begins with every class unlikely."""
+    start = nn.initializer.Constant(-math.log((1 - _RARE) / _RARE))
+    bound = dim**-0.5
+    weight = paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
+    return Linear(dim, classes, weight_attr=weight, bias_attr=paddle.ParamAttr(initializer=start))
+
+
+def before_sigmoid(shares: paddle.Tensor) -> paddle.Tensor:
+    """The inverse of the sigmoid, of shares clipped to [0, 1]."""
+    shares = paddle.clip(shares, 0.0, 1.0)
+    return paddle.log(paddle.clip(shares, min=_LEAST) / paddle.clip(1.0 - shares, min=_LEAST))

@@ -1,0 +1,250 @@
+"""The hybrid encoder of RT-DETR and D-FINE: attention on the coarsest map, and convolutions that fuse all maps.
+
+Sources: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, section 4.2, with the authors'
+``HybridEncoder``; D-FINE's blocks: Wang et al., YOLOv9, arXiv 2402.13616, figure 4 (GELAN), and YOLOv10, arXiv
+2405.14458, section 3.2 (downsampling). Names are those of transformers 5.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ....runtime.errors import UserError
+from ....runtime.transfers import constant
+from ...models.attention import MultiHeadAttention, attend, head_dim
+from ...models.layers import Conv2D, LayerNorm
+from ..detector import dense
+from ..detr.transformer import xavier
+
+_EPSILON = 1e-5
+_TEMPERATURE = 10000.0
+
+Block = Callable[[int, int], nn.Layer]  # of the channels that it takes and gives
+
+
+class ConvNorm(nn.Layer):
+    """A convolution without bias, a batch norm, and SiLU where it is ``active``."""
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel_size: int, stride: int = 1, groups: int = 1, active: bool = True
+    ):
+        super().__init__()
+        deviation = math.sqrt(2.0 / (kernel_size * kernel_size * inputs // groups))
+        self.conv = Conv2D(
+            inputs,
+            outputs,
+            kernel_size,
+            stride=stride,
+            padding=kernel_size // 2,
+            groups=groups,
+            weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, deviation)),
+            bias_attr=False,
+        )
+        self.norm = nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
+        self.active = active
+
+    def forward(self, x):
+        x = self.norm(self.conv(x))
+        return F.silu(x) if self.active else x
+
+    def folded(self) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Weight and bias of the convolution that gives the same with the norm's running statistics."""
+        scale = self.norm.weight / paddle.sqrt(self.norm._variance + _EPSILON)  # (outputs,)
+        return self.conv.weight * scale.reshape([-1, 1, 1, 1]), self.norm.bias - self.norm._mean * scale
+
+
+class RepVggBlock(nn.Layer):
+    """Convolutions of 3 x 3 and 1 x 1 side by side, which are one of 3 x 3 in evaluation.
+
+    Source: Ding et al., RepVGG, CVPR 2021, arXiv 2101.03697, section 3.3.
+    """
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.conv1 = ConvNorm(channels, channels, 3, active=False)
+        self.conv2 = ConvNorm(channels, channels, 1, active=False)
+
+    def forward(self, x):
+        if self.training:
+            return F.silu(self.conv1(x) + self.conv2(x))
+        (weight, bias), (point, point_bias) = self.conv1.folded(), self.conv2.folded()
+        weight = weight + F.pad(point, [1, 1, 1, 1])  # (channels, channels, 3, 3)
+        return F.silu(F.conv2d(x, weight.astype(x.dtype), (bias + point_bias).astype(x.dtype), padding=1))
+
+
+class CspLayer(nn.Layer):
+    """Two paths from a point-wise convolution each, one of them through ``blocks``, added.
+
+    Args:
+        expansion: channels of the paths as a share of the outputs.
+    """
+
+    def __init__(self, inputs: int, outputs: int, blocks: int, expansion: float):
+        super().__init__()
+        hidden = int(outputs * expansion)
+        self.conv1, self.conv2 = ConvNorm(inputs, hidden, 1), ConvNorm(inputs, hidden, 1)
+        self.bottlenecks = nn.Sequential(*(RepVggBlock(hidden) for _ in range(blocks)))
+        self.conv3 = nn.Identity() if hidden == outputs else ConvNorm(hidden, outputs, 1)
+
+    def forward(self, x):
+        return self.conv3(self.bottlenecks(self.conv1(x)) + self.conv2(x))
+
+
+class ElanLayer(nn.Layer):
+    """D-FINE's: half of the channels go through two paths one after the other, and everything is joined.
+
+    Args:
+        dim: of the output; the input has twice as many channels.
+        expansion: half the channels of a path, as a share of ``dim``.
+    """
+
+    def __init__(self, dim: int, blocks: int, expansion: float):
+        super().__init__()
+        path = round(expansion * dim / 2)
+        self.conv1 = ConvNorm(2 * dim, 2 * dim, 1)
+        self.csp_rep1, self.conv2 = CspLayer(dim, path, blocks, 1.0), ConvNorm(path, path, 3)
+        self.csp_rep2, self.conv3 = CspLayer(path, path, blocks, 1.0), ConvNorm(path, path, 3)
+        self.conv4 = ConvNorm(2 * dim + 2 * path, dim, 1)
+
+    def forward(self, x):
+        x = self.conv1(x)
+        first = self.conv2(self.csp_rep1(x[:, x.shape[1] // 2 :]))
+        return self.conv4(paddle.concat([x, first, self.conv3(self.csp_rep2(first))], axis=1))
+
+
+class SeparateDownsampling(nn.Layer):
+    """D-FINE's: channels first, then the resolution, without an activation."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.conv1 = ConvNorm(dim, dim, 1, active=False)
+        self.conv2 = ConvNorm(dim, dim, 3, stride=2, groups=dim, active=False)
+
+    def forward(self, x):
+        return self.conv2(self.conv1(x))
+
+
+class Attention(MultiHeadAttention):
+    """Attention with the positions added to queries and keys alone."""
+
+    def __init__(self, dim: int, num_heads: int):
+        super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), 0.0, attention_dropout=0.0)
+        self.q_proj, self.k_proj, self.v_proj = (xavier(dim, dim, together=3) for _ in range(3))
+        self.o_proj = xavier(dim, dim)
+
+    def forward(self, x, position, blocked: paddle.Tensor | None = None):
+        """(batch, tokens, dim) of the same; ``blocked`` (batch, tokens, tokens), 1 where a row must not see a column."""
+        placed = x + position
+        parts = [self.heads(part) for part in (self.q_proj(placed), self.k_proj(placed), self.v_proj(x))]
+        if blocked is None:
+            return self.o_proj(attend(self, *parts))
+        bias = -1e9 * blocked.unsqueeze(1)  # exp(-1e9) is 0 in every precision
+        return self.o_proj(attend(self, *parts, before=lambda weights: weights.astype(bias.dtype) + bias))
+
+
+class Mlp(nn.Layer):
+    def __init__(self, dim: int, hidden: int, activation: Callable[[paddle.Tensor], paddle.Tensor]):
+        super().__init__()
+        self.fc1, self.fc2, self._activation = dense(dim, hidden), dense(hidden, dim), activation
+
+    def forward(self, x):
+        return self.fc2(self._activation(self.fc1(x)))
+
+
+class AifiLayer(nn.Layer):
+    """A layer of the encoder on cells."""
+
+    def __init__(self, dim: int, num_heads: int, feedforward: int):
+        super().__init__()
+        self.self_attn = Attention(dim, num_heads)
+        self.self_attn_layer_norm, self.final_layer_norm = (LayerNorm(dim, epsilon=_EPSILON) for _ in range(2))
+        self.mlp = Mlp(dim, feedforward, F.gelu)
+
+    def forward(self, x, position):
+        x = self.self_attn_layer_norm(x + self.self_attn(x, position))
+        return self.final_layer_norm(x + self.mlp(x))
+
+
+class Aifi(nn.Layer):
+    """Attention-based intra-scale feature interaction: a transformer on the cells of one map."""
+
+    def __init__(self, dim: int, layers: int, num_heads: int, feedforward: int):
+        super().__init__()
+        if dim % 4:
+            raise UserError(f"ENCODER_DIM {dim} is not a multiple of 4, which the positions need: change it")
+        self.layers = nn.LayerList([AifiLayer(dim, num_heads, feedforward) for _ in range(layers)])
+
+    def forward(self, x):
+        _, dim, height, width = x.shape
+        cells = x.flatten(2).transpose([0, 2, 1])  # (batch, cells, dim)
+        position = constant(grid_waves, height, width, dim).astype(cells.dtype)
+        for layer in self.layers:
+            cells = layer(cells, position)
+        return cells.transpose([0, 2, 1]).reshape([-1, dim, height, width])
+
+
+def grid_waves(height: int, width: int, dim: int) -> np.ndarray:
+    """Positions of cells row by row, float64 (1, height * width, dim): sine and cosine of the row's number, then of the
+    column's. (The authors' are these for square maps; they mix up rows and columns of others.)"""
+    speeds = _TEMPERATURE ** -(np.arange(dim // 4) / (dim / 4))
+    rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
+    down, across = (axis.reshape(-1, 1) * speeds for axis in (rows, columns))
+    return np.concatenate([np.sin(down), np.cos(down), np.sin(across), np.cos(across)], axis=1)[None]
+
+
+class HybridEncoder(nn.Layer):
+    """Maps of one width from a backbone's, each of which has seen all others.
+
+    Args:
+        dim: of the maps; levels: how many; attended: which of them attention works on.
+        layers, num_heads, feedforward: of the attention.
+        blocks: of a CSP layer; expansion: see ``CspLayer`` and ``ElanLayer``.
+        is_fine: D-FINE's blocks.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        levels: int,
+        attended: Sequence[int],
+        layers: int,
+        num_heads: int,
+        feedforward: int,
+        blocks: int,
+        expansion: float,
+        is_fine: bool,
+    ):
+        super().__init__()
+        self._attended = tuple(attended)
+        self.aifi = nn.LayerList([Aifi(dim, layers, num_heads, feedforward) for _ in attended])
+        steps = range(levels - 1)
+
+        def fuse() -> nn.Layer:
+            return ElanLayer(dim, blocks, expansion) if is_fine else CspLayer(2 * dim, dim, blocks, expansion)
+
+        self.lateral_convs = nn.LayerList([ConvNorm(dim, dim, 1, active=not is_fine) for _ in steps])
+        self.fpn_blocks = nn.LayerList([fuse() for _ in steps])
+        self.downsample_convs = nn.LayerList(
+            [SeparateDownsampling(dim) if is_fine else ConvNorm(dim, dim, 3, stride=2) for _ in steps]
+        )
+        self.pan_blocks = nn.LayerList([fuse() for _ in steps])
+
+    def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+        """Maps (batch, dim, height, width) from the finest on, of the same kind; each is half as large as the one
+        before."""
+        maps = list(maps)
+        for place, attention in zip(self._attended, self.aifi):
+            maps[place] = attention(maps[place])
+        down = [maps[-1]]  # from the coarsest on
+        for finer, lateral, block in zip(reversed(maps[:-1]), self.lateral_convs, self.fpn_blocks):
+            down[-1] = lateral(down[-1])
+            above = F.interpolate(down[-1], scale_factor=2, mode="nearest").astype(finer.dtype)
+            down.append(block(paddle.concat([above, finer], axis=1)))
+        up = [down.pop()]
+        for coarser, smaller, block in zip(reversed(down), self.downsample_convs, self.pan_blocks):
+            up.append(block(paddle.concat([smaller(up[-1]), coarser], axis=1)))
+        return up

@@ -1,0 +1,275 @@
+"""RT-DETR, RT-DETRv2 and D-FINE: a backbone, an encoder that fuses its maps, queries that begin at the best cells.
+
+Sources: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, arXiv 2304.08069; Lv et al., RT-DETRv2,
+arXiv 2407.17140; Peng et al., D-FINE, ICLR 2025, arXiv 2410.13842.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ....models import create_model, model_options
+from ....runtime.errors import UserError
+from ....runtime.transfers import constant
+from ....tasks.model import Model
+from ...models.layers import Conv2D, LayerNorm
+from ..detections import Detections
+from ..detector import Detector, Outputs, Targets, single_or_double
+from ..detr.criterion import solver
+from ..detr.transformer import xavier
+from ..variants import RTDETR
+from . import key_names
+from .criterion import VarifocalCriterion
+from .decoder import Decoder, Found, HeadMlp, Points, classifier
+from .denoising import BATCH_PREFIX, ContrastiveNoise, DenoisingQueries
+from .distributions import Bins
+from .encoder import HybridEncoder
+from .fine_criterion import FineCriterion
+from .fine_decoder import FineDecoder
+
+_EPSILON = 1e-5
+_ANCHOR = 0.05  # side of the boxes of the finest map's cells; twice as large on each further map
+_EDGE = 0.01  # anchors nearer to the border are not taken
+_OF_BACKBONE = ("frozen_batch_norm", "frozen_stages")
+
+
+class RtDetr(Detector):
+    """Objects in real time, in images of one size, of any that 32 divides.
+
+    The parameters of the backbone begin with ``backbone.``.
+
+    Args:
+        num_classes: outputs of the classifiers; 0 for a network that is trained for nothing yet.
+        backbone: name of a model that has ``features``; backbone_options: of that model.
+        frozen_batch_norm, frozen_stages: of the backbone, see ``ResNet``.
+        feature_levels: which of its maps are used, the finest first, counted as Python counts.
+        encoder_dim, encoder_layers, encoder_heads, encoder_feedforward: of the maps and of the attention on the last.
+        blocks, expansion: of the layers that fuse maps, see ``HybridEncoder``.
+        embed_dim, num_heads, feedforward, decoder_layers: of the decoder.
+        num_queries: the most objects that can be found in an image.
+        points: that a query looks at, on each level, or one number for all.
+        is_discrete: RT-DETRv2's sampling of the nearest cell.
+        is_fine: D-FINE's encoder, decoder and losses.
+        bins, up, reg_scale: of D-FINE's distances of sides, see ``Bins``.
+    """
+
+    is_exportable = True
+    variants = RTDETR
+    coco_outputs = 80
+    key_maps = key_names.RTDETR
+    classifier_layers = ("enc_score_head",)
+    reference_normaliser = "as RT-DETR's authors do: by the mean of the devices' objects, at least 1"
+
+    def __init__(
+        self,
+        num_classes: int = 80,
+        backbone: str = "resnet18d",
+        backbone_options: Mapping[str, Any] | None = None,
+        frozen_batch_norm: bool = False,
+        frozen_stages: int = 0,
+        feature_levels: Sequence[int] = (-3, -2, -1),
+        encoder_dim: int = 256,
+        encoder_layers: int = 1,
+        encoder_heads: int = 8,
+        encoder_feedforward: int = 1024,
+        blocks: int = 3,
+        expansion: float = 1.0,
+        embed_dim: int = 256,
+        num_heads: int = 8,
+        feedforward: int = 1024,
+        decoder_layers: int = 6,
+        num_queries: int = 300,
+        points: int | Sequence[int] = 4,
+        is_discrete: bool = False,
+        is_fine: bool = False,
+        bins: int = 32,
+        up: float = 0.5,
+        reg_scale: float = 4.0,
+    ):
+        super().__init__()
+        fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
+        self.backbone = _backbone(backbone, {**fixed, **(backbone_options or {})})
+        self.feature_levels, self.in_channels, levels = tuple(feature_levels), 3, len(feature_levels)
+        widths = [self.backbone.feature_channels[level] for level in feature_levels]
+        self.stride = self.backbone.feature_strides[feature_levels[-1]]
+        self.encoder_input_proj = nn.LayerList([_projection(width, encoder_dim) for width in widths])
+        attention = (encoder_layers, encoder_heads, encoder_feedforward)
+        self.encoder = HybridEncoder(encoder_dim, levels, [levels - 1], *attention, blocks, expansion, is_fine)
+        is_wide = not (is_fine and encoder_dim == embed_dim)
+        self.decoder_input_proj = nn.LayerList(
+            [_projection(encoder_dim, embed_dim) if is_wide else nn.Identity() for _ in widths]
+        )
+        self.enc_output = nn.Sequential(xavier(embed_dim, embed_dim), LayerNorm(embed_dim, epsilon=_EPSILON))
+        self.enc_bbox_head = HeadMlp(embed_dim, embed_dim, 4, 3, starts_at_zero=True)
+        numbers = (points,) * levels if isinstance(points, int) else tuple(points)
+        if len(numbers) != levels:
+            raise UserError(f"points {list(numbers)} are of {len(numbers)} maps, and there are {levels}: change them")
+        of_decoder = embed_dim, num_heads, feedforward, decoder_layers, Points(numbers, is_discrete=is_discrete), 1
+        self.decoder = FineDecoder(*of_decoder, Bins(bins, up, reg_scale)) if is_fine else Decoder(*of_decoder)
+        self.embed_dim, self.num_queries = embed_dim, num_queries
+        self.reset_classifier(num_classes)
+
+    @classmethod
+    def criterion(
+        cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
+    ) -> VarifocalCriterion:
+        solver()  # before anything else is done for a training
+        chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
+        losses = {"noise": ContrastiveNoise(num_classes, mirrors=chosen["is_fine"]), **(losses or {})}
+        sizes = num_classes, chosen["num_queries"], chosen["decoder_layers"]
+        if chosen["is_fine"]:
+            return FineCriterion(*sizes, bins=Bins(chosen["bins"], chosen["up"], chosen["reg_scale"]), **losses)
+        return VarifocalCriterion(*sizes, **losses)
+
+    def forward(
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Targets | None = None
+    ) -> Outputs:
+        """``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), centre, width and height as shares; with
+        targets, and in training, what the criterion needs of all layers (``layer_``), the encoder and denoising."""
+        memory, grids = self.memory(images)
+        starts, scores, chosen, content = self.select(memory, grids)
+        denoising = targets.denoising if targets is not None else None
+        blocked, extra, begin, content = None, 0, starts.detach(), content.detach()
+        if denoising is not None:
+            extra, blocked = denoising.labels.shape[1], denoising.blocked(self.num_queries).astype(starts.dtype)
+            own = self.denoising_class_embed(denoising.labels)
+            content = paddle.concat([own.astype(content.dtype), content], axis=1)
+            begin = paddle.concat([denoising.boxes.astype(starts.dtype), begin], axis=1)
+        found = self.decoder(content, begin, memory, grids, blocked)
+        outputs = _named(found, extra, None)
+        outputs.update(encoder_logits=scores, encoder_boxes=chosen)
+        if extra:
+            outputs.update(_named(found, 0, extra, BATCH_PREFIX))
+        return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}
+
+    def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
+        """What the decoder looks at, (N, cells of all maps, dim), and height and width of the maps."""
+        height, width = images.shape[2:]
+        if height % self.stride or width % self.stride:
+            raise UserError(
+                f"RT-DETR takes images whose sides {self.stride} divides, and these are {height} x {width} pixels: use "
+                "DATA.SQUARE and a multiple in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE"
+            )
+        maps = self.backbone.features(images)
+        maps = [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]
+        maps = [project(one) for one, project in zip(self.encoder(maps), self.decoder_input_proj)]
+        grids = [(one.shape[2], one.shape[3]) for one in maps]
+        return paddle.concat([one.flatten(2).transpose([0, 2, 1]) for one in maps], axis=1), grids
+
+    def select(self, memory: paddle.Tensor, grids: Sequence[tuple[int, int]]):
+        """The best cells as queries: their boxes before the sigmoid (N, Q, 4), logits (N, Q, classes), boxes as shares
+        and contents (N, Q, dim)."""
+        total = sum(height * width for height, width in grids)
+        if total < self.num_queries:
+            raise UserError(
+                f"the maps of these images have {total} cells, fewer than MODEL.NUM_QUERIES {self.num_queries}: lower "
+                "it, or take larger images"
+            )
+        kept = single_or_double(memory)
+        inside = constant(_inside, tuple(grids)).astype(memory.dtype)  # (1, cells, 1)
+        cells = self.enc_output(memory * inside)
+        logits = self.enc_score_head(cells)  # (N, cells, classes)
+        best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
+        first = paddle.arange(memory.shape[0], dtype=best.dtype).unsqueeze(1) * total
+        places = (best + first).flatten()
+
+        def of_best(values: paddle.Tensor) -> paddle.Tensor:
+            return paddle.gather(values.flatten(0, 1), places).reshape([*best.shape, values.shape[-1]])
+
+        content = of_best(cells)
+        anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(kept.dtype), best.flatten())
+        starts = single_or_double(self.enc_bbox_head(content)) + anchors.reshape([*best.shape, 4])
+        return starts, of_best(logits), F.sigmoid(starts), content
+
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
+        """The best pairs of a query and a class, as many as there are queries."""
+        logits = outputs["logits"].astype("float32")
+        scores, places = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
+        first = paddle.arange(len(logits), dtype=places.dtype).unsqueeze(1) * logits.shape[1]
+        queries = (places // logits.shape[2] + first).flatten()
+        boxes = outputs["boxes"].astype("float32")
+        ends = paddle.concat([boxes[..., :2] - boxes[..., 2:] / 2, boxes[..., :2] + boxes[..., 2:] / 2], axis=-1)
+        boxes = paddle.gather(ends.flatten(0, 1), queries)  # D-FINE's sides may be below 0, and are left so
+        parts = [boxes.reshape([*scores.shape, 4]), scores.unsqueeze(-1), (places % logits.shape[2]).unsqueeze(-1)]
+        packed = paddle.concat([part.astype("float32") for part in parts], axis=-1).numpy()  # (N, Q, 6)
+        found = []
+        for own, (height, width) in zip(packed, np.asarray(original_sizes)):
+            scale = np.array([width, height, width, height], dtype=np.float32)
+            found.append(Detections(own[:, :4] * scale, own[:, 4].copy(), own[:, 5].astype(np.int64), None))
+        return found
+
+    def reset_classifier(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+        outputs = max(num_classes, 1)
+        self.enc_score_head = classifier(self.embed_dim, outputs)
+        self.decoder.reset_classifier(outputs)
+        self.denoising_class_embed = nn.Embedding(
+            outputs + 1,
+            self.embed_dim,
+            padding_idx=outputs,
+            weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0)),
+        )
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
+        """Rows of classifiers of Objects365 for COCO's 80 categories."""
+        is_embedding = name.startswith("denoising_class_embed.")
+        if not is_embedding and not name.startswith(("enc_score_head.", "decoder.class_embed.")):
+            return None
+        return key_names.rows_of_objects365(value, self.num_classes, is_embedding)
+
+    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
+        return [key_names.OBJECTS365_TAKEN] if any(name.startswith("enc_score_head.") for name in names) else []
+
+    def recomputed_layers(self) -> list[nn.Layer]:
+        return list(self.decoder.layers)
+
+
+def _named(found: Found, begin: int, end: int | None, prefix: str = "") -> Outputs:
+    """The outputs for the criterion, of the queries from ``begin`` to ``end``."""
+    outputs = {}
+    for name, value in found._asdict().items():
+        if value is not None:
+            is_of_all = name in ("logits", "boxes", "corners")
+            part = value[:, :, begin:end] if is_of_all else value[:, begin:end]
+            outputs[f"{prefix}layer_{name}" if is_of_all else prefix + name] = part
+    return outputs
+
+
+def _projection(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        Conv2D(inputs, outputs, 1, bias_attr=False), nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
+    )
+
+
+def _centres(grids: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Boxes of the cells of all maps, float64 (cells, 4), as shares."""
+    boxes = []
+    for level, (height, width) in enumerate(grids):
+        rows, columns = np.meshgrid(np.arange(height) + 0.5, np.arange(width) + 0.5, indexing="ij")
+        side = np.full(rows.size, _ANCHOR * 2.0**level)
+        boxes.append(np.stack([columns.ravel() / width, rows.ravel() / height, side, side], axis=1))
+    return np.concatenate(boxes)
+
+
+def _inside(grids: Sequence[tuple[int, int]]) -> np.ndarray:
+    boxes = _centres(grids)
+    return ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1).astype(np.float32).reshape(1, -1, 1)
+
+
+def _anchors(grids: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Before the sigmoid; those at the border so large that the sigmoid is 1."""
+    boxes = _centres(grids)
+    inside = ((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True)
+    return np.where(inside, np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)
+
+
+def _backbone(name: str, options: dict[str, Any]) -> Model:
+    """The backbone, with those of ``options`` that it has."""
+    known = model_options(name).defaults
+    return create_model(
+        name, num_classes=0, **{key: value for key, value in options.items() if key in known or key not in _OF_BACKBONE}
+    )

@@ -1,0 +1,247 @@
+"""PP-HGNetV2: stages whose blocks join what each of their convolutions says.
+
+Source: PaddleClas, ``pp_hgnet_v2.py`` and its page of the model; Zhao et al., DETRs Beat YOLOs on Real-time Object
+Detection, CVPR 2024, which takes it as a backbone. Names are timm's.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ...runtime.errors import UserError
+from . import key_names
+from .classifier import Classifier
+from .layers import as_pair
+from .resnet import FrozenBatchNorm
+from .variants import HGNETV2
+
+_EPSILON = 1e-5
+_HEAD = 2048  # channels before the classifier
+
+
+class AffineScale(nn.Layer):
+    """scale * x + bias, one number each, as learnt ("LAB")."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = self.create_parameter([1], default_initializer=nn.initializer.Constant(1.0))
+        self.bias = self.create_parameter([1], is_bias=True)
+
+    def forward(self, x):
+        return self.scale * x + self.bias
+
+
+class Style(NamedTuple):
+    """What all layers of a network share: ``scales``, an ``AffineScale`` after each ReLU, and ``frozen`` batch norms."""
+
+    scales: bool
+    frozen: bool
+
+
+class ConvNorm(nn.Layer):
+    """A convolution without bias and a batch norm, with a ReLU where it is ``active``."""
+
+    def __init__(
+        self,
+        style: Style,
+        inputs: int,
+        outputs: int,
+        kernel_size: int,
+        stride: int = 1,
+        groups: int = 1,
+        padding: int | None = None,
+        active: bool = True,
+    ):
+        super().__init__()
+        margin = kernel_size // 2 if padding is None else padding
+        start = paddle.ParamAttr(initializer=nn.initializer.KaimingNormal())
+        self.conv = nn.Conv2D(
+            inputs, outputs, kernel_size, stride, margin, groups=groups, weight_attr=start, bias_attr=False
+        )
+        self.bn = FrozenBatchNorm(outputs) if style.frozen else nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
+        self.active = active
+        self.lab = AffineScale() if active and style.scales else None
+
+    def forward(self, x):
+        x = self.bn(self.conv(x))
+        x = F.relu(x) if self.active else x
+        return x if self.lab is None else self.lab(x)
+
+
+class LightConvNorm(nn.Layer):
+    """A point-wise convolution, and one of each channel of its own."""
+
+    def __init__(self, style: Style, inputs: int, outputs: int, kernel_size: int):
+        super().__init__()
+        self.conv1 = ConvNorm(style, inputs, outputs, 1, active=False)
+        self.conv2 = ConvNorm(style, outputs, outputs, kernel_size, groups=outputs)
+
+    def forward(self, x):
+        return self.conv2(self.conv1(x))
+
+
+class Stem(nn.Layer):
+    """A quarter of the resolution, by pooling and convolutions side by side."""
+
+    def __init__(self, style: Style, inputs: int, middle: int, outputs: int):
+        super().__init__()
+        self.stem1 = ConvNorm(style, inputs, middle, 3, stride=2)
+        self.stem2a = ConvNorm(style, middle, middle // 2, 2, padding=0)
+        self.stem2b = ConvNorm(style, middle // 2, middle, 2, padding=0)
+        self.stem3 = ConvNorm(style, 2 * middle, middle, 3, stride=2)
+        self.stem4 = ConvNorm(style, middle, outputs, 1)
+
+    def forward(self, x):
+        x = _widen(self.stem1(x))
+        branch = self.stem2b(_widen(self.stem2a(x)))
+        return self.stem4(self.stem3(paddle.concat([F.max_pool2d(x, 2, 1), branch], axis=1)))
+
+
+def _widen(x):
+    """With a row and a column of zeros at the bottom and the right."""
+    return F.pad(x, [0, 1, 0, 1])
+
+
+class Block(nn.Layer):
+    """Convolutions one after the other, all of whose outputs are joined and squeezed.
+
+    Args:
+        layers: how many; light: ``LightConvNorm`` in place of ``ConvNorm``.
+        residual: its input is added.
+    """
+
+    def __init__(
+        self,
+        style: Style,
+        inputs: int,
+        middle: int,
+        outputs: int,
+        kernel_size: int,
+        layers: int,
+        light: bool,
+        residual: bool,
+    ):
+        super().__init__()
+        kind: Any = LightConvNorm if light else ConvNorm
+        widths = [inputs, *[middle] * layers]
+        self.layers = nn.LayerList([kind(style, before, middle, kernel_size) for before in widths[:-1]])
+        joined = inputs + layers * middle
+        self.aggregation = nn.Sequential(
+            ConvNorm(style, joined, outputs // 2, 1), ConvNorm(style, outputs // 2, outputs, 1)
+        )
+        self.residual = residual
+
+    def forward(self, x):
+        parts = [x]
+        for layer in self.layers:
+            parts.append(layer(parts[-1]))
+        found = self.aggregation(paddle.concat(parts, axis=1))
+        return found + x if self.residual else found
+
+
+class Stage(nn.Layer):
+    """Blocks of one resolution, half of what comes before where it ``downsamples``."""
+
+    def __init__(self, style: Style, inputs: int, outputs: int, depth: int, downsamples: bool, *block: Any):
+        super().__init__()
+        middle, kernel_size, layers, light = block
+        self.downsample = (
+            ConvNorm(style, inputs, inputs, 3, stride=2, groups=inputs, active=False) if downsamples else nn.Identity()
+        )
+        self.blocks = nn.Sequential(
+            *(
+                Block(
+                    style, inputs if number == 0 else outputs, middle, outputs, kernel_size, layers, light, number > 0
+                )
+                for number in range(depth)
+            )
+        )
+
+    def forward(self, x):
+        return self.blocks(self.downsample(x))
+
+
+class HGNetV2(Classifier):
+    """PP-HGNetV2 classifier, and the backbone of detectors.
+
+    Args, besides those of ``Classifier``:
+        stem_dims: channels within the stem, and of what leaves it.
+        depths, dims, middle_dims: blocks of each stage, channels that leave it, and of its convolutions.
+        kernel_sizes, light: of these, see ``Block``; layers: of each block.
+        use_lab: a learnt scale and shift after each ReLU.
+        frozen_batch_norm: statistics, scale and shift of every batch norm are fixed.
+    """
+
+    variants = HGNETV2
+    key_maps = key_names.HGNETV2
+    classifier_layers = ("head.fc",)
+    layer_names = r"stages\.\d+\.blocks\.\d+"
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        image_size: int | tuple[int, int] = 224,
+        stem_dims: Sequence[int] = (16, 16),
+        depths: Sequence[int] = (1, 1, 2, 1),
+        dims: Sequence[int] = (64, 256, 512, 1024),
+        middle_dims: Sequence[int] = (16, 32, 64, 128),
+        kernel_sizes: Sequence[int] = (3, 3, 5, 5),
+        light: Sequence[bool] = (False, False, True, True),
+        layers: int = 3,
+        use_lab: bool = True,
+        frozen_batch_norm: bool = False,
+        in_channels: int = 3,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        each = depths, dims, middle_dims, kernel_sizes, light
+        if len({len(one) for one in each}) > 1:
+            raise UserError(
+                f"HGNetV2: depths {tuple(depths)}, dims {tuple(dims)} and the others have one entry for each stage: "
+                "change them"
+            )
+        style = Style(use_lab, frozen_batch_norm)
+        self.image_size, self.in_channels, self.feature_channels = as_pair(image_size), in_channels, tuple(dims)
+        self.feature_strides = tuple(4 * 2**index for index in range(len(dims)))
+        self.frozen_batch_norm = frozen_batch_norm
+        self.stem = Stem(style, in_channels, *stem_dims)
+        inputs, stages = stem_dims[1], []
+        for index, (depth, outputs, middle, size, is_light) in enumerate(zip(*each)):
+            stages.append(Stage(style, inputs, outputs, depth, index > 0, middle, size, layers, is_light))
+            inputs = outputs
+        self.stages = nn.LayerList(stages)
+        self._style, self._width, self._dropout = style, inputs, dropout
+        self.reset_classifier(num_classes)
+
+    def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
+        """The output of each stage, of images (batch, in_channels, height, width)."""
+        x, maps = self.stem(x), []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        return maps
+
+    def forward_features(self, x):
+        """(batch, 2048): the mean of the last map, widened; (batch, dims[-1]) of a model without classes."""
+        x = self.features(x)[-1].mean(axis=[2, 3], keepdim=True)
+        return (x if self.num_classes == 0 else self.head.last_conv(x)).flatten(1)
+
+    def forward(self, x):
+        """Logits (batch, num_classes), or the features when the model has no classes."""
+        x = self.forward_features(x)
+        return x if self.num_classes == 0 else self.head.fc(self.head.dropout(x))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        self.num_classes, self.head = num_classes, nn.Layer()
+        self.embed_dim = _HEAD if num_classes else self._width
+        if num_classes:
+            scales = [AffineScale()] if self._style.scales else []
+            self.head.last_conv = nn.Sequential(nn.Conv2D(self._width, _HEAD, 1, bias_attr=False), nn.ReLU(), *scales)
+            self.head.dropout, self.head.fc = nn.Dropout(self._dropout), self.new_classifier(num_classes)
+
+    def recomputed_layers(self) -> list[nn.Layer]:
+        """The blocks, if all batch norms are fixed; one that learns would count each batch twice."""
+        return super().recomputed_layers() if self.frozen_batch_norm else []

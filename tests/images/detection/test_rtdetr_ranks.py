@@ -1,0 +1,79 @@
+"""Several processes, of which one may have no object at all, learn what one process learns."""
+
+import numpy as np
+import paddle
+import pytest
+from images.detection import rtdetr_batches as batches
+from support.processes import run_workers, succeeded
+from support.updates import changes_of_an_update
+
+from paddlevit_dist.distributed import rank, world_size
+from paddlevit_dist.engine.steps import COUNTS
+from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
+from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
+from paddlevit_dist.tasks.task import Task
+
+OBJECTS = (2, 3, 0, 0, 6, 1)  # two processes: the second has 7; three: the second has none
+IMAGES = len(OBJECTS)
+CRITERIA = {"RT-DETR": VarifocalCriterion, "D-FINE": FineCriterion}
+
+
+class Shifted(paddle.nn.Layer):
+    """Outputs that are given, each with a shift that is learnt, except the references, which learn nothing."""
+
+    def __init__(self, arrays):
+        super().__init__()
+        self.names = [name for name in arrays if "references" not in name]
+        shifts = [self.create_parameter([arrays[name].shape[-1]], is_bias=True) for name in self.names]
+        self.shifts = paddle.nn.ParameterList(shifts)
+
+    def forward(self, outputs):
+        return {**outputs, **{name: outputs[name] + shift for name, shift in zip(self.names, self.shifts)}}
+
+
+class Losses(Task):
+    """A criterion on outputs that are given."""
+
+    def __init__(self, kind):
+        options = {"bins": batches.BINS} if kind == "D-FINE" else {}
+        sizes = (batches.CLASSES, batches.QUERIES, batches.LAYERS)
+        self.criterion = CRITERIA[kind](*sizes, noise=batches.NOISE, **options)
+        self.count_names = self.criterion.count_names
+        super().__init__(None)
+
+    def train_step(self, model, batch, step):
+        return self.criterion.terms(model(batch["outputs"]), batch["targets"])
+
+
+def update_once(kind: str) -> dict:
+    """One update on this rank's share of the images."""
+    task, batch = Losses(kind), batches.batch_of(OBJECTS)
+    arrays = batches.arrays_of(batch["denoising_labels"].shape[1], images=IMAGES)
+    if kind == "RT-DETR":
+        arrays = {name: array for name, array in arrays.items() if name.endswith(("logits", "boxes"))}
+        arrays = {name: array for name, array in arrays.items() if "first" not in name}
+    model = Shifted(arrays)
+    share = IMAGES // world_size()
+    rows = slice(rank() * share, (rank() + 1) * share)
+    outputs = {
+        name: paddle.to_tensor(array[batches.index_of(rows, name)].astype("float32")) for name, array in arrays.items()
+    }
+    counts = task.criterion.counts({"labels": batch["labels"][rows]})
+    counts = paddle.to_tensor(np.array([counts[name] for name in task.count_names], np.float64))
+    given = {"outputs": outputs, "targets": batches.targets_of(batch, rows), COUNTS: counts}
+    return changes_of_an_update(task, model, [given], IMAGES)
+
+
+@pytest.mark.parametrize("kind", CRITERIA)
+@pytest.mark.parametrize("processes", [2, 3])
+def test_processes_change_the_weights_as_one_does(kind, processes):
+    alone = update_once(kind)
+    target = "images.detection.test_rtdetr_ranks:update_once"
+    ended = succeeded(run_workers(target, kind, processes=processes))
+    assert len(ended.results) == processes
+    for found in ended.results:
+        assert set(found) == set(alone)
+        for name, change in found.items():
+            largest = abs(alone[name]).max()
+            np.testing.assert_allclose(change, alone[name], atol=2e-6 * largest, err_msg=name)
+            assert largest > 0, name

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from support.plain_layers import plain_layers
+from support.waits import counted_waits
 
 from paddlevit_dist.cpu_kernels import layers as fast_layers
 from paddlevit_dist.cpu_kernels.accelerate import is_possible
@@ -142,3 +143,31 @@ def test_what_is_not_a_number_is_not_hidden():
     locations[0, 9, 1, 4, 1] = math.nan  # Paddle 2.6's own operation reads beyond the map here
     found = sample(values, SHAPES, locations, weights, POINTS).numpy()
     assert np.isnan(found[1, 2, :6]).all() and np.isnan(found[0, 9, 6:12]).all() and np.isnan(found).sum() == 12
+
+
+class Sampling(paddle.nn.Layer):
+    def __init__(self, is_discrete):
+        super().__init__()
+        self.is_discrete = is_discrete
+
+    def forward(self, values, locations, weights):
+        return sample(values, SHAPES, locations, weights, POINTS, self.is_discrete)
+
+
+@pytest.mark.parametrize("is_discrete", [False, True])
+def test_a_saved_program_takes_any_batch(is_discrete, tmp_path):
+    arrays = draw()
+    layer, specs = Sampling(is_discrete), [paddle.static.InputSpec([None, *x.shape[1:]], "float32") for x in arrays]
+    paddle.jit.save(layer, str(tmp_path / "sampling"), input_spec=specs)
+    for batch in (1, 2):
+        given = [array[:batch] for array in arrays]
+        found = paddle.jit.load(str(tmp_path / "sampling"))(*map(paddle.to_tensor, given)).numpy()
+        check([found], [by_hand(*given, np.zeros((batch, 11, 18)), is_discrete)[0]], 2e-6)
+
+
+@pytest.mark.parametrize("is_discrete", [False, True])
+def test_a_gpu_is_not_waited_for(is_discrete):
+    inputs = [paddle.to_tensor(array, stop_gradient=False) for array in draw()]
+    with counted_waits() as waits:
+        sample(inputs[0], SHAPES, *inputs[1:], POINTS, is_discrete).sum().backward()
+    assert len(waits) == 0, waits

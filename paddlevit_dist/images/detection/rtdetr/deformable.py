@@ -79,18 +79,19 @@ def _by_grids(values, locations, weights, levels: Levels) -> paddle.Tensor:
 
 
 def _discrete(values, locations, weights, levels: Levels) -> paddle.Tensor:
-    (queries, heads, points), channels = weights.shape[1:], values.shape[3]
-    cells, start = [], 0
+    (_, cells, heads, channels), found, start = values.shape, [], 0
     places = locations.detach().split([number for *_, number in levels], axis=3)
     for place, (rows, columns, _) in zip(places, levels):
         x, y = (
             (place[..., axis] * side + 0.5).clip(0, side - 1).astype("int64")
             for axis, side in ((0, columns), (1, rows))
         )
-        cells.append(start + y * columns + x)  # (N, Q, heads, points of the level)
+        found.append(start + y * columns + x)  # (N, Q, heads, points of the level)
         start += rows * columns
-    index = paddle.concat(cells, axis=3).transpose([0, 1, 3, 2]).reshape([-1, queries * points, heads, 1])
-    found = paddle.take_along_axis(values, index.expand([-1, -1, -1, channels]), axis=1)
-    found = found.reshape([-1, queries, points, heads, channels])
-    total = (found * weights.transpose([0, 1, 3, 2]).unsqueeze(4)).sum(axis=2)  # (N, Q, heads, channels)
-    return total.flatten(2)
+    batch = values.shape[0] if paddle.in_dynamic_mode() else paddle.shape(values)[0]
+    first = (paddle.arange(batch, dtype="int64") * cells).reshape([-1, 1, 1, 1])  # made on the device
+    head = paddle.arange(heads, dtype="int64").reshape([1, 1, -1, 1])
+    index = (first + paddle.concat(found, axis=3)) * heads + head  # of rows of ``channels`` numbers
+    rows_found = paddle.gather(values.reshape([-1, channels]), index.flatten())
+    parts = rows_found.reshape([-1, *weights.shape[1:], channels]) * weights.unsqueeze(4)
+    return parts.sum(axis=3).flatten(2)  # (N, Q, heads * channels)

@@ -39,12 +39,14 @@ def timed(make_inputs: Callable[[], list[Any]], compute: Callable[..., Any], gra
 def of_paddle(is_ours: bool) -> Callable[[], list[float]]:
     import paddle
 
-    from paddlevit_dist.cpu_kernels import accelerate
-    from paddlevit_dist.images.detection.rtdetr.deformable import sample
+    from paddlevit_dist.cpu_kernels.accelerate import accelerate
+    from paddlevit_dist.images.detection.rtdetr.deformable import PointSampling
 
+    layer = PointSampling([POINTS] * len(SHAPES))
+    if is_ours:
+        accelerate(layer)
     given = paddle.randn(VALUES), paddle.rand(LOCATIONS), paddle.rand(LOCATIONS[:-1])
     gradient = paddle.randn([BATCH, QUERIES, HEADS * CHANNELS])
-    is_possible = accelerate.is_possible
 
     def inputs() -> list[paddle.Tensor]:
         copies = [tensor.clone().detach() for tensor in given]
@@ -53,8 +55,7 @@ def of_paddle(is_ours: bool) -> Callable[[], list[float]]:
         return copies
 
     def compute(values: paddle.Tensor, locations: paddle.Tensor, weights: paddle.Tensor) -> paddle.Tensor:
-        accelerate.is_possible = is_possible if is_ours else lambda: False
-        return sample(values, SHAPES, locations, weights, [POINTS] * len(SHAPES))
+        return layer(values, SHAPES, locations, weights)
 
     return lambda: timed(inputs, compute, gradient)
 

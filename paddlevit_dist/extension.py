@@ -148,16 +148,6 @@ class Extension:
         """In place of ``losses.resized_cross_entropy``."""
         return None
 
-    def deformable_samples(
-        self,
-        values: paddle.Tensor,
-        locations: paddle.Tensor,
-        weights: paddle.Tensor,
-        levels: tuple[tuple[int, int, int], ...],
-    ) -> paddle.Tensor | None:
-        """In place of the interpolation of ``images.detection.rtdetr.deformable``, whose ``Levels`` these are."""
-        return None
-
     def training_transform(self) -> type[TrainingTransform] | None:
         """In place of ``TrainingTransform``."""
         return None

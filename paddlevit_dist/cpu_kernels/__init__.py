@@ -2,12 +2,12 @@
 
 - ``accelerate.py``: gives the layers of a model, a user's too, the fast classes of ``layers.py`` and ``blocks.py``
   where they are of exactly the classes that it lists; says when these compute, and has the switch that turns them off
-- ``functions.py``, ``branches.py``, ``image_functions.py``, ``upsampling.py``, ``deformable.py``,
+- ``functions.py``, ``branches.py``, ``image_functions.py``, ``upsampling.py``,
   ``volume_functions.py``: differentiable functions of layers, of whole residual branches, of attention to or of few
-  tokens, on images with channels last, of maps that are enlarged, of points of maps, and a convolution of volumes
+  tokens, on images with channels last, of maps that are enlarged, and a convolution of volumes
+- ``sampling.py``: deformable attention's sums over points of maps, with its loops
 - ``row_kernels.py``, ``exponential_kernels.py``, ``image_kernels.py``, ``depthwise_kernels.py``,
-  ``upsampling_kernels.py``, ``deformable_kernels.py``: their loops, with ``intrinsics.py``; ``memory.py``: addresses
-  and the matrix product
+  ``upsampling_kernels.py``: their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product
 - ``updates.py``, ``update_kernels.py``: an update of all parameters in one pass
 - ``transforms.py``, ``operations.py``: images of trainings, with ``resize_kernels.py`` and ``warp_kernels.py``
 
@@ -62,17 +62,6 @@ class CpuKernels(Extension):
         from .layers import resized_cross_entropy
 
         return resized_cross_entropy(logits, labels, ignored, weights)
-
-    def deformable_samples(
-        self,
-        values: paddle.Tensor,
-        locations: paddle.Tensor,
-        weights: paddle.Tensor,
-        levels: tuple[tuple[int, int, int], ...],
-    ) -> paddle.Tensor | None:
-        from .layers import deformable_samples
-
-        return deformable_samples(values, locations, weights, levels)
 
     def training_transform(self) -> type[TrainingTransform] | None:
         from .transforms import CompiledTrainingTransform

@@ -29,6 +29,7 @@ _FAST = {
     f"{_MODELS}.convnext.Block": "blocks:ConvNeXtBlock",
     f"{_MODELS}.segformer.SegFormerHead": "blocks:SegFormerHead",
     f"{_MODELS}.pvt_v2.SpatialReductionAttention": "blocks:SpatialReductionAttention",
+    "paddlevit_dist.images.detection.rtdetr.deformable.PointSampling": "sampling:PointSampling",
 }
 
 

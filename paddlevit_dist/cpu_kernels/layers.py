@@ -130,15 +130,6 @@ def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor 
     return upsampling.resized_cross_entropy(logits, *others)
 
 
-def deformable_samples(values: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
-    """``deformable.sample``; None where fast functions do not apply."""
-    if not applies(values):
-        return None
-    from . import deformable
-
-    return deformable.sample(values, *others)
-
-
 # Numba takes half a second to import, which static graphs and GPUs do without.
 
 

@@ -78,7 +78,13 @@ _OF_DFINE: Variants = {
         "points": (6, 6),
     },
     "dfine_s": {"backbone": "hgnetv2_b0", "backbone_options": _LAB, "blocks": 1, "decoder_layers": 3},
-    "dfine_m": {"backbone": "hgnetv2_b2", "backbone_options": _LAB, "blocks": 2, "decoder_layers": 4},
+    "dfine_m": {
+        "backbone": "hgnetv2_b2",
+        "backbone_options": _LAB,
+        "blocks": 2,
+        "expansion": 1.0,
+        "decoder_layers": 4,
+    },
     "dfine_l": {"backbone": "hgnetv2_b4", "frozen_batch_norm": True, "expansion": 1.0},
     "dfine_x": {
         "backbone": "hgnetv2_b5",
@@ -92,7 +98,7 @@ _OF_DFINE: Variants = {
 # for images of 48 to 96 pixels, on CPUs, which learns from nothing
 _SMALL_RTDETR = {
     "backbone": "resnet18d",
-    "backbone_options": {"depths": (1, 1, 1, 1), "dims": (16, 32, 64, 64)},
+    "backbone_options": {"depths": (1, 1, 1), "dims": (32, 64, 96)},
     "encoder_dim": 64,
     "encoder_heads": 4,
     "encoder_feedforward": 128,
@@ -103,14 +109,15 @@ _SMALL_RTDETR = {
     "feedforward": 128,
     "decoder_layers": 2,
     "num_queries": 25,
-    "feature_levels": (-4, -3, -2),
+    "denoising": 6,
+    "feature_levels": (-2, -1),
 }
 
 RTDETR: Variants = {
     "rtdetr": {},  # a start for configurations that give their own dimensions
     "rtdetr_small": _SMALL_RTDETR,
     **{f"{name}_{size}": own for name in ("rtdetr", "rtdetrv2") for size, own in _OF_RTDETR.items()},
-    "dfine_small": {**_SMALL_RTDETR, "is_fine": True, "points": (3, 6, 3)},
+    "dfine_small": {**_SMALL_RTDETR, "is_fine": True},
     **{name: {**_FINE, **own} for name, own in _OF_DFINE.items()},
 }
 

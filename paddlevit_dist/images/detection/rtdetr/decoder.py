@@ -20,15 +20,12 @@ from ...models.attention import head_dim
 from ...models.layers import LayerNorm, Linear
 from ..detector import dense, single_or_double, zeros
 from ..detr.transformer import xavier
-from .deformable import sample
+from .deformable import PointSampling, Sizes
 from .encoder import Attention, Mlp
 
 _EPSILON = 1e-5
 _LEAST = 1e-5  # of a share and of its complement, before the logarithm
 _RARE = 0.01  # how likely a class is to a new classifier
-
-Sizes = Sequence[tuple[int, int]]  # height and width of the maps, the finest first
-
 
 class Points(NamedTuple):
     """Where a query looks.
@@ -79,6 +76,7 @@ class DeformableAttention(nn.Layer):
             bias_attr=paddle.ParamAttr(initializer=nn.initializer.Assign(_stars(num_heads, points.numbers))),
         )
         self.attention_weights = Linear(dim, num_heads * total, weight_attr=zeros(), bias_attr=zeros())
+        self.sampling = PointSampling(points.numbers, points.is_discrete)
         self.value_proj = xavier(dim, dim) if has_values else nn.Identity()
         self.output_proj = xavier(dim, dim) if has_values else nn.Identity()
 
@@ -98,8 +96,7 @@ class DeformableAttention(nn.Layer):
         shares = constant(_shares, self._points).astype(offsets.dtype)  # (points, 1)
         boxes = references.astype(offsets.dtype).unsqueeze([2, 3])  # (batch, queries, 1, 1, 4)
         places = boxes[..., :2] + offsets * shares * boxes[..., 2:]
-        found = sample(values, sizes, places, weights, self._points.numbers, self._points.is_discrete)
-        return self.output_proj(found)
+        return self.output_proj(self.sampling(values, sizes, places, weights))
 
 
 def _shares(points: Points) -> np.ndarray:

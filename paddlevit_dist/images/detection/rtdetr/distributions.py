@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import paddle
-from paddle.nn import functional as F
 
 from ....runtime.transfers import constant
 from ..boxes import corners
@@ -73,7 +72,7 @@ def bin_entropy(logits: paddle.Tensor, target: paddle.Tensor) -> paddle.Tensor:
     Args:
         logits: (L, N, Q, 4, bins); target: (N, Q, 4, bins).
     """
-    return -(F.log_softmax(logits, axis=-1) * target).sum(axis=[-1, -2])
+    return -(_log_softmax(logits) * target).sum(axis=[-1, -2])
 
 
 def distillation(logits: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
@@ -83,7 +82,13 @@ def distillation(logits: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor
         logits: (L, N, Q, 4, bins); teacher: (N, Q, 4, bins), which learns nothing.
     """
     with paddle.no_grad():
-        log_goal = F.log_softmax(teacher / _TEMPERATURE, axis=-1)
+        log_goal = _log_softmax(teacher / _TEMPERATURE)
         goal = paddle.exp(log_goal)
-    apart = goal * (log_goal - F.log_softmax(logits / _TEMPERATURE, axis=-1))
+    apart = goal * (log_goal - _log_softmax(logits / _TEMPERATURE))
     return apart.sum(axis=-1).mean(axis=-1) * _TEMPERATURE**2
+
+
+def _log_softmax(x: paddle.Tensor) -> paddle.Tensor:
+    """Along the last axis. (Paddle's own gives no value below -64 on CPUs.)"""
+    below = x - x.detach().max(axis=-1, keepdim=True)
+    return below - paddle.log(paddle.exp(below).sum(axis=-1, keepdim=True))

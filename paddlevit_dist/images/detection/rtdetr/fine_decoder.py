@@ -11,7 +11,8 @@ from paddle.nn import functional as F
 from ....runtime.transfers import constant
 from ...models.layers import LayerNorm, Linear
 from ..detector import single_or_double, zeros
-from .decoder import DeformableAttention, Found, HeadMlp, Points, Sizes, before_sigmoid, classifier
+from .decoder import DeformableAttention, Found, HeadMlp, Points, before_sigmoid, classifier
+from .deformable import Sizes
 from .distributions import Bins
 from .encoder import Attention, Mlp
 

@@ -25,7 +25,7 @@ from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
 from .decoder import Decoder, Found, HeadMlp, Points, classifier
-from .denoising import BATCH_PREFIX, ContrastiveNoise, DenoisingQueries
+from .denoising import BATCH_PREFIX, ContrastiveNoise
 from .distributions import Bins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
@@ -51,6 +51,7 @@ class RtDetr(Detector):
         blocks, expansion: of the layers that fuse maps, see ``HybridEncoder``.
         embed_dim, num_heads, feedforward, decoder_layers: of the decoder.
         num_queries: the most objects that can be found in an image.
+        denoising: pairs of denoising queries of an image, see ``ContrastiveNoise``; 0: there are none.
         points: that a query looks at, on each level, or one number for all.
         is_discrete: RT-DETRv2's sampling of the nearest cell.
         is_fine: D-FINE's encoder, decoder and losses.
@@ -83,6 +84,7 @@ class RtDetr(Detector):
         feedforward: int = 1024,
         decoder_layers: int = 6,
         num_queries: int = 300,
+        denoising: int = 100,
         points: int | Sequence[int] = 4,
         is_discrete: bool = False,
         is_fine: bool = False,
@@ -110,7 +112,7 @@ class RtDetr(Detector):
             raise UserError(f"points {list(numbers)} are of {len(numbers)} maps, and there are {levels}: change them")
         of_decoder = embed_dim, num_heads, feedforward, decoder_layers, Points(numbers, is_discrete=is_discrete), 1
         self.decoder = FineDecoder(*of_decoder, Bins(bins, up, reg_scale)) if is_fine else Decoder(*of_decoder)
-        self.embed_dim, self.num_queries = embed_dim, num_queries
+        self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
 
     @classmethod
@@ -119,7 +121,8 @@ class RtDetr(Detector):
     ) -> VarifocalCriterion:
         solver()  # before anything else is done for a training
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
-        losses = {"noise": ContrastiveNoise(num_classes, mirrors=chosen["is_fine"]), **(losses or {})}
+        noise = ContrastiveNoise(num_classes, chosen["denoising"], mirrors=chosen["is_fine"])
+        losses = {"noise": noise if chosen["denoising"] else None, **(losses or {})}
         sizes = num_classes, chosen["num_queries"], chosen["decoder_layers"]
         if chosen["is_fine"]:
             return FineCriterion(*sizes, bins=Bins(chosen["bins"], chosen["up"], chosen["reg_scale"]), **losses)
@@ -211,7 +214,7 @@ class RtDetr(Detector):
             outputs + 1,
             self.embed_dim,
             padding_idx=outputs,
-            weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0)),
+            weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0), trainable=self.denoising > 0),
         )
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:

@@ -40,6 +40,21 @@ def test_detr_waits_for_the_costs_of_its_matching_and_for_the_norm(words, images
     assert waits.transfers == 1  # assignments of all layers
 
 
+@pytest.mark.parametrize("name", ["rtdetr_small", "dfine_small"])
+@pytest.mark.parametrize("images", [1, 4])
+def test_rtdetr_waits_for_the_assignments_of_all_layers_at_once_and_for_the_norm(name, images):
+    words = ["MODEL.NAME", name, "MODEL.MASK_PADDING", "False"]
+    task = make_task(settings.load([*small_detections.SHAPES, "-num_classes=3", *words]).values)
+    noise, samples = task.criterion.noise, []
+    for number in range(images):
+        one = sample(number, 1 + number % 4)._replace(image=np.zeros((3, 64, 64), np.uint8), masks=None)
+        drawn = noise.draw(one.boxes, one.labels, (64, 64), np.random.default_rng(number))
+        samples.append(one._replace(noise=drawn))
+    waits = waits_of_an_update(task, task.build_model(), task.collate(samples), images)
+    assert len(waits) == 2, str(waits)
+    assert waits.transfers == 1
+
+
 @pytest.mark.parametrize("images", [1, 8])
 def test_mask_rcnn_waits_once_an_image_twice_a_batch_and_for_the_norm(images):
     words = ["MODEL.NAME", "mask_rcnn_small", "MODEL.MASK_PADDING", "False"]

@@ -4,14 +4,19 @@ import numpy as np
 import paddle
 import pytest
 from images.detection import rtdetr_batches as batches
+from support import small_detections
 from support.processes import run_workers, succeeded
 from support.updates import changes_of_an_update
 
+from paddlevit_dist import settings
+from paddlevit_dist.data.loader import sample_generator
+from paddlevit_dist.data.sampler import SampleKey
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.steps import COUNTS
+from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
-from paddlevit_dist.tasks.task import Task
+from paddlevit_dist.tasks.task import Task, make_task
 
 OBJECTS = (2, 3, 0, 0, 6, 1)  # two processes: the second has 7; three: the second has none
 IMAGES = len(OBJECTS)
@@ -77,3 +82,42 @@ def test_processes_change_the_weights_as_one_does(kind, processes):
             largest = abs(alone[name]).max()
             np.testing.assert_allclose(change, alone[name], atol=2e-6 * largest, err_msg=name)
             assert largest > 0, name
+
+
+def sample(task, number: int) -> DetectionSample:
+    """An image of 48 x 48 pixels with objects and denoising queries, as a loader reads it."""
+    random, objects = np.random.default_rng(number), OBJECTS[number]
+    low = random.integers(0, 24, (objects, 2))
+    corners = np.concatenate([low, low + random.integers(8, 24, (objects, 2))], axis=1).astype(np.float32)
+    image, labels = random.integers(0, 255, (3, 48, 48)).astype(np.uint8), random.integers(0, 3, objects)
+    noise = task.criterion.noise.draw(corners, labels, (48, 48), sample_generator(0, SampleKey(1, number, 0)))
+    return DetectionSample(number, True, image, (48, 48), corners, labels, None, noise)
+
+
+def update_of_the_network(name: str) -> dict:
+    """One update of a whole network on this rank's share of the images, by the task."""
+    words = [*small_detections.SHAPES, "-num_classes=3", "MODEL.NAME", name, "MODEL.MASK_PADDING", "False"]
+    task = make_task(settings.load(words).values)
+    paddle.seed(0)
+    model = task.build_model()
+    model.eval()  # batch norms see the same
+    share = IMAGES // world_size()
+    batch = task.collate([sample(task, number) for number in range(rank() * share, (rank() + 1) * share)])
+    counts = task.counts(batch)
+    batch[COUNTS] = np.array([counts[name] for name in task.count_names], np.float64)
+    given = {name: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in batch.items()}
+    return changes_of_an_update(task, model, [given], IMAGES)
+
+
+@pytest.mark.parametrize("name", ["rtdetr_small", "dfine_small"])
+def test_two_processes_change_a_whole_network_as_one_does(name):
+    alone = update_of_the_network(name)
+    target = "images.detection.test_rtdetr_ranks:update_of_the_network"
+    ended = succeeded(run_workers(target, name, processes=2))
+    assert len(ended.results) == 2
+    largest = max(abs(change).max() for change in alone.values())
+    for found in ended.results:
+        assert set(found) == set(alone)
+        for name, change in found.items():
+            np.testing.assert_allclose(change, alone[name], atol=2e-5 * largest, err_msg=name)
+    assert sum(np.abs(change).max() > 0 for change in alone.values()) > 0.9 * len(alone)

@@ -152,12 +152,12 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
 def _package_before_paddle() -> Iterator[None]:
     """Let processes that are spawned in the block import this package before Paddle, as 2.6 needs (see its ``zlib``).
 
-    They run the parent's main module first, but not that of a package, which ``python -m`` has started: they would
-    begin with the function that Paddle hands them. So they are told of another module.
+    They run the parent's main module first, but not that of a package, which ``python -m`` has started, nor cells of a
+    notebook: they would begin with the function that Paddle hands them. So they are told of another module.
     """
     main = sys.modules["__main__"]
     before = getattr(main, "__spec__", None)
-    if before is None or not before.name.endswith(".__main__"):
+    if _program() and (before is None or not before.name.endswith(".__main__")):
         yield
         return
     main.__spec__ = signals.__spec__
@@ -330,6 +330,7 @@ class Payload(NamedTuple):
     carried: plugins.Carried
     registered: list[_Registered]
     work: bytes
+    program: str
 
     @classmethod
     def pack(cls, worker: Callable[..., None], arguments: tuple[Any, ...]) -> "Payload":
@@ -350,7 +351,7 @@ class Payload(NamedTuple):
                 f"{error}: worker processes import the classes of task and datasets: define them at the top level of a "
                 "module"
             ) from error
-        return cls(plugins.collect_carried(), registered, work)
+        return cls(plugins.collect_carried(), registered, work, _program())
 
     def unpack(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
         """Called by a worker: function and arguments.
@@ -360,13 +361,13 @@ class Payload(NamedTuple):
         """
         plugins.load_carried(self.carried)
         for entry in self.registered:
-            _register(entry)
+            _register(entry, self.program)
         try:
             return pickle.loads(self.work)
         except AttributeError as error:
-            if _main() not in str(error) and "__mp_main__" not in str(error):
+            if not any(main in str(error) for main in (self.program or "__main__", "__mp_main__")):
                 raise
-            raise UserError(_explanation(str(error).split(" on <")[0])) from error
+            raise UserError(_explanation(str(error).split(" on <")[0], self.program)) from error
 
 
 def _pickle(own: Any) -> bytes | None:
@@ -376,7 +377,7 @@ def _pickle(own: Any) -> bytes | None:
         return None
 
 
-def _register(entry: _Registered) -> None:
+def _register(entry: _Registered, program: str) -> None:
     """Unless a module has done so already, when it was imported here."""
     if entry.name in list_names(entry.kind):
         return
@@ -386,25 +387,26 @@ def _register(entry: _Registered) -> None:
         own = None
     if own is None:
         what = f"{entry.kind} '{entry.name}' ({entry.place})"
-        UNREACHABLE[entry.kind, entry.name] = _explanation(f"{what} is registered in the main process only")
+        UNREACHABLE[entry.kind, entry.name] = _explanation(f"{what} is registered in the main process only", program)
     elif entry.kind == "task":
         register_task(entry.name, own.target, own.tables, own.keys or None)
     else:
         {"model": register_model, "dataset": register_dataset}[entry.kind](entry.name, own.target, own.keys or None)
 
 
-def _explanation(what: str) -> str:
-    if not hasattr(sys.modules.get("__main__"), "__file__"):
+def _explanation(what: str, program: str) -> str:
+    if not program:
         return (
             f"{what}: worker processes do not run the cells of a notebook, nor what is typed: put it into a file, "
             "my_things.py, and name it with IMPORTS=['my_things.py'] (-import=my_things.py)"
         )
     return (
-        f"{what}: worker processes do not run what {_main()} has inside `{_GUARD}`: define and register it at the top "
+        f"{what}: worker processes do not run what {program} has inside `{_GUARD}`: define and register it at the top "
         "level of that file, or in a module that -import=MODULE names"
     )
 
 
-def _main() -> str:
-    """The program's file, which a worker has imported as ``__mp_main__``."""
-    return os.path.basename(getattr(sys.modules.get("__main__"), "__file__", None) or "the program")
+def _program() -> str:
+    """The file of this process's main module, which its workers import as ``__mp_main__``; empty where it has none, as
+    in a notebook."""
+    return os.path.basename(getattr(sys.modules.get("__main__"), "__file__", None) or "")

@@ -104,6 +104,7 @@ def close(found, expected) -> None:
             assert value == pytest.approx(other[name], rel=1e-6, abs=1e-9, nan_ok=True), name
 
 
+@pytest.mark.long  # tests/distributed/test_intervals.py has the metrics beneath
 def test_two_processes_have_the_scores_and_intervals_of_one():
     ranks = succeeded(run_workers("library.test_meters:of_this_rank", list(KINDS))).results
     assert len(ranks) == 2

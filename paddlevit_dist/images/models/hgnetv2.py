@@ -220,7 +220,8 @@ class HGNetV2(Classifier):
         self.stages = nn.LayerList(stages)
         self._style, self._width, self._dropout = styles[-1], inputs, dropout
         self.reset_classifier(num_classes)
-        for part in [self.stem, *stages][:frozen_stages]:
+        parts: list[nn.Layer] = [self.stem, *stages]
+        for part in parts[:frozen_stages]:
             for parameter in part.parameters():
                 parameter.stop_gradient = True
 

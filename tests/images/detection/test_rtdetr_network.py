@@ -3,17 +3,13 @@
 import numpy as np
 import paddle
 import pytest
-from support.updates import waits_of_an_update
 
-from paddlevit_dist import settings
 from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.models import create_model, list_models
-from paddlevit_dist.tasks.task import make_task
 
 from .small_detr import default_dtype, objects_of
-from .test_detection_waits import sample
 
 SMALL = ["rtdetr_small", "dfine_small"]
 CLASSES, SIDE = 3, 64
@@ -117,15 +113,3 @@ def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
     learning = {key for key, value in backbone.named_parameters() if not value.stop_gradient}
     assert learning and not any(key.startswith(("conv1.", "bn1.", "stem.")) for key in learning)
     assert not any(".bn" in key for key in learning)
-
-
-@pytest.mark.parametrize("recipe", ["rtdetr_shapes.yaml", "dfine_shapes.yaml"])
-@pytest.mark.parametrize("images", [1, 4])
-def test_an_update_waits_for_the_assignments_and_for_the_norm(recipe, images):
-    task = make_task(settings.load([f"-cfg=configs/{recipe}", "-num_classes=3"]).values)
-    noise, drawn = task.criterion.noise, []
-    for number in range(images):
-        one = sample(4 * number + 2, 1 + number % 4)  # of 64 x 64 pixels
-        drawn.append(one._replace(noise=noise.draw(one.boxes, one.labels, (SIDE, SIDE), np.random.default_rng(number))))
-    waits = waits_of_an_update(task, task.build_model(), task.collate(drawn), images)
-    assert len(waits) == 2, str(waits)

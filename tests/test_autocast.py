@@ -31,7 +31,7 @@ PRODUCTS = {
     "segformer": {"conv2d": 4 + 2 * 3 + 1, "depthwise_conv2d": 8, "matmul_v2": 8 * 7 + 4 + 2 * 4},
     "upernet": {"conv2d": 4 + 2 * 3 + 4 + 1 + 3 + 3 + 1 + 1 + 2, "depthwise_conv2d": 8, "matmul_v2": 8 * 7},
     "detr": {"conv2d": 7, "matmul_v2": 6 + 2 * 2 * (4 + 2) + 10},
-    # Attention to cells has 8 products, the choice of queries 5; convolutions: backbone, projections, two ways of fusing.
+    # Attention to cells has 8 products, the choice of queries 5; convolutions: backbone, projections, fusing twice.
     "rtdetr": {"conv2d": 11 + 2 * 2 + (1 + 5) * 2, "matmul_v2": 8 + 5 + 2 * (6 + 4 + 2 + 2 + 1 + 3)},
     "dfine": {
         "conv2d": 11 + 2 + (1 + 12) * 2,

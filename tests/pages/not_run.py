@@ -99,7 +99,6 @@ IN_TEXT = {
     "paddlevit-dist doctor -device=npu -cfg=vit_digits": CARD,
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=1 -output=one": CARD,
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=2 -batch_size=16 -output=two": CARD,
-    "paddlevit-dist compare one two": CARD,
     "paddlevit-dist doctor -cfg=./configs/vit_digits.yaml -ngpus=2 "
     "-output=./output/four": "tests/commands/test_doctor.py",
     "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "

@@ -81,6 +81,17 @@ def test_other_devices_than_there_are_are_refused_with_what_there_is(tmp_path):
 
 
 @pytest.mark.long
+def test_rows_of_two_devices_are_normalised_together_without_a_float64_in_their_collectives(tmp_path):
+    words = ["train", *TASKS["rooms"], "TRAIN.BATCH_NORM", "sync", "-epochs=1", "-num_workers=0", "REPORT_FREQ", "1"]
+    for devices in (1, 2):
+        share = [f"-ngpus={devices}", f"-batch_size={2 // devices}", f"-output={tmp_path / str(devices)}"]
+        well(run(*words, *share, "REPORT", "False", HOST_DEVICE_COUNT="2"))
+    one, two = (numbers(tmp_path / str(devices))[0] for devices in (1, 2))
+    assert_equal(two["loss"], one["loss"], 1e-6)  # with statistics of its own rows each device would have another
+    assert_equal(two["gradient_norm"], one["gradient_norm"], 1e-3)
+
+
+@pytest.mark.long
 def test_doctor_names_the_device():
     out = well(run("doctor", HOST_DEVICE_COUNT="2")).out
     assert f"none of CUDA's; 2 {NAME}(s) usable" in out and f"2 process(es) ({NAME}) compute right and agree" in out

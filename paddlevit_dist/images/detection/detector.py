@@ -103,6 +103,8 @@ class Detector(Model):
 
     #: outputs of the classifier in the authors' weights, one for each number up to COCO's largest id and one besides
     coco_outputs: ClassVar[int]
+    #: whether the probabilities of the classes and of no object add up to 1; else each class has its own
+    has_no_object: ClassVar[bool] = True
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of images alone is a function of tensors, ``logits`` and ``boxes``, which can be exported

@@ -19,14 +19,17 @@ _INTERPOLATIONS = {
 }
 
 _SMALLEST = 1e-38  # probability whose logarithm is taken for that of 0
+_LEAST = 2.0**-24  # between 1 and the next float32 below: of a probability that has no other beside it
 _OUTPUT = (
     "(batch, boxes, 4 + classes), for each box centre x, centre y, width and height as shares of the image, then the "
-    "probability of each class; what they lack to 1 is that of no object"
+    "probability of each class"
 )
+_NO_OBJECT = "; what they lack to 1 is that of no object"
+_OWN = ", each for itself: the best pairs of box and class are detections"
 
 
 class ExportedDetector(paddle.nn.Layer):
-    """A DETR as a function of normalised images of one size, without padding."""
+    """A detector as a function of normalised images of one size, without padding."""
 
     def __init__(self, model: Detector) -> None:
         super().__init__()
@@ -35,7 +38,8 @@ class ExportedDetector(paddle.nn.Layer):
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
         """(N, 3, height, width) -> (N, queries, 4 + classes), see ``_OUTPUT``."""
         outputs = self.model(images)
-        probabilities = F.softmax(outputs["logits"], axis=-1)[:, :, :-1]
+        logits = outputs["logits"]
+        probabilities = F.softmax(logits, axis=-1)[:, :, :-1] if self.model.has_no_object else F.sigmoid(logits)
         return paddle.concat([outputs["boxes"], probabilities], axis=-1)
 
 
@@ -51,11 +55,15 @@ class EvaluatedFunction(paddle.nn.Layer):
         self.function, self._family = function, family
 
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Outputs:
-        """Outputs of the network, of images without padding: logits whose softmax are the probabilities."""
+        """Outputs of the network, of images without padding: logits that give the probabilities."""
         found = self.function(images)  # (N, queries, 4 + classes)
         probabilities = found[:, :, 4:]
-        nothing = 1 - probabilities.sum(axis=-1, keepdim=True)
-        logits = paddle.log(paddle.clip(paddle.concat([probabilities, nothing], axis=-1), min=_SMALLEST))
+        if self._family.has_no_object:
+            nothing = 1 - probabilities.sum(axis=-1, keepdim=True)
+            logits = paddle.log(paddle.clip(paddle.concat([probabilities, nothing], axis=-1), min=_SMALLEST))
+        else:
+            beside = paddle.clip(1 - probabilities, min=_LEAST)
+            logits = paddle.log(paddle.clip(probabilities, min=_SMALLEST)) - paddle.log(beside)
         return {"boxes": found[:, :, :4], "logits": logits}
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[Detections]:
@@ -63,20 +71,24 @@ class EvaluatedFunction(paddle.nn.Layer):
         return self._family.decode(self, outputs, sizes, original_sizes)
 
 
-def export_parts(data: Data, size: tuple[int, int], turned: bool) -> ExportParts:
+def export_parts(family: type[Detector], data: Data, size: tuple[int, int], turned: bool) -> ExportParts:
     """The parts for a detector trained with this configuration.
 
     Args:
+        family: class of the network.
         data: the configuration's DATA.
         size: height and width that images are resized to.
         turned: they are turned as their EXIF orientation says.
     """
     about = {
         **describe_input(data, turned, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
-        "output": _OUTPUT,
-        "note": "an evaluation keeps the proportions of images, with so many pixels of the shorter side: "
-        f"{data.EVAL_SHORTEST_SIDE}; it finds somewhat more than this model of one size",
+        "output": _OUTPUT + (_NO_OBJECT if family.has_no_object else _OWN),
     }
+    if not data.SQUARE:
+        about["note"] = (
+            "an evaluation keeps the proportions of images, with so many pixels of the shorter side: "
+            f"{data.EVAL_SHORTEST_SIDE}; it finds somewhat more than this model of one size"
+        )
     image = draw_image(90, 120)
     view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
     resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image

@@ -340,7 +340,7 @@ class Detection(BackboneTask):
                 f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
                 "is a function of tensors alone; export a DETR, or predict with this package"
             )
-        parts = export_parts(self.config.DATA, export_size(self.config), self.turns)
+        parts = export_parts(self._family, self.config.DATA, export_size(self.config), self.turns)
         return parts._replace(output_shape=(None, 4 + self.num_classes))
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:

@@ -16,6 +16,7 @@ from paddlevit_dist.images.detection.data.indexed_images import numbers_of
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
 from paddlevit_dist.images.detection.detections import Detections
 from paddlevit_dist.images.detection.detector import zero_padding
+from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
 from paddlevit_dist.images.detection.export import export_parts
@@ -331,7 +332,7 @@ def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_s
 @pytest.mark.parametrize("how, words", [("pillow", "PIL"), ("torchvision", "four nearest pixels")])
 def test_an_export_resizes_as_the_evaluation_did(how, words):
     data = settings("DATA.EVAL_RESIZE", how, "DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]").DATA
-    parts = export_parts(data, (60, 80), turned=False)
+    parts = export_parts(Detr, data, (60, 80), turned=False)
     assert words in parts.about["preprocessing"]["interpolation"]
     pixels = parts.example["picture"].astype(float)
     if how == "pillow":

@@ -59,6 +59,7 @@ class RtDetr(Detector):
     """
 
     is_exportable = True
+    has_no_object = False
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR

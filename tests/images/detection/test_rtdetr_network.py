@@ -59,8 +59,7 @@ def targets_of(numbers, change=None):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_number_of_parameters_is_the_published_one(name):
     assert name in list_models()
-    with paddle.LazyGuard():  # shapes only, no memory
-        network = create_model(name, num_classes=80)
+    network = create_model(name, num_classes=80)
     state = {key: value for key, value in network.state_dict().items() if not key.endswith(("_mean", "_variance"))}
     millions = sum(int(np.prod(value.shape)) for value in state.values()) / 1e6
     assert PUBLISHED[name] - 0.5 < millions < PUBLISHED[name] + 1  # the tables round, or cut off
@@ -108,8 +107,27 @@ def test_queries_see_no_denoising_queries_but_their_own_group(name):
 
 @pytest.mark.parametrize("name", ["rtdetr_r50vd", "dfine_l"])
 def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
-    with paddle.LazyGuard():
-        backbone = create_model(name).backbone
+    backbone = create_model(name).backbone
     learning = {key for key, value in backbone.named_parameters() if not value.stop_gradient}
     assert learning and not any(key.startswith(("conv1.", "bn1.", "stem.")) for key in learning)
     assert not any(".bn" in key for key in learning)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_graph_for_any_number_of_images_gives_the_same(name):
+    class Scores(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.network = network_of(name, "float32")
+
+        def forward(self, images):
+            outputs = self.network(images)
+            return outputs["logits"], outputs["boxes"]
+
+    plain, images = Scores(), images_of(3, "float32")
+    plain.eval()
+    with paddle.no_grad():
+        expected = plain(images)
+        graph = paddle.jit.to_static(plain, [paddle.static.InputSpec([None, 3, SIDE, SIDE], "float32")])
+        for part, found in zip(expected, graph(images), strict=True):
+            np.testing.assert_allclose(found.numpy(), part.numpy(), rtol=0, atol=2e-5)

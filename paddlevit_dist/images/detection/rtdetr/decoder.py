@@ -89,9 +89,9 @@ class DeformableAttention(nn.Layer):
             references: boxes (batch, queries, 4), centre, width and height as shares.
             memory: (batch, cells of all maps, dim); sizes: of the maps.
         """
-        batch, number, dim = queries.shape
-        values = self.value_proj(memory).reshape([batch, -1, self._heads, dim // self._heads])
-        per_head = [batch, number, self._heads, sum(self._points.numbers)]
+        _, number, dim = queries.shape  # of a graph the number of images is not known
+        values = self.value_proj(memory).reshape([-1, memory.shape[1], self._heads, dim // self._heads])
+        per_head = [-1, number, self._heads, sum(self._points.numbers)]
         offsets = single_or_double(self.sampling_offsets(queries)).reshape([*per_head, 2])
         weights = F.softmax(single_or_double(self.attention_weights(queries)).reshape(per_head), axis=-1)
         shares = constant(_shares, self._points).astype(offsets.dtype)  # (points, 1)

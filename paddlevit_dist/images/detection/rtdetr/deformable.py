@@ -50,16 +50,16 @@ def sample(
         is_discrete: the value of the cell that a point lies in, the nearest of the map for those outside; places then
             have no gradient.
     """
-    batch, _, heads, dim = values.shape
+    _, _, heads, dim = values.shape  # of a graph the number of images is not known
     queries, found = places.shape[1], []
     parts = paddle.split(values, [height * width for height, width in sizes], axis=1)
     for part, own, size, number in zip(parts, paddle.split(places, list(numbers), axis=3), sizes, numbers):
-        maps = part.astype(places.dtype).transpose([0, 2, 3, 1]).reshape([batch * heads, dim, *size])
-        grid = own.transpose([0, 2, 1, 3, 4]).reshape([batch * heads, queries, number, 2])
+        maps = part.astype(places.dtype).transpose([0, 2, 3, 1]).reshape([-1, dim, *size])
+        grid = own.transpose([0, 2, 1, 3, 4]).reshape([-1, queries, number, 2])
         found.append((_nearest if is_discrete else _between)(maps, grid))
-    factors = weights.transpose([0, 2, 1, 3]).reshape([batch * heads, 1, queries, -1])
+    factors = weights.transpose([0, 2, 1, 3]).reshape([-1, 1, queries, sum(numbers)])
     total = (paddle.concat(found, axis=-1) * factors).sum(-1)  # (batch * heads, dim, queries)
-    return total.reshape([batch, heads * dim, queries]).transpose([0, 2, 1]).astype(values.dtype)
+    return total.reshape([-1, heads * dim, queries]).transpose([0, 2, 1]).astype(values.dtype)
 
 
 def _between(maps, grid):
@@ -72,10 +72,11 @@ def _between(maps, grid):
 
 def _nearest(maps, grid):
     """(maps, dim, queries, points) of maps (maps, dim, height, width) and places (maps, queries, points, 2)."""
-    count, dim, height, width = maps.shape
+    _, dim, height, width = maps.shape
     x, y = (
         paddle.clip(grid[..., axis].detach() * side + 0.5, 0, side - 1).astype("int64")
         for axis, side in ((0, width), (1, height))
     )
-    cells = (y * width + x).reshape([count, 1, -1]).expand([count, dim, grid.shape[1] * grid.shape[2]])
-    return paddle.take_along_axis(maps.flatten(2), cells, 2).reshape([count, dim, *grid.shape[1:3]])
+    _, queries, number, _ = grid.shape
+    cells = (y * width + x).reshape([-1, 1, queries * number]).expand([-1, dim, -1])
+    return paddle.take_along_axis(maps.flatten(2), cells, 2).reshape([-1, dim, queries, number])

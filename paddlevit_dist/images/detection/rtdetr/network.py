@@ -177,7 +177,7 @@ class RtDetr(Detector):
         cells = self.enc_output(memory * inside)
         logits = self.enc_score_head(cells)  # (N, cells, classes)
         best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
-        first = paddle.arange(memory.shape[0], dtype=best.dtype).unsqueeze(1) * total
+        first = (paddle.cumsum(paddle.ones_like(best[:, :1]), axis=0) - 1) * total  # an image's first cell, (N, 1)
         places = (best + first).flatten()
 
         def of_best(values: paddle.Tensor) -> paddle.Tensor:
